@@ -1,0 +1,372 @@
+//! The command line: flags become the same specs that a program sends as JSON.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::contract::{
+    CONNECTIONS_MAX_DEFAULT, Driver, Echo, Framing, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, ServeSpec,
+    ServeWord, Verify, Version, Workload,
+};
+use crate::failure::{Failure, Fault};
+use crate::output;
+use crate::units::parse_duration;
+use crate::url::{self, Scheme, Url};
+
+/// Servers for every I/O model, and an honest load generator.
+#[derive(Debug, Parser)]
+#[command(name = "iolab-engine", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one server with one I/O model.
+    Serve(ServeFlags),
+    /// Load a server, check every reply, and say how long each took.
+    Load(LoadFlags),
+    /// Print, as JSON, what this engine can do on this machine.
+    Describe {
+        /// Print the JSON Schemas of all documents of the contract instead.
+        #[arg(long)]
+        schema: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeFlags {
+    /// Read one line of JSON from standard input instead of flags, and end when it ends.
+    #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
+    pub(crate) spec: Option<String>,
+
+    /// How the server waits and spreads connections; `describe` lists the models and their options.
+    #[arg(long, short, required_unless_present = "spec")]
+    model: Option<String>,
+
+    /// An option of the model; may be given several times.
+    #[arg(long = "option", short, value_name = "NAME=VALUE", value_parser = parse_option)]
+    options: Vec<(String, String)>,
+
+    #[arg(long, value_enum, default_value_t = Protocol::Http)]
+    protocol: Protocol,
+
+    /// The length of the body that / answers (http) [default: 1]
+    #[arg(long, value_name = "N")]
+    reply_bytes: Option<usize>,
+
+    #[command(flatten)]
+    echo: EchoFlags,
+
+    /// Where to listen. Port 0 lets the kernel choose.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    listen: String,
+
+    /// Event loops or accepting threads, each with its own listening socket.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
+
+    /// Processors to run on, as in 0,2-3 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    cpus: Option<Cpus>,
+
+    /// Connections a worker holds; further ones are closed.
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS_MAX_DEFAULT)]
+    connections_max: usize,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LoadFlags {
+    /// Read one line of JSON from standard input instead of flags, and end when it ends.
+    #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
+    pub(crate) spec: Option<String>,
+
+    /// What to ask: http://host:port/path, or tcp://host:port for other protocols.
+    #[arg(required_unless_present = "spec")]
+    url: Option<String>,
+
+    /// Connections, each with one request at a time.
+    #[arg(long, short, value_name = "N", default_value_t = 50)]
+    connections: usize,
+
+    /// Threads of the generator.
+    #[arg(long, short, value_name = "N", default_value_t = 1)]
+    threads: usize,
+
+    /// How long to measure, as in 500ms, 10s, 1m [default: 10s]
+    #[arg(long, short = 'z', value_parser = parse_duration, conflicts_with = "requests")]
+    duration: Option<Duration>,
+
+    /// Measure so many requests instead, without warm-up.
+    #[arg(long, short = 'n', value_name = "N")]
+    requests: Option<u64>,
+
+    /// Load before the measured window [default: 500ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "requests")]
+    warmup: Option<Duration>,
+
+    /// How long a reply may take.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    timeout: Duration,
+
+    /// How the generator waits.
+    #[arg(long, value_enum, default_value_t = Driver::Epoll)]
+    driver: Driver,
+
+    /// Processors to run on, as in 0,2-3 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    cpus: Option<Cpus>,
+
+    /// [default: http for http://, echo for tcp://]
+    #[arg(long, value_enum)]
+    protocol: Option<Protocol>,
+
+    /// What makes a reply correct (http) [default: bytes]
+    #[arg(long, value_enum)]
+    verify: Option<Verify>,
+
+    /// Open a connection for each request (http).
+    #[arg(long)]
+    no_keepalive: bool,
+
+    #[command(flatten)]
+    echo: EchoFlags,
+
+    /// Print the report as one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+struct EchoFlags {
+    /// How the end of a message is found (echo) [default: raw]
+    #[arg(long, value_enum)]
+    framing: Option<Framing>,
+
+    /// The length of a message without its frame (echo) [default: 64]
+    #[arg(long, value_name = "N")]
+    message_bytes: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Protocol {
+    Http,
+    Echo,
+}
+
+/// A list of processors. Clap would take a bare `Vec` for a flag that may be given several times.
+#[derive(Clone, Debug, PartialEq)]
+struct Cpus(Vec<usize>);
+
+/// Reads the command line.
+///
+/// # Errors
+/// The exit code, once the help, or one line about what is wrong, has been printed.
+pub(crate) fn parse() -> Result<Command, ExitCode> {
+    Cli::try_parse().map(|cli| cli.command).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            output::line(error.render().to_string().trim_end());
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            output::say(error.render().to_string().trim_end());
+            ExitCode::from(Fault::Request as u8)
+        }
+        _ => {
+            output::say(&one_line(&error));
+            ExitCode::from(Fault::Request as u8)
+        }
+    })
+}
+
+impl ServeFlags {
+    /// The spec that a program would have sent.
+    ///
+    /// # Errors
+    /// A flag that does not belong to the protocol, an option given twice, an address that is none.
+    pub(crate) fn to_spec(&self) -> Result<ServeSpec, Failure> {
+        let workload = match self.protocol {
+            Protocol::Http => {
+                self.echo.refuse("http")?;
+                let default = Http::default();
+                Workload::Http(Http { reply_bytes: self.reply_bytes.unwrap_or(default.reply_bytes), ..default })
+            }
+            Protocol::Echo => {
+                refuse("--reply-bytes", self.reply_bytes.is_some(), "echo")?;
+                Workload::Echo(self.echo.to_workload())
+            }
+        };
+        let mut options = BTreeMap::new();
+        for (name, value) in &self.options {
+            if let Some(other) = options.insert(name.clone(), value.clone()) {
+                let message = format!("option {name} is given twice, as {other} and as {value}: keep one");
+                return Err(Failure::request("bad_flag", message));
+            }
+        }
+        Ok(ServeSpec {
+            schema: Version,
+            role: ServeWord::Is,
+            model: self.model.clone().unwrap_or_default(),
+            options,
+            workload,
+            listen: listen_address(&self.listen)?,
+            workers: self.workers,
+            cpus: list(&self.cpus),
+            connections_max: self.connections_max,
+        })
+    }
+}
+
+impl LoadFlags {
+    /// What the user wrote as the server, for the summary.
+    pub(crate) fn subject(&self) -> &str {
+        self.url.as_deref().unwrap_or_default()
+    }
+
+    /// The spec that a program would have sent. Names are resolved here, once.
+    ///
+    /// # Errors
+    /// An address that cannot be read or resolved, a flag that does not belong to the protocol.
+    pub(crate) fn to_spec(&self) -> Result<LoadSpec, Failure> {
+        let url = Url::parse(self.subject()).map_err(|message| Failure::request("bad_flag", message))?;
+        let workload = self.to_workload(&url)?;
+        let duration_ms = match (self.requests, self.duration) {
+            (Some(_), _) => None,
+            (None, duration) => Some(milliseconds(duration.unwrap_or(DURATION_DEFAULT))),
+        };
+        Ok(LoadSpec {
+            schema: Version,
+            role: LoadWord::Is,
+            driver: self.driver,
+            workload,
+            connect: url::resolve(&url)?,
+            connections: self.connections,
+            threads: self.threads,
+            cpus: list(&self.cpus),
+            warmup_ms: self.warmup.map(milliseconds),
+            duration_ms,
+            requests: self.requests,
+            timeout_ms: milliseconds(self.timeout),
+            interval_ms: INTERVAL_MS_DEFAULT.max(duration_ms.unwrap_or(0) / INTERVALS_BY_HAND),
+        })
+    }
+
+    fn to_workload(&self, url: &Url) -> Result<Workload, Failure> {
+        let natural = match url.scheme {
+            Scheme::Http => Protocol::Http,
+            Scheme::Tcp => Protocol::Echo,
+        };
+        match self.protocol.unwrap_or(natural) {
+            Protocol::Http if url.scheme == Scheme::Http => {
+                self.echo.refuse("http")?;
+                Ok(Workload::Http(Http {
+                    target: url.target.clone(),
+                    host: Some(url.authority.clone()),
+                    keep_alive: !self.no_keepalive,
+                    verify: self.verify.unwrap_or(Verify::Bytes),
+                    ..Http::default()
+                }))
+            }
+            Protocol::Echo if url.scheme == Scheme::Tcp => {
+                refuse("--verify", self.verify.is_some(), "echo")?;
+                refuse("--no-keepalive", self.no_keepalive, "echo")?;
+                Ok(Workload::Echo(self.echo.to_workload()))
+            }
+            Protocol::Http => {
+                Err(Failure::request("bad_flag", format!("--protocol http needs http://{}/", url.authority)))
+            }
+            Protocol::Echo => {
+                Err(Failure::request("bad_flag", format!("--protocol echo needs tcp://{}", url.authority)))
+            }
+        }
+    }
+}
+
+impl EchoFlags {
+    fn to_workload(&self) -> Echo {
+        let default = Echo::default();
+        Echo {
+            framing: self.framing.unwrap_or(default.framing),
+            message_bytes: self.message_bytes.unwrap_or(default.message_bytes),
+        }
+    }
+
+    fn refuse(&self, protocol: &str) -> Result<(), Failure> {
+        refuse("--framing", self.framing.is_some(), protocol)?;
+        refuse("--message-bytes", self.message_bytes.is_some(), protocol)
+    }
+}
+
+/// A flag that would be ignored is a setting that would not be measured.
+fn refuse(flag: &str, given: bool, protocol: &str) -> Result<(), Failure> {
+    if given {
+        let message = format!("{flag} means nothing to --protocol {protocol}: leave it out");
+        return Err(Failure::request("bad_flag", message));
+    }
+    Ok(())
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, Failure> {
+    let addresses = text.to_socket_addrs();
+    addresses.ok().and_then(|mut addresses| addresses.next()).ok_or_else(|| {
+        let message = format!("cannot listen on `{text}`: write an address and a port, as in 127.0.0.1:8080");
+        Failure::request("bad_flag", message)
+    })
+}
+
+fn list(cpus: &Option<Cpus>) -> Vec<usize> {
+    cpus.as_ref().map(|cpus| cpus.0.clone()).unwrap_or_default()
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn parse_option(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not NAME=VALUE, as in recv=oneshot")),
+    }
+}
+
+fn parse_cpus(text: &str) -> Result<Cpus, String> {
+    let wrong = || format!("`{text}` is not a list of processors; write it as in 0,2-3");
+    let number = |text: &str| text.parse::<u16>().map(usize::from).map_err(|_| wrong());
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(wrong());
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(Cpus(cpus))
+}
+
+/// Clap explains over several lines, then adds the usage; what is wrong and its hint fit one.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let parts: Vec<&str> =
+        lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
+    let hint = match error.kind() {
+        ErrorKind::MissingRequiredArgument => "; --help shows how",
+        _ => "",
+    };
+    format!("{}{hint}", parts.join(" "))
+}
+
+/// What `hey` and `wrk` take without `-z` is a surprise; ten seconds are what most people ask for.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Slices of time in a report by hand: enough to draw, and 20 ms each for runs of up to 200 s.
+const INTERVALS_BY_HAND: u64 = 10_000;
+
+#[cfg(test)]
+mod tests;

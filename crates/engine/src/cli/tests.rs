@@ -1,0 +1,188 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+#[test]
+fn a_server_by_hand_is_on_loopback_and_speaks_http() {
+    check_serve("--model epoll", Ok(serve_spec()));
+}
+
+#[test]
+fn flags_of_a_server_become_its_spec() {
+    let options = BTreeMap::from([("recv".into(), "oneshot".into()), ("files".into(), "plain".into())]);
+    check_serve(
+        "--model io_uring --option recv=oneshot -o files=plain",
+        Ok(ServeSpec { model: "io_uring".into(), options, ..serve_spec() }),
+    );
+    check_serve(
+        "--model epoll --listen [::1]:0 --workers 2 --cpus 0,2-3 --connections-max 9",
+        Ok(ServeSpec {
+            listen: "[::1]:0".parse().expect("an address"),
+            workers: 2,
+            cpus: vec![0, 2, 3],
+            connections_max: 9,
+            ..serve_spec()
+        }),
+    );
+    check_serve(
+        "--model epoll --reply-bytes 1024",
+        Ok(ServeSpec {
+            workload: Workload::Http(Http { reply_bytes: 1024, ..Http::default() }),
+            ..serve_spec()
+        }),
+    );
+    check_serve(
+        "--model epoll --protocol echo --framing prefix --message-bytes 100",
+        Ok(ServeSpec {
+            workload: Workload::Echo(Echo { framing: Framing::Prefix, message_bytes: 100 }),
+            ..serve_spec()
+        }),
+    );
+}
+
+#[test]
+fn flags_of_a_server_that_cannot_be_say_what_to_do() {
+    check_serve("", Err("--model <MODEL>; --help shows how"));
+    check_serve("--modle epoll", Err("a similar argument exists: '--model'"));
+    check_serve("--model epoll --framing raw", Err("--framing means nothing to --protocol http: leave it out"));
+    check_serve("--model epoll --protocol echo --reply-bytes 1", Err("--reply-bytes means nothing"));
+    check_serve("--model epoll --option recv", Err("`recv` is not NAME=VALUE, as in recv=oneshot"));
+    check_serve("--model epoll -o a=1 -o a=2", Err("option a is given twice, as 1 and as 2: keep one"));
+    check_serve("--model epoll --listen 8080", Err("write an address and a port, as in 127.0.0.1:8080"));
+    check_serve("--model epoll --cpus 3-1", Err("`3-1` is not a list of processors; write it as in 0,2-3"));
+    check_serve("--model epoll --cpus 0,", Err("is not a list of processors"));
+    check_serve("--model epoll --workers two", Err("invalid value 'two' for '--workers <N>'"));
+    check_serve("--spec - --model epoll", Err("cannot be used with"));
+    check_serve("--spec file.json", Err("[possible values: -]"));
+}
+
+#[test]
+fn a_load_by_hand_is_fifty_connections_for_ten_seconds() {
+    check_load("http://127.0.0.1:8080/", Ok(load_spec()));
+}
+
+#[test]
+fn flags_of_a_load_become_its_spec() {
+    check_load(
+        "http://127.0.0.1:8080/a?b=c -c 7 -t 2 -z 500ms --warmup 1s --timeout 2s --driver io_uring --cpus 1",
+        Ok(LoadSpec {
+            driver: Driver::IoUring,
+            workload: http(Http { target: "/a?b=c".into(), ..Http::default() }),
+            connections: 7,
+            threads: 2,
+            cpus: vec![1],
+            warmup_ms: Some(1000),
+            duration_ms: Some(500),
+            timeout_ms: 2000,
+            ..load_spec()
+        }),
+    );
+    check_load(
+        "http://127.0.0.1:8080 -n 1000",
+        Ok(LoadSpec { duration_ms: None, requests: Some(1000), ..load_spec() }),
+    );
+    check_load(
+        "http://127.0.0.1:8080 --no-keepalive --verify status",
+        Ok(LoadSpec {
+            workload: http(Http { keep_alive: false, verify: Verify::Status, ..Http::default() }),
+            ..load_spec()
+        }),
+    );
+    check_load(
+        "tcp://127.0.0.1:8080 --framing crlf",
+        Ok(LoadSpec {
+            workload: Workload::Echo(Echo { framing: Framing::Crlf, ..Echo::default() }),
+            ..load_spec()
+        }),
+    );
+    check_load("http://127.0.0.1:8080 -z 1h", {
+        Ok(LoadSpec { duration_ms: Some(3_600_000), interval_ms: 360, ..load_spec() })
+    });
+}
+
+#[test]
+fn flags_of_a_load_that_cannot_be_say_what_to_do() {
+    check_load("", Err("<URL>; --help shows how"));
+    check_load("127.0.0.1:8080", Err("write http://127.0.0.1:8080 or tcp://127.0.0.1:8080"));
+    check_load("https://127.0.0.1:8080", Err("https is not supported yet"));
+    check_load("http://127.0.0.1:8080 -z 10", Err("write 10s or 10ms"));
+    check_load("http://127.0.0.1:8080 -z 1s -n 5", Err("cannot be used with '--requests <N>'"));
+    check_load("http://127.0.0.1:8080 --warmup 1s -n 5", Err("cannot be used with '--requests <N>'"));
+    check_load("http://127.0.0.1:8080 --driver select", Err("[possible values: epoll, io_uring]"));
+    check_load("http://127.0.0.1:8080 --protocol echo", Err("--protocol echo needs tcp://127.0.0.1:8080"));
+    check_load("tcp://127.0.0.1:8080 --protocol http", Err("--protocol http needs http://127.0.0.1:8080/"));
+    check_load("http://127.0.0.1:8080 --message-bytes 9", Err("--message-bytes means nothing"));
+    check_load("tcp://127.0.0.1:8080 --no-keepalive", Err("--no-keepalive means nothing"));
+    check_load("tcp://127.0.0.1:8080 --verify bytes", Err("--verify means nothing"));
+}
+
+fn serve_spec() -> ServeSpec {
+    ServeSpec {
+        schema: Version,
+        role: ServeWord::Is,
+        model: "epoll".into(),
+        options: BTreeMap::new(),
+        workload: Workload::Http(Http::default()),
+        listen: "127.0.0.1:8080".parse().expect("an address"),
+        workers: 1,
+        cpus: vec![],
+        connections_max: 16_384,
+    }
+}
+
+fn load_spec() -> LoadSpec {
+    LoadSpec {
+        schema: Version,
+        role: LoadWord::Is,
+        driver: Driver::Epoll,
+        workload: http(Http::default()),
+        connect: "127.0.0.1:8080".parse().expect("an address"),
+        connections: 50,
+        threads: 1,
+        cpus: vec![],
+        warmup_ms: None,
+        duration_ms: Some(10_000),
+        requests: None,
+        timeout_ms: 10_000,
+        interval_ms: 20,
+    }
+}
+
+fn http(http: Http) -> Workload {
+    Workload::Http(Http { host: Some("127.0.0.1:8080".into()), ..http })
+}
+
+fn check_serve(flags: &str, expected: Result<ServeSpec, &str>) {
+    check("serve", flags, expected, |command| match command {
+        Command::Serve(flags) => flags.to_spec(),
+        other => panic!("serve was read as {other:?}"),
+    });
+}
+
+fn check_load(flags: &str, expected: Result<LoadSpec, &str>) {
+    check("load", flags, expected, |command| match command {
+        Command::Load(flags) => flags.to_spec(),
+        other => panic!("load was read as {other:?}"),
+    });
+}
+
+/// The spec that a command line means, or a part of the one line that refuses it.
+fn check<S: std::fmt::Debug + PartialEq>(
+    command: &str,
+    flags: &str,
+    expected: Result<S, &str>,
+    to_spec: impl Fn(Command) -> Result<S, Failure>,
+) {
+    let line = format!("iolab-engine {command} {flags}");
+    let spec = Cli::try_parse_from(line.split_whitespace())
+        .map_err(|error| one_line(&error))
+        .and_then(|cli| to_spec(cli.command).map_err(|failure| failure.message));
+    match (spec, expected) {
+        (Ok(spec), Ok(expected)) => assert_eq!(spec, expected, "{line}"),
+        (Err(message), Err(part)) => {
+            assert!(message.contains(part), "{line}\n  said     {message}\n  expected {part}");
+            assert!(!message.contains('\n'), "{line}\n  said more than a line: {message}");
+        }
+        (spec, expected) => panic!("{line}\n  gave     {spec:?}\n  expected {expected:?}"),
+    }
+}

@@ -1,0 +1,515 @@
+//! The contract with the lab, as data: `docs/contract.md` in types. The only file that knows JSON.
+//!
+//! A document is a struct and its fields are the JSON fields, in order; the schemas in `schema/` are generated
+//! from here. Unknown fields are refused, because a field that is ignored is a setting that was not measured.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use clap::ValueEnum;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::failure::Failure;
+
+/// The build id of this engine: which sources it is made of.
+pub(crate) const BUILD: &str = env!("IOLAB_BUILD");
+
+/// Reads a spec.
+///
+/// # Errors
+/// `bad_spec`, with what is wrong and where in the line.
+pub(crate) fn read<T: DeserializeOwned>(line: &str) -> Result<T, Failure> {
+    serde_json::from_str(line).map_err(|error| {
+        Failure::request("bad_spec", format!("the spec is wrong: {error}; docs/contract.md says how it must be"))
+    })
+}
+
+/// A document as one line of JSON.
+pub(crate) fn line<T: Serialize>(document: &T) -> String {
+    serde_json::to_string(document).expect("the contract's documents have string keys and finite numbers")
+}
+
+/// The `failed` event as one line of JSON.
+pub(crate) fn failed_line(role: Role, failure: &Failure) -> String {
+    let message = failure.message.clone();
+    line(&Failed { schema: Version, event: FailedWord::Is, role, kind: failure.kind.to_owned(), message })
+}
+
+/// The schemas of all documents by their names, as JSON to be read by people too.
+pub(crate) fn schemas() -> String {
+    let schemas: BTreeMap<&str, Schema> = BTreeMap::from([
+        ("serve-spec", schema_for!(ServeSpec)),
+        ("load-spec", schema_for!(LoadSpec)),
+        ("serve-ready", schema_for!(ServeReady)),
+        ("load-ready", schema_for!(LoadReady)),
+        ("measuring", schema_for!(Measuring)),
+        ("measured", schema_for!(Measured)),
+        ("report", schema_for!(Report)),
+        ("failed", schema_for!(Failed)),
+        ("description", schema_for!(Description)),
+    ]);
+    serde_json::to_string_pretty(&schemas).expect("a schema is JSON")
+}
+
+/// A description as JSON to be read by people too.
+pub(crate) fn pretty(description: &Description) -> String {
+    serde_json::to_string_pretty(description).expect("the contract's documents have string keys")
+}
+
+/// The version of the contract. There is one, so it has no value to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Version;
+
+impl Version {
+    const NUMBER: u64 = 1;
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(Self::NUMBER)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u64::deserialize(deserializer)? {
+            Self::NUMBER => Ok(Self),
+            other => Err(D::Error::custom(format!("schema {other} is not known to this engine, which knows 1"))),
+        }
+    }
+}
+
+impl JsonSchema for Version {
+    fn schema_name() -> Cow<'static, str> {
+        "Version".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"const": Self::NUMBER, "description": "The version of the contract."})
+    }
+}
+
+/// Types whose only value is one word: the fields that say what a document is.
+macro_rules! words {
+    ($($name:ident = $word:literal,)*) => {$(
+        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[schemars(inline)]
+        pub(crate) enum $name {
+            #[serde(rename = $word)]
+            Is,
+        }
+    )*};
+}
+
+words! {
+    ServeWord = "serve",
+    LoadWord = "load",
+    ReadyWord = "ready",
+    MeasuringWord = "measuring",
+    MeasuredWord = "measured",
+    ReportWord = "report",
+    FailedWord = "failed",
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    Serve,
+    Load,
+}
+
+/// What is asked and answered. Both roles take the same document; a server has no use for the fields that only
+/// concern how a client asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "protocol", rename_all = "snake_case")]
+pub(crate) enum Workload {
+    Http(Http),
+    Echo(Echo),
+}
+
+/// GET requests over HTTP/1.1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Http {
+    /// The length of the body of `/`, in bytes.
+    pub(crate) reply_bytes: usize,
+    /// What a client asks for: a path, and a query if there is one.
+    pub(crate) target: String,
+    /// The Host header a client sends; null stands for the address.
+    pub(crate) host: Option<String>,
+    /// Whether a client sends many requests over one connection, or opens one for each.
+    pub(crate) keep_alive: bool,
+    /// What a client holds a reply to.
+    pub(crate) verify: Verify,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self { reply_bytes: 1, target: "/".into(), host: None, keep_alive: true, verify: Verify::Bytes }
+    }
+}
+
+/// What makes an HTTP reply correct.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verify {
+    /// Every reply equals the first, but for its date, and that one is a success.
+    Bytes,
+    /// Every reply is well formed and its status is not an error.
+    Status,
+}
+
+/// Messages that come back as they were sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Echo {
+    pub(crate) framing: Framing,
+    /// The length of a message without its frame, in bytes.
+    pub(crate) message_bytes: usize,
+}
+
+impl Default for Echo {
+    fn default() -> Self {
+        Self { framing: Framing::Raw, message_bytes: 64 }
+    }
+}
+
+/// How the end of an echoed message is found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Framing {
+    /// Not at all: the server sends back what comes.
+    Raw,
+    /// By a length of two bytes, big-endian, before it.
+    Prefix,
+    /// By a carriage return and a line feed after it.
+    Crlf,
+}
+
+/// What a server is to do: the line it reads from standard input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServeSpec {
+    pub(crate) schema: Version,
+    pub(crate) role: ServeWord,
+    /// The name of a model, as `describe` lists them.
+    pub(crate) model: String,
+    /// Options of the model and their values; those not named have their defaults.
+    #[serde(default)]
+    pub(crate) options: BTreeMap<String, String>,
+    pub(crate) workload: Workload,
+    /// Where it listens. Port 0 lets the kernel choose.
+    #[schemars(with = "String")]
+    pub(crate) listen: SocketAddr,
+    #[serde(default = "one")]
+    pub(crate) workers: usize,
+    /// The processors it may run on; none: all of them.
+    #[serde(default)]
+    pub(crate) cpus: Vec<usize>,
+    /// Connections it holds at most.
+    #[serde(default = "connections_max")]
+    pub(crate) connections_max: usize,
+}
+
+/// What a load generator is to do: the line it reads from standard input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoadSpec {
+    pub(crate) schema: Version,
+    pub(crate) role: LoadWord,
+    #[serde(default)]
+    pub(crate) driver: Driver,
+    pub(crate) workload: Workload,
+    /// The address of the server.
+    #[schemars(with = "String")]
+    pub(crate) connect: SocketAddr,
+    pub(crate) connections: usize,
+    #[serde(default = "one")]
+    pub(crate) threads: usize,
+    /// The processors it may run on; none: all of them.
+    #[serde(default)]
+    pub(crate) cpus: Vec<usize>,
+    /// Load before the measured window; null stands for 500, or for none with `requests`.
+    #[serde(default)]
+    pub(crate) warmup_ms: Option<u64>,
+    /// The length of the measured window. Either this or `requests`.
+    #[serde(default)]
+    pub(crate) duration_ms: Option<u64>,
+    /// The window ends after so many requests; it has no warm-up.
+    #[serde(default)]
+    pub(crate) requests: Option<u64>,
+    /// How long a reply, or a connection, may take before it counts as failed.
+    #[serde(default = "timeout_ms")]
+    pub(crate) timeout_ms: u64,
+    /// The length of the slices of time in `intervals`.
+    #[serde(default = "interval_ms")]
+    pub(crate) interval_ms: u64,
+}
+
+/// How the load generator waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Driver {
+    #[default]
+    Epoll,
+    IoUring,
+}
+
+impl From<Driver> for ::load::Driver {
+    fn from(driver: Driver) -> Self {
+        match driver {
+            Driver::Epoll => Self::Epoll,
+            Driver::IoUring => Self::IoUring,
+        }
+    }
+}
+
+/// A server accepts connections.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServeReady {
+    pub(crate) schema: Version,
+    pub(crate) event: ReadyWord,
+    pub(crate) role: ServeWord,
+    /// The model with its options that are not default, as `io_uring[recv=oneshot]`.
+    pub(crate) model: String,
+    /// The address with the port it has got.
+    #[schemars(with = "String")]
+    pub(crate) listen: SocketAddr,
+    pub(crate) pid: u32,
+    pub(crate) build: String,
+    pub(crate) workers: usize,
+    /// Features of the kernel it does without.
+    pub(crate) lacks: Vec<String>,
+}
+
+/// All connections of a load generator are open.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoadReady {
+    pub(crate) schema: Version,
+    pub(crate) event: ReadyWord,
+    pub(crate) role: LoadWord,
+    pub(crate) driver: Driver,
+    pub(crate) connections: usize,
+    pub(crate) pid: u32,
+    pub(crate) build: String,
+    /// Features of the kernel it does without.
+    pub(crate) lacks: Vec<String>,
+}
+
+/// The warm-up is over and the window begins.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Measuring {
+    pub(crate) schema: Version,
+    pub(crate) event: MeasuringWord,
+    pub(crate) role: LoadWord,
+    pub(crate) monotonic_ns: u64,
+}
+
+/// The window has ended.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Measured {
+    pub(crate) schema: Version,
+    pub(crate) event: MeasuredWord,
+    pub(crate) role: LoadWord,
+    pub(crate) monotonic_ns: u64,
+}
+
+/// It cannot go on, and says why.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Failed {
+    pub(crate) schema: Version,
+    pub(crate) event: FailedWord,
+    pub(crate) role: Role,
+    /// A word for programs.
+    pub(crate) kind: String,
+    /// One line for people, that says what to do.
+    pub(crate) message: String,
+}
+
+/// What a load generator saw in the measured window.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Report {
+    pub(crate) schema: Version,
+    pub(crate) event: ReportWord,
+    pub(crate) role: LoadWord,
+    pub(crate) build: String,
+    pub(crate) driver: Driver,
+    pub(crate) lacks: Vec<String>,
+    pub(crate) workload: Workload,
+    #[schemars(with = "String")]
+    pub(crate) connect: SocketAddr,
+    /// Connections asked for.
+    pub(crate) connections: usize,
+    /// Connections open when the window ended.
+    pub(crate) connections_open: usize,
+    pub(crate) threads: usize,
+    pub(crate) cpus: Vec<usize>,
+    /// Whether a signal ended it before its time.
+    pub(crate) interrupted: bool,
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) requests: Requests,
+    pub(crate) errors: Errors,
+    /// The first thing that went wrong, for people.
+    pub(crate) first_error: Option<String>,
+    pub(crate) bytes: Bytes,
+    /// Correct replies a second.
+    pub(crate) rate_per_s: f64,
+    pub(crate) latency_ns: Latency,
+    pub(crate) intervals: Intervals,
+    pub(crate) generator: Generator,
+}
+
+/// `sent + in_flight_begin = correct + wrong + failed + in_flight_end`.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Requests {
+    pub(crate) sent: u64,
+    pub(crate) correct: u64,
+    pub(crate) wrong: u64,
+    pub(crate) failed: u64,
+    pub(crate) in_flight_begin: u64,
+    pub(crate) in_flight_end: u64,
+}
+
+/// What went wrong, by kind.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Errors {
+    pub(crate) connect: u64,
+    pub(crate) reset: u64,
+    pub(crate) closed: u64,
+    pub(crate) timeout: u64,
+    pub(crate) malformed: u64,
+    pub(crate) wrong: u64,
+}
+
+/// Bytes as the sockets saw them.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bytes {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+/// Service time: from just before the send to the arrival of the whole, verified reply. All zero without replies.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Latency {
+    pub(crate) min: u64,
+    pub(crate) mean: f64,
+    pub(crate) p50: u64,
+    pub(crate) p90: u64,
+    pub(crate) p99: u64,
+    pub(crate) p99_9: u64,
+    pub(crate) p99_99: u64,
+    pub(crate) max: u64,
+    pub(crate) stdev: f64,
+    /// HdrHistogram V2, deflated, base64.
+    pub(crate) histogram: String,
+}
+
+/// Correct replies in each slice of time, the warm-up included.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Intervals {
+    pub(crate) begin_ns: u64,
+    pub(crate) length_ns: u64,
+    pub(crate) completed: Vec<u64>,
+}
+
+/// What the load generator says of itself.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Generator {
+    pub(crate) cpu_ns: u64,
+    pub(crate) wall_ns: u64,
+    /// Time its threads were runnable without a processor.
+    pub(crate) run_delay_ns: u64,
+    /// The longest time between two waits.
+    pub(crate) turn_ns_max: u64,
+    pub(crate) turns: u64,
+    pub(crate) rss_bytes_max: u64,
+}
+
+/// What this engine can do on this machine.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Description {
+    pub(crate) schema: Version,
+    pub(crate) build: String,
+    pub(crate) version: String,
+    pub(crate) models: Vec<ModelDescription>,
+    pub(crate) drivers: Vec<DriverDescription>,
+    pub(crate) protocols: Vec<String>,
+}
+
+/// An I/O model.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModelDescription {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    pub(crate) protocols: Vec<String>,
+    pub(crate) options: Vec<OptionDescription>,
+    pub(crate) available: bool,
+    /// Why it is not available, if so.
+    pub(crate) why_not: Option<String>,
+    /// Features of the kernel it does without.
+    pub(crate) lacks: Vec<String>,
+}
+
+/// A choice a model offers.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OptionDescription {
+    pub(crate) name: String,
+    /// The default comes first.
+    pub(crate) values: Vec<String>,
+    pub(crate) about: String,
+}
+
+/// A driver of the load generator.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DriverDescription {
+    pub(crate) name: Driver,
+    pub(crate) about: String,
+    pub(crate) available: bool,
+    /// Why it is not available, if so.
+    pub(crate) why_not: Option<String>,
+    /// Features of the kernel it does without.
+    pub(crate) lacks: Vec<String>,
+}
+
+pub(crate) const CONNECTIONS_MAX_DEFAULT: usize = 16_384;
+pub(crate) const TIMEOUT_MS_DEFAULT: u64 = 10_000;
+pub(crate) const INTERVAL_MS_DEFAULT: u64 = 20;
+pub(crate) const WARMUP_MS_DEFAULT: u64 = 500;
+
+fn one() -> usize {
+    1
+}
+
+fn connections_max() -> usize {
+    CONNECTIONS_MAX_DEFAULT
+}
+
+fn timeout_ms() -> u64 {
+    TIMEOUT_MS_DEFAULT
+}
+
+fn interval_ms() -> u64 {
+    INTERVAL_MS_DEFAULT
+}

@@ -1,0 +1,103 @@
+//! Why the engine gives up, sorted by whose fault it is, in one line that says what to do.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Whose fault a failure is; the exit code says it to scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It failed while working.
+    Work = 1,
+    /// The flags or the spec are wrong.
+    Request = 2,
+    /// This machine cannot do it. The number is EX_CONFIG of `sysexits.h`.
+    Machine = 78,
+}
+
+/// A failure as the user and the lab see it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) fault: Fault,
+    /// A word for programs, such as `address_in_use`. `docs/contract.md` lists them.
+    pub(crate) kind: &'static str,
+    /// One line for people.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// What was asked for is wrong.
+    pub(crate) fn request(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { fault: Fault::Request, kind, message: message.into() }
+    }
+
+    /// It is a fair request, and this machine cannot fulfil it.
+    pub(crate) fn machine(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { fault: Fault::Machine, kind, message: message.into() }
+    }
+
+    /// It went wrong on the way.
+    pub(crate) fn work(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { fault: Fault::Work, kind, message: message.into() }
+    }
+
+    /// A word that is none of those that are known: lists them, and offers the nearest if one is near.
+    pub(crate) fn unknown<'a>(
+        kind: &'static str,
+        noun: &str,
+        word: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) -> Self {
+        let offer = nearest(word, known.clone()).map_or(String::new(), |near| format!("did you mean {near}? "));
+        let list = known.collect::<Vec<_>>().join(", ");
+        Self::request(kind, format!("{noun} `{word}` is not known; {offer}one of: {list}"))
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.fault as u8)
+    }
+}
+
+/// Work on this machine failed, for the reason the kernel gives.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::Unsupported => Self::machine("unavailable", error.to_string()),
+            _ => Self::work("failed", error.to_string()),
+        }
+    }
+}
+
+/// The word a typing mistake away, if there is one: an edit for every three letters, and never half the word.
+fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|candidate| (strsim::osa_distance(&word.to_lowercase(), candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_typing_mistake_finds_the_word_that_was_meant() {
+        check("epol", Some("epoll"));
+        check("EPOLL", Some("epoll"));
+        check("iouring", Some("io_uring"));
+        check("io-uring", Some("io_uring"));
+        check("pol", Some("poll"));
+    }
+
+    #[test]
+    fn a_word_that_is_far_from_all_finds_none() {
+        check("nginx", None);
+        check("", None);
+        check("thread_per_core_runtime", None);
+    }
+
+    fn check(word: &str, expected: Option<&str>) {
+        let known = ["blocking", "epoll", "io_uring", "poll", "thread"];
+        assert_eq!(nearest(word, known.into_iter()), expected, "nearest to {word:?}");
+    }
+}

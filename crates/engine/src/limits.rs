@@ -1,0 +1,57 @@
+//! Every limit of the engine's own input, with its reason.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::thread;
+
+use crate::failure::Failure;
+use crate::units::counted;
+
+/// A spec is a few hundred bytes; this keeps a wrong pipe from filling the memory.
+pub(crate) const SPEC_BYTES_MAX: u64 = 64 * 1024;
+
+/// More threads than machines have processors; beyond it a typing mistake is likelier than a plan.
+pub(crate) const THREADS_MAX: usize = 1024;
+
+/// The highest number of descriptors a kernel gives a process unless it was told otherwise (`fs.nr_open`).
+pub(crate) const CONNECTIONS_MAX: usize = 1 << 20;
+
+/// Descriptors a process needs beside its connections: standard streams, listeners, rings, pipes.
+pub(crate) const DESCRIPTORS_RESERVED: usize = 64;
+
+/// A day. A longer run says nothing that several shorter ones do not, and is lost as a whole.
+pub(crate) const DURATION_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// Slices of time a report may hold; at the default length of 20 ms it is over five hours.
+pub(crate) const INTERVALS_MAX: u64 = 1_000_000;
+
+/// A day at ten million a second.
+pub(crate) const REQUESTS_MAX: u64 = 1_000_000_000_000;
+
+/// Keeps this process on these processors; an empty list leaves it where it is.
+///
+/// # Errors
+/// `no_such_cpu`, where none of them is there or allowed.
+pub(crate) fn pin(cpus: &[usize]) -> Result<(), Failure> {
+    sys::cpu::pin(cpus).map_err(|error| {
+        let usable = thread::available_parallelism().map_or(1, usize::from);
+        let message = format!("{error}; it may use {}, counted from 0", counted(usable, "processor"));
+        Failure::machine("no_such_cpu", message)
+    })
+}
+
+/// Refuses a number outside its range.
+///
+/// # Errors
+/// `bad_number`, with the range.
+pub(crate) fn within<T: PartialOrd + Display>(
+    name: &str,
+    number: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Failure> {
+    if range.contains(&number) {
+        return Ok(());
+    }
+    let message = format!("{name} is {number}; it can be from {} to {}", range.start(), range.end());
+    Err(Failure::request("bad_number", message))
+}

@@ -1,0 +1,32 @@
+//! `iolab-engine`: the servers and the load generator behind one small command line.
+//!
+//! A command comes as flags or as one line of JSON; both become the same spec, and from there on there is one
+//! path. `contract.rs` is the only file that knows JSON, `cli.rs` the only one that knows flags.
+
+mod cli;
+mod contract;
+mod describe;
+mod failure;
+mod limits;
+mod load;
+mod output;
+mod owner;
+mod serve;
+mod summary;
+mod supervision;
+mod units;
+mod url;
+mod workload;
+
+use std::process::ExitCode;
+
+use cli::Command;
+
+fn main() -> ExitCode {
+    match cli::parse() {
+        Ok(Command::Serve(flags)) => serve::command(&flags),
+        Ok(Command::Load(flags)) => load::command(&flags),
+        Ok(Command::Describe { schema }) => describe::command(schema),
+        Err(code) => code,
+    }
+}

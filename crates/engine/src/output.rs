@@ -1,0 +1,23 @@
+//! Standard output and standard error. A reader that has gone away is the end of the work and not a fault.
+
+use std::io::{self, ErrorKind, Write};
+use std::process;
+
+/// Writes text and a line feed to standard output and flushes it.
+///
+/// If nobody reads any more, the process ends: quietly, because `| head` is a normal way to use it.
+pub(crate) fn line(text: &str) {
+    let mut stdout = io::stdout().lock();
+    if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+        if error.kind() != ErrorKind::BrokenPipe {
+            say(&format!("error: cannot write to standard output: {error}"));
+            process::exit(1);
+        }
+        process::exit(0);
+    }
+}
+
+/// Writes a line for people to standard error. Where that is closed there is nobody left to tell.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,62 @@
+//! A supervised process: it is given its work as one line of JSON and never outlives whoever gave it.
+
+use std::io::{self, BufRead, Read};
+use std::os::unix::process::parent_id;
+use std::process::{self, ExitCode};
+use std::thread;
+
+use crate::contract::{self, Role};
+use crate::failure::Failure;
+use crate::limits::SPEC_BYTES_MAX;
+use crate::output;
+
+/// Whether a process works by hand or for a program; it decides where its news and its failures go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Person,
+    Program,
+}
+
+/// Reads the spec, and from then on ends the process when standard input ends or the parent dies.
+///
+/// # Errors
+/// A spec that is too long, is no text, or never comes; a parent that is already gone.
+pub(crate) fn begin() -> Result<String, Failure> {
+    sys::process::die_with_parent(parent_id())?;
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .take(SPEC_BYTES_MAX)
+        .read_line(&mut line)
+        .map_err(|error| Failure::request("bad_spec", format!("cannot read the spec: {error}")))?;
+    if !line.ends_with('\n') && line.len() as u64 == SPEC_BYTES_MAX {
+        let message = format!("the spec is longer than {SPEC_BYTES_MAX} bytes; it must be one line of JSON");
+        return Err(Failure::request("bad_spec", message));
+    }
+    if line.trim().is_empty() {
+        let message = "no spec came on standard input; --spec - takes one line of JSON, as docs/contract.md says";
+        return Err(Failure::request("bad_spec", message));
+    }
+    thread::Builder::new().name("supervision".into()).spawn(end_with_input)?;
+    Ok(line)
+}
+
+/// Tells whoever started this process how it ended.
+pub(crate) fn finish(outcome: Result<(), Failure>, owner: Owner, role: Role) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            match owner {
+                Owner::Person => output::say(&format!("error: {}", failure.message)),
+                Owner::Program => output::line(&contract::failed_line(role, &failure)),
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn end_with_input() {
+    // What else comes on standard input has no meaning; an error there means that it is gone, too.
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+    process::exit(0);
+}

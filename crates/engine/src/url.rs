@@ -1,0 +1,156 @@
+//! The address of a server as users write it, and the one socket address it stands for.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::failure::Failure;
+
+/// How a server is spoken to, by the first word of its address.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Scheme {
+    Http,
+    Tcp,
+}
+
+/// A parsed address. Only the parts that decide what is sent, and where.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Url {
+    pub(crate) scheme: Scheme,
+    /// Host and port as written: what the Host header says.
+    pub(crate) authority: String,
+    /// A name, or an address without brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Path and query; `/` if there is none.
+    pub(crate) target: String,
+}
+
+impl Url {
+    /// Reads `http://host[:port][/path][?query]` or `tcp://host:port`.
+    ///
+    /// # Errors
+    /// One line that says what to write instead.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(format!("`{text}` is not complete: write http://{text} or tcp://{text}"));
+        };
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Scheme::Http,
+            "tcp" => Scheme::Tcp,
+            "https" => return Err("https is not supported yet: load the server without TLS, over http://".into()),
+            _ => return Err(format!("`{scheme}://` is not known: write http:// or tcp://")),
+        };
+        let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(authority_end);
+        let (host, port) = split_authority(text, authority)?;
+        let port = match (port, scheme) {
+            (Some(port), _) => port,
+            (None, Scheme::Http) => 80,
+            (None, Scheme::Tcp) => return Err(format!("`{text}` has no port: write tcp://{authority}:PORT")),
+        };
+        let target = target.split_once('#').map_or(target, |(target, _fragment)| target);
+        if scheme == Scheme::Tcp && !matches!(target, "" | "/") {
+            return Err(format!("tcp:// has no path: write tcp://{authority}"));
+        }
+        let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+        Ok(Self { scheme, authority: authority.to_owned(), host: host.to_owned(), port, target })
+    }
+}
+
+/// The socket address of a server: of several, the first that accepts a connection, so that `localhost` finds
+/// a server whether it listens on IPv4 or on IPv6.
+///
+/// # Errors
+/// A name that cannot be resolved.
+pub(crate) fn resolve(url: &Url) -> Result<SocketAddr, Failure> {
+    let Url { host, port, .. } = url;
+    let addresses: Vec<SocketAddr> = (host.as_str(), *port)
+        .to_socket_addrs()
+        .map_err(|error| Failure::work("unresolvable", unresolvable(host, &error.to_string())))?
+        .collect();
+    let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, PROBE_TIMEOUT).is_ok();
+    match addresses.as_slice() {
+        [] => Err(Failure::work("unresolvable", unresolvable(host, "it has no address"))),
+        [only] => Ok(*only),
+        several => Ok(*several.iter().find(answers).unwrap_or(&several[0])),
+    }
+}
+
+/// How long an address may take to accept before the next is tried.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+fn unresolvable(host: &str, reason: &str) -> String {
+    let reason = reason.trim_start_matches("failed to lookup address information: ");
+    format!("cannot find `{host}`: {reason}; check the name, or write an address such as 127.0.0.1")
+}
+
+/// Host, without the brackets of IPv6, and port.
+fn split_authority<'a>(text: &str, authority: &'a str) -> Result<(&'a str, Option<u16>), String> {
+    let wrong = || format!("`{text}` has no host: write it as in http://127.0.0.1:8080/");
+    if authority.contains('@') {
+        return Err("a user name in the address is not supported: leave out what is before the @".into());
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or_else(wrong)?;
+            let port = (!after.is_empty()).then(|| after.strip_prefix(':').unwrap_or_default());
+            (host, port)
+        }
+        None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+    };
+    if host.is_empty() {
+        return Err(wrong());
+    }
+    match port.map(str::parse::<u16>) {
+        None => Ok((host, None)),
+        Some(Ok(port)) if port > 0 => Ok((host, Some(port))),
+        Some(_) => {
+            Err(format!("`{authority}` has no valid port: write a number from 1 to 65535 after the colon"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_taken_apart() {
+        check("http://127.0.0.1:8080/", Ok((Scheme::Http, "127.0.0.1:8080", "127.0.0.1", 8080, "/")));
+        check("http://localhost", Ok((Scheme::Http, "localhost", "localhost", 80, "/")));
+        check("HTTP://localhost/a/b?c=d#e", Ok((Scheme::Http, "localhost", "localhost", 80, "/a/b?c=d")));
+        check("http://localhost?c=d", Ok((Scheme::Http, "localhost", "localhost", 80, "/?c=d")));
+        check("http://[::1]:8080/x", Ok((Scheme::Http, "[::1]:8080", "::1", 8080, "/x")));
+        check("http://[::1]", Ok((Scheme::Http, "[::1]", "::1", 80, "/")));
+        check("tcp://127.0.0.1:9000", Ok((Scheme::Tcp, "127.0.0.1:9000", "127.0.0.1", 9000, "/")));
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_used_says_what_to_write() {
+        check("localhost:80", Err("write http://localhost:80 or tcp://localhost:80"));
+        check("https://localhost/", Err("https is not supported yet"));
+        check("ftp://localhost/", Err("write http:// or tcp://"));
+        check("http://", Err("has no host"));
+        check("http://:80/", Err("has no host"));
+        check("http://[::1/", Err("has no host"));
+        check("http://user@localhost/", Err("leave out what is before the @"));
+        check("http://localhost:0/", Err("a number from 1 to 65535"));
+        check("http://localhost:65536/", Err("a number from 1 to 65535"));
+        check("http://localhost:/", Err("a number from 1 to 65535"));
+        check("http://[::1]x/", Err("a number from 1 to 65535"));
+        check("tcp://localhost", Err("write tcp://localhost:PORT"));
+        check("tcp://localhost:9000/path", Err("tcp:// has no path"));
+    }
+
+    type Parts<'a> = (Scheme, &'a str, &'a str, u16, &'a str);
+
+    fn check(text: &str, expected: Result<Parts<'_>, &str>) {
+        match (Url::parse(text), expected) {
+            (Ok(url), Ok(parts)) => {
+                assert_eq!((url.scheme, &*url.authority, &*url.host, url.port, &*url.target), parts, "{text}");
+            }
+            (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
+            (parsed, expected) => panic!("{text}: {parsed:?}, expected {expected:?}"),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The epoll driver: a reply is received, checked and answered with the next request in one go.
+//!
+//! Two system calls a request and a share of one wait: a connection is registered once, by its edges, and a short
+//! receive is taken as the last.
+
+use std::io::{self, Read, Write};
+use std::marker::PhantomData;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proto::Client;
+use sys::clock;
+use sys::epoll::{Epoll, Interest, Ready};
+
+use super::{Drive, SWEEP_NS, open_all, until};
+use crate::exchange::{Exchange, Outcome};
+use crate::record::{Fault, Recorder, fault_of};
+use crate::{Config, Failure, failure};
+
+/// Received in one call at most.
+const RECEIVE_BYTES: usize = 64 * 1024;
+
+struct Connection<C> {
+    /// None while it waits to be opened again.
+    socket: Option<TcpStream>,
+    exchange: Exchange<C>,
+    /// What did not fit into the socket of the request in flight.
+    unsent: &'static [u8],
+    /// It has been opened, but whether the server took it is not known yet.
+    connecting: bool,
+}
+
+/// A thread's connections and what it waits with.
+pub(crate) struct Worker<W, C> {
+    epoll: Epoll,
+    connections: Vec<Connection<C>>,
+    input: Box<[u8]>,
+    client: C,
+    address: SocketAddr,
+    timeout_ns: u64,
+    workload: PhantomData<W>,
+}
+
+impl<W: 'static, C: Client<W>> Worker<W, C> {
+    pub(crate) fn open(config: &Config, count: usize, client: C) -> Result<Self, Failure> {
+        let broken = |error: io::Error| failure("epoll", format!("epoll cannot be set up: {error}"));
+        let epoll = Epoll::new().map_err(broken)?;
+        let mut connections = Vec::with_capacity(count);
+        for (key, socket) in open_all(config, count)?.into_iter().enumerate() {
+            epoll.add(&socket, key as u64, Interest::EDGES).map_err(broken)?;
+            let exchange = Exchange::new(client.clone());
+            connections.push(Connection { socket: Some(socket), exchange, unsent: &[], connecting: false });
+        }
+        Ok(Self {
+            epoll,
+            connections,
+            input: vec![0; RECEIVE_BYTES].into(),
+            client,
+            address: config.address,
+            timeout_ns: config.timeout.as_nanos() as u64,
+            workload: PhantomData,
+        })
+    }
+
+    /// Receives what there is, and goes on with the next request when the reply is whole.
+    fn step(&mut self, ready: Ready, recorder: &mut Recorder) {
+        let key = ready.key as usize;
+        let connection = &mut self.connections[key];
+        let Some(socket) = &mut connection.socket else { return };
+        if !connection.unsent.is_empty() && ready.writable() {
+            send_rest(socket, &mut connection.unsent);
+        }
+        loop {
+            let received = socket.read(&mut self.input);
+            let now_ns = clock::monotonic_ns();
+            recorder.at(now_ns);
+            let outcome = match received {
+                Ok(0) => connection.exchange.end(now_ns, recorder),
+                Ok(received) => {
+                    connection.connecting = false;
+                    connection.exchange.receive(&self.input[..received], now_ns, recorder)
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    let fault = if connection.connecting { Fault::Connect } else { fault_of(&error) };
+                    connection.exchange.fail(fault, recorder, || error.to_string());
+                    // A server that refuses is asked again at the next sweep, not at once and for ever.
+                    connection.socket = None;
+                    return;
+                }
+            };
+            match outcome {
+                Outcome::Waiting => {}
+                Outcome::Replied if recorder.may_send() => {
+                    connection.unsent = connection.exchange.begin(now_ns, recorder);
+                    send_rest(socket, &mut connection.unsent);
+                }
+                Outcome::Replied => return,
+                Outcome::Over => return self.reopen(key, recorder),
+            }
+            if received.is_ok_and(|received| received < RECEIVE_BYTES) && !ready.ended() {
+                return;
+            }
+        }
+    }
+
+    /// Opens a connection anew and sends its first request, which is what the time of that request begins with.
+    fn reopen(&mut self, key: usize, recorder: &mut Recorder) {
+        let connection = &mut self.connections[key];
+        connection.socket = None;
+        if !recorder.may_send() {
+            return;
+        }
+        connection.exchange = Exchange::new(self.client.clone());
+        connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
+        let opened = sys::net::start_connect(self.address).and_then(|mut socket| {
+            self.epoll.add(&socket, key as u64, Interest::EDGES)?;
+            // Nearby servers have answered by now; otherwise the first write edge sends it.
+            send_rest(&mut socket, &mut connection.unsent);
+            Ok(socket)
+        });
+        match opened {
+            Ok(socket) => (connection.socket, connection.connecting) = (Some(socket), true),
+            Err(error) => {
+                connection.exchange.fail(Fault::Connect, recorder, || error.to_string());
+            }
+        }
+    }
+
+    /// Gives up on replies that are overdue, and opens connections that are closed.
+    fn sweep(&mut self, now_ns: u64, recorder: &mut Recorder) {
+        for key in 0..self.connections.len() {
+            let connection = &mut self.connections[key];
+            let overdue = connection.exchange.waiting_ns(now_ns) > self.timeout_ns;
+            if overdue {
+                connection.exchange.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
+            }
+            if overdue || connection.socket.is_none() {
+                self.reopen(key, recorder);
+            }
+        }
+    }
+}
+
+impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
+    fn lacks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn run(mut self, recorder: &mut Recorder, halt: &AtomicBool) {
+        for connection in &mut self.connections {
+            let Some(socket) = &mut connection.socket else { continue };
+            if recorder.may_send() {
+                connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
+                send_rest(socket, &mut connection.unsent);
+            }
+        }
+        let mut sweep_ns = clock::monotonic_ns() + SWEEP_NS;
+        loop {
+            let due = until(recorder.due_ns().min(sweep_ns), clock::monotonic_ns());
+            let count = self.epoll.wait(Some(due)).expect("a set of descriptors that has worked goes on working");
+            let now_ns = clock::monotonic_ns();
+            if !recorder.begin_turn(now_ns) || halt.load(Ordering::Relaxed) {
+                break;
+            }
+            for index in 0..count {
+                self.step(self.epoll.ready(index), recorder);
+            }
+            if now_ns >= sweep_ns {
+                self.sweep(now_ns, recorder);
+                sweep_ns = now_ns + SWEEP_NS;
+            }
+        }
+        recorder.connections_open(self.connections.iter().filter(|one| one.socket.is_some()).count());
+    }
+}
+
+/// Sends as much as fits. What is wrong with the socket shows when it is received from.
+fn send_rest(socket: &mut TcpStream, unsent: &mut &'static [u8]) {
+    if let Ok(sent) = socket.write(unsent) {
+        *unsent = &unsent[sent..];
+    }
+}

@@ -1,0 +1,63 @@
+//! How the generator waits: one file a driver. Both keep one request outstanding on every connection.
+
+pub(crate) mod epoll;
+pub(crate) mod io_uring;
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::record::Recorder;
+use crate::{Config, Failure, failure};
+
+/// A thread's connections, open and ready to run.
+pub(crate) trait Drive {
+    /// What the driver does without on this machine.
+    fn lacks(&self) -> Vec<String>;
+
+    /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
+    fn run(self, recorder: &mut Recorder, halt: &AtomicBool);
+}
+
+/// How often connections are looked over for replies that are overdue and for connections to open again.
+const SWEEP_NS: u64 = 20_000_000;
+
+/// Opens all connections, one after the other.
+fn open_all(config: &Config, count: usize) -> Result<Vec<TcpStream>, Failure> {
+    let mut sockets = Vec::with_capacity(count);
+    for opened in 0..count {
+        let socket = sys::net::connect(config.address, config.timeout)
+            .map_err(|error| explain(&error, config, opened))?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+fn explain(error: &io::Error, config: &Config, opened: usize) -> Failure {
+    let address = config.address;
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused if opened == 0 => failure(
+            "connection_refused",
+            format!("nothing listens on {address}: start the server first, or check the port"),
+        ),
+        io::ErrorKind::TimedOut => {
+            let seconds = config.timeout.as_secs_f64();
+            let text = format!("{address} did not accept a connection within {seconds} s ({opened} are open)");
+            failure("connect_timeout", format!("{text}: check the address, or raise --timeout"))
+        }
+        _ if error.raw_os_error() == Some(24) => failure(
+            "descriptor_limit",
+            format!("this process may open no more descriptors ({opened} connections are open): raise ulimit -n, or ask for fewer"),
+        ),
+        _ => failure(
+            "connect_failed",
+            format!("cannot open connection {} to {address}: {error}", opened + 1),
+        ),
+    }
+}
+
+/// The time from now to then, as a wait wants it.
+fn until(then_ns: u64, now_ns: u64) -> Duration {
+    Duration::from_nanos(then_ns.saturating_sub(now_ns))
+}

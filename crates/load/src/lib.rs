@@ -1,0 +1,270 @@
+//! The load generator: it asks, checks every byte of every answer, and says how long each took.
+//!
+//! It shares no code with the servers but the protocols and the system calls, so that a mistake in how a server
+//! waits cannot hide behind the same mistake in the instrument. Its threads share nothing while they run: each has
+//! its own connections, histogram and counts, which are merged at the end.
+
+#![forbid(unsafe_code)]
+
+mod drivers;
+mod exchange;
+mod record;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use proto::{Client, Protocol};
+
+pub use self::record::{Errors, Generator, Intervals, Report, Requests};
+use self::record::{Record, Recorder, Timeline};
+
+/// How the generator waits for replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    Epoll,
+    IoUring,
+}
+
+impl Driver {
+    pub const ALL: [Self; 2] = [Self::Epoll, Self::IoUring];
+
+    /// The word users write.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::IoUring => "io_uring",
+        }
+    }
+
+    /// One line for lists.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Epoll => "receives, checks and sends the next request of one connection after the other",
+            Self::IoUring => "checks all replies that have come, then sends all next requests in one system call",
+        }
+    }
+
+    /// What the driver would do without on this machine.
+    ///
+    /// # Errors
+    /// Where it cannot run here; the text says why and what to do.
+    pub fn lacks(self) -> std::io::Result<Vec<String>> {
+        match self {
+            Self::Epoll => Ok(Vec::new()),
+            Self::IoUring => drivers::io_uring::lacks(),
+        }
+    }
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    After(Duration),
+    /// When so many requests have been answered or have failed.
+    Requests(u64),
+}
+
+/// What to ask of whom, and for how long.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub driver: Driver,
+    pub address: SocketAddr,
+    /// Connections, each with one request outstanding: as soon as a reply is whole the next request goes out.
+    pub connections: usize,
+    /// Threads the connections are spread over; at most one for each connection.
+    pub threads: usize,
+    /// Processors to run on, one thread each in turn; empty leaves the choice to the kernel.
+    pub cpus: Vec<usize>,
+    /// Time before the measured window. A run of a number of requests has none.
+    pub warmup: Duration,
+    pub end: End,
+    /// How long a connection may take to open, and a reply to come.
+    pub timeout: Duration,
+    /// The grain of [`Report::intervals`].
+    pub interval: Duration,
+}
+
+/// What is told while a run goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// All connections are open.
+    Ready { connections: usize, lacks: Vec<String> },
+    /// The measured window begins.
+    Measuring { at_ns: u64 },
+    /// The measured window has ended.
+    Measured { at_ns: u64 },
+}
+
+/// Why there is no report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// A word for programs, such as `connection_refused`.
+    pub kind: &'static str,
+    /// One line for people, saying what to do.
+    pub message: String,
+}
+
+/// Runs the load and reports what was measured. Raising `stop` ends it early, with what there is by then.
+///
+/// # Errors
+/// If the connections cannot be opened, or the driver does not work on this machine. Once they are open, what
+/// goes wrong is counted and the run goes on.
+pub fn run<P: Protocol>(
+    config: &Config,
+    workload: &'static P::Workload,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<Report, Failure> {
+    let halt = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (ready, readies) = mpsc::channel();
+        let threads: Vec<_> = (0..config.threads.clamp(1, config.connections))
+            .map(|index| {
+                let (start, started) = mpsc::channel();
+                let (ready, halt) = (ready.clone(), &halt);
+                let share = Share::of(config, index);
+                let body = move || work::<P>(config, workload, &share, &ready, &started, halt);
+                let name = format!("load-{index}");
+                (start, thread::Builder::new().name(name).spawn_scoped(scope, body))
+            })
+            .collect();
+        drop(ready);
+        let mut handles = Vec::new();
+        for (start, handle) in threads {
+            let handle = handle.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
+            handles.push((start, handle));
+        }
+        let mut lacks = Vec::new();
+        for _ in &handles {
+            lacks = readies.recv().expect("a thread answers before it ends")?;
+        }
+        tell(Event::Ready { connections: config.connections, lacks });
+        let timeline = Timeline::starting_at(sys::clock::monotonic_ns(), config);
+        for (start, _) in &handles {
+            // A thread that is gone has panicked, which the join below reports.
+            let _ = start.send(timeline);
+        }
+        attend(&timeline, stop, &halt, tell, || handles.iter().all(|(_, handle)| handle.is_finished()));
+        let records = handles.into_iter().map(|(_, handle)| handle.join().expect("the thread does not panic"));
+        let report = Report::merge(records, &timeline, halt.load(Ordering::Relaxed));
+        if timeline.is_open_ended() {
+            tell(Event::Measured { at_ns: report.end_ns });
+        }
+        Ok(report)
+    })
+}
+
+/// One thread's part of the load.
+struct Share {
+    connections: usize,
+    requests: u64,
+    cpus: Vec<usize>,
+}
+
+impl Share {
+    fn of(config: &Config, index: usize) -> Self {
+        let threads = config.threads.clamp(1, config.connections);
+        let part = |whole: u64| whole / threads as u64 + u64::from((index as u64) < whole % threads as u64);
+        let requests = match config.end {
+            End::After(_) => u64::MAX,
+            End::Requests(requests) => part(requests),
+        };
+        let cpus = Vec::from_iter(config.cpus.get(index % config.cpus.len().max(1)).copied());
+        Self { connections: part(config.connections as u64) as usize, requests, cpus }
+    }
+}
+
+type Ready = Result<Vec<String>, Failure>;
+
+fn work<P: Protocol>(
+    config: &Config,
+    workload: &'static P::Workload,
+    share: &Share,
+    ready: &mpsc::Sender<Ready>,
+    started: &mpsc::Receiver<Timeline>,
+    halt: &AtomicBool,
+) -> Record {
+    // A processor set that cannot be had is refused before any thread starts; here the kernel's choice would do.
+    let _ = sys::cpu::pin(&share.cpus);
+    let _ = sys::process::exact_timers();
+    let client = P::Client::new(workload);
+    let recorder = Recorder::new(share.requests);
+    match config.driver {
+        Driver::Epoll => {
+            let worker = drivers::epoll::Worker::open(config, share.connections, client);
+            drive(worker, recorder, ready, started, halt)
+        }
+        Driver::IoUring => {
+            let worker = drivers::io_uring::Worker::open(config, share.connections, client);
+            drive(worker, recorder, ready, started, halt)
+        }
+    }
+}
+
+/// Tells that the connections are open, waits for the common start, and runs to the end.
+fn drive<W: drivers::Drive>(
+    worker: Result<W, Failure>,
+    mut recorder: Recorder,
+    ready: &mpsc::Sender<Ready>,
+    started: &mpsc::Receiver<Timeline>,
+    halt: &AtomicBool,
+) -> Record {
+    let worker = match worker {
+        Ok(worker) => {
+            // The receiver lives until every thread has told it.
+            let _ = ready.send(Ok(worker.lacks()));
+            worker
+        }
+        Err(failure) => {
+            let _ = ready.send(Err(failure));
+            return recorder.finish();
+        }
+    };
+    // No start means that another thread has failed: there is nothing to do.
+    if let Ok(timeline) = started.recv() {
+        recorder.start(timeline);
+        worker.run(&mut recorder, halt);
+    }
+    recorder.finish()
+}
+
+/// How often the main thread looks whether it is to stop.
+const ATTEND_NS: u64 = 20_000_000;
+
+/// Tells when the window begins and ends, and halts the threads when asked to.
+fn attend(
+    timeline: &Timeline,
+    stop: &AtomicBool,
+    halt: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+    finished: impl Fn() -> bool,
+) {
+    let mut measuring = false;
+    loop {
+        let now_ns = sys::clock::monotonic_ns();
+        if stop.load(Ordering::Relaxed) {
+            halt.store(true, Ordering::Relaxed);
+            return;
+        }
+        if !measuring && now_ns >= timeline.begin_ns {
+            measuring = true;
+            tell(Event::Measuring { at_ns: now_ns });
+        }
+        if now_ns >= timeline.end_ns {
+            tell(Event::Measured { at_ns: now_ns });
+            return;
+        }
+        if finished() {
+            return;
+        }
+        let next_ns = if measuring { timeline.end_ns } else { timeline.begin_ns };
+        thread::sleep(Duration::from_nanos(next_ns.saturating_sub(now_ns).min(ATTEND_NS)));
+    }
+}
+
+fn failure(kind: &'static str, message: String) -> Failure {
+    Failure { kind, message }
+}

@@ -1,0 +1,329 @@
+//! io_uring: one thread hands the kernel requests and takes completions, both in batches, in one system call.
+//!
+//! One request accepts all connections and one receives all bytes of a connection; buffers are chosen when bytes
+//! arrive; replies are sent without a completion unless something went wrong. So a turn of the loop is a single
+//! call however many connections have something to do. Each option takes one of these away, to show its worth.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Shutdown, TcpListener};
+use std::thread;
+
+use proto::{Next, Output, Protocol, Server, Session};
+use sys::ring::{self, Buffer, Completion, Options, Ring, Send, Slot, Stop, TaskRun, Wait};
+
+use crate::conversation::{DISCARD_BYTES, EXHAUSTED_PAUSE};
+use crate::workers::spread;
+use crate::{Choice, Config, Holds};
+
+pub(crate) const ABOUT: &str = "a ring of requests and completions, batched in one system call";
+pub(crate) const OPTIONS: &[Choice] = &[RECEIVE, BUFFERS, TASK_RUN, FILES];
+pub(crate) const HOLDS: Holds = Holds::Many;
+
+const RECEIVE: Choice = Choice {
+    name: "recv",
+    values: &["multishot", "oneshot"],
+    about: "whether one request receives for the life of a connection, or one message",
+};
+const BUFFERS: Choice = Choice {
+    name: "buffers",
+    values: &["incremental", "whole"],
+    about: "whether a receive buffer takes many messages, or one",
+};
+const TASK_RUN: Choice = Choice {
+    name: "taskrun",
+    values: &["deferred", "cooperative", "interrupting"],
+    about: "when the kernel completes requests: while we wait, at any system call, or at once",
+};
+const FILES: Choice = Choice {
+    name: "files",
+    values: &["direct", "plain"],
+    about: "whether connections live in the ring's own table, or in the process's",
+};
+
+/// Requests handed over in one call at most; small, so that they stay hot in the cache.
+const ENTRIES: u32 = 256;
+/// Replies gathered before they are sent in the middle of a turn: beyond this they would leave the cache.
+const GATHER_BYTES: usize = 256 * 1024;
+/// Input set aside for a connection that cannot send, before receiving is stopped.
+const ASIDE_BYTES: usize = 64 * 1024;
+/// No turn has this number.
+const NO_TURN: u64 = 0;
+
+pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
+    Ok(ring::probe(&options(config))?.into_iter().map(String::from).collect())
+}
+
+pub(crate) fn serve<P: Protocol>(
+    listeners: Vec<TcpListener>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    spread(listeners, config, move |listener| {
+        let mut ring = Ring::new(&options(config))?;
+        ring.accept(listener);
+        Worker::<P>::new(ring, workload).run()
+    })
+}
+
+fn options(config: &Config) -> Options {
+    let connections_max = config.connections_max.min(sys::process::descriptors_max()) as u32;
+    Options {
+        entries: ENTRIES,
+        connections_max,
+        direct: config.choice(&FILES) == "direct",
+        multishot: config.choice(&RECEIVE) == "multishot",
+        incremental: config.choice(&BUFFERS) == "incremental",
+        task_run: match config.choice(&TASK_RUN) {
+            "cooperative" => TaskRun::Cooperative,
+            "interrupting" => TaskRun::Interrupting,
+            _ => TaskRun::Deferred,
+        },
+    }
+}
+
+/// How far a connection is from being closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The output was full: requests wait in the session until it has been sent.
+    Resuming,
+    /// It ends when everything has been sent and nothing is in flight.
+    Closing,
+    /// A refused peer is read to its end, so many bytes more, so that it sees why.
+    Discarding(usize),
+}
+
+struct Connection<S> {
+    session: Session<S>,
+    phase: Phase,
+    /// The turn in which a reply was last put into the output.
+    turn: u64,
+    /// A receive request is in flight.
+    receiving: bool,
+    /// A tracked send is in flight: the peer reads slowly.
+    sending: bool,
+}
+
+struct Worker<P: Protocol> {
+    ring: Ring,
+    connections: Vec<Option<Connection<P::Server>>>,
+    /// Replies of this turn, and whose they are.
+    output: Output,
+    sends: Vec<Send>,
+    turn: u64,
+    /// Connections that found no free buffer.
+    starved: Vec<Slot>,
+    workload: &'static P::Workload,
+}
+
+impl<P: Protocol> Worker<P> {
+    fn new(ring: Ring, workload: &'static P::Workload) -> Self {
+        Self {
+            ring,
+            connections: Vec::new(),
+            output: Output::new(),
+            sends: Vec::new(),
+            turn: NO_TURN + 1,
+            starved: Vec::new(),
+            workload,
+        }
+    }
+
+    fn run(mut self) -> io::Result<Infallible> {
+        loop {
+            self.submit(Wait::Forever)?;
+            self.output.tick(sys::clock::unix_s());
+            while let Some(completion) = self.ring.next() {
+                self.complete(completion)?;
+            }
+            // Every buffer has been given back by now.
+            while let Some(slot) = self.starved.pop() {
+                connection(&mut self.connections, slot).receiving = false;
+                self.keep_receiving(slot)?;
+            }
+        }
+    }
+
+    /// Sends the replies gathered so far and begins a new turn.
+    fn submit(&mut self, wait: Wait) -> io::Result<()> {
+        self.ring.turn(self.output.as_bytes(), &self.sends, wait)?;
+        while let Some(unsent) = self.ring.unsent() {
+            let send = &self.sends[unsent.index];
+            let rest = self.output.as_bytes()[send.range.clone()][unsent.sent_bytes..].to_vec();
+            connection(&mut self.connections, send.slot).sending = true;
+            self.ring.send_tracked(send.slot, Cow::Owned(rest));
+        }
+        self.sends.clear();
+        self.output.clear();
+        self.turn += 1;
+        Ok(())
+    }
+
+    fn complete(&mut self, completion: Completion) -> io::Result<()> {
+        match completion {
+            Completion::Received { slot, buffer, armed } => self.received(slot, buffer, armed),
+            Completion::Accepted(slot) => {
+                self.accepted(slot);
+                Ok(())
+            }
+            Completion::Stopped { slot, why } => self.stopped(slot, &why),
+            Completion::Sent { slot, result } => self.sent(slot, result.is_ok()),
+            Completion::Refused(error) => {
+                // With a table of its own the ring has dropped the connection. Without, it waits in the queue.
+                if self.ring.is_plain() && sys::net::is_exhausted(&error) {
+                    thread::sleep(EXHAUSTED_PAUSE);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn accepted(&mut self, slot: Slot) {
+        if self.connections.len() <= slot.index() {
+            self.connections.resize_with(slot.index() + 1, || None);
+        }
+        let session = Session::new(P::Server::new(self.workload));
+        self.connections[slot.index()] =
+            Some(Connection { session, phase: Phase::Open, turn: NO_TURN, receiving: true, sending: false });
+        self.ring.receive(slot, true);
+    }
+
+    fn received(&mut self, slot: Slot, buffer: Buffer, armed: bool) -> io::Result<()> {
+        self.before_reply(slot)?;
+        let connection = connection(&mut self.connections, slot);
+        connection.receiving = armed;
+        let bytes = self.ring.bytes(&buffer);
+        let len = bytes.len();
+        let start = self.output.begin();
+        let mut next = Next::Receive;
+        match connection.phase {
+            Phase::Open if !connection.sending => next = connection.session.receive(bytes, &mut self.output),
+            Phase::Open | Phase::Resuming => connection.session.set_aside(bytes),
+            Phase::Closing => {}
+            Phase::Discarding(left) => connection.phase = Phase::Discarding(left.saturating_sub(len)),
+        }
+        self.ring.recycle(buffer);
+        self.after_reply(slot, start, next)
+    }
+
+    /// Replies of a connection must lie together, as one send: two could be put in the wrong order by a socket
+    /// that is full for the first and not for the second.
+    fn before_reply(&mut self, slot: Slot) -> io::Result<()> {
+        let earlier = connection(&mut self.connections, slot).turn == self.turn;
+        let last = self.sends.last().is_some_and(|send| send.slot == slot);
+        if earlier && !last { self.submit(Wait::Not) } else { Ok(()) }
+    }
+
+    /// Queues what `advance` has appended from `start` on, and does what comes next.
+    fn after_reply(&mut self, slot: Slot, mut start: usize, mut next: Next) -> io::Result<()> {
+        loop {
+            self.queue(slot, start);
+            match next {
+                Next::Receive => break,
+                Next::Close => {
+                    connection(&mut self.connections, slot).phase = Phase::Closing;
+                    return self.close(slot);
+                }
+                Next::Send => {
+                    self.submit(Wait::Not)?;
+                    let connection = connection(&mut self.connections, slot);
+                    if connection.sending {
+                        connection.phase = Phase::Resuming;
+                        break;
+                    }
+                    start = self.output.begin();
+                    next = connection.session.resume(&mut self.output);
+                }
+            }
+        }
+        if self.output.len() >= GATHER_BYTES {
+            self.submit(Wait::Not)?;
+        }
+        self.keep_receiving(slot)
+    }
+
+    fn queue(&mut self, slot: Slot, start: usize) {
+        let range = start..self.output.len();
+        if range.is_empty() {
+            return;
+        }
+        connection(&mut self.connections, slot).turn = self.turn;
+        match self.sends.last_mut() {
+            Some(send) if send.slot == slot => send.range.end = range.end,
+            _ => self.sends.push(Send { slot, range }),
+        }
+    }
+
+    /// Receives again where a request has ended, and stops where the peer sends and does not read.
+    fn keep_receiving(&mut self, slot: Slot) -> io::Result<()> {
+        let connection = connection(&mut self.connections, slot);
+        match connection.phase {
+            Phase::Closing | Phase::Discarding(0) => return self.close(slot),
+            Phase::Open | Phase::Resuming | Phase::Discarding(_) => {}
+        }
+        let full = connection.sending && connection.session.tail_bytes() > ASIDE_BYTES;
+        if connection.receiving && full {
+            self.ring.stop_receiving(slot);
+        } else if !connection.receiving && !full {
+            connection.receiving = true;
+            self.ring.receive(slot, false);
+        }
+        Ok(())
+    }
+
+    fn stopped(&mut self, slot: Slot, why: &Stop) -> io::Result<()> {
+        let connection = connection(&mut self.connections, slot);
+        match why {
+            Stop::NoBuffer if connection.phase != Phase::Closing => {
+                self.starved.push(slot);
+                return Ok(());
+            }
+            Stop::Asked | Stop::NoBuffer => {}
+            Stop::End | Stop::Broken(_) => connection.phase = Phase::Closing,
+        }
+        connection.receiving = false;
+        self.keep_receiving(slot)
+    }
+
+    fn sent(&mut self, slot: Slot, whole: bool) -> io::Result<()> {
+        let connection = connection(&mut self.connections, slot);
+        connection.sending = false;
+        if !whole {
+            connection.phase = Phase::Closing;
+        }
+        if matches!(connection.phase, Phase::Closing | Phase::Discarding(_)) {
+            return self.keep_receiving(slot);
+        }
+        connection.phase = Phase::Open;
+        let start = self.output.begin();
+        let next = connection.session.resume(&mut self.output);
+        self.after_reply(slot, start, next)
+    }
+
+    /// Closes a connection once everything has been sent and nothing is in flight; until then, sees to that.
+    fn close(&mut self, slot: Slot) -> io::Result<()> {
+        if connection(&mut self.connections, slot).turn == self.turn {
+            self.submit(Wait::Not)?;
+        }
+        let connection = connection(&mut self.connections, slot);
+        let refused = connection.phase == Phase::Closing && connection.session.tail_bytes() > 0;
+        if connection.sending {
+            // Its completion leads here again.
+        } else if connection.receiving && refused {
+            connection.phase = Phase::Discarding(DISCARD_BYTES);
+            self.ring.shut_down(slot, Shutdown::Write);
+        } else if connection.receiving {
+            self.ring.stop_receiving(slot);
+        } else {
+            self.connections[slot.index()] = None;
+            self.ring.close(slot);
+        }
+        Ok(())
+    }
+}
+
+fn connection<S>(connections: &mut [Option<Connection<S>>], slot: Slot) -> &mut Connection<S> {
+    connections[slot.index()].as_mut().expect("a slot has a connection until it is closed")
+}

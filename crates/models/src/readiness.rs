@@ -1,0 +1,252 @@
+//! A connection driven by readiness: what select, poll, epoll and their like share.
+//!
+//! The model says that a socket may be ready; [`Connection::step`] receives, answers and sends as far as the
+//! socket lets it, and says what to wait for.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+
+use proto::{Next, Output, Server, Session};
+
+use crate::conversation::{DISCARD_BYTES, EXHAUSTED_PAUSE, RECEIVE_BYTES};
+
+/// Receives in one step at most, so that one fast peer cannot keep a worker from the others.
+const RECEIVES_MAX: usize = 16;
+
+/// The buffers of one worker, lent to each connection in turn: hot in its cache, and no connection holds any.
+pub(crate) struct Scratch {
+    input: Box<[u8]>,
+    output: Output,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self { input: vec![0; RECEIVE_BYTES].into(), output: Output::new() }
+    }
+
+    /// Brings the date of the replies up to date: once a wake-up.
+    pub(crate) fn tick(&mut self) {
+        self.output.tick(sys::clock::unix_s());
+    }
+}
+
+/// What a connection waits for after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Bytes to receive.
+    Receive,
+    /// Room to send: until then it receives nothing.
+    Send,
+    /// Nothing: there may be more to receive now, but others must have their turn.
+    Again,
+    /// It is over; drop it.
+    Close,
+}
+
+/// What a connection does once everything owed to the peer has been sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Receive,
+    Resume,
+    Finish,
+    /// Reading and dropping what a refused peer still sends, so many bytes more.
+    Discard(usize),
+}
+
+/// A socket with its session.
+pub(crate) struct Connection<S> {
+    socket: TcpStream,
+    session: Session<S>,
+    /// Replies that did not fit into the socket; empty but for slow readers.
+    unsent: Vec<u8>,
+    then: Then,
+}
+
+impl<S> Connection<S> {
+    pub(crate) fn new(socket: TcpStream, server: S) -> Self {
+        Self { socket, session: Session::new(server), unsent: Vec::new(), then: Then::Receive }
+    }
+
+    /// Goes as far as the socket allows. `to_the_end`: the peer has ended its side, so receiving must go on until
+    /// it says so; otherwise a short receive is taken as the last, which saves a call that would find nothing.
+    pub(crate) fn step<W: 'static>(&mut self, scratch: &mut Scratch, to_the_end: bool) -> Step
+    where
+        S: Server<W>,
+    {
+        let step = self.send_unsent();
+        if step != Step::Receive {
+            return step;
+        }
+        if self.then == Then::Resume {
+            let next = self.session.resume(&mut scratch.output);
+            let step = self.send(next, &mut scratch.output);
+            if step != Step::Receive {
+                return step;
+            }
+        }
+        self.receive(scratch, to_the_end)
+    }
+
+    fn receive<W: 'static>(&mut self, scratch: &mut Scratch, to_the_end: bool) -> Step
+    where
+        S: Server<W>,
+    {
+        for _ in 0..RECEIVES_MAX {
+            let received = match self.socket.read(&mut scratch.input) {
+                Ok(0) => return Step::Close,
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Receive,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return Step::Close,
+            };
+            let step = match self.then {
+                Then::Discard(left) if received >= left => Step::Close,
+                Then::Discard(left) => {
+                    self.then = Then::Discard(left - received);
+                    Step::Receive
+                }
+                _ => {
+                    let next = self.session.receive(&scratch.input[..received], &mut scratch.output);
+                    self.send(next, &mut scratch.output)
+                }
+            };
+            if step != Step::Receive || (received < scratch.input.len() && !to_the_end) {
+                return step;
+            }
+        }
+        Step::Again
+    }
+
+    /// Sends the replies in `output`, and those that follow from what was received before.
+    fn send<W: 'static>(&mut self, mut next: Next, output: &mut Output) -> Step
+    where
+        S: Server<W>,
+    {
+        loop {
+            let sent = send_some(&mut self.socket, output.as_bytes());
+            let complete = sent.as_ref().is_ok_and(|&sent| sent == output.len());
+            if let Ok(sent) = sent {
+                self.unsent.extend_from_slice(&output.as_bytes()[sent..]);
+            }
+            output.clear();
+            self.then = match next {
+                Next::Receive => Then::Receive,
+                Next::Send => Then::Resume,
+                Next::Close => Then::Finish,
+            };
+            match (complete, next) {
+                (true, Next::Receive) => return Step::Receive,
+                (true, Next::Send) => next = self.session.resume(output),
+                (true, Next::Close) => return self.finish(),
+                (false, _) if self.unsent.is_empty() => return Step::Close,
+                (false, _) => return Step::Send,
+            }
+        }
+    }
+
+    /// Sends what was left over from before.
+    fn send_unsent(&mut self) -> Step {
+        if self.unsent.is_empty() {
+            return Step::Receive;
+        }
+        match send_some(&mut self.socket, &self.unsent) {
+            Err(_) => return Step::Close,
+            Ok(sent) if sent < self.unsent.len() => {
+                self.unsent.drain(..sent);
+                return Step::Send;
+            }
+            // The memory is given back: most connections never need it.
+            Ok(_) => self.unsent = Vec::new(),
+        }
+        if self.then == Then::Finish { self.finish() } else { Step::Receive }
+    }
+
+    /// Closes; or, where the peer was refused while it may still be sending, ends our side only and reads on:
+    /// closing with unread bytes would reset the connection before the peer has seen the reply.
+    fn finish(&mut self) -> Step {
+        if self.session.tail_bytes() == 0 || self.socket.shutdown(Shutdown::Write).is_err() {
+            return Step::Close;
+        }
+        self.then = Then::Discard(DISCARD_BYTES);
+        Step::Receive
+    }
+}
+
+impl<S> AsFd for Connection<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Sends what fits: all, some or, where the socket is full, nothing.
+fn send_some(socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    loop {
+        match socket.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            other => return other,
+        }
+    }
+}
+
+/// A listener that refuses cleanly what it has no room for.
+pub(crate) struct Acceptor {
+    listener: TcpListener,
+    /// A descriptor kept free for the moment when all others are taken: with it the next connection can be
+    /// accepted and closed, instead of waiting unanswered while the listener stays ready for ever.
+    spare: Option<File>,
+}
+
+impl Acceptor {
+    /// Connections accepted in one go, before the others have their turn.
+    const BATCH: usize = 64;
+
+    pub(crate) fn new(listener: TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, spare: spare_descriptor() })
+    }
+
+    /// Accepts the connections that are waiting, `room` of them at most; further ones are closed at once.
+    pub(crate) fn accept(&mut self, mut room: usize, mut take: impl FnMut(TcpStream)) {
+        for _ in 0..Self::BATCH {
+            match sys::net::accept(&self.listener) {
+                Ok(_) if room == 0 => {}
+                Ok(socket) => {
+                    room -= 1;
+                    take(socket);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if sys::net::is_exhausted(&error) => return self.refuse(),
+                // The connection ended before it was accepted, or a signal came.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn refuse(&mut self) {
+        match self.spare.take() {
+            Some(spare) => {
+                drop(spare);
+                drop(sys::net::accept(&self.listener));
+            }
+            None => thread::sleep(EXHAUSTED_PAUSE),
+        }
+        self.spare = spare_descriptor();
+    }
+}
+
+impl AsFd for Acceptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+fn spare_descriptor() -> Option<File> {
+    File::open("/dev/null").ok()
+}

@@ -1,0 +1,128 @@
+//! The chunked transfer coding (RFC 9112, section 7.1), taken off as the bytes come.
+
+use super::fields::{Fault, bad};
+use super::scan::Scan;
+
+/// All extensions and trailers of one body together. They carry nothing for us, and without a bound a peer
+/// could send them for ever.
+const OVERHEAD_BYTES_MAX: u16 = 16 * 1024;
+
+/// As many hexadecimal digits as a 64-bit number has.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// Where in a chunked body its reader is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunked {
+    place: Place,
+    /// The size of the chunk while it is read, then what is left of the chunk.
+    left_bytes: u64,
+    overhead_bytes: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Size { digits: u8 },
+    /// White space after the size, which only an extension may follow.
+    Space,
+    Extension,
+    SizeLineFeed,
+    Data,
+    DataReturn,
+    DataLineFeed,
+    Trailers(Scan),
+}
+
+impl Chunked {
+    pub(super) const fn new() -> Self {
+        Self { place: Place::Size { digits: 0 }, left_bytes: 0, overhead_bytes: 0 }
+    }
+
+    /// Consumes bytes of the body from the front of `input`, passes on the data among them, and says how many
+    /// bytes those were and whether the body is whole.
+    pub(super) fn advance(
+        &mut self,
+        input: &[u8],
+        mut data: impl FnMut(&[u8]) -> Result<(), Fault>,
+    ) -> Result<(usize, bool), Fault> {
+        let mut used = 0;
+        while used < input.len() {
+            if self.place == Place::Data {
+                let rest = &input[used..];
+                let length = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(rest.len());
+                data(&rest[..length])?;
+                used += length;
+                self.left_bytes -= length as u64;
+                if self.left_bytes == 0 {
+                    self.place = Place::DataReturn;
+                }
+            } else {
+                let whole = self.feed(input[used])?;
+                used += 1;
+                if whole {
+                    return Ok((used, true));
+                }
+            }
+        }
+        Ok((used, false))
+    }
+
+    /// Takes a byte that is not data.
+    fn feed(&mut self, byte: u8) -> Result<bool, Fault> {
+        self.place = match self.place {
+            Place::Size { digits } => self.size(digits, byte)?,
+            Place::Space => match byte {
+                b' ' | b'\t' => self.overhead(Place::Space)?,
+                b';' => self.overhead(Place::Extension)?,
+                _ => return Err(bad("a chunk size is followed by neither an extension nor CRLF")),
+            },
+            Place::Extension => match byte {
+                b'\r' => Place::SizeLineFeed,
+                b'\t' | b' '..=b'~' | 0x80.. => self.overhead(Place::Extension)?,
+                _ => return Err(bad("a chunk extension has a bare LF or a control character")),
+            },
+            Place::SizeLineFeed => match (byte, self.left_bytes) {
+                (b'\n', 0) => Place::Trailers(Scan::trailers()),
+                (b'\n', _) => Place::Data,
+                _ => return Err(bad("a chunk size is not followed by CRLF")),
+            },
+            Place::DataReturn if byte == b'\r' => Place::DataLineFeed,
+            Place::DataLineFeed if byte == b'\n' => Place::Size { digits: 0 },
+            Place::Data | Place::DataReturn | Place::DataLineFeed => {
+                return Err(bad("a chunk is not followed by CRLF"));
+            }
+            Place::Trailers(mut scan) => {
+                if scan.feed(byte)? {
+                    return Ok(true);
+                }
+                self.overhead(Place::Trailers(scan))?
+            }
+        };
+        Ok(false)
+    }
+
+    fn size(&mut self, digits: u8, byte: u8) -> Result<Place, Fault> {
+        if let Some(digit) = char::from(byte).to_digit(16) {
+            if digits == SIZE_DIGITS_MAX || self.left_bytes >= 1 << 59 {
+                return Err(bad("a chunk size is beyond 2^63-1"));
+            }
+            // The size before was the rest of the last chunk, which is zero.
+            self.left_bytes = self.left_bytes << 4 | u64::from(digit);
+            return Ok(Place::Size { digits: digits + 1 });
+        }
+        match byte {
+            _ if digits == 0 => Err(bad("a chunk size is not hexadecimal")),
+            b'\r' => Ok(Place::SizeLineFeed),
+            b' ' | b'\t' => self.overhead(Place::Space),
+            b';' => self.overhead(Place::Extension),
+            _ => Err(bad("a chunk size is not hexadecimal")),
+        }
+    }
+
+    fn overhead(&mut self, then: Place) -> Result<Place, Fault> {
+        if self.overhead_bytes == OVERHEAD_BYTES_MAX {
+            return Err(bad("chunk extensions and trailers are too long"));
+        }
+        self.overhead_bytes += 1;
+        Ok(then)
+    }
+}

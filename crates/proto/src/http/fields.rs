@@ -1,0 +1,160 @@
+//! Header fields that decide where a message ends and what becomes of its connection, for both halves.
+
+use httparse::Header;
+
+/// What is wrong with a message: the status a server answers, and the words a client reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) status: Status,
+    pub(super) text: &'static str,
+}
+
+/// A fault that only [`Status::BadRequest`] describes.
+pub(super) const fn bad(text: &'static str) -> Fault {
+    Fault { status: Status::BadRequest, text }
+}
+
+/// The statuses that refuse a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    BadRequest,
+    NotFound,
+    MethodNotAllowed,
+    ContentTooLarge,
+    UriTooLong,
+    ExpectationFailed,
+    FieldsTooLarge,
+    NotImplemented,
+    VersionNotSupported,
+}
+
+/// What the fields of one head say.
+#[derive(Default)]
+pub(super) struct Fields<'a> {
+    pub(super) content_length: Option<u64>,
+    pub(super) chunked: bool,
+    pub(super) close: bool,
+    pub(super) keep_alive: bool,
+    pub(super) host: Option<&'a [u8]>,
+    pub(super) expect: Option<&'a [u8]>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads the fields of a head.
+    ///
+    /// # Errors
+    /// A [`Fault`] if they leave in doubt where the body ends, or whom a request is for.
+    pub(super) fn read(headers: &[Header<'a>]) -> Result<Self, Fault> {
+        let mut fields = Self::default();
+        let mut codings = Codings::default();
+        for header in headers {
+            // The length tells most names apart without looking at their letters.
+            match header.name.len() {
+                4 if is(header, "host") => once(&mut fields.host, header.value, "Host is given twice")?,
+                6 if is(header, "expect") => once(&mut fields.expect, header.value, "Expect is given twice")?,
+                10 if is(header, "connection") => fields.read_connection(header.value),
+                14 if is(header, "content-length") => {
+                    let length = parse_length(header.value)?;
+                    // Equal values could be merged, but whoever repeats one is broken or malicious.
+                    once(&mut fields.content_length, length, "Content-Length is given twice")?;
+                }
+                17 if is(header, "transfer-encoding") => codings.read(header.value)?,
+                _ => {}
+            }
+        }
+        if codings.given && fields.content_length.is_some() {
+            return Err(bad("both Content-Length and Transfer-Encoding are given"));
+        }
+        fields.chunked = codings.end()?;
+        Ok(fields)
+    }
+
+    fn read_connection(&mut self, value: &[u8]) {
+        for option in elements(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+}
+
+/// Whether a `Host` value, or the authority of a target, consists of the characters of a host and port.
+pub(super) fn is_host(value: &[u8]) -> bool {
+    value.iter().all(|byte| HOST_BYTES[usize::from(*byte)])
+}
+
+/// The characters of RFC 3986, section 3.2.2, and the colon before a port.
+static HOST_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b"-._~%!$&'()*+,;=:[]";
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+/// The transfer codings of all `Transfer-Encoding` fields, in order.
+#[derive(Default)]
+struct Codings {
+    given: bool,
+    chunked: bool,
+    unknown: bool,
+}
+
+impl Codings {
+    fn read(&mut self, value: &[u8]) -> Result<(), Fault> {
+        self.given = true;
+        for coding in elements(value) {
+            if self.chunked {
+                return Err(bad("chunked is not the last transfer coding"));
+            }
+            if coding.is_empty() {
+                return Err(bad("a transfer coding is empty"));
+            }
+            self.chunked = coding.eq_ignore_ascii_case(b"chunked");
+            self.unknown |= !self.chunked;
+        }
+        Ok(())
+    }
+
+    /// Whether the body is chunked.
+    fn end(&self) -> Result<bool, Fault> {
+        if self.unknown {
+            let text = "the only transfer coding understood is chunked";
+            return Err(Fault { status: Status::NotImplemented, text });
+        }
+        Ok(self.chunked)
+    }
+}
+
+/// Digits alone: no sign, no list, no more than a signed 64-bit number, which every reader can hold.
+fn parse_length(value: &[u8]) -> Result<u64, Fault> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return Err(bad("Content-Length is not a number"));
+    }
+    let too_large = Fault { status: Status::ContentTooLarge, text: "Content-Length is beyond 2^63-1" };
+    value
+        .iter()
+        .try_fold(0_i64, |length, digit| length.checked_mul(10)?.checked_add(i64::from(digit - b'0')))
+        .map(i64::cast_unsigned)
+        .ok_or(too_large)
+}
+
+fn once<T>(place: &mut Option<T>, value: T, text: &'static str) -> Result<(), Fault> {
+    if place.replace(value).is_some() { Err(bad(text)) } else { Ok(()) }
+}
+
+fn is(header: &Header<'_>, name: &str) -> bool {
+    header.name.eq_ignore_ascii_case(name)
+}
+
+/// The elements of a comma-separated list, without the white space around them.
+fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}

@@ -1,0 +1,169 @@
+//! HTTP/1.1 and 1.0 (RFC 9110 and 9112): a small strict server, and a client that checks every byte.
+//!
+//! Nothing is guessed: a message that two readers could take in two ways is refused and its connection closed,
+//! because a benchmark that tolerates one model's mistake would reward it.
+
+mod chunked;
+mod client;
+mod date;
+mod fields;
+mod scan;
+mod server;
+
+use alloc::{boxed::Box, format, string::String, vec, vec::Vec};
+
+use crate::Protocol;
+
+pub use client::Client;
+pub use date::Date;
+pub use server::Server;
+
+/// The protocol `http`.
+pub struct Http;
+
+impl Protocol for Http {
+    const NAME: &'static str = "http";
+    type Workload = Workload;
+    type Server = Server;
+    type Client = Client;
+}
+
+/// How much of a reply the client half compares; its framing is always checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// The status must be 2xx and the body must equal the first body, byte for byte.
+    Bytes,
+    /// The status must be 2xx.
+    Status,
+}
+
+/// What a server answers and what a client asks.
+pub struct Workload {
+    /// Length of the body that `/` answers.
+    pub reply_bytes: usize,
+    /// What a client asks for: a path, or a whole `http://` address.
+    pub target: String,
+    /// The `Host` a client names.
+    pub host: String,
+    /// Whether a client uses a connection for more than one request.
+    pub keep_alive: bool,
+    /// How a client checks a reply.
+    pub verify: Verify,
+    pages: [Page; 3],
+    request: Box<[u8]>,
+    expected_body: Option<Box<[u8]>>,
+}
+
+impl Workload {
+    /// The longest body of `/`: a reply is composed whole, so every worker may come to hold one of these.
+    pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+    /// Composes the parts of replies and the request. A server heeds only `reply_bytes`, a client the others.
+    ///
+    /// # Errors
+    /// One line that says which value cannot be, and what can.
+    pub fn new(
+        reply_bytes: usize,
+        target: &str,
+        host: &str,
+        keep_alive: bool,
+        verify: Verify,
+    ) -> Result<Self, String> {
+        if reply_bytes > Self::REPLY_BYTES_MAX {
+            return Err(format!(
+                "reply_bytes is {reply_bytes}, but a reply has at most {} bytes",
+                Self::REPLY_BYTES_MAX
+            ));
+        }
+        if !is_target(target) {
+            return Err(format!(
+                "target {target:?} cannot be asked for: give a path such as /plaintext, without spaces, \
+                 in at most {TARGET_BYTES_MAX} bytes"
+            ));
+        }
+        if host.is_empty() || host.len() > HOST_BYTES_MAX || !fields::is_host(host.as_bytes()) {
+            return Err(format!("host {host:?} is not a host: give a name or an address, such as 127.0.0.1:8080"));
+        }
+        let connection = if keep_alive { "" } else { "Connection: close\r\n" };
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n");
+        Ok(Self {
+            reply_bytes,
+            target: target.into(),
+            host: host.into(),
+            keep_alive,
+            verify,
+            pages: [
+                Page::new("text/plain", vec![b'x'; reply_bytes]),
+                Page::new("text/plain", b"Hello, World!".to_vec()),
+                Page::new("application/json", br#"{"message":"Hello, World!"}"#.to_vec()),
+            ],
+            request: request.into_bytes().into_boxed_slice(),
+            expected_body: None,
+        })
+    }
+
+    /// Tells the client the body it must get. Without it, the first body is what later ones must equal.
+    #[must_use]
+    pub fn expecting(self, body: &[u8]) -> Self {
+        Self { expected_body: Some(body.into()), ..self }
+    }
+}
+
+/// A head longer than this is refused (431): a worker must hold it whole, and no honest one comes near.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// A target longer than this is refused (414), which RFC 9112 wants above 8,000 bytes at the earliest.
+const TARGET_BYTES_MAX: usize = 8 * 1024;
+
+/// More fields than this are refused (431), so that the parser's table fits a small stack.
+const FIELDS_MAX: usize = 64;
+
+/// A domain name has at most 253 bytes; a port adds six.
+const HOST_BYTES_MAX: usize = 259;
+
+/// What a route answers, in parts: all but the status line, the server's name and the date.
+struct Page {
+    /// From the end of the date to the end of the head, for each [`Persistence`].
+    rests: [Box<[u8]>; 3],
+    body: Box<[u8]>,
+}
+
+impl Page {
+    fn new(content_type: &str, body: Vec<u8>) -> Self {
+        let rest = |persistence: Persistence| {
+            let line = persistence.line();
+            let length = body.len();
+            format!("\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{line}\r\n")
+                .into_bytes()
+                .into_boxed_slice()
+        };
+        let rests = [rest(Persistence::Keep), rest(Persistence::KeepOld), rest(Persistence::Close)];
+        Self { rests, body: body.into_boxed_slice() }
+    }
+}
+
+/// What becomes of the connection after a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Persistence {
+    /// HTTP/1.1 goes on and need not say so.
+    Keep,
+    /// HTTP/1.0 goes on only if both sides say so.
+    KeepOld,
+    Close,
+}
+
+impl Persistence {
+    /// The field that says so.
+    fn line(self) -> &'static str {
+        match self {
+            Self::Keep => "",
+            Self::KeepOld => "Connection: keep-alive\r\n",
+            Self::Close => "Connection: close\r\n",
+        }
+    }
+}
+
+fn is_target(target: &str) -> bool {
+    let has_form = target.starts_with('/') || target.starts_with("http://");
+    has_form && target.len() <= TARGET_BYTES_MAX && target.bytes().all(|byte| byte.is_ascii_graphic())
+}

@@ -1,0 +1,306 @@
+//! The server half: three routes, any method of RFC 9110, and a proper refusal for everything else.
+
+use core::mem::MaybeUninit;
+
+use httparse::{Header, Request};
+
+use super::chunked::Chunked;
+use super::fields::{Fields, Status, is_host};
+use super::scan::{Scan, has_clean_lines};
+use super::{FIELDS_MAX, HEAD_BYTES_MAX, Persistence, TARGET_BYTES_MAX, Workload};
+use crate::{Next, Output};
+
+/// One connection as the server sees it: a few dozen bytes, because thousands of them may be idle.
+pub struct Server {
+    workload: &'static Workload,
+    state: State,
+}
+
+enum State {
+    /// At, or in, the head of a request, of which `scanned` bytes have been seen before.
+    Head { scan: Scan, scanned: u16 },
+    /// In a body whose length is known.
+    Length { left_bytes: u64, due: Reply },
+    /// In a chunked body.
+    Chunked { body: Chunked, due: Reply },
+    /// The last reply has been given; whatever else comes is not read.
+    Closed,
+}
+
+/// What is answered once a request has been read whole.
+#[derive(Clone, Copy)]
+struct Reply {
+    kind: Kind,
+    persistence: Persistence,
+    head_only: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A page of the workload, by its number.
+    Page(u8),
+    /// Which methods there are.
+    Options,
+    Refusal(Status),
+}
+
+/// What a step did.
+enum Step {
+    Used(usize),
+    /// Nothing: the head is not whole.
+    Unfinished,
+}
+
+impl crate::Server<Workload> for Server {
+    fn new(workload: &'static Workload) -> Self {
+        Self { workload, state: BETWEEN_REQUESTS }
+    }
+
+    fn advance(&mut self, input: &[u8], output: &mut Output) -> (usize, Next) {
+        let mut used = 0;
+        while used < input.len() {
+            if output.room_bytes() == 0 {
+                return (used, Next::Send);
+            }
+            let rest = &input[used..];
+            let step = match &mut self.state {
+                State::Head { .. } => self.on_head(rest, output),
+                State::Length { left_bytes, due } => {
+                    let length = usize::try_from(*left_bytes).unwrap_or(usize::MAX).min(rest.len());
+                    *left_bytes -= length as u64;
+                    if *left_bytes == 0 {
+                        let due = *due;
+                        self.answer(due, output);
+                    }
+                    Step::Used(length)
+                }
+                State::Chunked { .. } => self.on_chunked(rest, output),
+                State::Closed => break,
+            };
+            match step {
+                Step::Used(length) => used += length,
+                Step::Unfinished => break,
+            }
+        }
+        (used, if let State::Closed = self.state { Next::Close } else { Next::Receive })
+    }
+}
+
+const BETWEEN_REQUESTS: State = State::Head { scan: Scan::head(), scanned: 0 };
+
+type Headers<'input> = [MaybeUninit<Header<'input>>; FIELDS_MAX];
+
+impl Server {
+    fn on_head(&mut self, input: &[u8], output: &mut Output) -> Step {
+        let window = &input[..input.len().min(HEAD_BYTES_MAX)];
+        let mut headers: Headers<'_> = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        let State::Head { mut scan, scanned } = self.state else { unreachable!("only called at a head") };
+
+        // Nearly every head comes whole and clean, and is parsed at once.
+        if scanned == 0
+            && let Some((request, length)) = parse(window, &mut headers)
+        {
+            return self.on_request(&request, length, output);
+        }
+        for byte in &window[usize::from(scanned)..] {
+            match scan.feed(*byte) {
+                Ok(false) => {}
+                Ok(true) => match parse(window, &mut headers) {
+                    Some((request, length)) => return self.on_request(&request, length, output),
+                    None => return self.refuse(Status::BadRequest, output),
+                },
+                Err(fault) => return self.refuse(fault.status, output),
+            }
+        }
+        if window.len() == HEAD_BYTES_MAX {
+            return self.refuse(Status::FieldsTooLarge, output);
+        }
+        self.state = State::Head { scan, scanned: window.len() as u16 };
+        Step::Unfinished
+    }
+
+    /// Decides on the reply to a head, and gives it if no body comes before it.
+    fn on_request(&mut self, request: &Request<'_, '_>, length: usize, output: &mut Output) -> Step {
+        let old = request.version == Some(0);
+        let fields = match Fields::read(request.headers) {
+            Ok(fields) => fields,
+            Err(fault) => return self.refuse(fault.status, output),
+        };
+        let host_is_right = fields.host.map_or(old, is_host);
+        if !host_is_right || (old && fields.chunked) {
+            return self.refuse(Status::BadRequest, output);
+        }
+        let expects_continue = match fields.expect {
+            // HTTP/1.0 has no expectations.
+            Some(expectation) if !old => {
+                if !expectation.eq_ignore_ascii_case(b"100-continue") {
+                    return self.refuse(Status::ExpectationFailed, output);
+                }
+                true
+            }
+            _ => false,
+        };
+        let method = request.method.unwrap_or_default();
+        let kind = route(method, request.path.unwrap_or_default());
+        if kind == Kind::Refusal(Status::BadRequest) {
+            return self.refuse(Status::BadRequest, output);
+        }
+        let due = Reply { kind, persistence: persistence(old, method, &fields), head_only: method == "HEAD" };
+
+        let content_length = fields.content_length.unwrap_or(0);
+        if !fields.chunked && content_length == 0 {
+            self.answer(due, output);
+            return Step::Used(length);
+        }
+        if expects_continue {
+            // Sent even if the body is here already, which RFC 9110 leaves open: so the answer does not depend
+            // on how the network cut the request.
+            output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self.state = if fields.chunked {
+            State::Chunked { body: Chunked::new(), due }
+        } else {
+            State::Length { left_bytes: content_length, due }
+        };
+        Step::Used(length)
+    }
+
+    fn on_chunked(&mut self, input: &[u8], output: &mut Output) -> Step {
+        let State::Chunked { body, due } = &mut self.state else { unreachable!("only called in a chunked body") };
+        match body.advance(input, |_| Ok(())) {
+            Ok((used, whole)) => {
+                if whole {
+                    let due = *due;
+                    self.answer(due, output);
+                }
+                Step::Used(used)
+            }
+            Err(fault) => self.refuse(fault.status, output),
+        }
+    }
+
+    /// Gives a reply, and goes on to the next request unless it is the last.
+    fn answer(&mut self, reply: Reply, output: &mut Output) {
+        match reply.kind {
+            Kind::Page(number) => {
+                let page = &self.workload.pages[usize::from(number)];
+                output.push(b"HTTP/1.1 200 OK\r\nServer: iolab\r\nDate: ");
+                output.push_date();
+                output.push(&page.rests[reply.persistence as usize]);
+                if !reply.head_only {
+                    output.push(&page.body);
+                }
+            }
+            Kind::Options => {
+                push_empty(b"HTTP/1.1 204 No Content", &[ALLOW, reply.persistence.line().as_bytes()], output);
+            }
+            Kind::Refusal(status) => {
+                let allow = if status == Status::MethodNotAllowed { ALLOW } else { b"" };
+                let fields = [b"Content-Length: 0\r\n", allow, reply.persistence.line().as_bytes()];
+                push_empty(status_line(status), &fields, output);
+            }
+        }
+        self.state =
+            if reply.persistence == Persistence::Close { State::Closed } else { BETWEEN_REQUESTS };
+    }
+
+    /// Answers a request that cannot be trusted to end where it seems to, and closes.
+    fn refuse(&mut self, status: Status, output: &mut Output) -> Step {
+        let reply = Reply { kind: Kind::Refusal(status), persistence: Persistence::Close, head_only: false };
+        self.answer(reply, output);
+        Step::Used(0)
+    }
+}
+
+const ALLOW: &[u8] = b"Allow: GET, HEAD, POST, PUT, OPTIONS\r\n";
+
+/// Parses a head that is whole and has nothing wrong with its form.
+fn parse<'headers, 'input>(
+    window: &'input [u8],
+    headers: &'headers mut Headers<'input>,
+) -> Option<(Request<'headers, 'input>, usize)> {
+    let mut request = Request::new(&mut []);
+    let Ok(httparse::Status::Complete(length)) = request.parse_with_uninit_headers(window, headers) else {
+        return None;
+    };
+    let target = request.path?;
+    let clean = has_clean_lines(&window[..length]) && target.len() <= TARGET_BYTES_MAX && target.is_ascii();
+    clean.then_some((request, length))
+}
+
+/// What a request is answered.
+fn route(method: &str, target: &str) -> Kind {
+    let path = match method {
+        "GET" | "HEAD" | "POST" | "PUT" => path(target),
+        "OPTIONS" if target == "*" => return Kind::Options,
+        "OPTIONS" => path(target),
+        // The target of CONNECT is no path.
+        "CONNECT" => return Kind::Refusal(Status::MethodNotAllowed),
+        "DELETE" | "PATCH" | "TRACE" => {
+            return Kind::Refusal(path(target).map_or(Status::BadRequest, |_| Status::MethodNotAllowed));
+        }
+        _ => return Kind::Refusal(Status::NotImplemented),
+    };
+    let page = match path {
+        Some("/") => Kind::Page(0),
+        Some("/plaintext") => Kind::Page(1),
+        Some("/json") => Kind::Page(2),
+        Some(_) => return Kind::Refusal(Status::NotFound),
+        None => return Kind::Refusal(Status::BadRequest),
+    };
+    if method == "OPTIONS" { Kind::Options } else { page }
+}
+
+/// The path of a target in origin form or absolute form, without its query.
+fn path(target: &str) -> Option<&str> {
+    if target == "/" {
+        return Some(target);
+    }
+    let local = if target.starts_with('/') { target } else { after_authority(target)? };
+    let path = local.split_once('?').map_or(local, |(path, _)| path);
+    Some(if path.is_empty() { "/" } else { path })
+}
+
+/// What follows `http://` and a host in an absolute form.
+fn after_authority(target: &str) -> Option<&str> {
+    const SCHEME: &str = "http://";
+    let (scheme, rest) = target.split_at_checked(SCHEME.len())?;
+    let (authority, local) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let right = scheme.eq_ignore_ascii_case(SCHEME) && !authority.is_empty() && is_host(authority.as_bytes());
+    right.then_some(local)
+}
+
+fn persistence(old: bool, method: &str, fields: &Fields<'_>) -> Persistence {
+    match old {
+        _ if fields.close || method == "CONNECT" => Persistence::Close,
+        true if fields.keep_alive => Persistence::KeepOld,
+        true => Persistence::Close,
+        false => Persistence::Keep,
+    }
+}
+
+/// Appends a reply without a body.
+fn push_empty(status_line: &[u8], fields: &[&[u8]], output: &mut Output) {
+    output.push(status_line);
+    output.push(b"\r\nServer: iolab\r\nDate: ");
+    output.push_date();
+    output.push(b"\r\n");
+    for field in fields {
+        output.push(field);
+    }
+    output.push(b"\r\n");
+}
+
+fn status_line(status: Status) -> &'static [u8] {
+    match status {
+        Status::BadRequest => b"HTTP/1.1 400 Bad Request",
+        Status::NotFound => b"HTTP/1.1 404 Not Found",
+        Status::MethodNotAllowed => b"HTTP/1.1 405 Method Not Allowed",
+        Status::ContentTooLarge => b"HTTP/1.1 413 Content Too Large",
+        Status::UriTooLong => b"HTTP/1.1 414 URI Too Long",
+        Status::ExpectationFailed => b"HTTP/1.1 417 Expectation Failed",
+        Status::FieldsTooLarge => b"HTTP/1.1 431 Request Header Fields Too Large",
+        Status::NotImplemented => b"HTTP/1.1 501 Not Implemented",
+        Status::VersionNotSupported => b"HTTP/1.1 505 HTTP Version Not Supported",
+    }
+}

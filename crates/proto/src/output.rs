@@ -1,0 +1,84 @@
+//! Where replies are written: one buffer a worker, hot in its cache, shared by all its connections.
+
+use alloc::vec::Vec;
+
+use crate::http::Date;
+
+/// Replies on their way out, and the date they carry.
+///
+/// A worker has one, and lends it to each connection in turn. It only ever grows to the largest batch of
+/// replies, so a warm worker does not allocate.
+pub struct Output {
+    bytes: Vec<u8>,
+    limit_bytes: usize,
+    date: Date,
+}
+
+impl Output {
+    /// How much a connection may append before [`crate::Next::Send`]: enough for hundreds of small replies in
+    /// one system call, small enough to stay in a core's cache.
+    pub const LIMIT_BYTES: usize = 64 * 1024;
+
+    /// An empty output; the date is that of second zero until [`Self::tick`] is called.
+    pub fn new() -> Self {
+        Self { bytes: Vec::with_capacity(Self::LIMIT_BYTES), limit_bytes: Self::LIMIT_BYTES, date: Date::at(0) }
+    }
+
+    /// Tells the time, in seconds since 1970, so that replies can carry it. Cheap unless the second changed.
+    pub fn tick(&mut self, unix_s: u64) {
+        self.date.tick(unix_s);
+    }
+
+    /// The date as a reply carries it.
+    pub fn date(&self) -> &[u8] {
+        self.date.as_bytes()
+    }
+
+    /// Appends the date.
+    pub fn push_date(&mut self) {
+        self.bytes.extend_from_slice(self.date.as_bytes());
+    }
+
+    /// Appends bytes. A reply is always appended whole, even beyond the limit.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Starts a connection's turn behind what others have appended, and returns where that is.
+    pub fn begin(&mut self) -> usize {
+        self.limit_bytes = self.bytes.len() + Self::LIMIT_BYTES;
+        self.bytes.len()
+    }
+
+    /// Bytes the connection may still append in this turn; 0 means [`crate::Next::Send`].
+    pub fn room_bytes(&self) -> usize {
+        self.limit_bytes.saturating_sub(self.bytes.len())
+    }
+
+    /// All bytes appended since the last [`Self::clear`].
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Forgets the bytes and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.limit_bytes = Self::LIMIT_BYTES;
+    }
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,124 @@
+//! epoll(7), as far as servers and the load generator use it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::checked;
+
+/// What to wait for, and what happened; `EPOLLERR` and `EPOLLHUP` are always reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest(u32);
+
+impl Interest {
+    /// There are bytes to receive, or a connection to accept.
+    pub const READ: Self = Self(libc::EPOLLIN as u32);
+    /// There is room to send.
+    pub const WRITE: Self = Self(libc::EPOLLOUT as u32);
+    /// Both, reported once for each change and never while it merely lasts. It is set once and needs no
+    /// further call: the write edge comes only after a send that was cut short.
+    pub const EDGES: Self =
+        Self((libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP) as u32 | libc::EPOLLET as u32);
+
+    /// Either of the two.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// One descriptor that is ready.
+#[derive(Clone, Copy)]
+pub struct Ready {
+    /// The number given when the descriptor was added.
+    pub key: u64,
+    events: u32,
+}
+
+impl Ready {
+    /// There is something to receive: bytes, the end, or an error.
+    pub fn readable(self) -> bool {
+        self.events & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+
+    /// There is room to send.
+    pub fn writable(self) -> bool {
+        self.events & (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+
+    /// The peer has ended its side, or the connection has failed: receiving must go on until it says so, because
+    /// no further edge will come.
+    pub fn ended(self) -> bool {
+        self.events & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+}
+
+/// An epoll instance and the room for the events of one wait.
+pub struct Epoll {
+    fd: OwnedFd,
+    events: Vec<libc::epoll_event>,
+    ready: usize,
+}
+
+impl Epoll {
+    /// Large batches are cheaper: fewer waits, and the peer is awake already when its reply comes.
+    const EVENTS_MAX: usize = 512;
+
+    /// A new instance.
+    ///
+    /// # Errors
+    /// As `epoll_create1(2)`: a limit on descriptors.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: the call takes no memory.
+        let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the descriptor is new and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; Self::EVENTS_MAX], ready: 0 })
+    }
+
+    /// Watches a descriptor until it is closed.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`: a limit on watches or memory.
+    pub fn add(&self, fd: &impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, key, interest)
+    }
+
+    /// Changes what is waited for; also reports an edge again that has been seen before.
+    ///
+    /// # Errors
+    /// As `epoll_ctl(2)`.
+    pub fn change(&self, fd: &impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, key, interest)
+    }
+
+    /// Waits until something is ready, or `timeout` is over; returns how many are.
+    ///
+    /// # Errors
+    /// None that a valid instance can cause; an interrupted wait returns 0.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        // Rounding up: a wait that ends early would be entered again at once.
+        let timeout_ms = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000) as libc::c_int);
+        let (events, room) = (self.events.as_mut_ptr(), Self::EVENTS_MAX as libc::c_int);
+        // SAFETY: `events` has room for EVENTS_MAX entries.
+        let result = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), events, room, timeout_ms) };
+        self.ready = match checked(result) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            other => other? as usize,
+        };
+        Ok(self.ready)
+    }
+
+    /// What the last wait found. `index` is below what it returned.
+    pub fn ready(&self, index: usize) -> Ready {
+        let event = self.events[..self.ready][index];
+        Ready { key: event.u64, events: event.events }
+    }
+
+    fn control(&self, what: libc::c_int, fd: &impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest.0, u64: key };
+        let fd = fd.as_fd().as_raw_fd();
+        // SAFETY: `event` is valid for the read.
+        checked(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &raw mut event) }).map(drop)
+    }
+}

@@ -1,0 +1,18 @@
+//! The only door to the kernel: every system call the engine makes that the standard library does not offer.
+//!
+//! All `unsafe` code of the project is in this crate, in short blocks behind safe functions. What the callers
+//! see cannot be misused into memory errors; what it does wrong beyond that is an `io::Error`.
+
+pub mod clock;
+pub mod cpu;
+pub mod epoll;
+pub mod net;
+pub mod process;
+pub mod ring;
+
+use std::io;
+
+/// Turns the -1 of a C call into the error it left in `errno`.
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,135 @@
+//! Processes and signals: children that are reaped, and programs that end with what started them.
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use crate::checked;
+
+/// Which side of a [`fork`] the caller is on.
+pub enum Fork {
+    Parent { child: i32 },
+    Child,
+}
+
+/// Starts a copy of this process that has only the calling thread.
+///
+/// The child must end with [`exit_now`]: returning would run the parent's code a second time.
+///
+/// # Errors
+/// `WouldBlock` where a limit on processes is reached, `OutOfMemory` where there is no memory for the tables.
+pub fn fork() -> io::Result<Fork> {
+    // SAFETY: the child goes on with one thread and what glibc keeps usable after a fork, its allocator
+    // included; it touches no lock that another thread of the parent could have held.
+    match checked(unsafe { libc::fork() })? {
+        0 => Ok(Fork::Child),
+        child => Ok(Fork::Parent { child }),
+    }
+}
+
+/// Ends this process at once, without running destructors or flushing what the parent also holds.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: the call has no preconditions and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Collects every child that has ended, without waiting, and returns how many there were.
+pub fn reap() -> usize {
+    let mut reaped = 0;
+    // SAFETY: a null status pointer is allowed and means that the status is not wanted.
+    while unsafe { libc::waitpid(-1, ptr::null_mut(), libc::WNOHANG) } > 0 {
+        reaped += 1;
+    }
+    reaped
+}
+
+/// Makes the end of a child interrupt a blocking call with `EINTR`, so that the caller can [`reap`] it.
+///
+/// # Errors
+/// None that a valid signal number can cause.
+pub fn interrupt_on_child_exit() -> io::Result<()> {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    handle(libc::SIGCHLD, nothing)
+}
+
+/// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM). A second SIGINT ends it.
+///
+/// # Errors
+/// None that valid signal numbers can cause.
+pub fn on_terminate(flag: &'static AtomicBool) -> io::Result<()> {
+    TERMINATE.store(ptr::from_ref(flag).cast_mut(), Ordering::Release);
+    handle(libc::SIGINT, raise_flag)?;
+    handle(libc::SIGTERM, raise_flag)
+}
+
+static TERMINATE: AtomicPtr<AtomicBool> = AtomicPtr::new(ptr::null_mut());
+
+extern "C" fn raise_flag(_signal: libc::c_int) {
+    // SAFETY: the pointer is null or came from the `'static` reference given to `on_terminate`.
+    let Some(flag) = (unsafe { TERMINATE.load(Ordering::Acquire).as_ref() }) else { return };
+    if flag.swap(true, Ordering::Relaxed) {
+        exit_now(130);
+    }
+}
+
+/// Has the kernel kill this process when the thread that started it ends.
+///
+/// # Errors
+/// Fails if that thread has ended already.
+pub fn die_with_parent(parent: u32) -> io::Result<()> {
+    // SAFETY: the option takes a signal number and touches no memory.
+    checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    if std::os::unix::process::parent_id() == parent {
+        Ok(())
+    } else {
+        Err(io::Error::other("the process that started this one is gone"))
+    }
+}
+
+/// Asks for timers that are not late by the usual 50 microseconds, for the calling thread.
+///
+/// # Errors
+/// Kernels built without timer slack refuse it.
+pub fn exact_timers() -> io::Result<()> {
+    // SAFETY: the option takes a number of nanoseconds and touches no memory.
+    checked(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) }).map(drop)
+}
+
+/// The largest resident set this program has had, in bytes; 0 where /proc is not there.
+///
+/// Not from `getrusage`, whose figure outlives an exec and so may be that of the program before.
+pub fn rss_bytes_max() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    kib.unwrap_or(0_u64) * 1024
+}
+
+/// Time the calling thread was ready to run and had no processor, in nanoseconds; 0 where the kernel does not say.
+pub fn thread_run_delay_ns() -> u64 {
+    std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(0)
+}
+
+/// How many descriptors this process may have open.
+pub fn descriptors_max() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for the write and for the read after it.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        // Raising the soft limit to the hard one needs no privilege; if it fails, the old limit is reported.
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+    }
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
+    // SAFETY: all zeroes is an empty mask and no flags; without SA_RESTART a blocking call returns EINTR.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as usize;
+    // SAFETY: the handlers only touch atomics or nothing at all, so they may run at any instruction.
+    checked(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) }).map(drop)
+}

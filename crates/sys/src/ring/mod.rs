@@ -1,0 +1,436 @@
+//! io_uring(7) for stream sockets: what a server or a load generator asks of a ring, and nothing else.
+//!
+//! The interface is safe because the ring decides where every byte lives that the kernel may still touch:
+//! received bytes lie in buffers it lends out and takes back; bytes to send are either borrowed for the one
+//! call in which the kernel copies them, or owned by the ring until it has.
+//!
+//! A ring belongs to the thread that made it, and is never torn down: it lives as long as the process.
+
+mod buffers;
+mod setup;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
+
+use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, SubmissionQueue, Submitter, cqueue, opcode, squeue};
+use slab::Slab;
+
+use self::buffers::BufferRing;
+pub use self::buffers::Buffer;
+pub use self::setup::{Options, TaskRun, probe};
+
+/// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first try, which would find nothing.
+const POLL_FIRST: u16 = 1 << 0;
+/// `IORING_RECV_MULTISHOT`: one request delivers until it is cancelled or fails.
+const RECEIVE_MULTISHOT: u16 = 1 << 1;
+/// The only group of buffers a ring has.
+const GROUP: u16 = 0;
+
+/// A connection of this ring: the index of a direct descriptor, or a descriptor of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// A small number that no other open connection of this ring has, for use as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Bytes to send to one connection, as a range of the bytes given to [`Ring::turn`].
+pub struct Send {
+    pub slot: Slot,
+    pub range: Range<usize>,
+}
+
+/// How long [`Ring::turn`] waits for a completion.
+#[derive(Clone, Copy)]
+pub enum Wait {
+    /// It submits and returns.
+    Not,
+    Forever,
+    AtMost(Duration),
+}
+
+/// What has happened to a connection.
+#[derive(Debug)]
+pub enum Completion {
+    /// A new connection; nothing is asked of it yet.
+    Accepted(Slot),
+    /// A connection could not be accepted. The ring goes on listening.
+    Refused(io::Error),
+    /// Bytes have come. `armed`: more will come without a further [`Ring::receive`].
+    Received { slot: Slot, buffer: Buffer, armed: bool },
+    /// Receiving has stopped; the connection itself may be sound.
+    Stopped { slot: Slot, why: Stop },
+    /// A tracked send is complete, or has failed.
+    Sent { slot: Slot, result: io::Result<()> },
+}
+
+/// Why no more bytes are received.
+#[derive(Debug)]
+pub enum Stop {
+    /// The peer has ended its side.
+    End,
+    /// No buffer was free. Recycle some, then receive again.
+    NoBuffer,
+    /// [`Ring::stop_receiving`] asked for it.
+    Asked,
+    /// The connection is broken.
+    Broken(io::Error),
+}
+
+/// A send that did not go out whole: of the bytes of `sends[index]` only the first `sent_bytes` did.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsent {
+    pub index: usize,
+    pub sent_bytes: usize,
+}
+
+/// Requests are told apart by the top byte of their user data; the rest is an index.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Kind {
+    Accept,
+    Receive,
+    Silent,
+    Fixed,
+    Tracked,
+    Forgotten,
+}
+
+impl Kind {
+    const ALL: [Self; 6] =
+        [Self::Accept, Self::Receive, Self::Silent, Self::Fixed, Self::Tracked, Self::Forgotten];
+
+    fn user_data(self, index: u32) -> u64 {
+        u64::from(self as u8) << 56 | u64::from(index)
+    }
+
+    fn of(user_data: u64) -> (Self, u32) {
+        (Self::ALL[(user_data >> 56) as usize], user_data as u32)
+    }
+}
+
+/// A send whose bytes the ring keeps until the kernel has taken them all.
+struct Tracked {
+    slot: Slot,
+    bytes: Cow<'static, [u8]>,
+    sent_bytes: usize,
+}
+
+/// A ring with its buffers and its table of connections.
+pub struct Ring {
+    submitter: Submitter<'static>,
+    submissions: SubmissionQueue<'static>,
+    completions: CompletionQueue<'static>,
+    buffers: BufferRing,
+    /// Completions taken off the kernel's queue and not yet given out.
+    pending: VecDeque<cqueue::Entry>,
+    unsent: Vec<Unsent>,
+    unsent_fixed: Vec<(Slot, usize)>,
+    tracked: ManuallyDrop<Slab<Tracked>>,
+    listeners: Vec<TcpListener>,
+    /// Free indices of the table of direct descriptors, where this side fills it and not the kernel.
+    free: Vec<u32>,
+    direct: bool,
+    multishot: bool,
+    lacks: Vec<&'static str>,
+}
+
+impl Ring {
+    /// What was asked for and this kernel does not have; the ring works without it.
+    pub fn lacks(&self) -> &[&'static str] {
+        &self.lacks
+    }
+
+    /// Whether connections take descriptors of the process, for want of a table of the ring's own.
+    pub fn is_plain(&self) -> bool {
+        !self.direct
+    }
+
+    /// Accepts connections of this listener for as long as the ring exists.
+    pub fn accept(&mut self, listener: TcpListener) {
+        self.listeners.push(listener);
+        self.arm_accept(self.listeners.len() as u32 - 1);
+    }
+
+    /// Takes a connected socket into the ring.
+    ///
+    /// # Errors
+    /// The socket is closed if the table is full.
+    pub fn adopt(&mut self, socket: TcpStream) -> io::Result<Slot> {
+        if !self.direct {
+            return Ok(Slot(socket.into_raw_fd() as u32));
+        }
+        let full = || io::Error::other("the ring's table of connections is full");
+        let index = self.free.pop().ok_or_else(full)?;
+        match self.submitter.register_files_update(index, &[OwnedFd::from(socket).as_raw_fd()]) {
+            Ok(_) => Ok(Slot(index)),
+            Err(error) => {
+                self.free.push(index);
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins to receive. `fresh`: nothing can have come yet, so the first try is saved.
+    pub fn receive(&mut self, slot: Slot, fresh: bool) {
+        let mut how = if self.multishot { RECEIVE_MULTISHOT } else { 0 };
+        how |= if fresh { POLL_FIRST } else { 0 };
+        let entry = if self.direct {
+            opcode::Recv::new(Fixed(slot.0), std::ptr::null_mut(), 0).buf_group(GROUP).ioprio(how).build()
+        } else {
+            opcode::Recv::new(Fd(slot.0 as i32), std::ptr::null_mut(), 0).buf_group(GROUP).ioprio(how).build()
+        };
+        self.push(entry.flags(squeue::Flags::BUFFER_SELECT).user_data(Kind::Receive.user_data(slot.0)));
+    }
+
+    /// Stops what [`Self::receive`] began; [`Completion::Stopped`] follows.
+    pub fn stop_receiving(&mut self, slot: Slot) {
+        let entry = opcode::AsyncCancel::new(Kind::Receive.user_data(slot.0)).build();
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
+    }
+
+    /// The bytes that were received.
+    pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        self.buffers.bytes(buffer)
+    }
+
+    /// Gives a buffer back to receive into.
+    pub fn recycle(&mut self, buffer: Buffer) {
+        self.buffers.recycle(buffer);
+    }
+
+    /// Sends bytes that live as long as the process, at the next turn, and says nothing if they all go out at
+    /// once. Otherwise [`Self::unsent_fixed`] says how many did.
+    pub fn send_fixed(&mut self, slot: Slot, bytes: &'static [u8]) {
+        self.push_silent(slot, bytes.as_ptr(), bytes.len(), Kind::Fixed.user_data(slot.0));
+    }
+
+    /// Sends bytes however long it takes; [`Completion::Sent`] follows. One at a time for a connection.
+    pub fn send_tracked(&mut self, slot: Slot, bytes: Cow<'static, [u8]>) {
+        let key = self.tracked.insert(Tracked { slot, bytes, sent_bytes: 0 });
+        self.push_tracked(key);
+    }
+
+    /// Ends both directions, also for requests that are in flight; the slot stays taken until [`Self::close`].
+    pub fn shut_down(&mut self, slot: Slot, how: std::net::Shutdown) {
+        let how = match how {
+            std::net::Shutdown::Read => libc::SHUT_RD,
+            std::net::Shutdown::Write => libc::SHUT_WR,
+            std::net::Shutdown::Both => libc::SHUT_RDWR,
+        };
+        let entry = if self.direct {
+            opcode::Shutdown::new(Fixed(slot.0), how).build()
+        } else {
+            opcode::Shutdown::new(Fd(slot.0 as i32), how).build()
+        };
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
+    }
+
+    /// Closes a connection that has no request in flight: its receiving has stopped, its tracked send is done.
+    pub fn close(&mut self, slot: Slot) {
+        let entry = if self.direct {
+            opcode::Close::new(Fixed(slot.0)).build()
+        } else {
+            opcode::Close::new(Fd(slot.0 as i32)).build()
+        };
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
+        if self.direct && self.listeners.is_empty() {
+            self.free.push(slot.0);
+        }
+    }
+
+    /// Submits everything asked for so far and the `sends`, and waits for a completion.
+    ///
+    /// The sends neither wait nor report success: when this returns, the kernel has copied what fits into the
+    /// sockets, and [`Self::unsent`] lists those that did not go out whole. At most one send for a connection.
+    ///
+    /// # Errors
+    /// Only where the ring itself is broken.
+    pub fn turn(&mut self, bytes: &[u8], sends: &[Send], wait: Wait) -> io::Result<()> {
+        for (index, send) in sends.iter().enumerate() {
+            let part = &bytes[send.range.clone()];
+            self.push_silent(send.slot, part.as_ptr(), part.len(), Kind::Silent.user_data(index as u32));
+        }
+        let wait = if self.pending.is_empty() { wait } else { Wait::Not };
+        self.enter(wait)
+    }
+
+    /// The next of the sends of the last [`Self::turn`] that did not go out whole. Ask before the bytes change.
+    pub fn unsent(&mut self) -> Option<Unsent> {
+        self.unsent.pop()
+    }
+
+    /// The next of the fixed sends that did not go out whole, and how many of its bytes did.
+    pub fn unsent_fixed(&mut self) -> Option<(Slot, usize)> {
+        self.unsent_fixed.pop()
+    }
+
+    /// The next completion that has arrived, in order.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would borrow the ring that its items are used on")]
+    pub fn next(&mut self) -> Option<Completion> {
+        while let Some(entry) = self.pending.pop_front() {
+            let (kind, index) = Kind::of(entry.user_data());
+            let completion = match kind {
+                Kind::Accept => Some(self.accepted(&entry, index)),
+                Kind::Receive => Some(self.received(&entry, Slot(index))),
+                Kind::Tracked => self.tracked_sent(&entry, index as usize),
+                Kind::Silent | Kind::Fixed | Kind::Forgotten => None,
+            };
+            if completion.is_some() {
+                return completion;
+            }
+        }
+        None
+    }
+
+    fn accepted(&mut self, entry: &cqueue::Entry, listener: u32) -> Completion {
+        if !cqueue::more(entry.flags()) {
+            self.arm_accept(listener);
+        }
+        match entry.result() {
+            error if error < 0 => Completion::Refused(io::Error::from_raw_os_error(-error)),
+            index => Completion::Accepted(Slot(index as u32)),
+        }
+    }
+
+    fn received(&mut self, entry: &cqueue::Entry, slot: Slot) -> Completion {
+        let armed = cqueue::more(entry.flags());
+        let why = match (entry.result(), cqueue::buffer_select(entry.flags())) {
+            (len, Some(id)) if len > 0 => {
+                let buffer = self.buffers.take(id, len as u32, entry.flags());
+                return Completion::Received { slot, buffer, armed };
+            }
+            (0, _) => Stop::End,
+            (error, _) if error == -libc::ENOBUFS => Stop::NoBuffer,
+            (error, _) if error == -libc::ECANCELED => Stop::Asked,
+            (error, _) => Stop::Broken(io::Error::from_raw_os_error(-error)),
+        };
+        Completion::Stopped { slot, why }
+    }
+
+    fn tracked_sent(&mut self, entry: &cqueue::Entry, key: usize) -> Option<Completion> {
+        let send = &mut self.tracked[key];
+        let slot = send.slot;
+        let result = match entry.result() {
+            error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+            sent => {
+                send.sent_bytes += sent as usize;
+                if send.sent_bytes < send.bytes.len() {
+                    self.push_tracked(key);
+                    return None;
+                }
+                Ok(())
+            }
+        };
+        self.tracked.remove(key);
+        Some(Completion::Sent { slot, result })
+    }
+
+    fn arm_accept(&mut self, index: u32) {
+        let listener = Fd(self.listeners[index as usize].as_raw_fd());
+        let accept = opcode::AcceptMulti::new(listener).allocate_file_index(self.direct);
+        // A direct descriptor is in no table that an exec could leak, and the kernel refuses the flag for it.
+        let accept = if self.direct { accept } else { accept.flags(libc::SOCK_CLOEXEC) };
+        self.push(accept.build().user_data(Kind::Accept.user_data(index)));
+    }
+
+    fn push_silent(&mut self, slot: Slot, address: *const u8, len: usize, user_data: u64) {
+        // MSG_DONTWAIT keeps the kernel from parking the send; MSG_WAITALL makes a short one count as failed, so
+        // that it is reported although success is not.
+        let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let entry = self.send_entry(slot, address, len, flags, 0);
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(user_data));
+    }
+
+    fn push_tracked(&mut self, key: usize) {
+        let send = &self.tracked[key];
+        let (slot, rest) = (send.slot, &send.bytes[send.sent_bytes..]);
+        let (address, len) = (rest.as_ptr(), rest.len());
+        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let entry = self.send_entry(slot, address, len, flags, POLL_FIRST);
+        self.push(entry.user_data(Kind::Tracked.user_data(key as u32)));
+    }
+
+    fn send_entry(
+        &self,
+        slot: Slot,
+        address: *const u8,
+        len: usize,
+        flags: i32,
+        ioprio: u16,
+    ) -> squeue::Entry {
+        let len = len as u32;
+        if self.direct {
+            opcode::Send::new(Fixed(slot.0), address, len).flags(flags).ioprio(ioprio).build()
+        } else {
+            opcode::Send::new(Fd(slot.0 as i32), address, len).flags(flags).ioprio(ioprio).build()
+        }
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        loop {
+            // SAFETY: what the entry names outlives its use: buffers of the ring are never unmapped, tracked and
+            // fixed bytes live until their completion or for ever, and borrowed ones are only pushed by `turn`,
+            // which does not return before the kernel has taken them.
+            if unsafe { self.submissions.push(&entry) }.is_ok() {
+                return;
+            }
+            self.enter(Wait::Not).expect("a ring that has worked goes on working");
+        }
+    }
+
+    /// Hands over all submissions, waits, and takes the completions in.
+    fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        let mut wait = wait;
+        loop {
+            // The first makes the submissions visible; the second gives the room of completions already read
+            // back, without which the kernel counts them and does not wait.
+            self.submissions.sync();
+            self.completions.sync();
+            let result = match wait {
+                Wait::Not => self.submitter.submit(),
+                Wait::Forever => self.submitter.submit_and_wait(1),
+                Wait::AtMost(time) => {
+                    let time = Timespec::from(time);
+                    self.submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
+                }
+            };
+            self.submissions.sync();
+            self.collect();
+            match result {
+                Err(error) if !is_passing(&error) => return Err(error),
+                _ if self.submissions.is_empty() => return Ok(()),
+                _ => wait = Wait::Not,
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        self.completions.sync();
+        for entry in &mut self.completions {
+            let (kind, index) = Kind::of(entry.user_data());
+            let sent_bytes = entry.result().max(0) as usize;
+            match kind {
+                Kind::Silent => self.unsent.push(Unsent { index: index as usize, sent_bytes }),
+                Kind::Fixed => self.unsent_fixed.push((Slot(index), sent_bytes)),
+                Kind::Forgotten => {}
+                Kind::Accept | Kind::Receive | Kind::Tracked => self.pending.push_back(entry),
+            }
+        }
+    }
+}
+
+/// Errors of entering that only mean: look at the completions and go on.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
+}
