@@ -194,7 +194,10 @@ impl ServeFlags {
             Protocol::Http => {
                 self.echo.refuse("http")?;
                 let default = Http::default();
-                Workload::Http(Http { reply_bytes: self.reply_bytes.unwrap_or(default.reply_bytes), ..default })
+                Workload::Http(Http {
+                    reply_bytes: self.reply_bytes.unwrap_or(default.reply_bytes),
+                    ..default
+                })
             }
             Protocol::Echo => {
                 refuse("--reply-bytes", self.reply_bytes.is_some(), "echo")?;

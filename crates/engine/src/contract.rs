@@ -23,7 +23,10 @@ pub(crate) const BUILD: &str = env!("IOLAB_BUILD");
 /// `bad_spec`, with what is wrong and where in the line.
 pub(crate) fn read<T: DeserializeOwned>(line: &str) -> Result<T, Failure> {
     serde_json::from_str(line).map_err(|error| {
-        Failure::request("bad_spec", format!("the spec is wrong: {error}; docs/contract.md says how it must be"))
+        Failure::request(
+            "bad_spec",
+            format!("the spec is wrong: {error}; docs/contract.md says how it must be"),
+        )
     })
 }
 
@@ -77,7 +80,9 @@ impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u64::deserialize(deserializer)? {
             Self::NUMBER => Ok(Self),
-            other => Err(D::Error::custom(format!("schema {other} is not known to this engine, which knows 1"))),
+            other => {
+                Err(D::Error::custom(format!("schema {other} is not known to this engine, which knows 1")))
+            }
         }
     }
 }
@@ -157,9 +162,9 @@ impl Default for Http {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verify {
-    /// Every reply equals the first, but for its date, and that one is a success.
+    /// The status is a success (2xx) and the body equals the first one, byte for byte.
     Bytes,
-    /// Every reply is well formed and its status is not an error.
+    /// The status is a success (2xx).
     Status,
 }
 
@@ -513,3 +518,6 @@ fn timeout_ms() -> u64 {
 fn interval_ms() -> u64 {
     INTERVAL_MS_DEFAULT
 }
+
+#[cfg(test)]
+mod tests;

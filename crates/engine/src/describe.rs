@@ -61,13 +61,7 @@ fn driver(driver: ::load::Driver) -> DriverDescription {
         ::load::Driver::Epoll => (Driver::Epoll, "readiness: two system calls a request, on every Linux"),
         ::load::Driver::IoUring => (Driver::IoUring, "completions: many requests in one system call"),
     };
-    DriverDescription {
-        name,
-        about: about.to_owned(),
-        available,
-        why_not,
-        lacks,
-    }
+    DriverDescription { name, about: about.to_owned(), available, why_not, lacks }
 }
 
 fn availability(lacks: io::Result<Vec<String>>) -> (bool, Option<String>, Vec<String>) {

@@ -47,7 +47,8 @@ impl Failure {
         word: &str,
         known: impl Iterator<Item = &'a str> + Clone,
     ) -> Self {
-        let offer = nearest(word, known.clone()).map_or(String::new(), |near| format!("did you mean {near}? "));
+        let offer =
+            nearest(word, known.clone()).map_or(String::new(), |near| format!("did you mean {near}? "));
         let list = known.collect::<Vec<_>>().join(", ");
         Self::request(kind, format!("{noun} `{word}` is not known; {offer}one of: {list}"))
     }

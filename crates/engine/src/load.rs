@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use proto::{echo, http};
+use proto::{Protocol, echo, http};
 
 use crate::cli::LoadFlags;
 use crate::contract::{
@@ -20,7 +20,8 @@ use crate::contract::{
 };
 use crate::failure::{Failure, Fault};
 use crate::limits::{
-    CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, REQUESTS_MAX, THREADS_MAX, pin, within,
+    CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, REQUESTS_MAX, THREADS_MAX, pin,
+    within,
 };
 use crate::output;
 use crate::summary;
@@ -37,9 +38,9 @@ pub(crate) fn command(flags: &LoadFlags) -> ExitCode {
 }
 
 fn for_a_program() -> Result<(), Failure> {
-    let spec: LoadSpec = contract::read(&supervision::begin()?)?;
+    let spec: LoadSpec = contract::read(&supervision::spec_line()?)?;
     let mut lacks = Vec::new();
-    let measured = run(&spec, &mut |event| {
+    let measured = run(&spec, Owner::Program, &mut |event| {
         if let Event::Ready { lacks: found, .. } = &event {
             lacks.clone_from(found);
         }
@@ -52,7 +53,7 @@ fn for_a_program() -> Result<(), Failure> {
 fn for_a_person(flags: &LoadFlags) -> Result<(), Failure> {
     let spec = flags.to_spec()?;
     let mut lacks = Vec::new();
-    let measured = run(&spec, &mut |event| {
+    let measured = run(&spec, Owner::Person, &mut |event| {
         if let Event::Ready { lacks: found, .. } = event {
             lacks = found;
             if io::stderr().is_terminal() {
@@ -72,22 +73,32 @@ fn for_a_person(flags: &LoadFlags) -> Result<(), Failure> {
 /// Set when the user or the system asks for the end; the report then covers what was measured until then.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Checks the spec and loads the server. The pair of driver and protocol is chosen here, once.
-fn run(spec: &LoadSpec, tell: &mut dyn FnMut(Event)) -> Result<::load::Report, Failure> {
+/// Checks the spec and loads the server. The protocol is chosen here, once.
+fn run(spec: &LoadSpec, owner: Owner, tell: &mut dyn FnMut(Event)) -> Result<::load::Report, Failure> {
     let config = to_config(spec)?;
-    pin(&spec.cpus)?;
+    match &spec.workload {
+        Workload::Http(http) => {
+            drive::<http::Http>(&config, workload::http(http, spec.connect)?, owner, tell)
+        }
+        Workload::Echo(echo) => drive::<echo::Echo>(&config, workload::echo(echo)?, owner, tell),
+    }
+}
+
+/// Checks the machine and runs the load. Nothing is sent before all that can be refused has been checked.
+fn drive<P: Protocol>(
+    config: &Config,
+    workload: &'static P::Workload,
+    owner: Owner,
+    tell: &mut dyn FnMut(Event),
+) -> Result<::load::Report, Failure> {
+    pin(&config.cpus)?;
     if let Err(error) = config.driver.lacks() {
         let message = format!("the driver {} cannot run here: {error}", config.driver.name());
         return Err(Failure::machine("unavailable", message));
     }
+    supervision::end_with_input(owner)?;
     sys::process::on_terminate(&STOP)?;
-    let outcome = match &spec.workload {
-        Workload::Http(http) => {
-            ::load::run::<http::Http>(&config, workload::http(http, spec.connect)?, &STOP, tell)
-        }
-        Workload::Echo(echo) => ::load::run::<echo::Echo>(&config, workload::echo(echo)?, &STOP, tell),
-    };
-    outcome.map_err(|failure| {
+    ::load::run::<P>(config, workload, &STOP, tell).map_err(|failure| {
         let fault = match failure.kind {
             "epoll" | "io_uring" | "descriptor_limit" => Fault::Machine,
             _ => Fault::Work,
@@ -156,7 +167,9 @@ fn end(spec: &LoadSpec) -> Result<(u64, End), Failure> {
 fn beginning(spec: &LoadSpec, subject: &str) -> String {
     let connections = counted(spec.connections, "connection");
     match (spec.duration_ms, spec.requests) {
-        (_, Some(requests)) => format!("measuring {} requests to {subject} over {connections}", count(requests)),
+        (_, Some(requests)) => {
+            format!("measuring {} requests to {subject} over {connections}", count(requests))
+        }
         (duration_ms, None) => {
             let seconds = duration_ms.unwrap_or_default() as f64 / 1e3;
             format!("measuring {subject} over {connections} for {seconds} s; Ctrl-C ends it early")

@@ -40,8 +40,9 @@ fn listening_inodes(table: &str, port: u16) -> Vec<u64> {
 fn holds(process: &Path, sockets: &[String]) -> bool {
     let Ok(descriptors) = fs::read_dir(process.join("fd")) else { return false };
     descriptors.flatten().any(|descriptor| {
-        fs::read_link(descriptor.path())
-            .is_ok_and(|target| sockets.iter().any(|socket| socket.as_bytes() == target.as_os_str().as_bytes()))
+        fs::read_link(descriptor.path()).is_ok_and(|target| {
+            sockets.iter().any(|socket| socket.as_bytes() == target.as_os_str().as_bytes())
+        })
     })
 }
 

@@ -23,7 +23,7 @@ use crate::workload::{self, forever};
 pub(crate) fn command(flags: &ServeFlags) -> ExitCode {
     let owner = if flags.spec.is_some() { Owner::Program } else { Owner::Person };
     let spec = match owner {
-        Owner::Program => supervision::begin().and_then(|line| contract::read(&line)),
+        Owner::Program => supervision::spec_line().and_then(|line| contract::read(&line)),
         Owner::Person => flags.to_spec(),
     };
     let outcome = spec.and_then(|spec| serve(&spec, owner)).map(|never| match never {});
@@ -65,9 +65,11 @@ fn begin(
     owner: Owner,
     serve: impl FnOnce(Vec<TcpListener>) -> io::Result<Infallible>,
 ) -> Result<Infallible, Failure> {
-    let lacks = (model.lacks)(config)
-        .map_err(|error| Failure::machine("unavailable", format!("{} cannot run here: {error}", model.name)))?;
+    let lacks = (model.lacks)(config).map_err(|error| {
+        Failure::machine("unavailable", format!("{} cannot run here: {error}", model.name))
+    })?;
     pin(&config.cpus)?;
+    supervision::end_with_input(owner)?;
     let listeners = listen(spec.listen, spec.workers)?;
     let ready = ServeReady {
         schema: Version,
@@ -118,7 +120,12 @@ fn check_options(model: &Model, options: &BTreeMap<String, String>) -> Result<()
         })?;
         if !choice.values.contains(&value.as_str()) {
             let values = choice.values.iter().copied();
-            return Err(Failure::unknown("unknown_value", &format!("{name} of {}", model.name), value, values));
+            return Err(Failure::unknown(
+                "unknown_value",
+                &format!("{name} of {}", model.name),
+                value,
+                values,
+            ));
         }
     }
     Ok(())
@@ -154,7 +161,8 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     let (host, port) = (address.ip(), address.port());
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let by = owner::of_port(address).map_or(String::new(), |(name, pid)| format!(" by {name} (pid {pid})"));
+            let by = owner::of_port(address)
+                .map_or(String::new(), |(name, pid)| format!(" by {name} (pid {pid})"));
             let message = format!("port {port} of {host} is in use{by}: end that, or take another port");
             Failure::work("address_in_use", message)
         }
@@ -163,7 +171,8 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
             Failure::work("permission_denied", message)
         }
         io::ErrorKind::AddrNotAvailable => {
-            let message = format!("{host} is not an address of this machine: take 127.0.0.1, or one of its own");
+            let message =
+                format!("{host} is not an address of this machine: take 127.0.0.1, or one of its own");
             Failure::work("address_unavailable", message)
         }
         _ => Failure::work("cannot_listen", format!("cannot listen on {address}: {error}")),

@@ -68,10 +68,10 @@ fn errors(errors: &Errors) -> String {
 fn write_percentiles(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
     writeln!(out, "  Latency     from the send to the whole, checked reply, in a closed loop")?;
     let (mut heads, mut values) = (String::new(), String::new());
-    for (name, quantile) in PERCENTILES {
+    for &(name, one_in) in PERCENTILES {
         // A percentile beyond which there is no reply at all would only repeat the maximum.
-        let known = (1.0 - quantile) * latency_ns.len() as f64 >= 1.0;
-        let value = latency_ns.value_at_quantile(*quantile) as f64;
+        let known = latency_ns.len() >= one_in;
+        let value = latency_ns.value_at_quantile(1.0 - 1.0 / one_in as f64) as f64;
         write!(heads, "{name:>10}")?;
         write!(values, "{:>10}", if known { duration_ns(value) } else { "-".into() })?;
     }
@@ -87,7 +87,8 @@ fn write_percentiles(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Resu
 fn write_distribution(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
     let low = latency_ns.min().max(1) as f64;
     let high = (latency_ns.value_at_quantile(0.99) as f64).max(low);
-    let ends = (1..=STEPS).map(|step| (low * (high / low).powf(f64::from(step) / f64::from(STEPS))).round() as u64);
+    let ends =
+        (1..=STEPS).map(|step| (low * (high / low).powf(f64::from(step) / f64::from(STEPS))).round() as u64);
     let mut rows: Vec<(u64, u64)> = ends.chain([latency_ns.max()]).map(|end_ns| (end_ns, 0)).collect();
     rows.dedup_by_key(|(end_ns, _)| *end_ns);
     for value in latency_ns.iter_recorded() {
@@ -176,8 +177,9 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-const PERCENTILES: &[(&str, f64)] =
-    &[("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+/// Percentiles by the share of replies that are slower: one in so many.
+const PERCENTILES: &[(&str, u64)] =
+    &[("p50", 2), ("p90", 10), ("p99", 100), ("p99.9", 1_000), ("p99.99", 10_000)];
 
 const STEPS: u32 = 10;
 const BAR_WIDTH: u64 = 40;

@@ -17,11 +17,11 @@ pub(crate) enum Owner {
     Program,
 }
 
-/// Reads the spec, and from then on ends the process when standard input ends or the parent dies.
+/// Reads the line with the spec, and from then on dies with the parent.
 ///
 /// # Errors
 /// A spec that is too long, is no text, or never comes; a parent that is already gone.
-pub(crate) fn begin() -> Result<String, Failure> {
+pub(crate) fn spec_line() -> Result<String, Failure> {
     sys::process::die_with_parent(parent_id())?;
     let mut line = String::new();
     io::stdin()
@@ -34,11 +34,29 @@ pub(crate) fn begin() -> Result<String, Failure> {
         return Err(Failure::request("bad_spec", message));
     }
     if line.trim().is_empty() {
-        let message = "no spec came on standard input; --spec - takes one line of JSON, as docs/contract.md says";
+        let message =
+            "no spec came on standard input; --spec - takes one line of JSON, as docs/contract.md says";
         return Err(Failure::request("bad_spec", message));
     }
-    thread::Builder::new().name("supervision".into()).spawn(end_with_input)?;
     Ok(line)
+}
+
+/// From here on a supervised process ends when its standard input does.
+///
+/// It is called once the spec has been checked, so that what is wrong with it is told even to somebody who ends
+/// the input at once.
+///
+/// # Errors
+/// Where there is no room for another thread.
+pub(crate) fn end_with_input(owner: Owner) -> Result<(), Failure> {
+    if owner == Owner::Program {
+        thread::Builder::new().name("supervision".into()).spawn(|| {
+            // What else comes has no meaning; an error there means that the input is gone, too.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            process::exit(0);
+        })?;
+    }
+    Ok(())
 }
 
 /// Tells whoever started this process how it ended.
@@ -53,10 +71,4 @@ pub(crate) fn finish(outcome: Result<(), Failure>, owner: Owner, role: Role) -> 
             failure.exit_code()
         }
     }
-}
-
-fn end_with_input() {
-    // What else comes on standard input has no meaning; an error there means that it is gone, too.
-    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    process::exit(0);
 }

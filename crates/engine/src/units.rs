@@ -29,9 +29,9 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 /// A duration with three digits and the unit that suits it: `843 ns`, `12.3 µs`, `1.20 s`.
 pub(crate) fn duration_ns(ns: f64) -> String {
     let (value, unit) = match ns {
-        ..1e3 => return format!("{ns:.0} ns"),
-        ..1e6 => (ns / 1e3, "µs"),
-        ..1e9 => (ns / 1e6, "ms"),
+        ..999.5 => return format!("{ns:.0} ns"),
+        ..999.5e3 => (ns / 1e3, "µs"),
+        ..999.5e6 => (ns / 1e6, "ms"),
         _ => (ns / 1e9, "s"),
     };
     format!("{} {unit}", three_digits(value))
@@ -40,9 +40,9 @@ pub(crate) fn duration_ns(ns: f64) -> String {
 /// An amount of data with three digits and a decimal unit, as networks count: `1.50 MB`.
 pub(crate) fn bytes(count: f64) -> String {
     let (value, unit) = match count {
-        ..1e3 => return format!("{count:.0} B"),
-        ..1e6 => (count / 1e3, "kB"),
-        ..1e9 => (count / 1e6, "MB"),
+        ..999.5 => return format!("{count:.0} B"),
+        ..999.5e3 => (count / 1e3, "kB"),
+        ..999.5e6 => (count / 1e6, "MB"),
         _ => (count / 1e9, "GB"),
     };
     format!("{} {unit}", three_digits(value))
@@ -53,7 +53,7 @@ pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(' ');
         }
         text.push(digit);
@@ -108,6 +108,7 @@ mod tests {
         check_shown(duration_ns(12_345.0), "12.3 µs");
         check_shown(duration_ns(99_990.0), "100 µs");
         check_shown(duration_ns(2_500_000.0), "2.50 ms");
+        check_shown(duration_ns(999_900_000.0), "1.00 s");
         check_shown(duration_ns(10e9), "10.0 s");
     }
 

@@ -37,7 +37,9 @@ impl Url {
         let scheme = match scheme.to_ascii_lowercase().as_str() {
             "http" => Scheme::Http,
             "tcp" => Scheme::Tcp,
-            "https" => return Err("https is not supported yet: load the server without TLS, over http://".into()),
+            "https" => {
+                return Err("https is not supported yet: load the server without TLS, over http://".into());
+            }
             _ => return Err(format!("`{scheme}://` is not known: write http:// or tcp://")),
         };
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -147,7 +149,11 @@ mod tests {
     fn check(text: &str, expected: Result<Parts<'_>, &str>) {
         match (Url::parse(text), expected) {
             (Ok(url), Ok(parts)) => {
-                assert_eq!((url.scheme, &*url.authority, &*url.host, url.port, &*url.target), parts, "{text}");
+                assert_eq!(
+                    (url.scheme, &*url.authority, &*url.host, url.port, &*url.target),
+                    parts,
+                    "{text}"
+                );
             }
             (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
             (parsed, expected) => panic!("{text}: {parsed:?}, expected {expected:?}"),

@@ -41,7 +41,12 @@ impl<C> Exchange<C> {
     }
 
     /// Checks what has come, and records the reply if it is whole.
-    pub(crate) fn receive<W: 'static>(&mut self, bytes: &[u8], now_ns: u64, recorder: &mut Recorder) -> Outcome
+    pub(crate) fn receive<W: 'static>(
+        &mut self,
+        bytes: &[u8],
+        now_ns: u64,
+        recorder: &mut Recorder,
+    ) -> Outcome
     where
         C: Client<W>,
     {
@@ -92,7 +97,9 @@ impl<C> Exchange<C> {
                 self.finish(verdict, now_ns, recorder);
             }
             None => {
-                self.fail(Fault::Closed, recorder, || "the server closed the connection before its reply".into());
+                self.fail(Fault::Closed, recorder, || {
+                    "the server closed the connection before its reply".into()
+                });
             }
         }
         Outcome::Over
@@ -124,5 +131,78 @@ impl<C> Exchange<C> {
         self.in_flight = false;
         recorder.replied(verdict, now_ns - self.began_ns);
         if self.client.keeps_alive() { Outcome::Replied } else { Outcome::Over }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::Server;
+    use proto::echo::{self, Framing};
+
+    use super::*;
+
+    const MESSAGE_BYTES: usize = 300;
+
+    fn workload() -> &'static echo::Workload {
+        Box::leak(Box::new(echo::Workload::new(Framing::Raw, MESSAGE_BYTES).unwrap()))
+    }
+
+    /// Sends one request, presents `reply` of it in pieces, and expects the outcomes and the count of replies.
+    fn check(reply: impl Fn(&[u8]) -> Vec<u8>, piece_bytes: usize, outcome: Outcome, replies: u64) {
+        let workload = workload();
+        let mut recorder = Recorder::new(u64::MAX);
+        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload));
+        let reply = reply(exchange.begin(1_000, &mut recorder));
+        let mut last = Outcome::Waiting;
+        for piece in reply.chunks(piece_bytes) {
+            assert_eq!(last, Outcome::Waiting, "a reply is over only with its last piece");
+            last = exchange.receive(piece, 5_000, &mut recorder);
+        }
+        assert_eq!(last, outcome);
+        assert_eq!(recorder.replies(), replies);
+    }
+
+    #[test]
+    fn a_reply_is_whole_however_it_was_cut() {
+        for piece_bytes in [1, 2, 7, MESSAGE_BYTES - 1, MESSAGE_BYTES] {
+            check(<[u8]>::to_vec, piece_bytes, Outcome::Replied, 1);
+        }
+    }
+
+    #[test]
+    fn a_reply_that_is_cut_off_is_still_waited_for() {
+        check(|request| request[..MESSAGE_BYTES - 1].to_vec(), 100, Outcome::Waiting, 0);
+    }
+
+    #[test]
+    fn a_wrong_byte_is_a_wrong_reply_and_not_a_broken_connection() {
+        let flipped = |request: &[u8]| {
+            let mut reply = request.to_vec();
+            reply[MESSAGE_BYTES / 2] ^= 1;
+            reply
+        };
+        check(flipped, MESSAGE_BYTES, Outcome::Replied, 1);
+    }
+
+    #[test]
+    fn bytes_after_the_reply_break_the_connection() {
+        let doubled = |request: &[u8]| [request, request].concat();
+        check(doubled, 2 * MESSAGE_BYTES, Outcome::Over, 0);
+    }
+
+    #[test]
+    fn a_clone_of_the_client_is_answered_by_any_server() {
+        let workload = workload();
+        let mut recorder = Recorder::new(2);
+        let mut first = Exchange::new(<echo::Client as Client<_>>::new(workload));
+        let mut second = Exchange::new(first.client.clone());
+        for exchange in [&mut first, &mut second] {
+            let mut server = <echo::Server as Server<_>>::new(workload);
+            let mut output = proto::Output::new();
+            let (used, _) = server.advance(exchange.begin(0, &mut recorder), &mut output);
+            assert_eq!(used, MESSAGE_BYTES);
+            assert_eq!(exchange.receive(output.as_bytes(), 1, &mut recorder), Outcome::Replied);
+        }
+        assert!(!recorder.may_send(), "two requests were allowed, and two were sent");
     }
 }

@@ -43,7 +43,9 @@ impl Driver {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Epoll => "receives, checks and sends the next request of one connection after the other",
-            Self::IoUring => "checks all replies that have come, then sends all next requests in one system call",
+            Self::IoUring => {
+                "checks all replies that have come, then sends all next requests in one system call"
+            }
         }
     }
 
@@ -134,12 +136,13 @@ pub fn run<P: Protocol>(
         drop(ready);
         let mut handles = Vec::new();
         for (start, handle) in threads {
-            let handle = handle.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
+            let handle =
+                handle.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
             handles.push((start, handle));
         }
         let mut lacks = Vec::new();
         for _ in &handles {
-            lacks = readies.recv().expect("a thread answers before it ends")?;
+            lacks = wait_for(&readies, stop, &halt)?;
         }
         tell(Event::Ready { connections: config.connections, lacks });
         let timeline = Timeline::starting_at(sys::clock::monotonic_ns(), config);
@@ -148,13 +151,26 @@ pub fn run<P: Protocol>(
             let _ = start.send(timeline);
         }
         attend(&timeline, stop, &halt, tell, || handles.iter().all(|(_, handle)| handle.is_finished()));
-        let records = handles.into_iter().map(|(_, handle)| handle.join().expect("the thread does not panic"));
+        let records =
+            handles.into_iter().map(|(_, handle)| handle.join().expect("the thread does not panic"));
         let report = Report::merge(records, &timeline, halt.load(Ordering::Relaxed));
         if timeline.is_open_ended() {
             tell(Event::Measured { at_ns: report.end_ns });
         }
         Ok(report)
     })
+}
+
+/// Waits until the next thread has opened its connections, and has them all give up when `stop` is raised.
+fn wait_for(readies: &mpsc::Receiver<Ready>, stop: &AtomicBool, halt: &AtomicBool) -> Ready {
+    loop {
+        halt.fetch_or(stop.load(Ordering::Relaxed), Ordering::Relaxed);
+        match readies.recv_timeout(ATTEND) {
+            Ok(ready) => return ready,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => unreachable!("a thread answers before it ends"),
+        }
+    }
 }
 
 /// One thread's part of the load.
@@ -194,11 +210,11 @@ fn work<P: Protocol>(
     let recorder = Recorder::new(share.requests);
     match config.driver {
         Driver::Epoll => {
-            let worker = drivers::epoll::Worker::open(config, share.connections, client);
+            let worker = drivers::epoll::Worker::open(config, share.connections, client, halt);
             drive(worker, recorder, ready, started, halt)
         }
         Driver::IoUring => {
-            let worker = drivers::io_uring::Worker::open(config, share.connections, client);
+            let worker = drivers::io_uring::Worker::open(config, share.connections, client, halt);
             drive(worker, recorder, ready, started, halt)
         }
     }
@@ -232,7 +248,7 @@ fn drive<W: drivers::Drive>(
 }
 
 /// How often the main thread looks whether it is to stop.
-const ATTEND_NS: u64 = 20_000_000;
+const ATTEND: Duration = Duration::from_millis(20);
 
 /// Tells when the window begins and ends, and halts the threads when asked to.
 fn attend(
@@ -261,10 +277,47 @@ fn attend(
             return;
         }
         let next_ns = if measuring { timeline.end_ns } else { timeline.begin_ns };
-        thread::sleep(Duration::from_nanos(next_ns.saturating_sub(now_ns).min(ATTEND_NS)));
+        thread::sleep(Duration::from_nanos(next_ns.saturating_sub(now_ns)).min(ATTEND));
     }
 }
 
 fn failure(kind: &'static str, message: String) -> Failure {
     Failure { kind, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expects the shares of all threads to add up to the whole, and to differ by one at most.
+    fn check(connections: usize, threads: usize, requests: u64) {
+        let config = Config {
+            driver: Driver::Epoll,
+            address: ([127, 0, 0, 1], 1).into(),
+            connections,
+            threads,
+            cpus: vec![3, 5],
+            warmup: Duration::ZERO,
+            end: End::Requests(requests),
+            timeout: Duration::from_secs(1),
+            interval: Duration::from_millis(100),
+        };
+        let shares: Vec<Share> =
+            (0..threads.min(connections)).map(|index| Share::of(&config, index)).collect();
+        assert_eq!(shares.iter().map(|share| share.connections).sum::<usize>(), connections);
+        assert_eq!(shares.iter().map(|share| share.requests).sum::<u64>(), requests);
+        let spread = |of: fn(&Share) -> u64| {
+            shares.iter().map(of).max().unwrap() - shares.iter().map(of).min().unwrap()
+        };
+        assert!(spread(|share| share.connections as u64) <= 1 && spread(|share| share.requests) <= 1);
+        assert_eq!(shares[0].cpus, [3]);
+    }
+
+    #[test]
+    fn the_load_is_spread_evenly_and_nothing_is_lost() {
+        check(1, 1, 1);
+        check(50, 2, 1_001);
+        check(7, 3, 100);
+        check(3, 8, 10);
+    }
 }

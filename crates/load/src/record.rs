@@ -187,7 +187,8 @@ impl Recorder {
     pub(crate) fn start(&mut self, timeline: Timeline) {
         self.timeline = timeline;
         self.next_edge_ns = timeline.start_ns + timeline.interval_ns;
-        self.advance(clock::monotonic_ns());
+        self.turn_began_ns = clock::monotonic_ns();
+        self.advance(self.turn_began_ns);
     }
 
     /// A wait is over, and it is `now_ns`: a turn begins. Says whether the run goes on.
@@ -261,8 +262,13 @@ impl Recorder {
     }
 
     pub(crate) fn finish(mut self) -> Record {
-        if self.phase != Phase::Over {
-            self.end_window(clock::monotonic_ns());
+        let now_ns = clock::monotonic_ns();
+        if self.phase == Phase::WarmUp {
+            // Stopped before the window began: what was counted belongs to none.
+            self.begin_window(now_ns);
+        }
+        if self.phase == Phase::Window {
+            self.end_window(now_ns);
         }
         if self.completed > 0 && self.timeline.is_open_ended() {
             self.record.completed.push(self.completed);
@@ -416,11 +422,94 @@ impl Intervals {
     }
 }
 
-/// Which fault an error of a socket is, once it was connected.
-pub(crate) fn fault_of(error: &io::Error) -> Fault {
+/// Which fault an error of a socket is. A reset can only come from a server that has taken the connection; other
+/// errors of one whose first reply has not come, `connecting`, say that it was not taken.
+pub(crate) fn fault_of(error: &io::Error, connecting: bool) -> Fault {
     match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => Fault::Reset,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
+            Fault::Reset
+        }
+        _ if connecting => Fault::Connect,
         io::ErrorKind::TimedOut => Fault::Timeout,
         _ => Fault::Closed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMELINE: Timeline =
+        Timeline { start_ns: 1_000, begin_ns: 3_000, end_ns: 6_000, interval_ns: 1_000 };
+
+    impl Recorder {
+        /// Replies so far, right or wrong.
+        pub(crate) fn replies(&self) -> u64 {
+            self.record.requests.correct + self.record.requests.wrong
+        }
+    }
+
+    /// Sends a request and takes its reply at each of `times_ns`, with one request always in flight, and expects
+    /// the counts of the window and of the intervals.
+    fn check(times_ns: &[u64], in_window: u64, completed: &[u64]) {
+        let mut recorder = Recorder::new(u64::MAX);
+        recorder.timeline = TIMELINE;
+        recorder.next_edge_ns = TIMELINE.start_ns + TIMELINE.interval_ns;
+        recorder.turn_began_ns = TIMELINE.start_ns;
+        recorder.now_ns = TIMELINE.start_ns;
+        recorder.sent(10);
+        for &at_ns in times_ns {
+            if !recorder.begin_turn(at_ns) {
+                break;
+            }
+            recorder.replied(Verdict::Correct, 100);
+            recorder.sent(10);
+        }
+        let record = recorder.finish();
+        let requests = record.requests;
+        assert_eq!(requests.correct, in_window);
+        assert_eq!(record.latency.len(), in_window);
+        assert_eq!(
+            requests.sent + requests.in_flight_begin,
+            requests.correct + requests.wrong + requests.failed + requests.in_flight_end
+        );
+        assert_eq!(record.completed, completed);
+    }
+
+    #[test]
+    fn warm_up_is_left_out_and_what_comes_after_the_end_too() {
+        check(&[1_500, 2_500, 3_500, 4_500, 5_500, 6_500, 7_500], 3, &[1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_in_its_warm_up_has_an_empty_window() {
+        check(&[1_500, 2_500], 0, &[1]);
+    }
+
+    #[test]
+    fn an_interval_without_a_reply_is_a_zero_and_not_a_gap() {
+        check(&[1_500, 4_500, 6_000], 1, &[1, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn a_reply_on_the_edge_belongs_to_what_begins_there() {
+        check(&[2_000, 3_000, 6_000], 1, &[0, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn the_window_begins_on_the_edge_of_an_interval() {
+        let config = Config {
+            driver: crate::Driver::Epoll,
+            address: ([127, 0, 0, 1], 1).into(),
+            connections: 1,
+            threads: 1,
+            cpus: Vec::new(),
+            warmup: std::time::Duration::from_nanos(2_500),
+            end: End::After(std::time::Duration::from_nanos(5_000)),
+            timeout: std::time::Duration::from_secs(1),
+            interval: std::time::Duration::from_nanos(1_000),
+        };
+        let timeline = Timeline::starting_at(10_000, &config);
+        assert_eq!((timeline.begin_ns, timeline.end_ns), (13_000, 18_000));
     }
 }

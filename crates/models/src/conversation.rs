@@ -48,7 +48,12 @@ pub(crate) fn converse<P: Protocol>(
             match next {
                 Next::Receive => break,
                 Next::Send => next = session.resume(output),
-                Next::Close => return if session.tail_bytes() > 0 { discard(&mut socket, &mut scratch.input) },
+                Next::Close => {
+                    if session.tail_bytes() > 0 {
+                        discard(&mut socket, &mut scratch.input);
+                    }
+                    return;
+                }
             }
         }
     }

@@ -6,6 +6,8 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, Thread};
 
 use proto::Protocol;
 use sys::process::{self, Fork};
@@ -19,39 +21,56 @@ pub(crate) const OPTIONS: &[Choice] = &[];
 pub(crate) const HOLDS: Holds = Holds::Many;
 pub(crate) use crate::lacks_nothing as lacks;
 
+/// Children that have not been reaped yet, of all workers: the kernel hands an ended child to whoever asks.
+static CHILDREN: AtomicUsize = AtomicUsize::new(0);
+
 pub(crate) fn serve<P: Protocol>(
     listeners: Vec<TcpListener>,
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    process::interrupt_on_child_exit()?;
+    let reaper = thread::Builder::new().name("reaper".into()).spawn(reap)?;
+    let reaper = reaper.thread().clone();
+    // A closure that is shared by workers is copied to each, so it may only hold what can be.
+    let reaper: &'static Thread = Box::leak(Box::new(reaper));
+    let children_max = config.connections_max.saturating_mul(listeners.len());
     spread(listeners, config, move |listener| {
-        let mut children = 0;
         loop {
-            let accepted = listener.accept();
-            children -= process::reap().min(children);
-            match accepted {
+            match listener.accept() {
                 // Dropping the socket refuses the connection.
-                Ok(_) if children >= config.connections_max => {}
-                Ok((socket, _)) => children += usize::from(start::<P>(socket, workload)),
+                Ok(_) if CHILDREN.load(Ordering::Relaxed) >= children_max => {}
+                Ok((socket, _)) => start::<P>(socket, workload, reaper),
                 Err(error) => after_failed_accept(&error),
             }
         }
     })
 }
 
-/// Forks a child for a connection; says whether there is one. Where the system allows no further process the
-/// connection is refused by closing it.
-fn start<P: Protocol>(socket: TcpStream, workload: &'static P::Workload) -> bool {
+/// Forks a child for a connection. Where the system allows no further process the connection is refused, by
+/// closing it.
+fn start<P: Protocol>(socket: TcpStream, workload: &'static P::Workload, reaper: &Thread) {
     let parent = std::process::id();
     match process::fork() {
-        Ok(Fork::Parent { .. }) => true,
+        Ok(Fork::Parent) => {
+            CHILDREN.fetch_add(1, Ordering::Relaxed);
+            reaper.unpark();
+        }
         Ok(Fork::Child) => {
             if process::die_with_parent(parent).is_ok() {
                 converse::<P>(socket, workload, &mut Scratch::new());
             }
             process::exit_now(0)
         }
-        Err(_) => false,
+        Err(_) => {}
+    }
+}
+
+/// Waits for children to end, as long as there are any.
+fn reap() {
+    loop {
+        match process::wait_child() {
+            Ok(()) => drop(CHILDREN.fetch_sub(1, Ordering::Relaxed)),
+            Err(_) => thread::park(),
+        }
     }
 }

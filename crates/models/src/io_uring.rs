@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
-use std::net::{Shutdown, TcpListener};
+use std::net::TcpListener;
 use std::thread;
 
 use proto::{Next, Output, Protocol, Server, Session};
@@ -63,7 +63,7 @@ pub(crate) fn serve<P: Protocol>(
     spread(listeners, config, move |listener| {
         let mut ring = Ring::new(&options(config))?;
         ring.accept(listener);
-        Worker::<P>::new(ring, workload).run()
+        Worker::<P>::new(ring, config.connections_max, workload).run()
     })
 }
 
@@ -93,6 +93,8 @@ enum Phase {
     Closing,
     /// A refused peer is read to its end, so many bytes more, so that it sees why.
     Discarding(usize),
+    /// The peer has ended or lost the connection: nothing is left to say.
+    Gone,
 }
 
 struct Connection<S> {
@@ -104,11 +106,15 @@ struct Connection<S> {
     receiving: bool,
     /// A tracked send is in flight: the peer reads slowly.
     sending: bool,
+    /// Our side is being ended.
+    ending: bool,
 }
 
 struct Worker<P: Protocol> {
     ring: Ring,
     connections: Vec<Option<Connection<P::Server>>>,
+    open: usize,
+    connections_max: usize,
     /// Replies of this turn, and whose they are.
     output: Output,
     sends: Vec<Send>,
@@ -119,10 +125,12 @@ struct Worker<P: Protocol> {
 }
 
 impl<P: Protocol> Worker<P> {
-    fn new(ring: Ring, workload: &'static P::Workload) -> Self {
+    fn new(ring: Ring, connections_max: usize, workload: &'static P::Workload) -> Self {
         Self {
             ring,
             connections: Vec::new(),
+            open: 0,
+            connections_max,
             output: Output::new(),
             sends: Vec::new(),
             turn: NO_TURN + 1,
@@ -170,6 +178,10 @@ impl<P: Protocol> Worker<P> {
             }
             Completion::Stopped { slot, why } => self.stopped(slot, &why),
             Completion::Sent { slot, result } => self.sent(slot, result.is_ok()),
+            Completion::SendingEnded(slot) => {
+                connection(&mut self.connections, slot).ending = false;
+                self.keep_receiving(slot)
+            }
             Completion::Refused(error) => {
                 // With a table of its own the ring has dropped the connection. Without, it waits in the queue.
                 if self.ring.is_plain() && sys::net::is_exhausted(&error) {
@@ -181,12 +193,23 @@ impl<P: Protocol> Worker<P> {
     }
 
     fn accepted(&mut self, slot: Slot) {
+        // The ring's own table cannot hold more; the process's can.
+        if self.open >= self.connections_max {
+            return self.ring.close(slot);
+        }
+        self.open += 1;
         if self.connections.len() <= slot.index() {
             self.connections.resize_with(slot.index() + 1, || None);
         }
         let session = Session::new(P::Server::new(self.workload));
-        self.connections[slot.index()] =
-            Some(Connection { session, phase: Phase::Open, turn: NO_TURN, receiving: true, sending: false });
+        self.connections[slot.index()] = Some(Connection {
+            session,
+            phase: Phase::Open,
+            turn: NO_TURN,
+            receiving: true,
+            sending: false,
+            ending: false,
+        });
         self.ring.receive(slot, true);
     }
 
@@ -201,7 +224,7 @@ impl<P: Protocol> Worker<P> {
         match connection.phase {
             Phase::Open if !connection.sending => next = connection.session.receive(bytes, &mut self.output),
             Phase::Open | Phase::Resuming => connection.session.set_aside(bytes),
-            Phase::Closing => {}
+            Phase::Closing | Phase::Gone => {}
             Phase::Discarding(left) => connection.phase = Phase::Discarding(left.saturating_sub(len)),
         }
         self.ring.recycle(buffer);
@@ -260,7 +283,7 @@ impl<P: Protocol> Worker<P> {
     fn keep_receiving(&mut self, slot: Slot) -> io::Result<()> {
         let connection = connection(&mut self.connections, slot);
         match connection.phase {
-            Phase::Closing | Phase::Discarding(0) => return self.close(slot),
+            Phase::Closing | Phase::Gone | Phase::Discarding(0) => return self.close(slot),
             Phase::Open | Phase::Resuming | Phase::Discarding(_) => {}
         }
         let full = connection.sending && connection.session.tail_bytes() > ASIDE_BYTES;
@@ -276,12 +299,12 @@ impl<P: Protocol> Worker<P> {
     fn stopped(&mut self, slot: Slot, why: &Stop) -> io::Result<()> {
         let connection = connection(&mut self.connections, slot);
         match why {
-            Stop::NoBuffer if connection.phase != Phase::Closing => {
+            Stop::NoBuffer if !matches!(connection.phase, Phase::Closing | Phase::Gone) => {
                 self.starved.push(slot);
                 return Ok(());
             }
             Stop::Asked | Stop::NoBuffer => {}
-            Stop::End | Stop::Broken(_) => connection.phase = Phase::Closing,
+            Stop::End | Stop::Broken(_) => connection.phase = Phase::Gone,
         }
         connection.receiving = false;
         self.keep_receiving(slot)
@@ -291,9 +314,9 @@ impl<P: Protocol> Worker<P> {
         let connection = connection(&mut self.connections, slot);
         connection.sending = false;
         if !whole {
-            connection.phase = Phase::Closing;
+            connection.phase = Phase::Gone;
         }
-        if matches!(connection.phase, Phase::Closing | Phase::Discarding(_)) {
+        if !matches!(connection.phase, Phase::Open | Phase::Resuming) {
             return self.keep_receiving(slot);
         }
         connection.phase = Phase::Open;
@@ -309,15 +332,16 @@ impl<P: Protocol> Worker<P> {
         }
         let connection = connection(&mut self.connections, slot);
         let refused = connection.phase == Phase::Closing && connection.session.tail_bytes() > 0;
-        if connection.sending {
+        if connection.sending || connection.ending {
             // Its completion leads here again.
         } else if connection.receiving && refused {
-            connection.phase = Phase::Discarding(DISCARD_BYTES);
-            self.ring.shut_down(slot, Shutdown::Write);
+            (connection.phase, connection.ending) = (Phase::Discarding(DISCARD_BYTES), true);
+            self.ring.end_sending(slot);
         } else if connection.receiving {
             self.ring.stop_receiving(slot);
         } else {
             self.connections[slot.index()] = None;
+            self.open -= 1;
             self.ring.close(slot);
         }
         Ok(())

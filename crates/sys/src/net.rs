@@ -43,7 +43,8 @@ pub fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> 
 pub fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the peer's address is not wanted, which null pointers say.
-    let fd = checked(unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) })?;
+    let fd =
+        checked(unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) })?;
     // SAFETY: the descriptor is new and belongs to nobody else.
     Ok(unsafe { TcpStream::from_raw_fd(fd) })
 }

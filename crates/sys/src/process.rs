@@ -8,7 +8,7 @@ use crate::checked;
 
 /// Which side of a [`fork`] the caller is on.
 pub enum Fork {
-    Parent { child: i32 },
+    Parent,
     Child,
 }
 
@@ -23,7 +23,7 @@ pub fn fork() -> io::Result<Fork> {
     // included; it touches no lock that another thread of the parent could have held.
     match checked(unsafe { libc::fork() })? {
         0 => Ok(Fork::Child),
-        child => Ok(Fork::Parent { child }),
+        _ => Ok(Fork::Parent),
     }
 }
 
@@ -33,23 +33,13 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Collects every child that has ended, without waiting, and returns how many there were.
-pub fn reap() -> usize {
-    let mut reaped = 0;
-    // SAFETY: a null status pointer is allowed and means that the status is not wanted.
-    while unsafe { libc::waitpid(-1, ptr::null_mut(), libc::WNOHANG) } > 0 {
-        reaped += 1;
-    }
-    reaped
-}
-
-/// Makes the end of a child interrupt a blocking call with `EINTR`, so that the caller can [`reap`] it.
+/// Waits until a child has ended, and collects it.
 ///
 /// # Errors
-/// None that a valid signal number can cause.
-pub fn interrupt_on_child_exit() -> io::Result<()> {
-    extern "C" fn nothing(_signal: libc::c_int) {}
-    handle(libc::SIGCHLD, nothing)
+/// Where there is no child.
+pub fn wait_child() -> io::Result<()> {
+    // SAFETY: a null status pointer is allowed and means that the status is not wanted.
+    checked(unsafe { libc::waitpid(-1, ptr::null_mut(), 0) }).map(drop)
 }
 
 /// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM). A second SIGINT ends it.
@@ -100,7 +90,8 @@ pub fn exact_timers() -> io::Result<()> {
 /// Not from `getrusage`, whose figure outlives an exec and so may be that of the program before.
 pub fn rss_bytes_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
     kib.unwrap_or(0_u64) * 1024
 }
 

@@ -44,7 +44,10 @@ fn flags_of_a_server_become_its_spec() {
 fn flags_of_a_server_that_cannot_be_say_what_to_do() {
     check_serve("", Err("--model <MODEL>; --help shows how"));
     check_serve("--modle epoll", Err("a similar argument exists: '--model'"));
-    check_serve("--model epoll --framing raw", Err("--framing means nothing to --protocol http: leave it out"));
+    check_serve(
+        "--model epoll --framing raw",
+        Err("--framing means nothing to --protocol http: leave it out"),
+    );
     check_serve("--model epoll --protocol echo --reply-bytes 1", Err("--reply-bytes means nothing"));
     check_serve("--model epoll --option recv", Err("`recv` is not NAME=VALUE, as in recv=oneshot"));
     check_serve("--model epoll -o a=1 -o a=2", Err("option a is given twice, as 1 and as 2: keep one"));

@@ -11,7 +11,8 @@ fn percentiles_and_the_packed_histogram_say_the_same() {
     }
     let latency = latency(&histogram).expect("it can be packed");
     let packed = STANDARD.decode(&latency.histogram).expect("it is base64");
-    let unpacked: Histogram<u64> = Deserializer::new().deserialize(&mut &packed[..]).expect("it is a histogram");
+    let unpacked: Histogram<u64> =
+        Deserializer::new().deserialize(&mut &packed[..]).expect("it is a histogram");
     assert_eq!(unpacked, histogram);
     for (shown_ns, exact_ns) in [
         (latency.min, 1_000.0),

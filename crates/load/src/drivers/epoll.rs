@@ -42,11 +42,11 @@ pub(crate) struct Worker<W, C> {
 }
 
 impl<W: 'static, C: Client<W>> Worker<W, C> {
-    pub(crate) fn open(config: &Config, count: usize, client: C) -> Result<Self, Failure> {
+    pub(crate) fn open(config: &Config, count: usize, client: C, halt: &AtomicBool) -> Result<Self, Failure> {
         let broken = |error: io::Error| failure("epoll", format!("epoll cannot be set up: {error}"));
         let epoll = Epoll::new().map_err(broken)?;
         let mut connections = Vec::with_capacity(count);
-        for (key, socket) in open_all(config, count)?.into_iter().enumerate() {
+        for (key, socket) in open_all(config, count, halt)?.into_iter().enumerate() {
             epoll.add(&socket, key as u64, Interest::EDGES).map_err(broken)?;
             let exchange = Exchange::new(client.clone());
             connections.push(Connection { socket: Some(socket), exchange, unsent: &[], connecting: false });
@@ -83,7 +83,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    let fault = if connection.connecting { Fault::Connect } else { fault_of(&error) };
+                    let fault = fault_of(&error, connection.connecting);
                     connection.exchange.fail(fault, recorder, || error.to_string());
                     // A server that refuses is asked again at the next sweep, not at once and for ever.
                     connection.socket = None;
@@ -159,7 +159,8 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         let mut sweep_ns = clock::monotonic_ns() + SWEEP_NS;
         loop {
             let due = until(recorder.due_ns().min(sweep_ns), clock::monotonic_ns());
-            let count = self.epoll.wait(Some(due)).expect("a set of descriptors that has worked goes on working");
+            let count =
+                self.epoll.wait(Some(due)).expect("a set of descriptors that has worked goes on working");
             let now_ns = clock::monotonic_ns();
             if !recorder.begin_turn(now_ns) || halt.load(Ordering::Relaxed) {
                 break;

@@ -1,12 +1,13 @@
 //! The io_uring driver: all replies that have come are checked, then all next requests go out in one system call.
 //!
-//! The time of a request begins before the call that sends the batch it is in, and ends when the call that brings
-//! its reply returns: batching can only make a server look slower than it is, never faster.
+//! The time of a request begins when the call that brought the reply before it returned, and ends when the one that
+//! brings its own does. So checking and batching count as the server's: they can only make it look slower than it
+//! is, never faster, and at all times exactly as many requests are in flight as there are connections.
 
 use std::borrow::Cow;
 use std::io;
 use std::marker::PhantomData;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::Client;
@@ -79,7 +80,7 @@ fn options(slots: usize) -> Options {
 }
 
 impl<W: 'static, C: Client<W>> Worker<W, C> {
-    pub(crate) fn open(config: &Config, count: usize, client: C) -> Result<Self, Failure> {
+    pub(crate) fn open(config: &Config, count: usize, client: C, halt: &AtomicBool) -> Result<Self, Failure> {
         let broken = |error: io::Error| failure("io_uring", error.to_string());
         let ring = Ring::new(&options(count * SLOTS)).map_err(broken)?;
         let mut worker = Self {
@@ -93,10 +94,15 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             timeout_ns: config.timeout.as_nanos() as u64,
             workload: PhantomData,
         };
-        for (key, socket) in open_all(config, count)?.into_iter().enumerate() {
+        for (key, socket) in open_all(config, count, halt)?.into_iter().enumerate() {
             let slot = worker.ring.adopt(socket).map_err(broken)?;
             let exchange = Exchange::new(worker.client.clone());
-            worker.connections.push(Connection { slot: Some(slot), exchange, request: &[], connecting: false });
+            worker.connections.push(Connection {
+                slot: Some(slot),
+                exchange,
+                request: &[],
+                connecting: false,
+            });
             worker.own(slot, key);
         }
         Ok(worker)
@@ -111,12 +117,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         self.ring.receive(slot, true);
     }
 
-    fn send_ready(&mut self, recorder: &mut Recorder) {
-        if self.ready.is_empty() {
-            return;
-        }
-        let now_ns = clock::monotonic_ns();
-        recorder.at(now_ns);
+    /// Sends the next requests. They begin at `now_ns`, when the replies before them came.
+    fn send_ready(&mut self, now_ns: u64, recorder: &mut Recorder) {
         for key in self.ready.drain(..) {
             let connection = &mut self.connections[key];
             let Some(slot) = connection.slot else { continue };
@@ -168,7 +170,9 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 self.uses[slot.index()].sending = false;
                 self.close(slot);
             }
-            Completion::Accepted(_) | Completion::Refused(_) => unreachable!("this ring has no listener"),
+            Completion::Accepted(_) | Completion::Refused(_) | Completion::SendingEnded(_) => {
+                unreachable!("this ring has no listener, and ends no side of a connection")
+            }
         }
     }
 
@@ -184,7 +188,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         let connection = &mut self.connections[key];
         match why {
             Stop::Broken(error) => {
-                let fault = if connection.connecting { Fault::Connect } else { fault_of(error) };
+                let fault = fault_of(error, connection.connecting);
                 connection.exchange.fail(fault, recorder, || error.to_string());
                 // A server that refuses is asked again at the next sweep, not at once and for ever.
                 self.give_up(key);
@@ -205,7 +209,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             self.ring.stop_receiving(slot);
         }
         if state.sending {
-            self.ring.shut_down(slot, Shutdown::Both);
+            self.ring.cancel_send(slot);
         }
         self.close(slot);
     }
@@ -278,8 +282,10 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         let mut sweep_ns = clock::monotonic_ns() + SWEEP_NS;
         let mut now_ns = clock::monotonic_ns();
         loop {
-            self.send_ready(recorder);
-            let due = until(recorder.due_ns().min(sweep_ns), now_ns);
+            self.send_ready(now_ns, recorder);
+            let checked_ns = clock::monotonic_ns();
+            recorder.at(checked_ns);
+            let due = until(recorder.due_ns().min(sweep_ns), checked_ns);
             self.ring.turn(&[], &[], Wait::AtMost(due)).expect("a ring that has worked goes on working");
             now_ns = clock::monotonic_ns();
             if !recorder.begin_turn(now_ns) || halt.load(Ordering::Relaxed) {

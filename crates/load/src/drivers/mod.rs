@@ -5,7 +5,7 @@ pub(crate) mod io_uring;
 
 use std::io;
 use std::net::TcpStream;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::record::Recorder;
@@ -23,10 +23,13 @@ pub(crate) trait Drive {
 /// How often connections are looked over for replies that are overdue and for connections to open again.
 const SWEEP_NS: u64 = 20_000_000;
 
-/// Opens all connections, one after the other.
-fn open_all(config: &Config, count: usize) -> Result<Vec<TcpStream>, Failure> {
+/// Opens all connections, one after the other, unless `halt` is raised.
+fn open_all(config: &Config, count: usize, halt: &AtomicBool) -> Result<Vec<TcpStream>, Failure> {
     let mut sockets = Vec::with_capacity(count);
     for opened in 0..count {
+        if halt.load(Ordering::Relaxed) {
+            return Err(failure("interrupted", format!("stopped when {opened} connections were open")));
+        }
         let socket = sys::net::connect(config.address, config.timeout)
             .map_err(|error| explain(&error, config, opened))?;
         sockets.push(socket);
@@ -43,17 +46,19 @@ fn explain(error: &io::Error, config: &Config, opened: usize) -> Failure {
         ),
         io::ErrorKind::TimedOut => {
             let seconds = config.timeout.as_secs_f64();
-            let text = format!("{address} did not accept a connection within {seconds} s ({opened} are open)");
+            let text =
+                format!("{address} did not accept a connection within {seconds} s ({opened} are open)");
             failure("connect_timeout", format!("{text}: check the address, or raise --timeout"))
         }
         _ if error.raw_os_error() == Some(24) => failure(
             "descriptor_limit",
-            format!("this process may open no more descriptors ({opened} connections are open): raise ulimit -n, or ask for fewer"),
+            format!(
+                "this process may open no more descriptors ({opened} connections are open): raise ulimit -n, or ask for fewer"
+            ),
         ),
-        _ => failure(
-            "connect_failed",
-            format!("cannot open connection {} to {address}: {error}", opened + 1),
-        ),
+        _ => {
+            failure("connect_failed", format!("cannot open connection {} to {address}: {error}", opened + 1))
+        }
     }
 }
 

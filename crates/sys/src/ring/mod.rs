@@ -22,8 +22,8 @@ use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 use slab::Slab;
 
-use self::buffers::BufferRing;
 pub use self::buffers::Buffer;
+use self::buffers::BufferRing;
 pub use self::setup::{Options, TaskRun, probe};
 
 /// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first try, which would find nothing.
@@ -72,6 +72,8 @@ pub enum Completion {
     Stopped { slot: Slot, why: Stop },
     /// A tracked send is complete, or has failed.
     Sent { slot: Slot, result: io::Result<()> },
+    /// What [`Ring::end_sending`] asked for is done.
+    SendingEnded(Slot),
 }
 
 /// Why no more bytes are received.
@@ -103,12 +105,20 @@ enum Kind {
     Silent,
     Fixed,
     Tracked,
+    EndSending,
     Forgotten,
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Accept, Self::Receive, Self::Silent, Self::Fixed, Self::Tracked, Self::Forgotten];
+    const ALL: [Self; 7] = [
+        Self::Accept,
+        Self::Receive,
+        Self::Silent,
+        Self::Fixed,
+        Self::Tracked,
+        Self::EndSending,
+        Self::Forgotten,
+    ];
 
     fn user_data(self, index: u32) -> u64 {
         u64::from(self as u8) << 56 | u64::from(index)
@@ -140,6 +150,8 @@ pub struct Ring {
     listeners: Vec<TcpListener>,
     /// Free indices of the table of direct descriptors, where this side fills it and not the kernel.
     free: Vec<u32>,
+    /// Indices that are free once the kernel has been told to close them.
+    closing: Vec<u32>,
     direct: bool,
     multishot: bool,
     lacks: Vec<&'static str>,
@@ -195,8 +207,7 @@ impl Ring {
 
     /// Stops what [`Self::receive`] began; [`Completion::Stopped`] follows.
     pub fn stop_receiving(&mut self, slot: Slot) {
-        let entry = opcode::AsyncCancel::new(Kind::Receive.user_data(slot.0)).build();
-        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
+        self.cancel(Kind::Receive.user_data(slot.0));
     }
 
     /// The bytes that were received.
@@ -221,22 +232,27 @@ impl Ring {
         self.push_tracked(key);
     }
 
-    /// Ends both directions, also for requests that are in flight; the slot stays taken until [`Self::close`].
-    pub fn shut_down(&mut self, slot: Slot, how: std::net::Shutdown) {
-        let how = match how {
-            std::net::Shutdown::Read => libc::SHUT_RD,
-            std::net::Shutdown::Write => libc::SHUT_WR,
-            std::net::Shutdown::Both => libc::SHUT_RDWR,
-        };
-        let entry = if self.direct {
-            opcode::Shutdown::new(Fixed(slot.0), how).build()
-        } else {
-            opcode::Shutdown::new(Fd(slot.0 as i32), how).build()
-        };
-        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
+    /// Gives up a tracked send that is waiting for room; [`Completion::Sent`] follows.
+    pub fn cancel_send(&mut self, slot: Slot) {
+        let key = self.tracked.iter().find(|(_, send)| send.slot == slot).map(|(key, _)| key);
+        if let Some(key) = key {
+            self.cancel(Kind::Tracked.user_data(key as u32));
+        }
     }
 
-    /// Closes a connection that has no request in flight: its receiving has stopped, its tracked send is done.
+    /// Ends our side of the connection; [`Completion::SendingEnded`] follows. The kernel does this in a thread of
+    /// its own, which looks the slot up late: it must not be closed before.
+    pub fn end_sending(&mut self, slot: Slot) {
+        let entry = if self.direct {
+            opcode::Shutdown::new(Fixed(slot.0), libc::SHUT_WR).build()
+        } else {
+            opcode::Shutdown::new(Fd(slot.0 as i32), libc::SHUT_WR).build()
+        };
+        self.push(entry.user_data(Kind::EndSending.user_data(slot.0)));
+    }
+
+    /// Closes a connection that has no request in flight: what it was asked has been
+    /// answered by completions.
     pub fn close(&mut self, slot: Slot) {
         let entry = if self.direct {
             opcode::Close::new(Fixed(slot.0)).build()
@@ -245,7 +261,7 @@ impl Ring {
         };
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
         if self.direct && self.listeners.is_empty() {
-            self.free.push(slot.0);
+            self.closing.push(slot.0);
         }
     }
 
@@ -276,7 +292,10 @@ impl Ring {
     }
 
     /// The next completion that has arrived, in order.
-    #[expect(clippy::should_implement_trait, reason = "an iterator would borrow the ring that its items are used on")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would borrow the ring that its items are used on"
+    )]
     pub fn next(&mut self) -> Option<Completion> {
         while let Some(entry) = self.pending.pop_front() {
             let (kind, index) = Kind::of(entry.user_data());
@@ -284,6 +303,7 @@ impl Ring {
                 Kind::Accept => Some(self.accepted(&entry, index)),
                 Kind::Receive => Some(self.received(&entry, Slot(index))),
                 Kind::Tracked => self.tracked_sent(&entry, index as usize),
+                Kind::EndSending => Some(Completion::SendingEnded(Slot(index))),
                 Kind::Silent | Kind::Fixed | Kind::Forgotten => None,
             };
             if completion.is_some() {
@@ -291,6 +311,11 @@ impl Ring {
             }
         }
         None
+    }
+
+    fn cancel(&mut self, user_data: u64) {
+        let entry = opcode::AsyncCancel::new(user_data).build();
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
     }
 
     fn accepted(&mut self, entry: &cqueue::Entry, listener: u32) -> Completion {
@@ -409,7 +434,10 @@ impl Ring {
             self.collect();
             match result {
                 Err(error) if !is_passing(&error) => return Err(error),
-                _ if self.submissions.is_empty() => return Ok(()),
+                _ if self.submissions.is_empty() => {
+                    self.free.append(&mut self.closing);
+                    return Ok(());
+                }
                 _ => wait = Wait::Not,
             }
         }
@@ -424,7 +452,9 @@ impl Ring {
                 Kind::Silent => self.unsent.push(Unsent { index: index as usize, sent_bytes }),
                 Kind::Fixed => self.unsent_fixed.push((Slot(index), sent_bytes)),
                 Kind::Forgotten => {}
-                Kind::Accept | Kind::Receive | Kind::Tracked => self.pending.push_back(entry),
+                Kind::Accept | Kind::Receive | Kind::Tracked | Kind::EndSending => {
+                    self.pending.push_back(entry);
+                }
             }
         }
     }

@@ -78,6 +78,7 @@ impl Ring {
             tracked: ManuallyDrop::new(Slab::new()),
             listeners: Vec::new(),
             free: (0..options.connections_max).rev().collect(),
+            closing: Vec::new(),
             direct,
             multishot: options.multishot,
             lacks,
@@ -171,10 +172,10 @@ fn make_buffers(
 fn explain(error: &io::Error) -> io::Error {
     let text = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "io_uring is forbidden here (seccomp, or kernel.io_uring_disabled): allow it, or use --model epoll"
+            "io_uring is forbidden here (seccomp, or kernel.io_uring_disabled): allow it, or use epoll"
         }
-        Some(libc::ENOSYS) => "this kernel has no io_uring: use --model epoll",
-        Some(libc::EINVAL) => "this kernel's io_uring is too old, Linux 5.19 is needed: use --model epoll",
+        Some(libc::ENOSYS) => "this kernel has no io_uring: use epoll",
+        Some(libc::EINVAL) => "this kernel's io_uring is too old, Linux 5.19 is needed: use epoll",
         Some(libc::ENOMEM) => "no memory for io_uring: raise the limit on locked memory (ulimit -l)",
         Some(libc::EMFILE) => "no descriptor left for io_uring: raise the limit (ulimit -n)",
         _ => return io::Error::new(error.kind(), format!("io_uring cannot be set up: {error}")),
