@@ -468,11 +468,22 @@ pub(crate) struct ModelDescription {
     pub(crate) about: String,
     pub(crate) protocols: Vec<String>,
     pub(crate) options: Vec<OptionDescription>,
+    /// How many connections a worker serves at the same time.
+    pub(crate) holds: Holds,
     pub(crate) available: bool,
     /// Why it is not available, if so.
     pub(crate) why_not: Option<String>,
     /// Features of the kernel it does without.
     pub(crate) lacks: Vec<String>,
+}
+
+/// How many connections a model serves at the same time.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Holds {
+    /// One in each worker; over HTTP its replies end the connection, so that others have their turn.
+    One,
+    Many,
 }
 
 /// A choice a model offers.

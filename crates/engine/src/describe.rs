@@ -7,7 +7,7 @@ use models::{Choice, MODELS, Model};
 use proto::{Protocol, echo::Echo, http::Http};
 
 use crate::contract::{
-    self, BUILD, Description, Driver, DriverDescription, ModelDescription, OptionDescription, Version,
+    self, BUILD, Description, Driver, DriverDescription, Holds, ModelDescription, OptionDescription, Version,
 };
 use crate::output;
 
@@ -41,6 +41,10 @@ fn model(model: &Model) -> ModelDescription {
         about: model.about.to_owned(),
         protocols: protocols(),
         options: model.options.iter().map(option).collect(),
+        holds: match model.holds {
+            models::Holds::One => Holds::One,
+            models::Holds::Many => Holds::Many,
+        },
         available,
         why_not,
         lacks,
@@ -57,11 +61,11 @@ fn option(choice: &Choice) -> OptionDescription {
 
 fn driver(driver: ::load::Driver) -> DriverDescription {
     let (available, why_not, lacks) = availability(driver.lacks());
-    let (name, about) = match driver {
-        ::load::Driver::Epoll => (Driver::Epoll, "readiness: two system calls a request, on every Linux"),
-        ::load::Driver::IoUring => (Driver::IoUring, "completions: many requests in one system call"),
+    let name = match driver {
+        ::load::Driver::Epoll => Driver::Epoll,
+        ::load::Driver::IoUring => Driver::IoUring,
     };
-    DriverDescription { name, about: about.to_owned(), available, why_not, lacks }
+    DriverDescription { name, about: driver.about().to_owned(), available, why_not, lacks }
 }
 
 fn availability(lacks: io::Result<Vec<String>>) -> (bool, Option<String>, Vec<String>) {

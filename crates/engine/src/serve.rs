@@ -6,7 +6,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{self, ExitCode};
 
-use models::{MODELS, Model};
+use models::{Holds, MODELS, Model};
 use proto::{echo, http};
 
 use crate::cli::ServeFlags;
@@ -43,7 +43,9 @@ fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
     });
     match &spec.workload {
         Workload::Http(http) => {
-            let workload = workload::http(http, spec.listen)?;
+            // Where one connection is served at a time, one that stays open would shut out all others.
+            let keep_alive = http.keep_alive && model.holds == Holds::Many;
+            let workload = workload::http(&contract::Http { keep_alive, ..http.clone() }, spec.listen)?;
             begin(spec, model, config, owner, |listeners| {
                 models::serve::<http::Http>(model.name, listeners, config, workload)
             })

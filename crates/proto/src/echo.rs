@@ -56,7 +56,8 @@ impl Workload {
         };
         if !(least..=most).contains(&message_bytes) {
             return Err(format!(
-                "message_bytes is {message_bytes}, but with framing {word} a message has {least} to {most} bytes"
+                "message_bytes is {message_bytes}, but with framing {word} a message has \
+                 {least} to {most} bytes"
             ));
         }
         Ok(Self { framing, message_bytes })
@@ -217,12 +218,20 @@ impl Client {
     fn fresh(messages: Messages, first_of_next: Rc<Cell<usize>>) -> Self {
         let first = first_of_next.get();
         first_of_next.set(first.wrapping_add(1));
-        Self { messages, first_of_next, first, requested: 0, replied: 0, received_bytes: 0, verdict: Verdict::Correct }
+        Self {
+            messages,
+            first_of_next,
+            first,
+            requested: 0,
+            replied: 0,
+            received_bytes: 0,
+            verdict: Verdict::Correct,
+        }
     }
 }
 
-/// The messages of a thread, which differ from one to the next unless they are empty. They live as long as the
-/// process, as requests must.
+/// The messages of a thread, which differ from one to the next unless they are empty. They live as long as
+/// the process, as requests must.
 ///
 /// Raw messages are windows on one run of pseudo-random bytes; those with frames are side by side in a table.
 #[derive(Clone, Copy)]
@@ -253,7 +262,13 @@ impl Messages {
         if workload.framing == Framing::Raw {
             let bytes: Vec<u8> = (0..Self::WINDOWS + payload_bytes).map(|at| random.byte(at)).collect();
             let (places, stride) = (Self::WINDOWS, Self::WINDOW_STRIDE);
-            return Self { bytes: bytes.leak(), message_bytes: payload_bytes, places, place_bytes: 1, stride };
+            return Self {
+                bytes: bytes.leak(),
+                message_bytes: payload_bytes,
+                places,
+                place_bytes: 1,
+                stride,
+            };
         }
         let message_bytes = payload_bytes + FRAME_BYTES;
         let mut bytes = Vec::with_capacity(Self::FRAMED * message_bytes);
@@ -264,7 +279,9 @@ impl Messages {
                 bytes.extend(payload);
             } else {
                 // A line without CR or LF in it; turning this bit keeps what makes neighbours differ.
-                bytes.extend(payload.by_ref().map(|byte| if LINE_END.contains(&byte) { byte ^ 0x40 } else { byte }));
+                bytes.extend(
+                    payload.by_ref().map(|byte| if LINE_END.contains(&byte) { byte ^ 0x40 } else { byte }),
+                );
                 bytes.extend(LINE_END);
             }
         }
@@ -282,8 +299,8 @@ impl Messages {
 struct Random(u64);
 
 impl Random {
-    /// The byte for a position, odd only where the position is: so messages that begin at an odd distance from
-    /// each other differ even if they have a single byte.
+    /// The byte for a position, odd only where the position is: so messages that begin at an odd distance
+    /// from each other differ even if they have a single byte.
     fn byte(&mut self, at: usize) -> u8 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

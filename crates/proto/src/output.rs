@@ -21,7 +21,11 @@ impl Output {
 
     /// An empty output; the date is that of second zero until [`Self::tick`] is called.
     pub fn new() -> Self {
-        Self { bytes: Vec::with_capacity(Self::LIMIT_BYTES), limit_bytes: Self::LIMIT_BYTES, date: Date::at(0) }
+        Self {
+            bytes: Vec::with_capacity(Self::LIMIT_BYTES),
+            limit_bytes: Self::LIMIT_BYTES,
+            date: Date::at(0),
+        }
     }
 
     /// Tells the time, in seconds since 1970, so that replies can carry it. Cheap unless the second changed.

@@ -21,7 +21,9 @@ pub(super) struct Chunked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    Size { digits: u8 },
+    Size {
+        digits: u8,
+    },
     /// White space after the size, which only an extension may follow.
     Space,
     Extension,

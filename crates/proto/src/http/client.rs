@@ -1,7 +1,7 @@
 //! The client half: a strict parser, and a byte-exact shortcut past it for replies like the last one.
 //!
-//! The first reply of a connection is always parsed. Its head then serves as a template, in which only the date
-//! may change; a later head that equals it has thereby the same meaning, and one that does not is parsed
+//! The first reply of a connection is always parsed. Its head then serves as a template, in which only the
+//! date may change; a later head that equals it has thereby the same meaning, and one that does not is parsed
 //! again. Bodies are compared as they come, at any size.
 
 use alloc::{rc::Rc, vec::Vec};
@@ -131,7 +131,9 @@ impl Client {
             return Ok(0);
         };
         match interpret(&response).map_err(|fault| Malformed(fault.text))? {
-            None if self.interim == INTERIM_MAX => return Err(Malformed("there are too many interim replies")),
+            None if self.interim == INTERIM_MAX => {
+                return Err(Malformed("there are too many interim replies"));
+            }
             None => self.interim += 1,
             Some(meaning) => {
                 if meaning.verdict == Verdict::Correct {
@@ -236,7 +238,10 @@ impl Learnt {
             return (!head.is_empty()).then_some(self.meaning);
         }
         let Range { start, end } = self.date;
-        if head[..start] != self.head[..start] || head[end..] != self.head[end..] || !is_date(&head[start..end]) {
+        if head[..start] != self.head[..start]
+            || head[end..] != self.head[end..]
+            || !is_date(&head[start..end])
+        {
             return None;
         }
         // The same second comes many times, so the date is learnt too and the next comparison is one.
@@ -281,7 +286,9 @@ fn parse<'headers, 'input>(
     let parsed =
         httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, window, headers);
     match parsed {
-        Ok(httparse::Status::Complete(length)) if has_clean_lines(&window[..length]) => Ok(Some((response, length))),
+        Ok(httparse::Status::Complete(length)) if has_clean_lines(&window[..length]) => {
+            Ok(Some((response, length)))
+        }
         Ok(httparse::Status::Complete(_)) => Err(Malformed("a line of a reply's head ends with a bare LF")),
         Ok(httparse::Status::Partial) => Ok(None),
         Err(httparse::Error::Version) => Err(Malformed("the version of a reply is not HTTP/1.0 or HTTP/1.1")),
@@ -320,7 +327,9 @@ fn interpret(response: &Response<'_, '_>) -> Result<Option<Meaning>, Fault> {
 
 /// Whether a value has the form of a date: a change of anything else is a change of the head.
 fn is_date(value: &[u8]) -> bool {
-    value.len() == Date::BYTES && value.ends_with(b" GMT") && value.iter().all(|byte| matches!(byte, b' '..=b'~'))
+    value.len() == Date::BYTES
+        && value.ends_with(b" GMT")
+        && value.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Where in `whole` its part lies.

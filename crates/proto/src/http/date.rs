@@ -112,7 +112,8 @@ mod tests {
         for days in 0..150_000 {
             assert_eq!(civil(days), (year, month, day), "day {days}");
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-            let length = [31, 28 + u64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month as usize - 1];
+            let length =
+                [31, 28 + u64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month as usize - 1];
             day = day % length + 1;
             month = if day == 1 { month % 12 + 1 } else { month };
             year += u64::from(day == 1 && month == 1);

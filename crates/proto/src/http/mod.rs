@@ -1,7 +1,9 @@
 //! HTTP/1.1 and 1.0 (RFC 9110 and 9112): a small strict server, and a client that checks every byte.
 //!
-//! Nothing is guessed: a message that two readers could take in two ways is refused and its connection closed,
-//! because a benchmark that tolerates one model's mistake would reward it.
+//! Nothing is guessed: a message that two readers could take in two ways is refused and its connection
+//! closed, because a benchmark that tolerates one model's mistake would reward it. Where the standards leave
+//! a choice, the stricter one is taken: a bare LF, a folded line, a repeated Content-Length and a version 1.2
+//! are refused.
 
 mod chunked;
 mod client;
@@ -45,7 +47,7 @@ pub struct Workload {
     pub target: String,
     /// The `Host` a client names.
     pub host: String,
-    /// Whether a client uses a connection for more than one request.
+    /// Whether a connection carries more than one request: a client asks for it, a server allows it.
     pub keep_alive: bool,
     /// How a client checks a reply.
     pub verify: Verify,
@@ -58,7 +60,8 @@ impl Workload {
     /// The longest body of `/`: a reply is composed whole, so every worker may come to hold one of these.
     pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-    /// Composes the parts of replies and the request. A server heeds only `reply_bytes`, a client the others.
+    /// Composes the parts of replies and the request. A server heeds `reply_bytes` and
+    /// `keep_alive`, a client all but the first.
     ///
     /// # Errors
     /// One line that says which value cannot be, and what can.
@@ -82,7 +85,9 @@ impl Workload {
             ));
         }
         if host.is_empty() || host.len() > HOST_BYTES_MAX || !fields::is_host(host.as_bytes()) {
-            return Err(format!("host {host:?} is not a host: give a name or an address, such as 127.0.0.1:8080"));
+            return Err(format!(
+                "host {host:?} is not a host: give a name or an address, such as 127.0.0.1:8080"
+            ));
         }
         let connection = if keep_alive { "" } else { "Connection: close\r\n" };
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n");

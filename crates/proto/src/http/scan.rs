@@ -1,8 +1,8 @@
 //! A scan of a request's head that can stop at any byte and go on later.
 //!
 //! The parser proper starts from the beginning each time, so it is only asked for heads that are whole. The
-//! scan walks over those that came in pieces, each byte once, and names the first thing wrong with a head: what
-//! it finds depends on the bytes before it alone, so the answer is the same however the input was cut.
+//! scan walks over those that came in pieces, each byte once, and names the first thing wrong with a head:
+//! what it finds depends on the bytes before it alone, so the answer is the same however the input was cut.
 //! Its grammar is that of RFC 9112 without the leniencies: a line ends with CRLF, nothing is folded.
 
 use super::fields::{Fault, Status, bad};
@@ -35,7 +35,8 @@ const BARE_LINE_FEED: Fault = bad("a line ends with a bare LF");
 const BARE_CARRIAGE_RETURN: Fault = bad("a CR is not followed by LF");
 const TARGET_TOO_LONG: Fault = Fault { status: Status::UriTooLong, text: "the target is too long" };
 const TOO_MANY_FIELDS: Fault = Fault { status: Status::FieldsTooLarge, text: "there are too many fields" };
-const OTHER_VERSION: Fault = Fault { status: Status::VersionNotSupported, text: "the version is not 1.0 or 1.1" };
+const OTHER_VERSION: Fault =
+    Fault { status: Status::VersionNotSupported, text: "the version is not 1.0 or 1.1" };
 
 impl Scan {
     /// A scan of a whole head, from the first byte of its request line or the empty lines before it.
@@ -133,12 +134,13 @@ impl Scan {
     }
 }
 
-/// Whether every LF of a head that the parser has accepted follows a CR. The parser accepts a bare LF; it does
-/// not accept a bare CR, nor a head that ends with anything but LF.
+/// Whether every LF of a head that the parser has accepted follows a CR. The parser accepts a bare LF; it
+/// does not accept a bare CR, nor a head that ends with anything but LF.
 pub(super) fn has_clean_lines(head: &[u8]) -> bool {
     let bare = |pair: (&u8, &u8)| *pair.1 == b'\n' && *pair.0 != b'\r';
     // Without an early exit the compiler can look at many bytes at once.
-    head.first() != Some(&b'\n') && !head.iter().zip(&head[1..]).fold(false, |any, pair| any | bare(pair))
+    head.first() != Some(&b'\n')
+        && !head.iter().zip(head.iter().skip(1)).fold(false, |any, pair| any | bare(pair))
 }
 
 fn line_feed(byte: u8, then: Place) -> Result<Place, Fault> {

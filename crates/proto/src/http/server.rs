@@ -47,8 +47,8 @@ enum Kind {
 /// What a step did.
 enum Step {
     Used(usize),
-    /// Nothing: the head is not whole.
-    Unfinished,
+    /// The head is not whole, or the connection is closed.
+    Nothing,
 }
 
 impl crate::Server<Workload> for Server {
@@ -62,24 +62,9 @@ impl crate::Server<Workload> for Server {
             if output.room_bytes() == 0 {
                 return (used, Next::Send);
             }
-            let rest = &input[used..];
-            let step = match &mut self.state {
-                State::Head { .. } => self.on_head(rest, output),
-                State::Length { left_bytes, due } => {
-                    let length = usize::try_from(*left_bytes).unwrap_or(usize::MAX).min(rest.len());
-                    *left_bytes -= length as u64;
-                    if *left_bytes == 0 {
-                        let due = *due;
-                        self.answer(due, output);
-                    }
-                    Step::Used(length)
-                }
-                State::Chunked { .. } => self.on_chunked(rest, output),
-                State::Closed => break,
-            };
-            match step {
+            match self.step(&input[used..], output) {
                 Step::Used(length) => used += length,
-                Step::Unfinished => break,
+                Step::Nothing => break,
             }
         }
         (used, if let State::Closed = self.state { Next::Close } else { Next::Receive })
@@ -91,10 +76,33 @@ const BETWEEN_REQUESTS: State = State::Head { scan: Scan::head(), scanned: 0 };
 type Headers<'input> = [MaybeUninit<Header<'input>>; FIELDS_MAX];
 
 impl Server {
-    fn on_head(&mut self, input: &[u8], output: &mut Output) -> Step {
+    /// Takes a head, or what there is of a body.
+    fn step(&mut self, input: &[u8], output: &mut Output) -> Step {
+        let (used, due) = match &mut self.state {
+            State::Head { scan, scanned } => {
+                let (scan, scanned) = (*scan, *scanned);
+                return self.on_head(scan, scanned, input, output);
+            }
+            State::Length { left_bytes, due } => {
+                let length = usize::try_from(*left_bytes).unwrap_or(usize::MAX).min(input.len());
+                *left_bytes -= length as u64;
+                (length, (*left_bytes == 0).then_some(*due))
+            }
+            State::Chunked { body, due } => match body.advance(input, |_| Ok(())) {
+                Ok((length, whole)) => (length, whole.then_some(*due)),
+                Err(fault) => return self.refuse(fault.status, output),
+            },
+            State::Closed => return Step::Nothing,
+        };
+        if let Some(reply) = due {
+            self.answer(reply, output);
+        }
+        Step::Used(used)
+    }
+
+    fn on_head(&mut self, mut scan: Scan, scanned: u16, input: &[u8], output: &mut Output) -> Step {
         let window = &input[..input.len().min(HEAD_BYTES_MAX)];
         let mut headers: Headers<'_> = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-        let State::Head { mut scan, scanned } = self.state else { unreachable!("only called at a head") };
 
         // Nearly every head comes whole and clean, and is parsed at once.
         if scanned == 0
@@ -116,7 +124,7 @@ impl Server {
             return self.refuse(Status::FieldsTooLarge, output);
         }
         self.state = State::Head { scan, scanned: window.len() as u16 };
-        Step::Unfinished
+        Step::Nothing
     }
 
     /// Decides on the reply to a head, and gives it if no body comes before it.
@@ -145,7 +153,11 @@ impl Server {
         if kind == Kind::Refusal(Status::BadRequest) {
             return self.refuse(Status::BadRequest, output);
         }
-        let due = Reply { kind, persistence: persistence(old, method, &fields), head_only: method == "HEAD" };
+        let due = Reply {
+            kind,
+            persistence: persistence(self.workload, old, method, &fields),
+            head_only: method == "HEAD",
+        };
 
         let content_length = fields.content_length.unwrap_or(0);
         if !fields.chunked && content_length == 0 {
@@ -153,8 +165,8 @@ impl Server {
             return Step::Used(length);
         }
         if expects_continue {
-            // Sent even if the body is here already, which RFC 9110 leaves open: so the answer does not depend
-            // on how the network cut the request.
+            // Sent even if the body is here already, which RFC 9110 leaves open: so the answer does not
+            // depend on how the network cut the request.
             output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         self.state = if fields.chunked {
@@ -163,20 +175,6 @@ impl Server {
             State::Length { left_bytes: content_length, due }
         };
         Step::Used(length)
-    }
-
-    fn on_chunked(&mut self, input: &[u8], output: &mut Output) -> Step {
-        let State::Chunked { body, due } = &mut self.state else { unreachable!("only called in a chunked body") };
-        match body.advance(input, |_| Ok(())) {
-            Ok((used, whole)) => {
-                if whole {
-                    let due = *due;
-                    self.answer(due, output);
-                }
-                Step::Used(used)
-            }
-            Err(fault) => self.refuse(fault.status, output),
-        }
     }
 
     /// Gives a reply, and goes on to the next request unless it is the last.
@@ -200,8 +198,7 @@ impl Server {
                 push_empty(status_line(status), &fields, output);
             }
         }
-        self.state =
-            if reply.persistence == Persistence::Close { State::Closed } else { BETWEEN_REQUESTS };
+        self.state = if reply.persistence == Persistence::Close { State::Closed } else { BETWEEN_REQUESTS };
     }
 
     /// Answers a request that cannot be trusted to end where it seems to, and closes.
@@ -270,9 +267,9 @@ fn after_authority(target: &str) -> Option<&str> {
     right.then_some(local)
 }
 
-fn persistence(old: bool, method: &str, fields: &Fields<'_>) -> Persistence {
+fn persistence(workload: &Workload, old: bool, method: &str, fields: &Fields<'_>) -> Persistence {
     match old {
-        _ if fields.close || method == "CONNECT" => Persistence::Close,
+        _ if fields.close || method == "CONNECT" || !workload.keep_alive => Persistence::Close,
         true if fields.keep_alive => Persistence::KeepOld,
         true => Persistence::Close,
         false => Persistence::Keep,

@@ -1,0 +1,148 @@
+//! How a server model and a load generator drive the two halves, without their sockets.
+
+use proto::{Client, Next, Output, Server, Session, Verdict};
+
+/// The second that every test's replies carry: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub const UNIX_S: u64 = 784_111_777;
+
+/// The most a server half leaves unconsumed: a head for HTTP, a line for echo.
+pub const TAIL_BYTES_MAX: usize = 1024 * 1024 + 2;
+
+/// What became of a connection to a server half.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Served {
+    pub output: Vec<u8>,
+    pub closed: bool,
+    /// Bytes that wait for the rest of their request; what a server refused is not counted.
+    pub tail_bytes: usize,
+}
+
+/// Gives a server half the pieces one after another, as a model would.
+pub fn serve<'a, W: 'static, S: Server<W>>(
+    workload: &'static W,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Served {
+    let mut session = Session::new(S::new(workload));
+    let mut output = Output::new();
+    output.tick(UNIX_S);
+    let mut served = Served { output: Vec::new(), closed: false, tail_bytes: 0 };
+    for piece in pieces {
+        let next = exchange(&mut session, piece, &mut output, |sent| served.output.extend_from_slice(sent));
+        served.closed = next == Next::Close;
+        served.tail_bytes = if served.closed { 0 } else { session.tail_bytes() };
+        assert!(served.tail_bytes <= TAIL_BYTES_MAX, "{} bytes are held", served.tail_bytes);
+        if served.closed {
+            break;
+        }
+    }
+    served
+}
+
+/// Gives a session one piece and sends its replies, in as many turns as the output needs.
+pub fn exchange<W: 'static, S: Server<W>>(
+    session: &mut Session<S>,
+    piece: &[u8],
+    output: &mut Output,
+    mut send: impl FnMut(&[u8]),
+) -> Next {
+    let mut next = session.receive(piece, output);
+    loop {
+        let full = next == Next::Send;
+        assert!(!full || output.room_bytes() == 0, "an output with room is called full");
+        send(output.as_bytes());
+        output.clear();
+        if !full {
+            return next;
+        }
+        next = session.resume(output);
+    }
+}
+
+/// What a client half made of the bytes it was given.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Checked {
+    pub verdicts: Vec<Verdict>,
+    pub malformed: bool,
+    pub keeps_alive: bool,
+    /// Bytes that the client did not take, because they are no part of a reply that was due or are too few.
+    pub left_bytes: usize,
+}
+
+/// Takes so many requests from a client half.
+pub fn ask<W: 'static, C: Client<W>>(client: &mut C, requests: usize) -> Vec<&'static [u8]> {
+    (0..requests).map(|_| client.request()).collect()
+}
+
+/// Gives a client half with `requests` outstanding the pieces one after another, and then the end if `ends`.
+pub fn check<'a, W: 'static, C: Client<W>>(
+    client: &mut C,
+    requests: usize,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    ends: bool,
+) -> Checked {
+    let mut checked = Checked { verdicts: Vec::new(), malformed: false, keeps_alive: true, left_bytes: 0 };
+    let mut received = Vec::new();
+    for piece in pieces {
+        received.extend_from_slice(piece);
+        let mut used = 0;
+        while checked.verdicts.len() < requests {
+            match client.reply(&received[used..]) {
+                Ok((length, verdict)) => {
+                    used += length;
+                    checked.verdicts.extend(verdict);
+                    if verdict.is_none() {
+                        break;
+                    }
+                }
+                Err(_) => {
+                    checked.malformed = true;
+                    return checked;
+                }
+            }
+        }
+        received.drain(..used);
+    }
+    if ends {
+        checked.verdicts.extend(client.end());
+    }
+    checked.keeps_alive = client.keeps_alive();
+    checked.left_bytes = received.len();
+    checked
+}
+
+/// The pieces of `bytes` that end at `cuts`, which need not be in order or within it, and the rest.
+pub fn cut<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
+    let mut ends: Vec<usize> = cuts.iter().map(|end| (*end).min(bytes.len())).collect();
+    ends.push(bytes.len());
+    ends.sort_unstable();
+    let mut begin = 0;
+    ends.into_iter().map(|end| &bytes[core::mem::replace(&mut begin, end)..end]).collect()
+}
+
+/// A few ways to cut the same bytes: whole, every byte alone, and `random` seeded ways.
+pub fn ways_to_cut<'a>(bytes: &'a [u8], random: &mut Random) -> Vec<Vec<&'a [u8]>> {
+    let mut ways = vec![vec![bytes], bytes.chunks(1).collect()];
+    for pieces in [1, 2, 3, 8, 64] {
+        let cuts: Vec<usize> = (0..pieces).map(|_| random.below(bytes.len() + 1)).collect();
+        ways.push(cut(bytes, &cuts));
+    }
+    ways
+}
+
+/// Seeded numbers (splitmix64), the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// A number below `bound`, which must not be zero.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.word() % bound as u64) as usize
+    }
+}

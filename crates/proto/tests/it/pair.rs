@@ -1,0 +1,144 @@
+//! Both halves against each other in memory: what one asks the other answers, and the first finds it correct.
+
+use proto::echo::{self, Echo, Framing};
+use proto::http::{self, Http, Verify};
+use proto::{Client, Next, Output, Protocol, Server, Session, Verdict};
+
+use super::drive::{Random, ask, check, cut, exchange};
+
+/// Sends a burst of requests at once, `bursts` times over, with both directions cut at random.
+fn converse<P: Protocol>(name: &str, workload: P::Workload, burst: usize, bursts: usize) {
+    let workload: &P::Workload = Box::leak(Box::new(workload));
+    let mut random = Random(burst as u64);
+    let mut session = Session::new(P::Server::new(workload));
+    let mut client = P::Client::new(workload);
+    let mut output = Output::new();
+    for _ in 0..bursts {
+        let requests = ask(&mut client, burst).concat();
+        let mut replies = Vec::new();
+        let mut next = Next::Receive;
+        for piece in cut_at_random(&requests, &mut random) {
+            assert_eq!(next, Next::Receive, "{name}");
+            next = exchange(&mut session, piece, &mut output, |sent| replies.extend_from_slice(sent));
+        }
+        assert_eq!(next == Next::Close, !client.keeps_alive(), "{name}");
+        let checked = check(&mut client, burst, cut_at_random(&replies, &mut random), false);
+        assert_eq!(checked.verdicts, vec![Verdict::Correct; burst], "{name}");
+        assert_eq!((checked.malformed, checked.left_bytes, session.tail_bytes()), (false, 0, 0), "{name}");
+    }
+}
+
+fn cut_at_random<'a>(bytes: &'a [u8], random: &mut Random) -> Vec<&'a [u8]> {
+    let cuts: Vec<usize> = (0..random.below(20)).map(|_| random.below(bytes.len() + 1)).collect();
+    cut(bytes, &cuts).into_iter().filter(|piece| !piece.is_empty()).collect()
+}
+
+#[test]
+fn http_pages_of_any_size_are_found_correct() {
+    for (target, reply_bytes, verify) in [
+        ("/", 0, Verify::Bytes),
+        ("/", 1, Verify::Bytes),
+        ("/", 1, Verify::Status),
+        ("/?query", 1024, Verify::Bytes),
+        ("http://b/", 65_536, Verify::Bytes),
+        ("/", 1024 * 1024, Verify::Bytes),
+        ("/", 1024 * 1024, Verify::Status),
+        ("/plaintext", 1, Verify::Bytes),
+        ("/json", 1, Verify::Bytes),
+    ] {
+        let workload = || http::Workload::new(reply_bytes, target, "127.0.0.1:8080", true, verify).unwrap();
+        converse::<Http>(target, workload(), 1, 10);
+        converse::<Http>(target, workload(), 5, 4);
+        if target == "/" {
+            converse::<Http>(target, workload().expecting(&vec![b'x'; reply_bytes]), 3, 2);
+        }
+    }
+}
+
+#[test]
+fn an_http_connection_for_one_request_is_closed_by_both() {
+    let workload = http::Workload::new(1, "/", "a", false, Verify::Bytes).unwrap();
+    converse::<Http>("one request", workload, 1, 1);
+}
+
+#[test]
+fn pipelined_http_requests_are_all_answered_in_order() {
+    for (burst, reply_bytes) in [(1_000, 1), (10_000, 1), (1_000, 10_000), (100, 100_000)] {
+        let workload = http::Workload::new(reply_bytes, "/", "a", true, Verify::Bytes).unwrap();
+        converse::<Http>("pipeline", workload, burst, 2);
+    }
+}
+
+#[test]
+fn echoed_messages_of_any_size_are_found_correct() {
+    for (framing, sizes) in [
+        (Framing::Raw, [1, 2, 64, 4096, 65_536, 65_537, 1024 * 1024]),
+        (Framing::Prefix, [0, 1, 64, 4096, 65_533, 65_534, 65_535]),
+        (Framing::Crlf, [0, 1, 64, 4096, 65_536, 65_537, 1024 * 1024]),
+    ] {
+        for size in sizes {
+            let name = format!("{framing:?} {size}");
+            let workload = || echo::Workload::new(framing, size).unwrap();
+            converse::<Echo>(&name, workload(), 1, 20);
+            converse::<Echo>(&name, workload(), 3, 3);
+        }
+    }
+}
+
+#[test]
+fn pipelined_messages_all_come_back_in_order() {
+    for framing in [Framing::Raw, Framing::Prefix, Framing::Crlf] {
+        for (burst, size) in [(1_000, 64), (10_000, 64), (10_000, 1)] {
+            let workload = echo::Workload::new(framing, size).unwrap();
+            converse::<Echo>("pipeline", workload, burst, 2);
+        }
+    }
+}
+
+#[test]
+fn a_full_output_stops_a_server_until_it_is_sent() {
+    fn check<P: Protocol>(workload: P::Workload, reply_bytes_max: usize) {
+        let workload: &P::Workload = Box::leak(Box::new(workload));
+        let requests = ask(&mut P::Client::new(workload), 20_000).concat();
+        let mut session = Session::new(P::Server::new(workload));
+        let mut output = Output::new();
+        let mut turns = 0;
+        let next = exchange(&mut session, &requests, &mut output, |sent| {
+            assert!(sent.len() < Output::LIMIT_BYTES + reply_bytes_max, "{} bytes in a turn", sent.len());
+            turns += 1;
+        });
+        assert!(next == Next::Receive && turns > 2, "{next:?} after {turns} turns");
+    }
+    check::<Http>(http::Workload::new(1, "/", "a", true, Verify::Bytes).unwrap(), 200);
+    check::<Echo>(echo::Workload::new(Framing::Raw, 10).unwrap(), 1);
+    check::<Echo>(echo::Workload::new(Framing::Prefix, 10).unwrap(), 12);
+    check::<Echo>(echo::Workload::new(Framing::Crlf, 10).unwrap(), 12);
+}
+
+#[test]
+fn a_turn_begins_behind_what_other_connections_have_appended() {
+    let workload: &http::Workload =
+        Box::leak(Box::new(http::Workload::new(1, "/", "a", true, Verify::Bytes).unwrap()));
+    let mut output = Output::new();
+    output.push(&vec![b'-'; 2 * Output::LIMIT_BYTES]);
+    let begin = output.begin();
+    assert_eq!(output.room_bytes(), Output::LIMIT_BYTES);
+    let (used, next) = http::Server::new(workload).advance(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &mut output);
+    assert_eq!((used, next), (27, Next::Receive));
+    assert!(output.as_bytes()[begin..].starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+#[test]
+fn bytes_set_aside_while_the_output_is_full_are_taken_up_in_order() {
+    let workload: &echo::Workload = Box::leak(Box::new(echo::Workload::new(Framing::Raw, 1).unwrap()));
+    let (first, second) = (vec![1; Output::LIMIT_BYTES + 10], vec![2; 10]);
+    let mut session = Session::new(echo::Server::new(workload));
+    let mut output = Output::new();
+    assert_eq!(session.receive(&first, &mut output), Next::Send);
+    session.set_aside(&second);
+    assert_eq!(session.tail_bytes(), 20);
+    output.clear();
+    assert_eq!(session.resume(&mut output), Next::Receive);
+    assert_eq!(output.as_bytes(), [&first[..10], &second].concat());
+    assert_eq!(session.tail_bytes(), 0);
+}

@@ -1,0 +1,150 @@
+//! Conversations written down in `testdata/http`, each replayed whole, byte by byte, and cut at random.
+//!
+//! A file is one connection. A line begins with who speaks, `>` the client and `<` the server, and ends on
+//! the wire with CR LF; after `>|` or `<|` it does not. `\r`, `\n`, `\\` and `\x00` stand for bytes. Lines
+//! with `=` say how it ends: a server's by `receive` or `close`; a client's by a verdict for each reply and then
+//! `malformed`, `keeps alive` or `closes`, with `end` where the server ends the connection.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proto::http::{Client, Server, Verify, Workload};
+use proto::{Client as _, Verdict};
+
+use super::drive::{Checked, Random, Served, ask, check, serve, ways_to_cut};
+
+struct Transcript {
+    name: String,
+    requests: Vec<u8>,
+    replies: Vec<u8>,
+    ending: Vec<String>,
+}
+
+#[test]
+fn servers_answer_as_written_down_however_the_requests_are_cut() {
+    let workload: &Workload = Box::leak(Box::new(Workload::new(1, "/", "a", true, Verify::Bytes).unwrap()));
+    let mut random = Random(1);
+    for transcript in transcripts("server") {
+        let Transcript { name, requests, replies, ending } = transcript;
+        let closed = match ending.join(" ").as_str() {
+            "receive" => false,
+            "close" => true,
+            other => panic!("{name}: a server cannot end with {other:?}"),
+        };
+        let want = Served { output: replies, closed, tail_bytes: 0 };
+        let run = |bytes: &[u8], tail_bytes: usize, random: &mut Random| {
+            for pieces in ways_to_cut(bytes, random) {
+                let served = serve::<Workload, Server>(workload, pieces.iter().copied());
+                let text = String::from_utf8_lossy(&served.output);
+                assert!(
+                    served.output == want.output,
+                    "{name}: cut as {:?}, it answers\n{text}",
+                    lengths(&pieces)
+                );
+                assert_eq!((served.closed, served.tail_bytes), (want.closed, tail_bytes), "{name}");
+            }
+        };
+        run(&requests, 0, &mut random);
+        // What comes after is either the beginning of a request, or not read.
+        let trailing = b"GET / HTTP/1.1\r\nHo";
+        run(&[&requests, trailing.as_slice()].concat(), if closed { 0 } else { trailing.len() }, &mut random);
+    }
+}
+
+#[test]
+fn clients_judge_as_written_down_however_the_replies_are_cut() {
+    let mut random = Random(2);
+    for transcript in transcripts("client") {
+        let Transcript { name, requests, replies, ending } = transcript;
+        let workload = workload_of(&requests);
+        let asked = requests.windows(4).filter(|window| window == b"GET ").count();
+        let ends = ending.iter().any(|word| word == "end");
+        for pieces in ways_to_cut(&replies, &mut random) {
+            let mut client = Client::new(workload);
+            assert_eq!(ask(&mut client, asked).concat(), requests, "{name}: other requests");
+            let checked = check(&mut client, asked, pieces.iter().copied(), ends);
+            let mut got: Vec<&str> = Vec::new();
+            got.extend(checked.verdicts.iter().map(|verdict| match verdict {
+                Verdict::Correct => "correct",
+                Verdict::Wrong => "wrong",
+            }));
+            got.push(match checked {
+                Checked { malformed: true, .. } => "malformed",
+                Checked { keeps_alive: true, .. } => "keeps alive",
+                _ => "closes",
+            });
+            let want: Vec<&str> = ending.iter().map(String::as_str).filter(|word| *word != "end").collect();
+            assert_eq!(got, want, "{name}: cut as {:?}", lengths(&pieces));
+            assert_eq!(checked.left_bytes, 0, "{name}: bytes are left");
+            if checked.verdicts.len() == asked {
+                assert!(client.reply(b"H").is_err(), "{name}: a byte that nobody asked for is taken");
+            }
+        }
+    }
+}
+
+/// The client's, or the server's, side of every transcript of a kind, for other tests to begin from.
+pub(crate) fn streams(kind: &str) -> Vec<Vec<u8>> {
+    let side =
+        |transcript: Transcript| if kind == "server" { transcript.requests } else { transcript.replies };
+    transcripts(kind).into_iter().map(side).collect()
+}
+
+fn transcripts(kind: &str) -> Vec<Transcript> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/http");
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with(kind));
+    paths.sort();
+    assert!(!paths.is_empty(), "there are no transcripts of a {kind}");
+    paths.iter().map(|path| read(path)).collect()
+}
+
+fn read(path: &Path) -> Transcript {
+    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut transcript = Transcript { name, requests: Vec::new(), replies: Vec::new(), ending: Vec::new() };
+    for line in fs::read_to_string(path).unwrap().lines() {
+        let (mark, text) = line.split_once(' ').unwrap_or((line, ""));
+        match mark {
+            "" | "#" => {}
+            ">" => transcript.requests.extend([unescape(text), b"\r\n".to_vec()].concat()),
+            ">|" => transcript.requests.extend(unescape(text)),
+            "<" => transcript.replies.extend([unescape(text), b"\r\n".to_vec()].concat()),
+            "<|" => transcript.replies.extend(unescape(text)),
+            "=" => transcript.ending.push(text.to_owned()),
+            _ => panic!("{}: a line begins with {mark:?}", transcript.name),
+        }
+    }
+    transcript
+}
+
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next() {
+                Some(b'r') => b'\r',
+                Some(b'n') => b'\n',
+                Some(b'\\') => b'\\',
+                Some(b'x') => {
+                    let digits = [rest.next().unwrap(), rest.next().unwrap()];
+                    u8::from_str_radix(str::from_utf8(&digits).unwrap(), 16).unwrap()
+                }
+                other => panic!("{text:?} has an unknown escape {other:?}"),
+            },
+            other => other,
+        });
+    }
+    bytes
+}
+
+fn workload_of(requests: &[u8]) -> &'static Workload {
+    let text = str::from_utf8(requests).unwrap();
+    let target = text.split(' ').nth(1).unwrap();
+    let keep_alive = !text.contains("Connection: close");
+    Box::leak(Box::new(Workload::new(1, target, "a", keep_alive, Verify::Bytes).unwrap()))
+}
+
+fn lengths(pieces: &[&[u8]]) -> Vec<usize> {
+    pieces.iter().map(|piece| piece.len()).collect()
+}
