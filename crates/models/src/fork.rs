@@ -37,31 +37,36 @@ pub(crate) fn serve<P: Protocol>(
     spread(listeners, config, move |listener| {
         loop {
             match listener.accept() {
-                // Dropping the socket refuses the connection.
-                Ok(_) if CHILDREN.load(Ordering::Relaxed) >= children_max => {}
-                Ok((socket, _)) => start::<P>(socket, workload, reaper),
+                Ok((socket, _)) => start::<P>(socket, workload, children_max, reaper),
                 Err(error) => after_failed_accept(&error),
             }
         }
     })
 }
 
-/// Forks a child for a connection. Where the system allows no further process the connection is refused, by
-/// closing it.
-fn start<P: Protocol>(socket: TcpStream, workload: &'static P::Workload, reaper: &Thread) {
+/// Forks a child for a connection. Where there are enough of them, or the system allows no further process, the
+/// connection is refused, by closing it.
+fn start<P: Protocol>(
+    socket: TcpStream,
+    workload: &'static P::Workload,
+    children_max: usize,
+    reaper: &Thread,
+) {
+    // Counted before it exists: it may end, and be reaped, before this function goes on.
+    if CHILDREN.fetch_add(1, Ordering::Relaxed) >= children_max {
+        CHILDREN.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
     let parent = std::process::id();
     match process::fork() {
-        Ok(Fork::Parent) => {
-            CHILDREN.fetch_add(1, Ordering::Relaxed);
-            reaper.unpark();
-        }
+        Ok(Fork::Parent) => reaper.unpark(),
         Ok(Fork::Child) => {
             if process::die_with_parent(parent).is_ok() {
                 converse::<P>(socket, workload, &mut Scratch::new());
             }
             process::exit_now(0)
         }
-        Err(_) => {}
+        Err(_) => drop(CHILDREN.fetch_sub(1, Ordering::Relaxed)),
     }
 }
 

@@ -65,12 +65,12 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// Receives what there is, and goes on with the next request when the reply is whole.
     fn step(&mut self, ready: Ready, recorder: &mut Recorder) {
         let key = ready.key as usize;
-        let connection = &mut self.connections[key];
-        let Some(socket) = &mut connection.socket else { return };
-        if !connection.unsent.is_empty() && ready.writable() {
-            send_rest(socket, &mut connection.unsent);
+        if !self.connections[key].unsent.is_empty() && ready.writable() && !self.send(key, recorder) {
+            return;
         }
         loop {
+            let connection = &mut self.connections[key];
+            let Some(socket) = &mut connection.socket else { return };
             let received = socket.read(&mut self.input);
             let now_ns = clock::monotonic_ns();
             recorder.at(now_ns);
@@ -82,19 +82,15 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    let fault = fault_of(&error, connection.connecting);
-                    connection.exchange.fail(fault, recorder, || error.to_string());
-                    // A server that refuses is asked again at the next sweep, not at once and for ever.
-                    connection.socket = None;
-                    return;
-                }
+                Err(error) => return self.fail(key, &error, recorder),
             };
             match outcome {
                 Outcome::Waiting => {}
                 Outcome::Replied if recorder.may_send() => {
                     connection.unsent = connection.exchange.begin(now_ns, recorder);
-                    send_rest(socket, &mut connection.unsent);
+                    if !self.send(key, recorder) {
+                        return;
+                    }
                 }
                 Outcome::Replied => return,
                 Outcome::Over => return self.reopen(key, recorder),
@@ -105,23 +101,55 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Opens a connection anew and sends its first request, which is what the time of that request begins with.
-    fn reopen(&mut self, key: usize, recorder: &mut Recorder) {
+    /// Sends as much as fits of what is unsent; says whether the connection is still sound.
+    fn send(&mut self, key: usize, recorder: &mut Recorder) -> bool {
         let connection = &mut self.connections[key];
-        connection.socket = None;
+        let Some(socket) = &mut connection.socket else { return false };
+        match socket.write(connection.unsent) {
+            Ok(sent) => connection.unsent = &connection.unsent[sent..],
+            Err(error) if is_passing(&error) => {}
+            Err(error) => {
+                self.fail(key, &error, recorder);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Accounts for a connection that has broken, and opens it anew.
+    fn fail(&mut self, key: usize, error: &io::Error, recorder: &mut Recorder) {
+        let connection = &mut self.connections[key];
+        let fault = fault_of(error, connection.connecting);
+        connection.exchange.fail(fault, recorder, || error.to_string());
+        self.reopen(key, recorder);
+    }
+
+    /// Opens a connection anew, at once if the one before it was of use. A server that refuses is asked again at
+    /// the next sweep, not at once and for ever.
+    fn reopen(&mut self, key: usize, recorder: &mut Recorder) {
+        self.connections[key].socket = None;
+        if !self.connections[key].connecting {
+            self.open_again(key, recorder);
+        }
+    }
+
+    /// Connects and sends a first request; its time begins before the connection.
+    fn open_again(&mut self, key: usize, recorder: &mut Recorder) {
         if !recorder.may_send() {
             return;
         }
+        let connection = &mut self.connections[key];
         connection.exchange = Exchange::new(self.client.clone());
         connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
-        let opened = sys::net::start_connect(self.address).and_then(|mut socket| {
-            self.epoll.add(&socket, key as u64, Interest::EDGES)?;
-            // Nearby servers have answered by now; otherwise the first write edge sends it.
-            send_rest(&mut socket, &mut connection.unsent);
-            Ok(socket)
-        });
+        connection.connecting = true;
+        let opened = sys::net::start_connect(self.address)
+            .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket));
         match opened {
-            Ok(socket) => (connection.socket, connection.connecting) = (Some(socket), true),
+            Ok(socket) => {
+                connection.socket = Some(socket);
+                // Nearby servers have answered by now; otherwise the first write edge sends it.
+                self.send(key, recorder);
+            }
             Err(error) => {
                 connection.exchange.fail(Fault::Connect, recorder, || error.to_string());
             }
@@ -137,7 +165,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 connection.exchange.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
             }
             if overdue || connection.socket.is_none() {
-                self.reopen(key, recorder);
+                connection.socket = None;
+                self.open_again(key, recorder);
             }
         }
     }
@@ -149,11 +178,11 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
     }
 
     fn run(mut self, recorder: &mut Recorder, halt: &AtomicBool) {
-        for connection in &mut self.connections {
-            let Some(socket) = &mut connection.socket else { continue };
+        for key in 0..self.connections.len() {
             if recorder.may_send() {
+                let connection = &mut self.connections[key];
                 connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
-                send_rest(socket, &mut connection.unsent);
+                self.send(key, recorder);
             }
         }
         let mut sweep_ns = clock::monotonic_ns() + SWEEP_NS;
@@ -177,9 +206,10 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
     }
 }
 
-/// Sends as much as fits. What is wrong with the socket shows when it is received from.
-fn send_rest(socket: &mut TcpStream, unsent: &mut &'static [u8]) {
-    if let Ok(sent) = socket.write(unsent) {
-        *unsent = &unsent[sent..];
-    }
+/// Errors that only mean: not now.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected
+    )
 }

@@ -165,9 +165,11 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 }
                 self.close(slot);
             }
-            Completion::Sent { slot, result: _ } => {
-                // What is wrong with a connection shows when it is received from.
+            Completion::Sent { slot, result } => {
                 self.uses[slot.index()].sending = false;
+                if let (Owner::Connection(key), Err(error)) = (self.uses[slot.index()].owner, result) {
+                    self.fail(key, &error, recorder);
+                }
                 self.close(slot);
             }
             Completion::Accepted(_) | Completion::Refused(_) | Completion::SendingEnded(_) => {
@@ -185,18 +187,29 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     }
 
     fn broken(&mut self, key: usize, why: &Stop, now_ns: u64, recorder: &mut Recorder) {
-        let connection = &mut self.connections[key];
         match why {
-            Stop::Broken(error) => {
-                let fault = fault_of(error, connection.connecting);
-                connection.exchange.fail(fault, recorder, || error.to_string());
-                // A server that refuses is asked again at the next sweep, not at once and for ever.
-                self.give_up(key);
-            }
+            Stop::Broken(error) => self.fail(key, error, recorder),
             Stop::End | Stop::Asked | Stop::NoBuffer => {
-                connection.exchange.end(now_ns, recorder);
+                self.connections[key].exchange.end(now_ns, recorder);
                 self.reopen(key, recorder);
             }
+        }
+    }
+
+    /// Accounts for a connection that has broken, and opens it anew.
+    fn fail(&mut self, key: usize, error: &io::Error, recorder: &mut Recorder) {
+        let connection = &mut self.connections[key];
+        let fault = fault_of(error, connection.connecting);
+        connection.exchange.fail(fault, recorder, || error.to_string());
+        self.reopen(key, recorder);
+    }
+
+    /// Opens a connection anew, at once if the one before it was of use. A server that refuses is asked again at
+    /// the next sweep, not at once and for ever.
+    fn reopen(&mut self, key: usize, recorder: &mut Recorder) {
+        self.give_up(key);
+        if !self.connections[key].connecting {
+            self.open_again(key, recorder);
         }
     }
 
@@ -234,19 +247,19 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Opens a connection anew and sends its first request, which is what the time of that request begins with.
-    fn reopen(&mut self, key: usize, recorder: &mut Recorder) {
-        self.give_up(key);
+    /// Connects and sends a first request; its time begins before the connection.
+    fn open_again(&mut self, key: usize, recorder: &mut Recorder) {
         if !recorder.may_send() {
             return;
         }
         let connection = &mut self.connections[key];
+        connection.connecting = true;
         connection.exchange = Exchange::new(self.client.clone());
         connection.request = connection.exchange.begin(clock::monotonic_ns(), recorder);
         let opened = sys::net::start_connect(self.address).and_then(|socket| self.ring.adopt(socket));
         match opened {
             Ok(slot) => {
-                (connection.slot, connection.connecting) = (Some(slot), true);
+                connection.slot = Some(slot);
                 let request = connection.request;
                 self.ring.send_fixed(slot, request);
                 self.own(slot, key);
@@ -266,7 +279,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 connection.exchange.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
             }
             if overdue || connection.slot.is_none() {
-                self.reopen(key, recorder);
+                self.give_up(key);
+                self.open_again(key, recorder);
             }
         }
     }
