@@ -131,13 +131,16 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     }
 
     /// Requests that did not fit into their sockets go on as the sockets drain.
-    fn send_rests(&mut self) {
-        while let Some((slot, sent_bytes)) = self.ring.unsent_fixed() {
-            let state = &mut self.uses[slot.index()];
-            if let Owner::Connection(key) = state.owner {
-                state.sending = true;
-                let rest = &self.connections[key].request[sent_bytes..];
-                self.ring.send_tracked(slot, Cow::Borrowed(rest));
+    fn send_rests(&mut self, recorder: &mut Recorder) {
+        while let Some((slot, sent)) = self.ring.unsent_fixed() {
+            let Owner::Connection(key) = self.uses[slot.index()].owner else { continue };
+            match sent {
+                Ok(sent_bytes) => {
+                    self.uses[slot.index()].sending = true;
+                    let rest = &self.connections[key].request[sent_bytes..];
+                    self.ring.send_tracked(slot, Cow::Borrowed(rest));
+                }
+                Err(error) => self.fail(key, &error, recorder),
             }
         }
     }
@@ -305,7 +308,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
             if !recorder.begin_turn(now_ns) || halt.load(Ordering::Relaxed) {
                 break;
             }
-            self.send_rests();
+            self.send_rests(recorder);
             while let Some(completion) = self.ring.next() {
                 self.complete(completion, now_ns, recorder);
             }

@@ -145,7 +145,7 @@ pub struct Ring {
     /// Completions taken off the kernel's queue and not yet given out.
     pending: VecDeque<cqueue::Entry>,
     unsent: Vec<Unsent>,
-    unsent_fixed: Vec<(Slot, usize)>,
+    unsent_fixed: Vec<(Slot, i32)>,
     tracked: ManuallyDrop<Slab<Tracked>>,
     listeners: Vec<TcpListener>,
     /// Free indices of the table of direct descriptors, where this side fills it and not the kernel.
@@ -286,9 +286,13 @@ impl Ring {
         self.unsent.pop()
     }
 
-    /// The next of the fixed sends that did not go out whole, and how many of its bytes did.
-    pub fn unsent_fixed(&mut self) -> Option<(Slot, usize)> {
-        self.unsent_fixed.pop()
+    /// The next of the fixed sends that did not go out whole: how many of its bytes did, or why none can.
+    pub fn unsent_fixed(&mut self) -> Option<(Slot, io::Result<usize>)> {
+        let (slot, result) = self.unsent_fixed.pop()?;
+        Some((
+            slot,
+            if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as usize) },
+        ))
     }
 
     /// The next completion that has arrived, in order.
@@ -447,10 +451,14 @@ impl Ring {
         self.completions.sync();
         for entry in &mut self.completions {
             let (kind, index) = Kind::of(entry.user_data());
-            let sent_bytes = entry.result().max(0) as usize;
+            // The first is a full socket, which has taken nothing; after another error nothing can be sent at all.
+            let result = if entry.result() == -libc::EAGAIN { 0 } else { entry.result() };
             match kind {
-                Kind::Silent => self.unsent.push(Unsent { index: index as usize, sent_bytes }),
-                Kind::Fixed => self.unsent_fixed.push((Slot(index), sent_bytes)),
+                Kind::Silent => {
+                    let sent_bytes = result.max(0) as usize;
+                    self.unsent.push(Unsent { index: index as usize, sent_bytes });
+                }
+                Kind::Fixed => self.unsent_fixed.push((Slot(index), result)),
                 Kind::Forgotten => {}
                 Kind::Accept | Kind::Receive | Kind::Tracked | Kind::EndSending => {
                     self.pending.push_back(entry);

@@ -1,0 +1,65 @@
+//! The real engine as a child process, spoken to as the contract says.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+const ENGINE: &str = env!("CARGO_BIN_EXE_iolab-engine");
+
+/// An engine that says nothing for this long hangs: the longest silence asked for here is a run of a few seconds.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+
+/// A supervised engine. It ends with this value, whatever it is doing.
+pub(crate) struct Engine {
+    child: Child,
+    /// The engine lives for as long as this is open.
+    _stdin: ChildStdin,
+    events: Receiver<String>,
+}
+
+impl Engine {
+    /// Starts `serve` or `load`, whichever the spec is for.
+    pub(crate) fn start(spec: &Value) -> Self {
+        let role = spec["role"].as_str().expect("a spec has a role");
+        let mut child = Command::new(ENGINE)
+            .args([role, "--spec", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the engine starts");
+        let mut stdin = child.stdin.take().expect("standard input is a pipe");
+        writeln!(stdin, "{spec}").expect("the engine takes its spec");
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        let (teller, events) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                // Nobody listens any more once the engine has been dropped.
+                let _ = teller.send(line);
+            }
+        });
+        Self { child, _stdin: stdin, events }
+    }
+
+    /// The next event; `None` if the engine has ended, or hangs.
+    pub(crate) fn event(&self) -> Option<Value> {
+        let line = self.events.recv_timeout(SILENCE_MAX).ok()?;
+        Some(serde_json::from_str(&line).expect("an event is a line of JSON"))
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be asked after")
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

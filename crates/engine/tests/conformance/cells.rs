@@ -1,0 +1,303 @@
+//! What is done to each server. A cell drives the server through plain sockets and says what was wrong.
+
+use std::io::{ErrorKind, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::subject::{Client, Outcome, Subject, Variant};
+use super::wire::{Exchange, Wire};
+
+/// One thing that every server must stand.
+pub(crate) struct Cell {
+    pub(crate) name: &'static str,
+    pub(crate) needs: Needs,
+    pub(crate) run: fn(&Subject) -> Outcome,
+}
+
+/// What a server must be able to for a cell to make sense.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    /// More than one reply on a connection.
+    KeepAlive,
+    /// Several connections at a time.
+    Many,
+    /// A limit to the length of a request.
+    Limit,
+}
+
+pub(crate) const CELLS: &[Cell] = &[
+    Cell { name: "whole requests", needs: Needs::Nothing, run: whole },
+    Cell { name: "one byte at a time", needs: Needs::Nothing, run: one_byte_at_a_time },
+    Cell { name: "random splits", needs: Needs::Nothing, run: random_splits },
+    Cell { name: "pipelined burst of 1000", needs: Needs::KeepAlive, run: pipelined_burst },
+    Cell { name: "half-close after a request", needs: Needs::Nothing, run: half_close_after },
+    Cell { name: "half-close within a request", needs: Needs::Nothing, run: half_close_within },
+    Cell { name: "reset mid-request", needs: Needs::Nothing, run: reset_mid_request },
+    Cell { name: "reset before the reply", needs: Needs::Nothing, run: reset_before_reply },
+    Cell { name: "reset mid-reply", needs: Needs::Nothing, run: reset_mid_reply },
+    Cell { name: "slow reader with 4000 replies queued", needs: Needs::KeepAlive, run: slow_reader },
+    Cell { name: "slow writer", needs: Needs::Nothing, run: slow_writer },
+    Cell { name: "200 idle beside 10 busy", needs: Needs::Many, run: idle_beside_busy },
+    Cell { name: "oversized input", needs: Needs::Limit, run: oversized },
+    Cell { name: "connections_max refuses and recovers", needs: Needs::Many, run: refuses_and_recovers },
+];
+
+impl Needs {
+    /// Why a server is spared a cell, if it is.
+    pub(crate) fn lacking(self, subject: &Subject) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::KeepAlive => subject.closes.then_some("it closes after each reply"),
+            Self::Many => (!subject.variant.holds_many).then_some("it holds one connection at a time"),
+            Self::Limit => subject.wire.oversized().err(),
+        }
+    }
+}
+
+fn whole(subject: &Subject) -> Outcome {
+    for index in 0..10 {
+        subject.connect()?.ask(&subject.small(index))?;
+        subject.connect()?.ask(&subject.large(index))?;
+    }
+    let mut client = subject.connect()?;
+    let count = if subject.closes { 1 } else { 30 };
+    for index in 0..count {
+        client.ask(&subject.small(index))?;
+    }
+    Ok(())
+}
+
+fn one_byte_at_a_time(subject: &Subject) -> Outcome {
+    in_pieces(subject, |_| 1)
+}
+
+fn random_splits(subject: &Subject) -> Outcome {
+    let mut random = Random(SEED);
+    in_pieces(subject, |left| 1 + random.below(left.min(40)))
+        .map_err(|error| format!("{error} (seed {SEED:#x})"))
+}
+
+/// Sends requests cut into pieces, many on one connection where it stays open; `cut` says how long the next is.
+fn in_pieces(subject: &Subject, mut cut: impl FnMut(usize) -> usize) -> Outcome {
+    let exchanges: Vec<Exchange> = (0..20).map(|index| subject.small(index)).collect();
+    let per_connection = if subject.closes { 1 } else { exchanges.len() };
+    for batch in exchanges.chunks(per_connection) {
+        let mut client = subject.connect()?;
+        let bytes = batch.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<u8>>();
+        let mut left = bytes.as_slice();
+        while !left.is_empty() {
+            let (piece, rest) = left.split_at(cut(left.len()));
+            client.send(piece)?;
+            // Lets the server see the piece by itself, more often than not.
+            thread::yield_now();
+            left = rest;
+        }
+        for exchange in batch {
+            client.expect(&exchange.reply)?;
+        }
+    }
+    Ok(())
+}
+
+fn pipelined_burst(subject: &Subject) -> Outcome {
+    let exchanges: Vec<Exchange> = (0..1000).map(|index| subject.small(index)).collect();
+    let burst = exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<u8>>();
+    let mut client = subject.connect()?;
+    client.send(&burst)?;
+    exchanges.iter().try_for_each(|exchange| client.expect(&exchange.reply))
+}
+
+fn half_close_after(subject: &Subject) -> Outcome {
+    (0..20).try_for_each(|index| {
+        let exchange = if index % 2 == 0 { subject.small(index) } else { subject.large(index) };
+        let mut client = subject.connect()?;
+        client.send(&exchange.request)?;
+        client.half_close()?;
+        client.expect(&exchange.reply)?;
+        client.expect_end()
+    })
+}
+
+fn half_close_within(subject: &Subject) -> Outcome {
+    (0..20).try_for_each(|index| {
+        let request = subject.small(index).request;
+        let part = &request[..request.len() / 2];
+        let mut client = subject.connect()?;
+        client.send(part)?;
+        client.half_close()?;
+        client.expect(&subject.wire.reply_to_part(part))?;
+        client.expect_end()
+    })
+}
+
+/// How often a connection is reset in a cell.
+const RESETS: usize = 100;
+
+fn reset_mid_request(subject: &Subject) -> Outcome {
+    reset_after(subject, |rest| rest.len() / 2)
+}
+
+fn reset_before_reply(subject: &Subject) -> Outcome {
+    reset_after(subject, <[u8]>::len)
+}
+
+/// Closing a socket that has bytes to receive resets the connection: so a reply is left unread on purpose, and
+/// some more is sent just before.
+fn reset_after(subject: &Subject, more: fn(&[u8]) -> usize) -> Outcome {
+    let [first, rest] = subject.wire.in_two_parts();
+    (0..RESETS).try_for_each(|_| {
+        let mut client = subject.connect()?;
+        client.send(&first)?;
+        client.wait()?;
+        client.send(&rest[..more(&rest)])
+    })
+}
+
+fn reset_mid_reply(subject: &Subject) -> Outcome {
+    let requests = if subject.closes { 1 } else { 100 };
+    let burst = (0..requests).flat_map(|index| subject.large(index).request).collect::<Vec<u8>>();
+    (0..RESETS).try_for_each(|_| {
+        let mut client = subject.connect()?;
+        client.send(&burst)?;
+        client.wait()?;
+        client.socket.read_exact(&mut [0; 10]).map_err(|error| format!("no reply: {error}"))
+    })
+}
+
+/// Memory a server may take for a client that does not read: it must stop reading, too.
+const GROWTH_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A socket that takes nothing for this long is full, and so is the way to it and back.
+const FULL_AFTER: Duration = Duration::from_millis(200);
+
+fn slow_reader(subject: &Subject) -> Outcome {
+    const COUNT: usize = 4000;
+    let exchanges: Vec<Exchange> = (0..COUNT).map(|index| subject.large(index)).collect();
+    let requests = exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<u8>>();
+    let before_bytes = subject.resident_bytes();
+    let mut client = subject.connect()?;
+    let sent = send_until_full(&mut client, &requests)?;
+    if sent == requests.len() && subject.wire != Wire::Http {
+        return Err("the server took more than sockets hold, though nothing was read".into());
+    }
+    // Where all requests fit into the sockets, the replies still do not.
+    thread::sleep(FULL_AFTER);
+    let growth_bytes = subject.resident_bytes().saturating_sub(before_bytes);
+    if growth_bytes > GROWTH_BYTES_MAX {
+        return Err(format!("it grew by {growth_bytes} bytes while the client did not read"));
+    }
+    if subject.variant.holds_many {
+        subject
+            .connect()?
+            .ask(&subject.small(0))
+            .map_err(|error| format!("meanwhile another client: {error}"))?;
+    }
+    let mut sender = Client { socket: client.socket.try_clone().map_err(|error| error.to_string())? };
+    thread::scope(|scope| {
+        let sending = scope.spawn(move || sender.send(&requests[sent..]));
+        for (index, exchange) in exchanges.iter().enumerate() {
+            client.expect(&exchange.reply).map_err(|error| format!("reply {index}: {error}"))?;
+        }
+        sending.join().expect("sending does not panic")
+    })
+}
+
+/// Sends until nothing goes in any more, and returns how many bytes went in.
+fn send_until_full(client: &mut Client, bytes: &[u8]) -> Outcome<usize> {
+    let text = |error: std::io::Error| format!("cannot send: {error}");
+    client.socket.set_nonblocking(true).map_err(text)?;
+    let (mut sent, mut last) = (0, Instant::now());
+    while sent < bytes.len() && last.elapsed() < FULL_AFTER {
+        match client.socket.write(&bytes[sent..]) {
+            Ok(count) => (sent, last) = (sent + count, Instant::now()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(text(error)),
+        }
+    }
+    client.socket.set_nonblocking(false).map_err(text)?;
+    Ok(sent)
+}
+
+fn slow_writer(subject: &Subject) -> Outcome {
+    let count = if subject.variant.holds_many { 20 } else { 1 };
+    let mut clients = (0..count).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
+    let exchange = subject.small(0);
+    for byte in &exchange.request {
+        for client in &mut clients {
+            client.send(&[*byte])?;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    clients.iter_mut().try_for_each(|client| client.expect(&exchange.reply))
+}
+
+fn idle_beside_busy(subject: &Subject) -> Outcome {
+    let mut idle = (0..200).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
+    let mut busy = (0..10).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
+    for index in 0..100 {
+        let exchange = subject.small(index);
+        busy.iter_mut().try_for_each(|client| client.send(&exchange.request))?;
+        busy.iter_mut().try_for_each(|client| client.expect(&exchange.reply))?;
+    }
+    idle.iter_mut().enumerate().try_for_each(|(index, client)| {
+        client.ask(&subject.small(index)).map_err(|error| format!("idle connection {index}: {error}"))
+    })
+}
+
+fn oversized(subject: &Subject) -> Outcome {
+    let Exchange { request, reply } = subject.wire.oversized()?;
+    let mut client = subject.connect()?;
+    client.send(&request)?;
+    client.expect(&reply)?;
+    if !client.is_dropped() {
+        return Err("it did not close".into());
+    }
+    drop(client);
+    // One that does not stop sending is cut off; nothing is promised to it.
+    let mut client = subject.connect()?;
+    let flood = vec![b'x'; 16 * 1024 * 1024];
+    match client.send(&request).and_then(|()| client.send(&flood)) {
+        Ok(()) if !client.is_dropped() => Err("it took 16 MiB beyond its limit and did not close".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Runs against a small server of its own.
+fn refuses_and_recovers(subject: &Subject) -> Outcome {
+    const CONNECTIONS_MAX: usize = 8;
+    let Variant { workers, .. } = subject.variant;
+    let room = CONNECTIONS_MAX * workers;
+    let mut small = Subject::start(&subject.variant, subject.wire, CONNECTIONS_MAX)?;
+    for round in 0..2 {
+        let text = |error: String| format!("round {round}: {error}");
+        // The kernel deals connections out to workers by chance, so it takes more than there is room for.
+        let mut clients = (0..6 * room).map(|_| small.connect()).collect::<Outcome<Vec<Client>>>()?;
+        let exchange = small.small(round);
+        let answers = clients.iter_mut().map(|client| client.ask(&exchange));
+        let served = answers.filter(Result::is_ok).count();
+        if served != room {
+            return Err(text(format!("{served} connections were served where there is room for {room}")));
+        }
+        drop(clients);
+        small.wait_for_room().map_err(text)?;
+        small.check_recovery().map_err(text)?;
+    }
+    Ok(())
+}
+
+/// Another seed is another test; this one is fixed so that a failure can be had again.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A source of numbers that look random (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
+    }
+}

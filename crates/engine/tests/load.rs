@@ -1,0 +1,293 @@
+//! The load generator against servers that are right, wrong, slow, silent or dying: what it reports must be what
+//! happened, reply by reply, with both of its drivers.
+//!
+//! The servers for HTTP are threads in plain blocking calls that count what they do; echo is served by the engine.
+
+mod common;
+mod load {
+    pub(crate) mod report;
+    pub(crate) mod server;
+}
+
+use std::net::TcpListener;
+use std::ops::RangeInclusive;
+use std::process::ExitStatus;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::Engine;
+use load::report::Report;
+use load::server::{Behaviour, Fault, Server};
+use serde_json::{Value, json};
+
+const DRIVERS: [&str; 2] = ["epoll", "io_uring"];
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Requests(u64),
+    AfterMs(u64),
+}
+
+/// A server, how it is loaded, and what the report must then say.
+struct Case {
+    name: &'static str,
+    behaviour: Behaviour,
+    connections: usize,
+    end: End,
+    timeout_ms: u64,
+    correct: RangeInclusive<u64>,
+    /// Errors by kind; of kinds that are not named there must be none.
+    errors: &'static [(&'static str, RangeInclusive<u64>)],
+}
+
+const ANY: RangeInclusive<u64> = 0..=u64::MAX;
+const SOME: RangeInclusive<u64> = 1..=u64::MAX;
+
+const CASES: &[Case] = &[
+    Case {
+        name: "a right server is counted exactly",
+        behaviour: Behaviour::Right,
+        connections: 10,
+        end: End::Requests(1003),
+        timeout_ms: 5000,
+        correct: 1003..=1003,
+        errors: &[],
+    },
+    Case {
+        name: "fewer requests than connections are sent as asked",
+        behaviour: Behaviour::Right,
+        connections: 10,
+        end: End::Requests(7),
+        timeout_ms: 5000,
+        correct: 7..=7,
+        errors: &[],
+    },
+    Case {
+        name: "one connection for a while",
+        behaviour: Behaviour::Right,
+        connections: 1,
+        end: End::AfterMs(500),
+        timeout_ms: 5000,
+        correct: SOME,
+        errors: &[],
+    },
+    Case {
+        name: "fifty connections for a while",
+        behaviour: Behaviour::Right,
+        connections: 50,
+        end: End::AfterMs(500),
+        timeout_ms: 5000,
+        correct: SOME,
+        errors: &[],
+    },
+    Case {
+        name: "a wrong byte in each 50th body",
+        behaviour: Behaviour::Each50th(Fault::WrongByte),
+        connections: 10,
+        end: End::Requests(1000),
+        timeout_ms: 5000,
+        correct: 980..=980,
+        errors: &[("wrong", 20..=20)],
+    },
+    Case {
+        name: "a 503 for each 50th request",
+        behaviour: Behaviour::Each50th(Fault::Unavailable),
+        connections: 10,
+        end: End::Requests(1000),
+        timeout_ms: 5000,
+        correct: 980..=980,
+        errors: &[("wrong", 20..=20)],
+    },
+    Case {
+        name: "each 50th reply cut short, then closed",
+        behaviour: Behaviour::Each50th(Fault::Truncated),
+        connections: 10,
+        end: End::Requests(1000),
+        timeout_ms: 5000,
+        correct: 980..=980,
+        errors: &[("closed", 20..=20)],
+    },
+    Case {
+        name: "each 50th connection reset",
+        behaviour: Behaviour::Each50th(Fault::Reset),
+        connections: 10,
+        end: End::Requests(1000),
+        timeout_ms: 5000,
+        correct: 980..=980,
+        errors: &[("reset", 20..=20)],
+    },
+    Case {
+        name: "replies that come byte by byte",
+        behaviour: Behaviour::ByteByByte,
+        connections: 10,
+        end: End::Requests(200),
+        timeout_ms: 5000,
+        correct: 200..=200,
+        errors: &[],
+    },
+    Case {
+        name: "a server that closes after each reply",
+        behaviour: Behaviour::ClosesEach,
+        connections: 10,
+        end: End::Requests(500),
+        timeout_ms: 5000,
+        correct: 500..=500,
+        errors: &[],
+    },
+    Case {
+        name: "a server that never answers",
+        behaviour: Behaviour::Silent,
+        connections: 4,
+        end: End::Requests(8),
+        timeout_ms: 200,
+        correct: 0..=0,
+        errors: &[("timeout", 8..=8)],
+    },
+    Case {
+        name: "a server that dies after 500 replies",
+        behaviour: Behaviour::DiesAfter(500),
+        connections: 10,
+        end: End::AfterMs(600),
+        timeout_ms: 5000,
+        // A reply may be lost with its connection.
+        correct: 490..=500,
+        errors: &[("connect", SOME), ("reset", ANY), ("closed", ANY)],
+    },
+];
+
+#[test]
+fn the_epoll_driver_reports_what_the_server_did() {
+    check_all("epoll");
+}
+
+#[test]
+fn the_io_uring_driver_reports_what_the_server_did() {
+    check_all("io_uring");
+}
+
+/// Checks every case, whatever becomes of the ones before it.
+fn check_all(driver: &'static str) {
+    let fails = |case: &&'static Case| {
+        let case = *case;
+        thread::spawn(move || check(case, driver)).join().is_err()
+    };
+    let failed: Vec<&str> = CASES.iter().filter(fails).map(|case| case.name).collect();
+    assert!(failed.is_empty(), "{} cases failed with {driver}: {}", failed.len(), failed.join("; "));
+}
+
+fn check(case: &Case, driver: &str) {
+    eprintln!("{}", case.name);
+    let server = Server::start(case.behaviour);
+    let workload = json!({"protocol": "http", "host": "h"});
+    let mut spec = spec(driver, &server.address().to_string(), &workload, case.connections);
+    spec["timeout_ms"] = case.timeout_ms.into();
+    match case.end {
+        End::Requests(requests) => spec["requests"] = requests.into(),
+        End::AfterMs(duration_ms) => {
+            spec["duration_ms"] = duration_ms.into();
+            // Without a warm-up the server's counts and the report's are of the same time.
+            spec["warmup_ms"] = 0.into();
+        }
+    }
+    let begin = Instant::now();
+    let report = Report::of(&spec);
+    let took = begin.elapsed();
+    report.assert_physics();
+    assert!(case.correct.contains(&report.requests("correct")), "{report}");
+    for kind in ["connect", "reset", "closed", "timeout", "malformed", "wrong"] {
+        let named = case.errors.iter().find(|(name, _)| *name == kind);
+        let expected = named.map_or(0..=0, |(_, expected)| expected.clone());
+        assert!(expected.contains(&report.errors(kind)), "{kind}: {report}");
+    }
+    let counts = server.end();
+    match case.end {
+        End::Requests(requests) => {
+            assert_eq!(report.requests("sent"), requests, "{report}");
+            assert_eq!(counts.requests, requests, "requests the server saw: {report}");
+            assert_eq!(report.bytes("received"), counts.bytes_sent, "{report}");
+            assert_eq!(report.bytes("sent"), counts.bytes_received, "{report}");
+        }
+        End::AfterMs(duration_ms) => {
+            assert!(took < Duration::from_millis(duration_ms) + SLACK, "it took {took:?}: {report}");
+            assert!(report.requests("correct") <= counts.right, "{counts:?}, {report}");
+        }
+    }
+}
+
+#[test]
+fn echo_of_every_size_is_right_and_does_not_stall() {
+    for model in ["epoll", "io_uring"] {
+        for message_bytes in [1, 64, 4096, 65_536, 1_048_576] {
+            let workload = json!({"protocol": "echo", "framing": "raw", "message_bytes": message_bytes});
+            let server = Engine::start(&json!({
+                "schema": 1, "role": "serve", "model": model, "workload": workload, "listen": "127.0.0.1:0",
+            }));
+            let ready = server.event().expect("the server starts");
+            let address = ready["listen"].as_str().expect("it is ready");
+            for driver in DRIVERS {
+                for connections in [1, 50] {
+                    eprintln!("{model}, {message_bytes} bytes, {driver}, {connections} connections");
+                    check_echo(&spec(driver, address, &workload, connections), message_bytes);
+                }
+            }
+        }
+    }
+}
+
+fn check_echo(spec: &Value, message_bytes: u64) {
+    let mut spec = spec.clone();
+    spec["warmup_ms"] = 100.into();
+    spec["duration_ms"] = 400.into();
+    let report = Report::of(&spec);
+    report.assert_physics();
+    report.assert_steady();
+    assert!(report.requests("correct") > 0, "{report}");
+    assert_eq!(report.requests("wrong") + report.requests("failed"), 0, "{report}");
+    assert_eq!(report.bytes("sent"), report.requests("sent") * message_bytes, "{report}");
+    let received = report.bytes("received").abs_diff(report.requests("correct") * message_bytes);
+    let in_flight = spec["connections"].as_u64().expect("a number") * message_bytes;
+    assert!(received <= in_flight, "received bytes and replies do not agree: {report}");
+}
+
+#[test]
+fn a_port_where_nothing_listens_is_a_clear_failure() {
+    for driver in DRIVERS {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it has an address").to_string();
+        drop(listener);
+        let mut spec = spec(driver, &address, &json!({"protocol": "http"}), 10);
+        spec["requests"] = 10.into();
+        let mut engine = Engine::start(&spec);
+        let event = engine.event().expect("it says something");
+        assert_eq!(
+            (&event["event"], &event["kind"]),
+            (&json!("failed"), &json!("connection_refused")),
+            "{event}"
+        );
+        assert!(event["message"].as_str().is_some_and(|message| message.contains(&address)), "{event}");
+        assert_eq!(engine.event(), None, "nothing comes after it");
+        assert_eq!(wait_for_end(&mut engine).code(), Some(1));
+    }
+}
+
+/// What a run may take beyond its time on a machine that does other things as well.
+const SLACK: Duration = Duration::from_secs(5);
+
+fn wait_for_end(engine: &mut Engine) -> ExitStatus {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = engine.ended() {
+            return status;
+        }
+        assert!(begin.elapsed() < SLACK, "the engine does not end");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn spec(driver: &str, connect: &str, workload: &Value, connections: usize) -> Value {
+    json!({
+        "schema": 1, "role": "load", "driver": driver, "workload": workload, "connect": connect,
+        "connections": connections,
+    })
+}

@@ -1,0 +1,107 @@
+//! The report of a run, and what must hold in every one.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::common::Engine;
+
+/// How far the number of requests in flight may be from rate times latency, as a part of it.
+const LITTLE_TOLERANCE: f64 = 0.02;
+
+/// The report of a run as JSON.
+pub(crate) struct Report(Value);
+
+impl Report {
+    /// Runs the generator to its report.
+    pub(crate) fn of(spec: &Value) -> Self {
+        let engine = Engine::start(spec);
+        let mut told = Vec::new();
+        while let Some(event) = engine.event() {
+            told.push(event["event"].as_str().expect("an event has a name").to_owned());
+            if event["event"] == "report" {
+                assert_eq!(told, ["ready", "measuring", "measured", "report"], "the order of events");
+                return Self(event);
+            }
+        }
+        panic!("no report came, only {told:?}, for {spec}");
+    }
+
+    pub(crate) fn requests(&self, name: &str) -> u64 {
+        self.number(&self.0["requests"][name])
+    }
+
+    pub(crate) fn errors(&self, kind: &str) -> u64 {
+        self.number(&self.0["errors"][kind])
+    }
+
+    pub(crate) fn bytes(&self, name: &str) -> u64 {
+        self.number(&self.0["bytes"][name])
+    }
+
+    /// What no run may violate, whatever the server does.
+    pub(crate) fn assert_physics(&self) {
+        let count = |name| self.requests(name);
+        assert_eq!(
+            count("sent") + count("in_flight_begin"),
+            count("correct") + count("wrong") + count("failed") + count("in_flight_end"),
+            "requests are conserved: {self}"
+        );
+        let errors = |kinds: &[&str]| kinds.iter().map(|kind| self.errors(kind)).sum::<u64>();
+        assert_eq!(count("wrong"), errors(&["wrong"]), "{self}");
+        let kinds = ["connect", "reset", "closed", "timeout", "malformed"];
+        assert_eq!(count("failed"), errors(&kinds), "failures have kinds: {self}");
+        let fine = count("wrong") + count("failed") == 0;
+        assert_eq!(self.0["first_error"].is_null(), fine, "the first error is told: {self}");
+
+        let latency = &self.0["latency_ns"];
+        let names = ["min", "p50", "p90", "p99", "p99_9", "p99_99", "max"];
+        let quantiles = names.map(|name| self.number(&latency[name]));
+        assert!(quantiles.is_sorted(), "quantiles rise: {self}");
+
+        let completed = self.0["intervals"]["completed"].as_array().expect("a list").iter();
+        let completed = completed.map(|count| self.number(count)).sum::<u64>();
+        assert!(completed >= count("correct") + count("wrong"), "intervals cover the window: {self}");
+        let window_ns = self.number(&self.0["end_ns"]) - self.number(&self.0["begin_ns"]);
+        let rate_per_s = count("correct") as f64 / (window_ns as f64 / 1e9);
+        let told_per_s = self.float(&self.0["rate_per_s"]);
+        assert!((told_per_s - rate_per_s).abs() <= rate_per_s / 1000.0, "{rate_per_s} a second: {self}");
+        assert!(
+            self.number(&self.0["generator"]["turn_ns_max"]) <= window_ns,
+            "a turn is within the window: {self}"
+        );
+    }
+
+    /// Little's law, where every connection always has a request in flight: their number is rate times latency.
+    pub(crate) fn assert_steady(&self) {
+        let connections = self.float(&self.0["connections"]);
+        assert_eq!(self.float(&self.0["requests"]["in_flight_begin"]), connections, "{self}");
+        assert_eq!(self.float(&self.0["requests"]["in_flight_end"]), connections, "{self}");
+        let latency = &self.0["latency_ns"];
+        let in_flight = self.float(&self.0["rate_per_s"]) * self.float(&latency["mean"]) / 1e9;
+        // Requests that begin before the window count in it whole, and those that end after it not at all; either
+        // may be the longest, and the last may have waited for the generator itself.
+        let window_ns = self.float(&self.0["end_ns"]) - self.float(&self.0["begin_ns"]);
+        let turn_ns_max = self.float(&self.0["generator"]["turn_ns_max"]);
+        let edges = (2.0 * self.float(&latency["max"]) + turn_ns_max) / window_ns;
+        let deviation = (in_flight / connections - 1.0).abs();
+        assert!(deviation <= LITTLE_TOLERANCE + edges, "{in_flight} in flight by Little's law: {self}");
+    }
+
+    fn number(&self, value: &Value) -> u64 {
+        value.as_u64().unwrap_or_else(|| panic!("{value} is not a count: {self}"))
+    }
+
+    fn float(&self, value: &Value) -> f64 {
+        value.as_f64().unwrap_or_else(|| panic!("{value} is not a number: {self}"))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = self.0.clone();
+        shown["latency_ns"]["histogram"] = Value::Null;
+        shown["intervals"] = Value::Null;
+        write!(formatter, "{shown}")
+    }
+}

@@ -1,0 +1,178 @@
+//! A small HTTP server that does what it is told, right or wrong, and counts it.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What a server does with its requests, which it numbers in the order in which they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behaviour {
+    Right,
+    /// Right, but for each 50th.
+    Each50th(Fault),
+    ByteByByte,
+    /// Says that it will close, and does.
+    ClosesEach,
+    Silent,
+    /// Closes its connections and its listener after so many right replies.
+    DiesAfter(u64),
+}
+
+/// What can be wrong with a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    WrongByte,
+    Unavailable,
+    Truncated,
+    Reset,
+}
+
+/// What a server has seen and done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) requests: u64,
+    pub(crate) right: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    ended: AtomicBool,
+    requests: AtomicU64,
+    right: AtomicU64,
+    bytes_received: AtomicU64,
+    bytes_sent: AtomicU64,
+}
+
+/// A running server: a thread for each connection.
+pub(crate) struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: JoinHandle<()>,
+}
+
+const RIGHT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nright";
+const WRONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong";
+const UNAVAILABLE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nright";
+
+/// How often a thread that has nothing to do looks whether the server has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Server {
+    pub(crate) fn start(behaviour: Behaviour) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        listener.set_nonblocking(true).expect("a listener can be told not to block");
+        let address = listener.local_addr().expect("it has an address");
+        let shared = Arc::new(Shared::default());
+        let acceptor = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || accept(&listener, behaviour, &shared))
+        };
+        Self { address, shared, acceptor }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the server, and returns once no thread of it is left.
+    pub(crate) fn end(self) -> Counts {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        self.acceptor.join().expect("the server does not panic");
+        let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        Counts {
+            requests: count(&self.shared.requests),
+            right: count(&self.shared.right),
+            bytes_received: count(&self.shared.bytes_received),
+            bytes_sent: count(&self.shared.bytes_sent),
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, behaviour: Behaviour, shared: &Arc<Shared>) {
+    let mut connections = Vec::new();
+    while !shared.ended.load(Ordering::SeqCst) {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                let shared = Arc::clone(shared);
+                // However a connection ends, the client has to tell.
+                connections.push(thread::spawn(move || drop(serve(socket, behaviour, &shared))));
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_micros(200)),
+            Err(error) => panic!("the server cannot accept: {error}"),
+        }
+    }
+    for connection in connections {
+        connection.join().expect("a connection does not panic");
+    }
+}
+
+/// Serves a connection until the client, the behaviour or the end of the server ends it.
+fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Result<()> {
+    socket.set_nonblocking(false)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(LOOK))?;
+    while let Some(length) = wait_for_request(&socket, shared)? {
+        let number = shared.requests.fetch_add(1, Ordering::SeqCst);
+        shared.bytes_received.fetch_add(length as u64, Ordering::SeqCst);
+        let fault = match behaviour {
+            Behaviour::Each50th(fault) if number % 50 == 49 => Some(fault),
+            _ => None,
+        };
+        if fault == Some(Fault::Reset) {
+            // Closing a socket that has unread bytes resets the connection.
+            return Ok(());
+        }
+        socket.read_exact(&mut vec![0; length])?;
+        match (behaviour, fault) {
+            (_, Some(Fault::WrongByte)) => send(&mut socket, shared, WRONG, WRONG.len())?,
+            (_, Some(Fault::Unavailable)) => send(&mut socket, shared, UNAVAILABLE, UNAVAILABLE.len())?,
+            (_, Some(Fault::Truncated)) => {
+                return send(&mut socket, shared, &RIGHT[..RIGHT.len() - 1], RIGHT.len());
+            }
+            (Behaviour::Silent, _) => {}
+            (Behaviour::ClosesEach, _) => return send_right(&mut socket, shared, LAST, LAST.len()),
+            (Behaviour::ByteByByte, _) => send_right(&mut socket, shared, RIGHT, 1)?,
+            (Behaviour::DiesAfter(replies), _) if number >= replies => {
+                shared.ended.store(true, Ordering::SeqCst);
+                return Ok(());
+            }
+            _ => send_right(&mut socket, shared, RIGHT, RIGHT.len())?,
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a whole request and leaves it in the socket; returns its length, or nothing at the end.
+fn wait_for_request(socket: &TcpStream, shared: &Shared) -> io::Result<Option<usize>> {
+    let mut input = [0; 1024];
+    while !shared.ended.load(Ordering::SeqCst) {
+        match socket.peek(&mut input) {
+            Ok(0) => return Ok(None),
+            Ok(count) if input[..count].ends_with(b"\r\n\r\n") => return Ok(Some(count)),
+            Ok(_) => thread::sleep(Duration::from_micros(50)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn send_right(socket: &mut TcpStream, shared: &Shared, reply: &[u8], piece_bytes: usize) -> io::Result<()> {
+    send(socket, shared, reply, piece_bytes)?;
+    shared.right.fetch_add(1, Ordering::SeqCst);
+    Ok(())
+}
+
+fn send(socket: &mut TcpStream, shared: &Shared, bytes: &[u8], piece_bytes: usize) -> io::Result<()> {
+    for piece in bytes.chunks(piece_bytes) {
+        socket.write_all(piece)?;
+        shared.bytes_sent.fetch_add(piece.len() as u64, Ordering::SeqCst);
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! The engine as its users have it: a process with arguments, pipes and an exit code.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longer than anything here takes on a busy machine; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a finished process has left behind.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs the engine to its end, with an empty standard input.
+pub(crate) fn engine(arguments: &str) -> Outcome {
+    let output = command(arguments).stdin(Stdio::null()).output().expect("the engine can be started");
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("its output is text"),
+        stderr: String::from_utf8(output.stderr).expect("its errors are text"),
+    }
+}
+
+pub(crate) fn command(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iolab-engine"));
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// A supervised engine. It is killed when the test is done with it, however the test ends.
+pub(crate) struct Supervised {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    events: BufReader<ChildStdout>,
+}
+
+impl Supervised {
+    /// Starts `iolab-engine ROLE --spec -` and hands it its spec.
+    pub(crate) fn start(role: &str, spec: &str) -> Self {
+        let mut child = command(&format!("{role} --spec -"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the engine can be started");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        writeln!(stdin, "{spec}").expect("the engine reads its spec");
+        let events = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, stdin: Some(stdin), events }
+    }
+
+    /// A server that is ready, and where it listens.
+    pub(crate) fn server(model: &str, workload: &str) -> (Self, SocketAddr) {
+        let spec = format!(
+            r#"{{"schema":1,"role":"serve","model":"{model}","workload":{workload},"listen":"127.0.0.1:0"}}"#
+        );
+        let mut server = Self::start("serve", &spec);
+        let ready = server.event();
+        assert_eq!(ready["event"], "ready", "{ready}");
+        let listen = ready["listen"].as_str().expect("it says where").parse().expect("it is an address");
+        (server, listen)
+    }
+
+    /// The next event; waits for it.
+    pub(crate) fn event(&mut self) -> Value {
+        let mut line = String::new();
+        self.events.read_line(&mut line).expect("standard output is text");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn end_input(&mut self) {
+        self.stdin = None;
+    }
+
+    /// The exit code, and how long it took the process to end.
+    pub(crate) fn wait(&mut self) -> (Option<i32>, Duration) {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return (status.code(), begin.elapsed());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the engine has not ended after {PATIENCE:?}");
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks a process to end, as Ctrl-C and a service manager do.
+pub(crate) fn signal(name: &str, pid: u32) {
+    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(status.is_ok_and(|status| status.success()), "cannot send {name} to {pid}");
+}

@@ -1,0 +1,240 @@
+//! A supervised engine as the lab has it: a spec in, events out, and an end that comes when it must.
+
+mod process;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use process::{Supervised, command, signal};
+use serde_json::Value;
+
+#[test]
+fn a_server_ends_within_a_second_of_its_input_and_leaves_the_port_free() {
+    for model in ["blocking", "fork", "thread", "epoll"] {
+        let (mut server, address) = Supervised::server(model, r#"{"protocol":"echo"}"#);
+        let connection = talk_to(address);
+        server.end_input();
+        let (code, took) = server.wait();
+        assert_eq!(code, Some(0), "{model}");
+        assert!(took < Duration::from_secs(1), "{model} took {took:?}");
+        assert!(TcpStream::connect(address).is_err(), "{model} has left a process that listens");
+        drop(connection);
+    }
+}
+
+#[test]
+fn a_load_generator_ends_within_a_second_of_its_input() {
+    let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
+    let mut load = Supervised::start("load", &load_spec(address, r#""duration_ms":60000"#));
+    assert_eq!(load.event()["event"], "ready");
+    load.end_input();
+    let (code, took) = load.wait();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(1), "it took {took:?}");
+}
+
+#[test]
+fn an_engine_dies_with_the_process_that_started_it() {
+    // A shell that starts the engine in the background, keeps its input open, and is killed.
+    let script = r#"{ echo "$SPEC"; exec sleep 60; } | "$ENGINE" serve --spec - & wait"#;
+    let mut shell = std::process::Command::new("sh")
+        .args(["-c", script])
+        .env("ENGINE", env!("CARGO_BIN_EXE_iolab-engine"))
+        .env(
+            "SPEC",
+            r#"{"schema":1,"role":"serve","model":"epoll","workload":{"protocol":"echo"},"listen":"127.0.0.1:0"}"#,
+        )
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("there is a shell");
+    let mut events = std::io::BufReader::new(shell.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut events, &mut line).expect("it is text");
+    let ready: Value = serde_json::from_str(&line).expect("it is an event");
+    let pid = ready["pid"].as_u64().expect("it is a number");
+    let parent = parent_of(pid).expect("the engine runs");
+    signal("KILL", u32::try_from(parent).expect("a pid"));
+    let gone = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        parent_of(pid).is_none()
+    });
+    let _ = shell.kill();
+    let _ = shell.wait();
+    assert!(gone, "the engine outlived the process that started it");
+}
+
+#[test]
+fn a_run_is_told_from_ready_to_report() {
+    for driver in ["epoll", "io_uring"] {
+        let (_server, address) = Supervised::server("epoll", r#"{"protocol":"http","reply_bytes":100}"#);
+        let workload = r#"{"protocol":"http","reply_bytes":100}"#;
+        let spec = format!(
+            r#"{{"schema":1,"role":"load","driver":"{driver}","workload":{workload},"connect":"{address}",
+            "connections":3,"warmup_ms":100,"duration_ms":300}}"#
+        );
+        let mut load = Supervised::start("load", &spec.replace('\n', " "));
+        let ready = load.event();
+        assert_eq!((&ready["event"], &ready["connections"]), (&"ready".into(), &3.into()), "{ready}");
+        let measuring = load.event();
+        assert_eq!(measuring["event"], "measuring");
+        let measured = load.event();
+        assert_eq!(measured["event"], "measured");
+        let window_ns = number(&measured["monotonic_ns"]) - number(&measuring["monotonic_ns"]);
+        assert!((200_000_000..2_000_000_000).contains(&window_ns), "the window was {window_ns} ns");
+        let report = load.event();
+        check_report(&report);
+        assert_eq!(report["driver"], driver);
+        assert_eq!(load.wait().0, Some(0));
+    }
+}
+
+#[test]
+fn a_signal_ends_a_run_early_with_a_report_of_what_there_is() {
+    for name in ["INT", "TERM"] {
+        let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
+        let mut load = Supervised::start("load", &load_spec(address, r#""duration_ms":60000,"warmup_ms":0"#));
+        assert_eq!(load.event()["event"], "ready");
+        assert_eq!(load.event()["event"], "measuring");
+        thread::sleep(Duration::from_millis(200));
+        signal(name, load.pid());
+        let mut report = load.event();
+        if report["event"] == "measured" {
+            report = load.event();
+        }
+        assert_eq!(report["interrupted"], true, "{report}");
+        check_report(&report);
+        assert_eq!(load.wait().0, Some(0), "{name}");
+    }
+}
+
+#[test]
+fn a_server_dies_of_sigterm() {
+    let (mut server, _) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
+    signal("TERM", server.pid());
+    let (code, took) = server.wait();
+    assert_eq!(code, None, "it ended by itself");
+    assert!(took < Duration::from_secs(1), "it took {took:?}");
+}
+
+#[test]
+fn a_wrong_spec_is_refused_with_the_reason() {
+    let serve = |fields: &str| format!(r#"{{"schema":1,"role":"serve","listen":"127.0.0.1:0",{fields}}}"#);
+    let echo = r#""workload":{"protocol":"echo"}"#;
+    check_refused("serve", "", "bad_spec", "takes one line of JSON");
+    check_refused("serve", "hello", "bad_spec", "expected value at line 1 column 1");
+    check_refused("serve", &"x".repeat(70_000), "bad_spec", "longer than 65536 bytes");
+    check_refused("serve", &serve(r#""model":"epoll""#), "bad_spec", "missing field `workload`");
+    check_refused(
+        "serve",
+        &serve(&format!(r#""model":"epoll","color":1,{echo}"#)),
+        "bad_spec",
+        "field `color`",
+    );
+    check_refused(
+        "serve",
+        &serve(&format!(r#""model":"epol",{echo}"#)),
+        "unknown_model",
+        "did you mean epoll?",
+    );
+    check_refused(
+        "serve",
+        &serve(&format!(r#""model":"io_uring","options":{{"recv":"once"}},{echo}"#)),
+        "unknown_value",
+        "one of: multishot, oneshot",
+    );
+    check_refused(
+        "serve",
+        &serve(r#""model":"epoll","workload":{"protocol":"echo","size":1}"#),
+        "bad_spec",
+        "unknown field `size`",
+    );
+    check_refused(
+        "serve",
+        &serve(r#""model":"epoll","workload":{"protocol":"gopher"}"#),
+        "bad_spec",
+        "unknown variant `gopher`",
+    );
+    check_refused("serve", r#"{"schema":2}"#, "bad_spec", "schema 2 is not known");
+    check_refused("load", &serve(echo), "bad_spec", "serve");
+    let load = load_spec("127.0.0.1:1".parse().expect("an address"), r#""requests":1,"duration_ms":1"#);
+    check_refused("load", &load, "bad_spec", "give either duration_ms or requests");
+}
+
+/// An unreachable server, and whatever else fails while working, is told as an event, and exits with 1.
+#[test]
+fn a_failure_is_an_event_too() {
+    let mut load =
+        Supervised::start("load", &load_spec("127.0.0.1:1".parse().expect("an address"), r#""requests":1"#));
+    let failed = load.event();
+    assert_eq!((&failed["event"], &failed["role"]), (&"failed".into(), &"load".into()), "{failed}");
+    assert_eq!(failed["kind"], "connection_refused");
+    assert_eq!(load.wait().0, Some(1));
+}
+
+fn load_spec(address: SocketAddr, fields: &str) -> String {
+    let workload = r#"{"protocol":"echo"}"#;
+    format!(
+        r#"{{"schema":1,"role":"load","workload":{workload},"connect":"{address}","connections":2,{fields}}}"#
+    )
+}
+
+fn check_refused(role: &str, spec: &str, kind: &str, part: &str) {
+    let mut child = command(&format!("{role} --spec -"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the engine can be started");
+    // It may refuse what it has read before all of it is written.
+    let _ = child.stdin.take().expect("it is piped").write_all(spec.as_bytes());
+    let output = child.wait_with_output().expect("it is our child");
+    let failed: Value = serde_json::from_slice(&output.stdout).expect("one event");
+    assert_eq!(output.status.code(), Some(2), "{spec}: {failed}");
+    assert_eq!((&failed["event"], &failed["role"]), (&"failed".into(), &role.into()), "{failed}");
+    assert_eq!(failed["kind"], kind, "{failed}");
+    let message = failed["message"].as_str().expect("it is text");
+    assert!(message.contains(part), "{spec}\n  said     {message}\n  expected {part}");
+}
+
+/// What must hold in every report of a server without faults.
+fn check_report(report: &Value) {
+    let requests = &report["requests"];
+    let count = |name: &str| number(&requests[name]);
+    assert!(count("correct") > 0, "{report}");
+    assert_eq!(
+        count("sent") + count("in_flight_begin"),
+        count("correct") + count("wrong") + count("failed") + count("in_flight_end"),
+        "{requests}"
+    );
+    assert_eq!((count("wrong"), count("failed")), (0, 0), "{report}");
+    let seconds = (number(&report["end_ns"]) - number(&report["begin_ns"])) as f64 / 1e9;
+    let rate_per_s = report["rate_per_s"].as_f64().expect("it is a number");
+    assert!((rate_per_s * seconds - count("correct") as f64).abs() < 1e-3, "{rate_per_s} over {seconds} s");
+    let latency = |name: &str| number(&report["latency_ns"][name]);
+    let order = ["min", "p50", "p90", "p99", "p99_9", "p99_99", "max"].map(latency);
+    assert!(order.is_sorted() && order[0] > 0, "{order:?}");
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
+}
+
+/// A connection that has been served once, so that a process for it exists where the model starts one.
+fn talk_to(address: SocketAddr) -> TcpStream {
+    let mut connection = TcpStream::connect(address).expect("the server is ready");
+    connection.write_all(b"hello").expect("it is connected");
+    let mut reply = [0; 5];
+    connection.read_exact(&mut reply).expect("it is echoed");
+    assert_eq!(&reply, b"hello");
+    connection
+}
+
+/// The parent of a process; `None` if it has ended.
+fn parent_of(pid: u64) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| {
+        status.lines().find_map(|line| line.strip_prefix(name).map(|value| value.trim().to_owned()))
+    };
+    if field("State:")?.starts_with('Z') { None } else { field("PPid:")?.parse().ok() }
+}
