@@ -1,0 +1,606 @@
+#!/usr/bin/env python3
+"""How this project's servers and load generator stand beside their peers: ratios, with their spread and a bar.
+
+All contenders of a scene are run in turn, in random order, round after round, so that what changes on the machine
+changes for all of them; a ratio is taken within each round, and printed as median [least, most] over the rounds.
+Server and generator have a processor each. This prints and never judges: the exit code is 0 whatever comes out.
+
+CPU of a server: the CPU clocks of its processes, read at the edges of the measured window, by the requests of it.
+CPU of a generator: all it has used from start to end, by the requests it says it has completed; over two seconds and
+more its start-up is nothing. Calls of the kernel are counted in a pass of their own, since counting them costs time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# What a process may take beyond the time it was asked to run: to connect, to drain and to print.
+SLACK_S = 20.0
+
+# hey keeps no more than a million results and would say too little of a longer run.
+SECONDS_MAX = 20
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A load generator for HTTP: its command after the program's name, and where it says what it completed."""
+
+    name: str
+    program: str
+    arguments: str
+    completed: str
+
+    def command(self, program: str, url: str, connections: int, seconds: int) -> list[str]:
+        values = {"url": url, "connections": connections, "seconds": seconds}
+        return [program, *(word.format(**values) for word in self.arguments.split())]
+
+
+ENGINE = "iolab-engine"
+OURS = "load {url} -c {connections} -z {seconds}s --warmup 0s --json --driver "
+
+GENERATORS = (
+    Contender("iolab io_uring", ENGINE, OURS + "io_uring", r'"correct":(\d+)'),
+    Contender("iolab epoll", ENGINE, OURS + "epoll", r'"correct":(\d+)'),
+    Contender("wrk", "wrk", "-t1 -c{connections} -d{seconds}s {url}", r"(\d+) requests in"),
+    # The order matters: -t would set -n to 50,000.
+    Contender("ab", "ab", "-q -r -k -c {connections} -t {seconds} -n 100000000 {url}", r"Complete requests:\s+(\d+)"),
+    Contender("h2load", "h2load", "--h1 -t1 -c{connections} -D {seconds} {url}", r"requests: .* (\d+) succeeded"),
+    Contender("hey", "hey", "-z {seconds}s -c {connections} -cpus 1 {url}", r"\[200\]\s+(\d+) responses"),
+    Contender(
+        "oha",
+        "oha",
+        "--worker-threads 1 --no-tui --output-format json -z {seconds}s -c {connections} {url}",
+        r'"200":\s*(\d+)',
+    ),
+)
+
+HTTP = {"protocol": "http"}
+ECHO_64_B = {"protocol": "echo", "framing": "raw", "message_bytes": 64}
+ECHO_64_KIB = {"protocol": "echo", "framing": "raw", "message_bytes": 64 * 1024}
+
+Measure = Literal["cpu_ns", "syscalls", "rss_bytes"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One line of the output: a contender's figure, by another's if there is one, and the most it should be."""
+
+    subject: str
+    base: str | None
+    measure: Measure = "cpu_ns"
+    bar: float | None = None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What runs against what: generators against the one server named, or our generator against each of several."""
+
+    name: str
+    about: str
+    subject: Literal["generators", "servers"]
+    servers: tuple[str, ...]
+    workload: dict[str, Any]
+    connections: int
+    comparisons: tuple[Comparison, ...]
+
+
+def generators(server: str, connections: int, bar: float) -> Scene:
+    """Our generator beside its peers, all against the same server."""
+    peers = [contender.name for contender in GENERATORS if contender.program != ENGINE]
+    ours = [contender.name for contender in GENERATORS if contender.program == ENGINE]
+    comparisons = [Comparison(our, peer, bar=bar if peer == "wrk" else None) for peer in peers for our in ours]
+    comparisons += [
+        Comparison(one.name, None, "rss_bytes", 8e6 if connections == 1000 and one.name in ours else None)
+        for one in GENERATORS
+    ]
+    comparisons += [Comparison(one.name, None, "syscalls") for one in GENERATORS]
+    about = f"generators against {server}, {connections} connections"
+    name = f"generators-{server}-{connections}"
+    return Scene(name, about, "generators", (server,), HTTP, connections, tuple(comparisons))
+
+
+def http_servers(connections: int) -> Scene:
+    """Our servers beside nginx, all under our generator."""
+    comparisons = [
+        Comparison("epoll", "nginx", bar=0.75),
+        Comparison("io_uring", "epoll", bar=0.95),
+        Comparison("epoll", None, "syscalls", 2.1 if connections == 50 else None),
+        Comparison("io_uring", None, "syscalls", 0.1 if connections == 50 else None),
+        Comparison("nginx", None, "syscalls"),
+    ]
+    about = f"HTTP servers, {connections} connections"
+    servers = ("epoll", "io_uring", "nginx")
+    return Scene(f"http-{connections}", about, "servers", servers, HTTP, connections, tuple(comparisons))
+
+
+def echo_servers(workload: dict[str, Any], size: str, bar: float | None) -> Scene:
+    """Our two event loops against each other, without a protocol to speak of."""
+    comparisons = (Comparison("io_uring", "epoll", bar=bar),)
+    about = f"echo of {size}, 50 connections"
+    name = f"echo-{workload['message_bytes']}"
+    return Scene(name, about, "servers", ("epoll", "io_uring"), workload, 50, comparisons)
+
+
+SCENES = (
+    generators("nginx", 50, 0.75),
+    generators("nginx", 1000, 0.65),
+    generators("epoll", 50, 0.75),
+    generators("epoll", 1000, 0.65),
+    http_servers(50),
+    http_servers(1000),
+    echo_servers(ECHO_64_B, "64 B", None),
+    echo_servers(ECHO_64_KIB, "64 KiB", 1.1),
+)
+
+UNITS: dict[Measure, tuple[str, float]] = {
+    "cpu_ns": ("CPU per request (µs)", 1e3),
+    "syscalls": ("calls per request", 1.0),
+    "rss_bytes": ("peak memory (MB)", 1e6),
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one contender did in one round; what that pass did not measure is None."""
+
+    scene: str
+    round: int
+    contender: str
+    requests: int
+    cpu_ns: int | None = None
+    rss_bytes: int | None = None
+    syscalls: int | None = None
+
+    def figure(self, measure: Measure) -> float | None:
+        value = getattr(self, measure)
+        if value is None:
+            return None
+        return float(value) if measure == "rss_bytes" else value / self.requests
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all scenes share: the engine, the processors, and how long."""
+
+    engine: str
+    server_cpu: int
+    generator_cpu: int
+    rounds: int
+    seconds: int
+    shuffle: random.Random
+    counts_syscalls: bool
+
+
+class Skipped(Exception):
+    """A contender cannot run here; the text says why."""
+
+
+def main() -> int:
+    flags = parse_flags()
+    engine = find_engine()
+    if engine is None:
+        print("there is no engine to measure: run make first, or name one in IOLAB_ENGINE", file=sys.stderr)
+        return 1
+    raise_descriptor_limit()
+    cpus = sorted(os.sched_getaffinity(0))
+    bench = Bench(
+        engine=engine,
+        server_cpu=cpus[0],
+        generator_cpu=cpus[-1],
+        rounds=flags.rounds,
+        seconds=flags.seconds,
+        shuffle=random.Random(flags.seed),
+        counts_syscalls=can_count_syscalls(),
+    )
+    print_header(bench, flags.seed)
+    samples: list[Sample] = []
+    for scene in SCENES:
+        if flags.only is None or flags.only in scene.name:
+            taken, reasons = measure_scene(scene, bench)
+            samples += taken
+            print_scene(scene, taken, reasons)
+    if flags.out:
+        document = {"seed": flags.seed, "seconds": flags.seconds, "samples": [asdict(sample) for sample in samples]}
+        flags.out.write_text(json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+def parse_flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Print how our servers and generator stand beside their peers.")
+    parser.add_argument("--rounds", type=at_least_one, default=7, help="rounds of each scene (7)")
+    parser.add_argument("--seconds", type=at_least_one, default=2, help="length of each run (2)")
+    parser.add_argument("--seed", type=int, default=1, help="of the order within rounds (1)")
+    names = ", ".join(scene.name for scene in SCENES)
+    parser.add_argument("--only", metavar="TEXT", help=f"scenes whose name contains this: {names}")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write all rounds there as JSON")
+    flags = parser.parse_args()
+    if flags.seconds > SECONDS_MAX:
+        parser.error(f"--seconds is {flags.seconds}; it can be up to {SECONDS_MAX}")
+    if flags.only is not None and not any(flags.only in scene.name for scene in SCENES):
+        parser.error(f"no scene is called anything like {flags.only}; there are {names}")
+    return flags
+
+
+def at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("it must be 1 or more")
+    return number
+
+
+def find_engine() -> str | None:
+    """The engine that IOLAB_ENGINE names, or the one that make has built."""
+    if named := os.environ.get("IOLAB_ENGINE"):
+        return named if os.access(named, os.X_OK) else None
+    places = (ROOT / ".venv/bin" / ENGINE, ROOT / "target/release" / ENGINE)
+    return next((str(place) for place in places if os.access(place, os.X_OK)), None)
+
+
+def raise_descriptor_limit() -> None:
+    """A thousand connections need more descriptors than many shells give."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def can_count_syscalls() -> bool:
+    perf = shutil.which("perf")
+    if perf is None:
+        return False
+    probe = [perf, "stat", "-e", "raw_syscalls:sys_enter", "true"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def measure_scene(scene: Scene, bench: Bench) -> tuple[list[Sample], dict[str, str]]:
+    """All rounds of a scene; and for each contender that could not run, why."""
+    samples: list[Sample] = []
+    reasons: dict[str, str] = {}
+    with contextlib.ExitStack() as running:
+        servers: dict[str, Server] = {}
+        for name in scene.servers:
+            try:
+                servers[name] = running.enter_context(start_server(name, scene.workload, bench))
+            except Skipped as reason:
+                reasons[name] = str(reason)
+        runs = runs_of(scene, servers, bench, reasons)
+        for number in range(bench.rounds + bench.counts_syscalls):
+            counting = number == bench.rounds
+            order = [name for name in runs if name not in reasons]
+            bench.shuffle.shuffle(order)
+            for name in order:
+                try:
+                    samples.append(runs[name](number, counting))
+                except Skipped as reason:
+                    reasons[name] = str(reason)
+    return samples, reasons
+
+
+# Measures one contender once: the number of the round, and whether calls are counted instead of time.
+Run = Callable[[int, bool], Sample]
+
+
+def runs_of(scene: Scene, servers: dict[str, Server], bench: Bench, reasons: dict[str, str]) -> dict[str, Run]:
+    """How each contender of a scene is run; those whose program is absent go to `reasons`."""
+    if scene.subject == "servers":
+        return {name: server_run(scene, name, server, bench) for name, server in servers.items()}
+    runs: dict[str, Run] = {}
+    for contender in GENERATORS:
+        program = bench.engine if contender.program == ENGINE else shutil.which(contender.program)
+        if not servers:
+            reasons[contender.name] = reasons[scene.servers[0]]
+        elif program is None:
+            reasons[contender.name] = f"{contender.program} is not installed"
+        else:
+            runs[contender.name] = generator_run(scene, contender, program, servers[scene.servers[0]], bench)
+    return runs
+
+
+def generator_run(scene: Scene, contender: Contender, program: str, server: Server, bench: Bench) -> Run:
+    """Runs a generator to its end."""
+
+    def run(number: int, counting: bool) -> Sample:
+        url = f"http://127.0.0.1:{server.port}/"
+        command = pinned(bench.generator_cpu, contender.command(program, url, scene.connections, bench.seconds))
+        with tempfile.NamedTemporaryFile() as counts:
+            whole = run_to_end(counted(command, Path(counts.name)) if counting else command, bench.seconds + SLACK_S)
+            syscalls = read_count(Path(counts.name)) if counting else None
+        found = re.findall(contender.completed, whole.output)
+        if whole.code != 0 or not found or int(found[-1]) == 0:
+            raise Skipped(f"it completed nothing (exit code {whole.code}): {last_line(whole.output)}")
+        requests = int(found[-1])
+        if counting:
+            return Sample(scene.name, number, contender.name, requests, syscalls=syscalls)
+        return Sample(scene.name, number, contender.name, requests, whole.cpu_ns, whole.rss_bytes)
+
+    return run
+
+
+def server_run(scene: Scene, name: str, server: Server, bench: Bench) -> Run:
+    """Loads a server with our generator, and reads what the server has used at the edges of the window."""
+
+    def run(number: int, counting: bool) -> Sample:
+        spec = {
+            "schema": 1,
+            "role": "load",
+            "driver": "epoll",
+            "workload": scene.workload,
+            "connect": f"127.0.0.1:{server.port}",
+            "connections": scene.connections,
+            "warmup_ms": 0 if counting else 500,
+            "duration_ms": bench.seconds * 1000,
+        }
+        command = pinned(bench.generator_cpu, [bench.engine, "load", "--spec", "-"])
+        if not counting:
+            report, cpu_ns = run_with_edges(command, spec, server)
+            return Sample(scene.name, number, name, completed(report), cpu_ns)
+        with tempfile.NamedTemporaryFile() as counts:
+            pids = ",".join(map(str, process_tree(server.pid)))
+            report, _ = run_with_edges(counted(command, Path(counts.name), pids), spec, server)
+            return Sample(scene.name, number, name, completed(report), syscalls=read_count(Path(counts.name)))
+
+    return run
+
+
+def run_with_edges(command: list[str], spec: dict[str, Any], server: Server) -> tuple[dict[str, Any], int]:
+    """Runs our generator; returns its report, and what the server has used between the edges of its window."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(spec) + "\n")
+        process.stdin.flush()
+        cpu_ns = {}
+        for line in process.stdout:
+            event = json.loads(line)
+            match event["event"]:
+                case "measuring" | "measured" as edge:
+                    cpu_ns[edge] = tree_cpu_ns(server.pid)
+                case "report":
+                    return event, cpu_ns["measured"] - cpu_ns["measuring"]
+                case "failed":
+                    raise Skipped(event["message"])
+    raise Skipped("our generator ended without a report")
+
+
+def completed(report: dict[str, Any]) -> int:
+    """The requests of a report, unless it is not worth a figure."""
+    requests = report["requests"]
+    if requests["wrong"] + requests["failed"] > 0:
+        raise Skipped(f"{requests['wrong']} replies were wrong and {requests['failed']} requests failed")
+    if requests["correct"] == 0:
+        raise Skipped("no request was answered")
+    return int(requests["correct"])
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A process from start to end."""
+
+    code: int
+    output: str
+    cpu_ns: int
+    rss_bytes: int
+
+
+def run_to_end(command: list[str], seconds_max: float) -> Whole:
+    """Runs a command; its memory is looked at as it goes, because the kernel's own account of a child
+    includes that of whoever started it."""
+    with tempfile.TemporaryFile(mode="w+") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + seconds_max
+        rss_bytes = 0
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() > deadline:
+                process.kill()
+            rss_bytes = max(rss_bytes, tree_peak_bytes(process.pid))
+            time.sleep(0.05)
+        # It has been waited for already; this tells the object so.
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
+        return Whole(process.returncode, output.read(), cpu_ns, rss_bytes)
+
+
+def pinned(cpu: int, command: list[str]) -> list[str]:
+    taskset = shutil.which("taskset")
+    return [taskset, "--cpu-list", str(cpu), *command] if taskset else command
+
+
+def counted(command: list[str], counts: Path, pids: str | None = None) -> list[str]:
+    """The command, with the system calls counted: its own, or those of other processes while it runs."""
+    whose = ["--pid", pids] if pids else []
+    return ["perf", "stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-o", str(counts), *whose, "--", *command]
+
+
+def read_count(counts: Path) -> int:
+    found = re.search(r"^(\d+),", counts.read_text(), re.MULTILINE)
+    if found is None:
+        raise Skipped("perf counted nothing")
+    return int(found[1])
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server: its first process, and the port where it listens."""
+
+    pid: int
+    port: int
+
+
+@contextlib.contextmanager
+def start_server(name: str, workload: dict[str, Any], bench: Bench) -> Iterator[Server]:
+    """Starts nginx or one of our models, and ends it."""
+    start = start_nginx if name == "nginx" else start_model
+    with tempfile.TemporaryDirectory() as folder:
+        process, port = start(name, workload, bench, Path(folder))
+        try:
+            yield Server(process.pid, port)
+        finally:
+            process.terminate()
+            process.communicate(timeout=SLACK_S)
+
+
+Started = tuple["subprocess.Popen[str]", int]
+
+
+def start_model(name: str, workload: dict[str, Any], bench: Bench, _folder: Path) -> Started:
+    spec = {"schema": 1, "role": "serve", "model": name, "workload": workload, "listen": "127.0.0.1:0"}
+    command = pinned(bench.server_cpu, [bench.engine, "serve", "--spec", "-"])
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(spec) + "\n")
+    process.stdin.flush()
+    event = json.loads(process.stdout.readline() or '{"event": "failed", "message": "the engine said nothing"}')
+    if event["event"] != "ready":
+        process.communicate(timeout=SLACK_S)
+        raise Skipped(event["message"])
+    return process, int(event["listen"].rpartition(":")[2])
+
+
+NGINX = """\
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log stderr crit;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    keepalive_requests 1000000000;
+    keepalive_timeout 3600s;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 "x"; }} }}
+}}
+"""
+
+
+def start_nginx(_name: str, workload: dict[str, Any], bench: Bench, folder: Path) -> Started:
+    nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+    if nginx is None:
+        raise Skipped("nginx is not installed")
+    if workload != HTTP:
+        raise Skipped("nginx speaks HTTP only")
+    port = free_port()
+    config = folder / "nginx.conf"
+    config.write_text(NGINX.format(folder=folder, port=port))
+    command = pinned(bench.server_cpu, [nginx, "-p", str(folder), "-c", str(config), "-e", "stderr"])
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return process, port
+        except OSError:
+            time.sleep(0.02)
+    process.terminate()
+    _, prose = process.communicate(timeout=SLACK_S)
+    raise Skipped(f"nginx does not start: {last_line(prose)}")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def process_tree(pid: int) -> list[int]:
+    """The process and its descendants."""
+    pids = [pid]
+    for parent in pids:
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                pids += map(int, task.read_text().split())
+    return pids
+
+
+def tree_cpu_ns(pid: int) -> int:
+    """User and system time of the living processes of a tree. None of the servers here loses any in a run."""
+    # How Linux makes the number of a process's CPU clock out of that of the process.
+    return sum(time.clock_gettime_ns((~one << 3) | 2) for one in process_tree(pid))
+
+
+def tree_peak_bytes(pid: int) -> int:
+    """The most memory that the processes of a tree have had, each by itself."""
+    total = 0
+    for one in process_tree(pid):
+        with contextlib.suppress(OSError):
+            found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{one}/status").read_text())
+            total += int(found[1]) * 1024 if found else 0
+    return total
+
+
+def last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+
+
+def print_header(bench: Bench, seed: int) -> None:
+    same = " (the same, for want of another: not comparable)" if bench.server_cpu == bench.generator_cpu else ""
+    print(
+        f"{bench.rounds} rounds of {bench.seconds} s, seed {seed}; server on CPU {bench.server_cpu}, "
+        f"generator on CPU {bench.generator_cpu}{same}\n"
+        "A line: what, median [least, most] over the rounds, and the bar. Generators are charged for their whole\n"
+        "life, start-up included; servers for the measured window only."
+    )
+    if not bench.counts_syscalls:
+        print("System calls are not counted: perf, or its trace points, are not to be had here.")
+
+
+def print_scene(scene: Scene, samples: list[Sample], reasons: dict[str, str]) -> None:
+    print(f"\n{scene.about} ({scene.name})")
+    for comparison in scene.comparisons:
+        print("  " + line(comparison, samples, reasons))
+
+
+def line(comparison: Comparison, samples: list[Sample], reasons: dict[str, str]) -> str:
+    """One comparison in words and figures."""
+    subject, base, measure, bar = comparison.subject, comparison.base, comparison.measure, comparison.bar
+    words, unit = UNITS[measure]
+    what = f"{subject} / {base}, CPU per request" if base else f"{subject}, {words}"
+    for name in (subject, base):
+        if name in reasons:
+            return f"{what:<46} skipped: {name}: {reasons[name]}"
+    ours, others = figures(samples, subject, measure), figures(samples, base, measure)
+    # A round counts where both were measured.
+    values = [ours[n] / others[n] for n in ours if n in others] if base else [value / unit for value in ours.values()]
+    if not values:
+        return f"{what:<46} skipped: not measured here"
+    median = statistics.median(values)
+    spread = f"{median:8.3f}" + (f" [{min(values):.3f}, {max(values):.3f}]" if len(values) > 1 else "")
+    if bar is None:
+        return f"{what:<46} {spread}"
+    limit = bar if base else bar / unit
+    return f"{what:<46} {spread}  bar {limit:g}  {'ok' if median <= limit else 'MISSED'}"
+
+
+def figures(samples: list[Sample], contender: str | None, measure: Measure) -> dict[int, float]:
+    """A contender's figures by round."""
+    found = {sample.round: sample.figure(measure) for sample in samples if sample.contender == contender}
+    return {number: figure for number, figure in found.items() if figure is not None}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""A process the lab started: lines out of it with time-outs, and an end that leaves nothing behind.
+
+Its standard input stays open as a lifeline: when the lab dies, even by SIGKILL, the kernel closes the pipe and a
+supervised process ends. Each child leads a session of its own, so that Ctrl-C reaches the lab alone, which then
+decides, and so that one signal ends whatever it forked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+
+# A report carries a whole histogram, some hundred kilobytes at the very most.
+LINE_BYTES_MAX = 16 << 20
+# How long a process may take to end by itself before it is killed.
+GRACE_S = 1.0
+# How much of its standard error is quoted in a message.
+LAST_WORDS_BYTES = 4_096
+
+
+class Ended(Exception):
+    """The process closed its standard output. `code` is its exit code, negative for a signal."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(_ending(code))
+        self.code = code
+
+
+class Child:
+    """A running process, its standard output as lines, its standard error kept in a file for its last words."""
+
+    def __init__(self, argv: Sequence[str], first_line: bytes) -> None:
+        """Starts it and hands it `first_line`; raises OSError when it cannot be started."""
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
+        try:
+            self._popen = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._stderr.close()
+            raise
+        self._received = bytearray()
+        self._selector = selectors.DefaultSelector()
+        assert self._popen.stdin is not None and self._popen.stdout is not None, "both are pipes"  # noqa: PT018
+        self._stdin, self._stdout = self._popen.stdin, self._popen.stdout
+        os.set_blocking(self._stdout.fileno(), False)
+        self._selector.register(self._stdout, selectors.EVENT_READ)
+        # It may have ended before it listened; reading from it will say how.
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.write(first_line + b"\n")
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also the id of its session."""
+        return self._popen.pid
+
+    def line(self, timeout_s: float) -> bytes | None:
+        """The next line without its end, or None when there was none in time; raises Ended at the end of output."""
+        deadline = time.monotonic() + timeout_s
+        while (line := self._received_line()) is None:
+            if not self._selector.select(max(0.0, deadline - time.monotonic())):
+                return None
+            # Unbuffered and not blocking: None would mean that select was mistaken, b"" is the end.
+            chunk = self._stdout.read(1 << 16)
+            if chunk == b"":
+                raise Ended(self.wait(GRACE_S))
+            self._received += chunk or b""
+        return line
+
+    def alive(self) -> bool:
+        """Whether it has not ended; asks without reaping, so that its id stays its own."""
+        return self._exited(os.WNOHANG) is None
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Its exit code once it has ended, negative for a signal; None when it has not in time."""
+        deadline = time.monotonic() + timeout_s
+        while (ended := self._exited(os.WNOHANG)) is None:
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.005)
+        return ended
+
+    def last_words(self) -> str:
+        """The last line it wrote to standard error, for a message; empty when there is none."""
+        size = os.fstat(self._stderr.fileno()).st_size
+        tail = os.pread(self._stderr.fileno(), LAST_WORDS_BYTES, max(0, size - LAST_WORDS_BYTES))
+        lines = tail.decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def stop(self) -> None:
+        """Ends it and everything in its session, politely for a second and then not. May be called again."""
+        if self._popen.returncode is not None:
+            return
+        # The process is not reaped before the last signal is sent: until then nobody else can have its id.
+        self._signal(signal.SIGTERM)
+        self.wait(GRACE_S)
+        self._signal(signal.SIGKILL)
+        self._stdin.close()
+        self._popen.wait()
+        self._selector.close()
+        self._stdout.close()
+        self._stderr.close()
+
+    def _received_line(self) -> bytes | None:
+        end = self._received.find(b"\n")
+        if end < 0:
+            # A peer that never ends its line is cut off, and the contract's parser says what is wrong with it.
+            end = LINE_BYTES_MAX if len(self._received) > LINE_BYTES_MAX else -1
+        if end < 0:
+            return None
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        return line
+
+    def _exited(self, flags: int) -> int | None:
+        if self._popen.returncode is not None:
+            return self._popen.returncode
+        info = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | flags)
+        if info is None:
+            return None
+        return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Nobody may be left in the session, or only those who took another user's rights.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "closed its output without ending"
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with code {code}"

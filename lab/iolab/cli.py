@@ -1,0 +1,265 @@
+"""The command line: one function a verb, each a few lines over the modules that do the work.
+
+Results go to standard output, progress and trouble to standard error. An exit code of 2 is bad input, 1 a failure, and
+128 and the signal's number an interrupted run, which the same command goes on with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+from rich.console import Console
+
+from iolab import claims, engine, machine, runner, store, terminal, verdict
+from iolab.agent import Agent
+from iolab.contestants import refuse_unknown
+from iolab.plan import Plan, PlanError, Scalar, load_experiment, vs_plan
+
+EXPERIMENTS = Path(__file__).parent / "experiments"
+RUNS = Path("runs")
+
+app = typer.Typer(
+    name="iolab",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Which I/O and concurrency model should my network server use, for my workload, on my machine?",
+    epilog="Start with: iolab doctor; then: iolab vs epoll io_uring --quick",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+PASSED_ON: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+Out = Annotated[Path, typer.Option(help="Folder of all runs.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Short trials and the fewest blocks that carry an interval.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Measure anew; an earlier run is kept under another name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the verdicts as one JSON document.")]
+Cpus = Annotated[str | None, typer.Option(metavar="LIST", help="Processors, as 0,2 or 0-3; chosen when left out.")]
+
+
+@app.command(epilog="Examples: iolab vs epoll io_uring   |   iolab vs epoll 'cmd:./mine --port {port}' --protocol http")
+def vs(
+    contestants: Annotated[list[str], typer.Argument(help="Two servers or more; the first is the reference.")],
+    protocol: Annotated[Literal["echo", "http"], typer.Option(help="What they speak.")] = "echo",
+    framing: Annotated[Literal["raw", "prefix", "crlf"] | None, typer.Option(help="Echo: how messages end.")] = None,
+    message_bytes: Annotated[int | None, typer.Option(help="Echo: size of a message.")] = None,
+    reply_bytes: Annotated[int | None, typer.Option(help="HTTP: size of the body.")] = None,
+    connections: Annotated[int | None, typer.Option("--connections", "-c", help="Open at once (50).")] = None,
+    workers: Annotated[int | None, typer.Option(help="Of each server (1).")] = None,
+    threads: Annotated[int | None, typer.Option(help="Of the generator (1).")] = None,
+    driver: Annotated[Literal["epoll", "io_uring"] | None, typer.Option(help="Of the generator (epoll).")] = None,
+    blocks: Annotated[int, typer.Option(help="Trials of each contestant, in paired blocks.")] = 12,
+    seed: Annotated[int, typer.Option(help="Decides the random order.")] = 1,
+    server_cpus: Cpus = None,
+    load_cpus: Cpus = None,
+    quick: Quick = False,
+    fresh: Fresh = False,
+    out: Out = RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Compare servers with each other: ours by name, or yours as 'cmd:./mine --port {port}'."""
+    named: dict[str, Scalar | None] = {
+        "protocol": protocol,
+        "framing": framing,
+        "message_bytes": message_bytes,
+        "reply_bytes": reply_bytes,
+        "connections": connections,
+        "workers": workers,
+        "threads": threads,
+        "driver": driver,
+    }
+    setting = {key: value for key, value in named.items() if value is not None}
+    with _one_line_errors():
+        plan = vs_plan(contestants, setting, blocks=blocks, seed=seed)
+        plan = runner.with_cpus(plan, _cpu_list(server_cpus), _cpu_list(load_cpus))
+        _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json)
+
+
+@app.command(epilog="Examples: iolab run io_uring-vs-epoll --quick   |   iolab run ./my-question.toml")
+def run(
+    experiment: Annotated[str, typer.Argument(help="The name of an experiment, or the path of a .toml file.")],
+    quick: Quick = False,
+    fresh: Fresh = False,
+    out: Out = RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a whole question: run an experiment, or go on with it, and write its report."""
+    with _one_line_errors():
+        plan = load_experiment(_experiment(experiment))
+        _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[Literal["models", "experiments", "runs"], typer.Argument(help="What to list.")] = "models",
+    out: Out = RUNS,
+) -> None:
+    """List the models of the engine, the experiments, or the stored runs."""
+    console = _stdout()
+    with _one_line_errors():
+        if what == "models":
+            for model in engine.open_engine().description.models:
+                why_not = "" if model.available else f" (not here: {model.why_not})"
+                terminal.say(console, f"{model.name:<12} {model.about}{why_not}")
+                for option in model.options:
+                    terminal.say(console, f"{'':12} [{option.name}={'|'.join(option.values)}] {option.about}")
+        elif what == "experiments":
+            for path in sorted(EXPERIMENTS.glob("*.toml")):
+                terminal.say(console, f"{path.stem:<24} {load_experiment(path).question}")
+        else:
+            for folder in sorted(path.parent for path in out.glob(f"*/{store.PLAN}")):
+                plan, trials = store.read_plan(folder), store.read_trials(folder)
+                terminal.say(console, f"{folder.name:<40} {len(trials.results)} trials  {plan.question}")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or its name under --out.")],
+    out: Out = RUNS,
+) -> None:
+    """Write the report of a stored run again, and print its verdicts."""
+    with _one_line_errors():
+        _conclude(folder if folder.is_dir() else out / folder, as_json=False)
+
+
+@app.command(context_settings=PASSED_ON)
+def serve(context: typer.Context) -> None:
+    """Run one server by hand: iolab serve --model io_uring --protocol http --listen 127.0.0.1:8080"""
+    _become_engine("serve", context.args)
+
+
+@app.command(context_settings=PASSED_ON)
+def load(context: typer.Context) -> None:
+    """Run the load generator alone: iolab load http://127.0.0.1:8080/ -c 50 -z 10s"""
+    _become_engine("load", context.args)
+
+
+@app.command()
+def doctor() -> None:
+    """Say whether this machine is fit to measure, and what would make it fitter. Changes nothing."""
+    description, trouble = None, ""
+    try:
+        description = engine.open_engine().description
+    except engine.EngineError as error:
+        trouble = str(error)
+    checks = machine.doctor(machine.describe(description), description, trouble)
+    terminal.show_checks(_stdout(), checks)
+    if any(check.status == "bad" for check in checks):
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """The entry of the console command."""
+    app()
+
+
+def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool) -> None:
+    """Runs a plan to its end and concludes."""
+    agent = Agent(engine.open_engine())
+    refuse_unknown(plan, agent.engine.description)
+    plan, why = runner.placed(plan, machine.topology())
+    console = _stderr()
+    terminal.show_plan(console, plan, why)
+    try:
+        with runner.stopping_on((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)), terminal.Screen(console) as screen:
+            folder = runner.run(plan, agent, out, screen, fresh=fresh)
+    except runner.Stopped as stopped:
+        again = shlex.join(["iolab", *(word for word in sys.argv[1:] if word != "--fresh")])
+        terminal.say(console, f"stopped by {stopped}; finished trials are kept in {store.folder_of(plan, out)}")
+        terminal.say(console, f"to go on: {again}")
+        raise typer.Exit(stopped.code) from None
+    _conclude(folder, as_json=as_json)
+
+
+def _conclude(folder: Path, *, as_json: bool) -> None:
+    """Says what the stored results say, and writes the report. The report's libraries are slow to import: late."""
+    plan, trials = store.read_plan(folder), store.read_trials(folder)
+    verdicts, judged = verdict.judge(plan, trials.results), claims.judge(plan, trials.results)
+    path: Path = importlib.import_module("iolab.report").write(folder)
+    if as_json:
+        document = {
+            "schema": 1,
+            "folder": str(folder),
+            "report": str(path),
+            "verdicts": [each.model_dump(mode="json") for each in verdicts],
+            "claims": [each.model_dump(mode="json") for each in judged],
+        }
+        print(json.dumps(document, indent=2))  # noqa: T201 (the result, as asked)
+    else:
+        terminal.show_verdicts(_stdout(), verdicts, judged)
+        terminal.say(_stdout(), f"report: {path}")
+    if not any(result.report for result in trials.results):
+        _fail("nothing could be measured: see the reasons above", 1)
+
+
+def _experiment(name: str) -> Path:
+    """The file of an experiment, given by path or by name; raises PlanError with the names there are."""
+    if name.endswith(".toml") or "/" in name:
+        return Path(name)
+    path = EXPERIMENTS / f"{name}.toml"
+    if not path.is_file():
+        names = ", ".join(sorted(path.stem for path in EXPERIMENTS.glob("*.toml")))
+        raise PlanError(f"there is no experiment {name!r}: name one of {names}, or the path of a .toml file")
+    return path
+
+
+def _cpu_list(text: str | None) -> tuple[int, ...]:
+    """Processors written as 0,2 or 0-3; raises PlanError."""
+    if text is None:
+        return ()
+    cpus: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            cpus += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise PlanError(f"{text!r} names no processors: write 0,2 or 0-3") from None
+    absent = sorted(set(cpus) - os.sched_getaffinity(0))
+    if absent:
+        raise PlanError(f"processor {absent[0]} may not be used here: choose among {sorted(os.sched_getaffinity(0))}")
+    return tuple(dict.fromkeys(cpus))
+
+
+def _become_engine(role: str, arguments: Sequence[str]) -> NoReturn:
+    """Replaces this process by the engine: its flags, its output and its exit code are the engine's own."""
+    with _one_line_errors():
+        path = engine.open_engine().path
+        os.execv(path, [str(path), role, *arguments])
+    raise AssertionError("a process that was replaced does not go on")
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Every expected failure is one line on standard error and an exit code."""
+    try:
+        yield
+    except PlanError as error:
+        _fail(str(error), 2)
+    except (engine.EngineError, store.StoreError) as error:
+        _fail(str(error), 1)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    terminal.say(_stderr(), f"iolab: {message}")
+    raise typer.Exit(code)
+
+
+def _stdout() -> Console:
+    return Console()
+
+
+def _stderr() -> Console:
+    return Console(stderr=True)

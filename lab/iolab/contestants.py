@@ -1,0 +1,145 @@
+"""The servers that compete: ours through the engine, and anybody's as a command.
+
+A command is an argument list and never sees a shell. A keeper starts it (see `keeper`), so that it stays on its
+processors and dies with the lab, with all that it forked.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from iolab import keeper
+from iolab.child import Child, Ended
+from iolab.contract import Description, ServeReady, ServeSpec
+from iolab.engine import Engine, TrialFailed, serve
+from iolab.plan import Cell, Plan, PlanError
+
+HOST = "127.0.0.1"
+# How long a command may take until it accepts a connection: an interpreter or a virtual machine has to start.
+ACCEPTS_S_MAX = 15.0
+POLL_S = 0.01
+# How long its keeper may take until it has started it.
+KEEPER_S_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that accepts connections. `ready` is what ours said; a command says nothing.
+
+    `child` is what the lab started, and `pid` the root of the server's process tree: behind a keeper, they differ.
+    """
+
+    child: Child
+    pid: int
+    address: str
+    ready: ServeReady | None
+
+    def check(self) -> None:
+        """Raises TrialFailed when it has died."""
+        if not self.child.alive():
+            code = self.child.wait(0)
+            raise TrialFailed("died", _death(self.child, f"while it was measured (code {code})"))
+
+
+def refuse_unknown(plan: Plan, engine: Description) -> None:
+    """Raises PlanError, before anything runs, for a model, an option or a protocol the engine does not have."""
+    models = {model.name: model for model in engine.models}
+    for cell in (cell for comparison in plan.comparisons for cell in comparison.cells):
+        contestant, protocol = cell.contestant, cell.workload.protocol
+        if contestant.kind == "command":
+            continue
+        model = models.get(contestant.name)
+        if model is None:
+            raise PlanError(f"there is no model {contestant.name!r}: name one of {', '.join(models)}")
+        if protocol not in model.protocols:
+            raise PlanError(f"{model.name} does not speak {protocol}: it speaks {', '.join(model.protocols)}")
+        options = [option.name for option in model.options]
+        if model.holds == "one" and protocol == "echo" and cell.connections > cell.workers:
+            raise PlanError(
+                f"{model.name} serves one connection at a time in each worker, and echo never ends one: "
+                f"use at most {cell.workers} with --connections"
+            )
+        unknown = next((name for name in contestant.options if name not in options), None)
+        if unknown is not None:
+            known = f"it has {', '.join(options)}" if options else "it has none"
+            raise PlanError(f"{model.name} has no option {unknown!r}: {known}")
+
+
+def start(cell: Cell, engine: Engine | None) -> Server:
+    """Starts the contestant of a cell on a free port of this machine; raises TrialFailed."""
+    if cell.contestant.kind == "command":
+        return _start_command(cell)
+    if engine is None:
+        raise TrialFailed("no_engine", f"{cell.contestant.text} needs the engine: run: make build", final=True)
+    spec = ServeSpec(
+        model=cell.contestant.name,
+        options=cell.contestant.options,
+        workload=cell.workload,
+        listen=f"{HOST}:0",
+        workers=cell.workers,
+        cpus=cell.server_cpus,
+        # As many connections again, for those of the last run that are still closing.
+        connections_max=max(16_384, 2 * cell.connections),
+    )
+    child, ready = serve(engine, spec)
+    return Server(child, child.pid, ready.listen, ready)
+
+
+def free_port() -> int:
+    """A port nobody listens on now. Another process may take it first: the command then fails, and is tried again."""
+    with socket.create_server((HOST, 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _start_command(cell: Cell) -> Server:
+    port = free_port()
+    argv = cell.contestant.argv(port)
+    if shutil.which(argv[0]) is None:
+        missing = "is not executable" if Path(argv[0]).exists() else "does not exist"
+        raise TrialFailed("cannot_start", f"{argv[0]} {missing}: check the command after cmd:", final=True)
+    cpus = ",".join(map(str, cell.server_cpus))
+    child = Child([sys.executable, "-I", "-S", keeper.__file__, cpus, *argv], b"")
+    try:
+        pid = _pid_kept(child, argv[0])
+        _wait_until_it_accepts(child, port)
+    except BaseException:
+        child.stop()
+        raise
+    return Server(child, pid, f"{HOST}:{port}", None)
+
+
+def _pid_kept(child: Child, program: str) -> int:
+    """The process id of the server, which its keeper says first."""
+    try:
+        line = child.line(KEEPER_S_MAX)
+    except Ended:
+        raise TrialFailed("cannot_start", child.last_words() or f"{program} cannot be started", final=True) from None
+    if line is None:
+        raise TrialFailed("hung", f"{program} was not started within {KEEPER_S_MAX:.0f} s")
+    return int(line)
+
+
+def _wait_until_it_accepts(child: Child, port: int) -> None:
+    deadline = time.monotonic() + ACCEPTS_S_MAX
+    while time.monotonic() < deadline:
+        if not child.alive():
+            raise TrialFailed("died", _death(child, f"before it accepted a connection on port {port}"))
+        try:
+            socket.create_connection((HOST, port), timeout=POLL_S * 10).close()
+            return
+        except OSError:
+            time.sleep(POLL_S)
+    raise TrialFailed(
+        "hung", f"the server did not accept on port {port} within {ACCEPTS_S_MAX:.0f} s: use {{port}} in it"
+    )
+
+
+def _death(child: Child, when: str) -> str:
+    said = child.last_words()
+    return f"the server ended {when}" + (f": {said}" if said else "")

@@ -1,0 +1,271 @@
+"""The engine this environment shipped: finding it, refusing another's, and talking to its processes.
+
+A checkout and its engine drift apart silently: an edited Rust file with yesterday's binary would measure yesterday's
+code under today's name. So in a checkout the build id is computed again from the sources, and in an installed wheel
+the file must be the one the wheel brought. `IOLAB_ENGINE` names an engine by hand, and is taken at its word: the build
+id and the digest of what really ran are in every record.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import os
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from iolab.child import Child, Ended
+from iolab.contract import (
+    ContractError,
+    Description,
+    Failed,
+    Frozen,
+    LoadReady,
+    LoadSpec,
+    Measured,
+    Measuring,
+    Report,
+    ServeReady,
+    ServeSpec,
+    one_line,
+    parse_load_event,
+    parse_serve_event,
+)
+from iolab.plan import Failure
+
+NAME = "iolab-engine" + (sysconfig.get_config_var("EXE") or "")
+Event = TypeVar("Event")
+LoadEvent = LoadReady | Measuring | Measured | Report
+
+# How long a step may take before it is a failure. Each is far beyond what a loaded machine needs.
+DESCRIBE_S_MAX = 10.0
+READY_S_MAX = 15.0
+EXIT_S_MAX = 2.0
+# What a generator may take beyond its warm-up, window and time-out: to connect, to drain, and to merge histograms.
+LOAD_SLACK_S = 15.0
+
+# Exit codes that trying again cannot change: a wrong spec, and a machine that cannot do it.
+FINAL_CODES = (2, 78)
+
+
+class EngineError(Exception):
+    """There is no engine to work with. The message is one line that says what to run."""
+
+
+class TrialFailed(Exception):
+    """A process of a trial could not do its work; `failure` says so in the words of the record."""
+
+    def __init__(self, kind: str, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.failure = Failure(kind=kind, message=message, final=final)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that was found and accepted. `digest` is the SHA-256 of its file."""
+
+    path: Path
+    digest: str
+    description: Description
+
+
+def open_engine() -> Engine:
+    """Finds, questions and accepts the engine of this environment; raises EngineError with one line."""
+    path = find()
+    description = describe(path)
+    digest = hashlib.sha256(path.read_bytes())
+    if "IOLAB_ENGINE" not in os.environ:
+        root = checkout()
+        if root is not None:
+            check_build(path, description.build, build_id(root))
+        else:
+            check_record(path, digest.digest())
+    return Engine(path, digest.hexdigest(), description)
+
+
+def find() -> Path:
+    """Where the engine lies, without running it; raises EngineError with the places looked at."""
+    if named := os.environ.get("IOLAB_ENGINE"):
+        if not Path(named).is_file():
+            raise EngineError(f"IOLAB_ENGINE names no file: {named}")
+        return Path(named)
+    tried = [Path(place) / NAME for place in _places()]
+    found = next((path for path in tried if path.is_file()), None)
+    if found is None:
+        remedy = "run: make build" if checkout() else "install iolab again"
+        raise EngineError(f"there is no {NAME} (looked at {', '.join(map(str, dict.fromkeys(tried)))}): {remedy}")
+    return found
+
+
+def describe(path: Path) -> Description:
+    """What the engine says of itself; raises EngineError with one line."""
+    try:
+        ran = subprocess.run(
+            [str(path), "describe"], capture_output=True, stdin=subprocess.DEVNULL, timeout=DESCRIBE_S_MAX, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"{path} cannot be run: {error}") from None
+    if ran.returncode != 0:
+        said = ran.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise EngineError(f"{path} describe ended with {ran.returncode}: {said[-1]}")
+    try:
+        return Description.model_validate_json(ran.stdout)
+    except ValidationError as error:
+        raise EngineError(f"{path} describe broke the contract: {one_line(error)}: run: make build") from None
+
+
+def checkout() -> Path | None:
+    """The checkout this package is imported from, or None when it was installed."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "Cargo.toml").is_file() and (root / "crates").is_dir() else None
+
+
+def build_id(root: Path) -> str:
+    """The build id of the sources in a checkout, as docs/contract.md defines it."""
+    crates = (path for path in (root / "crates").rglob("*") if path.suffix == ".rs" or path.name == "Cargo.toml")
+    paths = [path for path in (root / "Cargo.toml", root / "Cargo.lock", *crates) if path.is_file()]
+    digest = hashlib.sha256()
+    for name, path in sorted((path.relative_to(root).as_posix().encode(), path) for path in paths):
+        contents = path.read_bytes()
+        digest.update(b"%s\0%d\0" % (name, len(contents)))
+        digest.update(contents)
+    return digest.hexdigest()[:16]
+
+
+def check_build(path: Path, built: str, sources: str) -> None:
+    """Refuses an engine that was not built from the sources beside this package."""
+    if built != sources:
+        raise EngineError(f"{path} was built from other sources ({built}, the checkout is {sources}): run: make build")
+
+
+def check_record(path: Path, digest: bytes) -> None:
+    """Refuses an engine that is not the file this installation of iolab brought."""
+    try:
+        files = importlib.metadata.distribution("iolab").files or []
+    except importlib.metadata.PackageNotFoundError:
+        raise EngineError(
+            "iolab is neither installed nor in a checkout: install it, or set IOLAB_ENGINE to an engine"
+        ) from None
+    recorded = [file.hash for file in files if Path(str(file.locate())).resolve() == path.resolve()]
+    expected = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    if not any(hash_ is not None and hash_.mode == "sha256" and hash_.value == expected for hash_ in recorded):
+        raise EngineError(f"{path} is not the engine this iolab was installed with: install iolab again")
+
+
+def command(engine: Engine, role: str) -> list[str]:
+    """The argument list of a supervised engine process: it reads its spec from standard input."""
+    return [str(engine.path), role, "--spec", "-"]
+
+
+def serve(engine: Engine, spec: ServeSpec) -> tuple[Child, ServeReady]:
+    """Starts a server and waits until it accepts; raises TrialFailed. The caller stops the child."""
+    child = _start(command(engine, "serve"), spec)
+    try:
+        line = _line(child, READY_S_MAX, "the server")
+        event = _parsed(parse_serve_event, line)
+        if isinstance(event, Failed):
+            raise _failed(child, event)
+        return child, event
+    except BaseException:
+        child.stop()
+        raise
+
+
+class Load:
+    """A running load generator, whose events come as they happen."""
+
+    def __init__(self, engine: Engine, spec: LoadSpec) -> None:
+        self._spec = spec
+        self._child = _start(command(engine, "load"), spec)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the generator."""
+        return self._child.pid
+
+    def events(self, tick_s: float) -> Iterator[LoadEvent | None]:
+        """Yields each event, and None every `tick_s` while there is none; the report is the last.
+
+        Raises TrialFailed when the generator fails, dies, breaks the contract or takes too long.
+        """
+        deadline = time.monotonic() + load_s_max(self._spec)
+        while True:
+            try:
+                line = self._child.line(tick_s)
+            except Ended as ended:
+                raise _died(self._child, ended, "the load generator") from None
+            if line is None:
+                if time.monotonic() > deadline:
+                    raise TrialFailed(
+                        "hung", f"the load generator did not finish within {load_s_max(self._spec):.0f} s"
+                    )
+                yield None
+                continue
+            event = _parsed(parse_load_event, line)
+            if isinstance(event, Failed):
+                raise _failed(self._child, event)
+            yield event
+            if isinstance(event, Report):
+                return
+
+    def stop(self) -> None:
+        """Ends the generator, however far it is."""
+        self._child.stop()
+
+
+def load_s_max(spec: LoadSpec) -> float:
+    """How long a generator may take in all. A count of requests has no length of its own: it gets one time-out more."""
+    duration_ms = spec.duration_ms if spec.duration_ms is not None else spec.timeout_ms
+    return (spec.warmup_ms + duration_ms + spec.timeout_ms) / 1_000 + LOAD_SLACK_S
+
+
+def _start(argv: list[str], spec: Frozen) -> Child:
+    try:
+        return Child(argv, spec.model_dump_json(exclude_none=True).encode())
+    except OSError as error:
+        raise TrialFailed("cannot_start", f"{argv[0]} cannot be started: {error}", final=True) from None
+
+
+def _line(child: Child, timeout_s: float, who: str) -> bytes:
+    try:
+        line = child.line(timeout_s)
+    except Ended as ended:
+        raise _died(child, ended, who) from None
+    if line is None:
+        raise TrialFailed("hung", f"{who} was not ready within {timeout_s:.0f} s")
+    return line
+
+
+def _parsed(parse: Callable[[bytes], Event], line: bytes) -> Event:
+    try:
+        return parse(line)
+    except ContractError as error:
+        raise TrialFailed("contract", str(error), final=True) from None
+
+
+def _failed(child: Child, event: Failed) -> TrialFailed:
+    """What a `failed` event means for the plan: its exit code says whether trying again can help."""
+    code = child.wait(EXIT_S_MAX)
+    return TrialFailed(event.kind, event.message, final=code in FINAL_CODES)
+
+
+def _died(child: Child, ended: Ended, who: str) -> TrialFailed:
+    said = child.last_words()
+    return TrialFailed("died", f"{who} {ended}" + (f": {said}" if said else ""), final=ended.code in FINAL_CODES)
+
+
+def _places() -> Iterator[str]:
+    yield sysconfig.get_path("scripts")
+    yield sysconfig.get_path("scripts", vars={"base": sys.base_prefix})
+    yield sysconfig.get_path("scripts", scheme=sysconfig.get_preferred_scheme("user"))
+    # `pip install --target` puts commands beside the packages.
+    yield str(Path(__file__).resolve().parent.parent / "bin")

@@ -1,0 +1,789 @@
+"""What is to be measured, in which order, and the shape of what comes back. Frozen data and pure functions.
+
+The words are those of the method. A *trial* is one server process started fresh and one run of the generator against
+it. A *block* is one trial of each contestant, next to each other in time, in random order. A *comparison* is n
+blocks of one setting of the axes. A *plan* is a question: its comparisons, their order, and what others published
+about it.
+
+Nothing here reads a clock or the network; only `load_experiment` reads a file. Order is a hash of the seed and not a
+random generator's state, so any trial's place can be worked out alone: that is what makes a run resumable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import re
+import shlex
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+
+from pydantic import Field, ValidationError, model_serializer, model_validator
+
+from iolab.contract import Driver, EchoWorkload, Frozen, HttpWorkload, Report, ServeReady, Workload, one_line
+
+Record = TypeVar("Record", bound=Frozen)
+Scalar = bool | int | str
+Setting = dict[str, Scalar]
+Axes = dict[str, Annotated[tuple[Scalar, ...], Field(min_length=1)]]
+Metric = Literal["throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss"]
+
+# Limits, in one place. Each is far beyond honest use and keeps a slip of the pen from becoming a week of measuring.
+CONTESTANTS_MAX = 16
+COMPARISONS_MAX = 256
+BLOCKS_MAX = 1_000
+CONNECTIONS_MAX = 100_000
+TRIAL_MS_MAX = 3_600_000
+TEXT_BYTES_MAX = 4_096
+EXPERIMENT_BYTES_MAX = 1 << 20
+
+# The chance of a false alarm that every interval and every family of tests is held to.
+ALPHA = 0.05
+# A block that came out void is run again at most this often; the void trials stay in the record.
+RETRIES_MAX = 2
+# What a trial costs besides warm-up and window: two processes to start, connections to open, two to stop.
+TRIAL_OVERHEAD_MS = 300
+# A quick trial. Eight cells of six blocks, the largest of our own questions, are then measured within two minutes.
+QUICK_WARMUP_MS, QUICK_DURATION_MS, QUICK_INTERVAL_MS = 400, 1_600, 20
+
+
+class PlanError(ValueError):
+    """A plan that cannot be. The message is one line: where, which key, and what to do."""
+
+
+class Contestant(Frozen):
+    """A server to be measured, named by the text a person types.
+
+    `epoll` and `io_uring[recv=oneshot,send=silent]` name a server of the engine or of the contestants' list, with
+    options in sorted order. `cmd:./mine --port {port}` is anybody's server: split as a shell would split it, but never
+    given to a shell. As JSON a contestant is its text.
+    """
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads a contestant; raises PlanError with one line that says what to write instead."""
+        try:
+            return cls.model_validate(text)
+        except ValidationError as error:
+            raise PlanError(one_line(error)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"text": _canonical(value)}
+        if isinstance(value, dict) and isinstance(value.get("text"), str):
+            return value | {"text": _canonical(value["text"])}
+        return value
+
+    @model_serializer
+    def _to_text(self) -> str:
+        return self.text
+
+    @property
+    def kind(self) -> Literal["named", "command"]:
+        """`named`: found in the engine or the contestants' list. `command`: brought by the user."""
+        return "command" if self.text.startswith("cmd:") else "named"
+
+    @cached_property
+    def name(self) -> str:
+        """The name without options: `io_uring`. Of a command, its program."""
+        return self._command[0] if self.kind == "command" else self.text.partition("[")[0]
+
+    @cached_property
+    def options(self) -> dict[str, str]:
+        """The options in brackets: `{"recv": "oneshot"}`. A command has none."""
+        inside = self.text.partition("[")[2].removesuffix("]") if self.kind == "named" else ""
+        return dict(_pair(part) for part in inside.split(",")) if inside else {}
+
+    def argv(self, port: int) -> tuple[str, ...]:
+        """The argument list of a command, with `{port}` filled in; each argument arrives unchanged otherwise."""
+        assert self.kind == "command", "only a command has an argument list"
+        return tuple(argument.replace("{port}", str(port)) for argument in self._command)
+
+    @cached_property
+    def title(self) -> str:
+        """A short name for display. It is not an identity: see `Comparison.titles`."""
+        if self.kind == "named":
+            return self.text
+        words = [word for word in self._command if "{port}" not in word and not word.startswith("-")]
+        title = " ".join(words) or self._command[0]
+        return title if len(title) <= 40 else f"{title[:39]}…"
+
+    @cached_property
+    def _command(self) -> tuple[str, ...]:
+        return tuple(shlex.split(self.text.removeprefix("cmd:")))
+
+
+class Cell(Frozen):
+    """Everything that decides what one trial measures. Two cells with one key are the same measurement.
+
+    CPU sets are numbers of logical processors; empty means not pinned. `threads` are the generator's, `workers` the
+    server's. Times are in milliseconds; the warm-up is a multiple of the interval so that the window lies on an edge.
+    """
+
+    contestant: Contestant
+    workload: Workload
+    connections: int = Field(default=50, ge=1, le=CONNECTIONS_MAX)
+    driver: Driver = "epoll"
+    threads: int = Field(default=1, ge=1, le=1024)
+    workers: int = Field(default=1, ge=1, le=1024)
+    server_cpus: tuple[int, ...] = ()
+    load_cpus: tuple[int, ...] = ()
+    warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX)
+    duration_ms: int = Field(default=3_000, ge=100, le=TRIAL_MS_MAX)
+    interval_ms: int = Field(default=20, ge=5, le=10_000)
+    timeout_ms: int = Field(default=10_000, ge=100, le=TRIAL_MS_MAX)
+
+    @model_validator(mode="after")
+    def _window_on_an_edge(self) -> Self:
+        if self.warmup_ms % self.interval_ms or self.duration_ms % self.interval_ms:
+            raise ValueError(f"warmup_ms and duration_ms must be multiples of interval_ms ({self.interval_ms})")
+        if self.threads > self.connections:
+            raise ValueError(f"{self.threads} generator threads cannot share {self.connections} connections")
+        return self
+
+    @cached_property
+    def key(self) -> str:
+        """16 hexadecimal digits that are the same on every machine and in every version that has these fields."""
+        return _digest(self.model_dump(mode="json"))
+
+    @property
+    def trial_ms(self) -> int:
+        """How long one trial of this cell is expected to take, overhead included."""
+        return self.warmup_ms + self.duration_ms + TRIAL_OVERHEAD_MS
+
+
+class Comparison(Frozen):
+    """One setting of the axes and its contestants as cells; the first cell is the reference of every ratio.
+
+    `name` is unique in its plan, as `message_bytes=65`. `setting` holds the values of the axes alone (empty when there
+    are none). One cell alone is measured but not compared. The same contestant twice is an A/A comparison.
+    """
+
+    name: str = Field(min_length=1, max_length=200)
+    setting: Setting = Field(default={})
+    cells: tuple[Cell, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """A title for each cell, no two alike: the second `epoll` is `epoll (2)`."""
+        seen: dict[str, int] = {}
+        titles = []
+        for cell in self.cells:
+            title = cell.contestant.title
+            seen[title] = seen.get(title, 0) + 1
+            titles.append(title if seen[title] == 1 else f"{title} ({seen[title]})")
+        return tuple(titles)
+
+
+class Published(Frozen):
+    """One row of a published table: the value of `metric` for each contestant, at one setting of the axes.
+
+    Units: throughput in requests per second, cpu_per_request and latencies in nanoseconds, rss in bytes.
+    """
+
+    id: str = Field(min_length=1, max_length=40)
+    setting: Setting = Field(default={})
+    metric: Metric = "throughput"
+    values: dict[str, float] = Field(min_length=1)
+    note: str = ""
+
+
+class RatioTest(Frozen):
+    """`metric` of contestant / reference, pooled over the comparisons that `setting` selects (all, when empty).
+
+    `tolerance` is relative: a measured interval that touches published * (1 ± tolerance) agrees in magnitude.
+    """
+
+    relation: Literal["ratio"] = "ratio"
+    metric: Metric = "throughput"
+    contestant: str
+    reference: str
+    published: float = Field(gt=0)
+    tolerance: float = Field(default=0.05, gt=0, lt=1)
+    setting: Setting = Field(default={})
+
+
+class WinsTest(Frozen):
+    """In every comparison the interval of contestant / reference lies on the better side of 1."""
+
+    relation: Literal["wins"] = "wins"
+    metric: Metric = "throughput"
+    contestant: str
+    reference: str
+
+
+class FlatTest(Frozen):
+    """Over the values of `axis`, the largest median of `metric` is at most `at_most` times the smallest."""
+
+    relation: Literal["flat"] = "flat"
+    metric: Metric = "throughput"
+    axis: str
+    contestants: tuple[str, ...] = Field(min_length=1)
+    at_most: float = Field(default=1.1, gt=1)
+    published: dict[str, float] = Field(default={})
+
+
+class LittlesLawTest(Frozen):
+    """Mean latency is connections / throughput in every trial; `published_ms` is what the source's table implies.
+
+    The published means are held against those of the comparisons that `setting` selects (all, when empty).
+    """
+
+    relation: Literal["littles_law"] = "littles_law"
+    published_ms: dict[str, float] = Field(min_length=1)
+    tolerance: float = Field(default=0.05, gt=0, lt=1)
+    setting: Setting = Field(default={})
+
+
+Test = Annotated[RatioTest | WinsTest | FlatTest | LittlesLawTest, Field(discriminator="relation")]
+
+
+class Claim(Frozen):
+    """A sentence somebody published, where it stands, and the test that decides it on our figures."""
+
+    id: str = Field(min_length=1, max_length=40)
+    text: str = Field(min_length=1)
+    source: str = ""
+    decide: Test
+
+
+class Plan(Frozen):
+    """A whole question. Prose, published rows and claims do not decide what is measured; the rest does."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    question: str = Field(min_length=1)
+    source: str = ""
+    comparisons: tuple[Comparison, ...] = Field(min_length=1, max_length=COMPARISONS_MAX)
+    blocks: int = Field(default=12, ge=1, le=BLOCKS_MAX)
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
+    published: tuple[Published, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    analysis: str = ""
+
+    @model_validator(mode="after")
+    def _blocks_suffice(self) -> Self:
+        if self.blocks < self.blocks_min:
+            raise ValueError(f"blocks: {self.blocks} cannot give a 95 % interval here: use {self.blocks_min} or more")
+        return self
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        for what, names in (
+            ("comparison", [comparison.name for comparison in self.comparisons]),
+            ("claim", [claim.id for claim in self.claims]),
+            ("published row", [row.id for row in self.published]),
+        ):
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"two of the {what}s are called {twice!r}: give each its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _claims_are_about_what_is_measured(self) -> Self:
+        titles = {title for comparison in self.comparisons for title in comparison.titles}
+        axes = {axis for comparison in self.comparisons for axis in comparison.setting}
+        about: list[tuple[str, Set[str], Set[str]]] = [
+            (row.id, row.values.keys(), row.setting.keys()) for row in self.published
+        ]
+        about += [(claim.id, *_named_by(claim.decide)) for claim in self.claims]
+        for id_, contestants, settings in about:
+            for contestant in sorted(contestants - titles):
+                raise ValueError(f"{id_}: measures no {contestant!r}: name one of {', '.join(sorted(titles))}")
+            for axis in sorted(settings - axes):
+                known = ", ".join(sorted(axes)) or "none here"
+                raise ValueError(f"{id_}: there is no axis {axis!r}: the axes are {known}")
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits over what decides the measurement: name, comparisons, blocks and seed."""
+        return _digest(self.model_dump(mode="json", include={"name", "comparisons", "blocks", "seed"}))
+
+    @property
+    def duration_s(self) -> float:
+        """How long the whole plan is expected to take when no block has to be run again."""
+        return self.blocks * sum(cell.trial_ms for comparison in self.comparisons for cell in comparison.cells) / 1_000
+
+    def cell(self, trial: Trial) -> Cell:
+        """What a trial runs. A block that is run again warms up twice as long, the same for all its contestants."""
+        cell = self.comparisons[trial.comparison].cells[trial.slot]
+        return cell if trial.attempt == 0 else _updated(cell, warmup_ms=min(2 * cell.warmup_ms, TRIAL_MS_MAX))
+
+    def holds(self, trial: Trial) -> bool:
+        """Whether a trial, read from somewhere, is one of this plan."""
+        return (
+            trial.block < self.blocks
+            and trial.comparison < len(self.comparisons)
+            and trial.slot < len(self.comparisons[trial.comparison].cells)
+            and trial.cell == self.comparisons[trial.comparison].cells[trial.slot].key
+        )
+
+    def quick(self) -> Plan:
+        """The same question with short trials and the fewest blocks that still give a 95 % interval."""
+        comparisons = tuple(
+            _updated(comparison, cells=tuple(_quick(cell) for cell in comparison.cells))
+            for comparison in self.comparisons
+        )
+        return _updated(self, comparisons=comparisons, blocks=min(self.blocks, self.blocks_min))
+
+    @property
+    def blocks_min(self) -> int:
+        """The fewest blocks that can tell the contestants of the largest comparison apart."""
+        return max(blocks_min(len(comparison.cells) - 1) for comparison in self.comparisons)
+
+
+class Trial(Frozen):
+    """One scheduled trial: where it stands and what it runs.
+
+    `comparison` and `slot` are indices into the plan; slot 0 is the reference. `position` is its place in the order of
+    its block. `attempt` is 0, and counts up when a void block is run again. `cell` is the key of the planned cell.
+    """
+
+    block: int = Field(ge=0)
+    comparison: int = Field(ge=0)
+    attempt: int = Field(default=0, ge=0, le=RETRIES_MAX)
+    slot: int = Field(ge=0)
+    position: int = Field(ge=0)
+    cell: str
+
+    @property
+    def place(self) -> Place:
+        """What tells this trial from every other of its plan."""
+        return Place(self.comparison, self.block, self.attempt, self.slot)
+
+
+class Place(NamedTuple):
+    """The identity of a trial within its plan."""
+
+    comparison: int
+    block: int
+    attempt: int
+    slot: int
+
+
+class ServerUsage(Frozen):
+    """What the server's whole process tree used over exactly the measured window.
+
+    `cpu_ns` is the figure to judge by; its split into user and system is sampled by the kernel's tick and only
+    informs. `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over
+    processes; `pss_bytes` counts shared pages once (None where the kernel does not tell).
+    """
+
+    cpu_ns: int = Field(ge=0)
+    wall_ns: int = Field(ge=1)
+    user_ns: int = Field(ge=0)
+    system_ns: int = Field(ge=0)
+    rss_bytes_max: int = Field(ge=0)
+    rss_bytes_median: int = Field(ge=0)
+    pss_bytes: int | None = Field(default=None, ge=0)
+    context_switches_voluntary: int = Field(ge=0)
+    context_switches_involuntary: int = Field(ge=0)
+    threads: int = Field(ge=0)
+    processes: int = Field(ge=0)
+    run_delay_ns: int | None = Field(default=None, ge=0)
+
+
+class MachineNoise(Frozen):
+    """What else the machine did during the window.
+
+    `steal_share` is the share of all processor time the hypervisor took (0 to 1). `foreign_cpu_cores` is the processor
+    time of everybody but the server, the generator and the lab, in cores (0.1: a tenth of one core). `run_delay_share`
+    is the time the server's threads were runnable without a processor, over their run time; None where unknown.
+    """
+
+    steal_share: float = Field(ge=0, le=1)
+    foreign_cpu_cores: float = Field(ge=0)
+    run_delay_share: float | None = Field(default=None, ge=0)
+
+
+class Failure(Frozen):
+    """A trial that gave no report. `kind` is a word (`address_in_use`, `died`), `message` one line for people.
+
+    `final` says that trying again cannot help (the machine lacks io_uring, the option does not exist, a reply is
+    wrong): the contestant is not started again in this comparison.
+    """
+
+    kind: str
+    message: str
+    final: bool = False
+
+
+class DoubtKind(NamedTuple):
+    """A word's meaning: whether it makes the trial void, and the advice to the reader in one sentence."""
+
+    voids: bool
+    advice: str
+
+
+# Every doubt there is. The rules that raise them are in trial.py; none of them looks at which contestant is ahead.
+DOUBTS: dict[str, DoubtKind] = {
+    "generator_saturated": DoubtKind(
+        False, "The generator was the limit: read throughput as at least this, and compare CPU per request."
+    ),
+    "too_short": DoubtKind(False, "Too few requests in the window: make duration_ms longer."),
+    "machine_noisy": DoubtKind(False, "Something else used the machine: close it, or run more blocks."),
+    "unequal_replies": DoubtKind(
+        False, "The contestants do not send equally many bytes: compare them with that in mind."
+    ),
+    "not_steady": DoubtKind(False, "Throughput drifted within the window: make warmup_ms and duration_ms longer."),
+    "p99_not_supported": DoubtKind(False, "Too few requests for a p99: make duration_ms longer, or read the p50."),
+    "never_steady": DoubtKind(True, "Throughput never settled: make warmup_ms longer, or look at the server's log."),
+    "interrupted": DoubtKind(True, "The run was stopped before the window ended: start it again, it resumes."),
+    "connections_missing": DoubtKind(
+        True, "Not all connections were open: raise the limit of open files, or use fewer."
+    ),
+    "wrong_replies": DoubtKind(True, "Replies were wrong: a server is not compared before it is correct."),
+    "errors": DoubtKind(True, "More than 0.1 % of the requests failed: this is an error rate and not a speed."),
+    "counts_open": DoubtKind(True, "The generator's counts do not close: report this as a bug of the generator."),
+    "bytes_open": DoubtKind(True, "The bytes do not match the replies: report this as a bug of the generator."),
+    "littles_law": DoubtKind(True, "Connections, throughput and latency contradict each other: report this as a bug."),
+    "generator_late": DoubtKind(True, "The generator stood still for too long: give it a processor of its own."),
+    "generator_starved": DoubtKind(True, "The generator waited for a processor: give it one of its own."),
+    "machine_busy": DoubtKind(True, "The machine was busy with other work: close it, or measure elsewhere."),
+}
+
+DoubtWord = Literal[
+    "generator_saturated",
+    "too_short",
+    "machine_noisy",
+    "unequal_replies",
+    "not_steady",
+    "p99_not_supported",
+    "never_steady",
+    "interrupted",
+    "connections_missing",
+    "wrong_replies",
+    "errors",
+    "counts_open",
+    "bytes_open",
+    "littles_law",
+    "generator_late",
+    "generator_starved",
+    "machine_busy",
+]
+
+
+class Doubt(Frozen):
+    """A reason to believe a trial less. `detail` gives the figures in one sentence."""
+
+    word: DoubtWord
+    detail: str
+
+    @property
+    def voids(self) -> bool:
+        """Whether the trial is void: kept in the record, used for nothing."""
+        return DOUBTS[self.word].voids
+
+    @property
+    def advice(self) -> str:
+        """What the reader can do, in one sentence."""
+        return DOUBTS[self.word].advice
+
+
+class Result(Frozen):
+    """A finished trial, good or bad. A failed one has a `failure` and may lack the rest.
+
+    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it.
+    """
+
+    trial: Trial
+    started: str
+    ready: ServeReady | None = None
+    report: Report | None = None
+    server: ServerUsage | None = None
+    noise: MachineNoise | None = None
+    doubts: tuple[Doubt, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def void(self) -> bool:
+        """Whether the trial counts for nothing, by rules that do not look at who is ahead."""
+        return self.failure is not None or self.report is None or any(doubt.voids for doubt in self.doubts)
+
+
+def blocks_min(rivals: int) -> int:
+    """The fewest blocks from which `rivals` contestants can be told from one reference by the exact signed-rank law.
+
+    The smallest p-value of n blocks is 2 / 2**n, and Holm multiplies it by the number of rivals: 6 blocks for one.
+    """
+    return next(n for n in itertools.count(1) if 2 * rivals / 2**n <= ALPHA) if rivals else 1
+
+
+def schedule(plan: Plan) -> tuple[Trial, ...]:
+    """All trials of the plan in the order they run: blocks in turn, comparisons shuffled in each, contestants too."""
+    return tuple(
+        trial
+        for block in range(plan.blocks)
+        for comparison in _shuffled(range(len(plan.comparisons)), plan.seed, block)
+        for trial in block_trials(plan, comparison, block, attempt=0)
+    )
+
+
+def block_trials(plan: Plan, comparison: int, block: int, attempt: int) -> tuple[Trial, ...]:
+    """The trials of one block of one comparison, in their random order."""
+    cells = plan.comparisons[comparison].cells
+    order = _shuffled(range(len(cells)), plan.seed, block, comparison, attempt)
+    return tuple(
+        Trial(block=block, comparison=comparison, attempt=attempt, slot=slot, position=at, cell=cells[slot].key)
+        for at, slot in enumerate(order)
+    )
+
+
+def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
+    """What is still to be run, in order: the rest of the schedule, then void blocks again.
+
+    A contestant whose failure was final is left out of its comparison. A resumed run goes on within the block it was
+    torn from. Void blocks are run again until a comparison has had as many of them as it has blocks, so a busy machine
+    at most doubles a run. An empty answer means the plan is done; call again after running these.
+    """
+    done = {result.trial.place: result for result in results if plan.holds(result.trial)}
+    gone = given_up(done)
+    blocks = [
+        (comparison, block)
+        for block in range(plan.blocks)
+        for comparison in _shuffled(range(len(plan.comparisons)), plan.seed, block)
+    ]
+    voids = Counter[int]()
+    for attempt in range(RETRIES_MAX + 1):
+        rest = tuple(
+            trial
+            for comparison, block in blocks
+            for trial in block_trials(plan, comparison, block, attempt)
+            if trial.place not in done and (comparison, trial.slot) not in gone
+        )
+        if rest:
+            return rest
+        again = []
+        for comparison, block in blocks:
+            slots = range(len(plan.comparisons[comparison].cells))
+            places = (Place(comparison, block, attempt, slot) for slot in slots if (comparison, slot) not in gone)
+            if any(done[place].void for place in places) and voids[comparison] < plan.blocks:
+                voids[comparison] += 1
+                again.append((comparison, block))
+        blocks = again
+    return ()
+
+
+def given_up(done: Mapping[Place, Result]) -> frozenset[tuple[int, int]]:
+    """The (comparison, slot) pairs that failed for good: they take no part, so the others can still be compared."""
+    return frozenset(
+        (place.comparison, place.slot)
+        for place, result in done.items()
+        if result.failure is not None and result.failure.final
+    )
+
+
+def vs_plan(
+    contestants: Sequence[str | Contestant], setting: Mapping[str, Scalar], *, blocks: int = 12, seed: int = 1
+) -> Plan:
+    """The plan of `iolab vs`: one comparison; `setting` takes the keys an experiment's [fixed] takes.
+
+    Raises PlanError with one line.
+    """
+    entrants = [c if isinstance(c, Contestant) else Contestant.parse(c) for c in contestants]
+    if len(entrants) < 2:
+        raise PlanError("name two contestants or more, as in: iolab vs epoll io_uring")
+    try:
+        comparison = _comparison("vs", entrants, dict(setting), {})
+        titles = " or ".join(comparison.titles)
+        return Plan(name="vs", question=f"{titles}?", comparisons=(comparison,), blocks=blocks, seed=seed)
+    except ValidationError as error:
+        raise PlanError(one_line(error)) from None
+
+
+class _Group(Frozen):
+    """A `[[comparisons]]` table of an experiment: its own contestants, and what differs from [fixed] and [axes]."""
+
+    title: str = Field(min_length=1, max_length=80)
+    contestants: tuple[Contestant, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
+    fixed: Setting = Field(default={})
+    axes: Axes = Field(default={})
+
+
+class _Experiment(Frozen):
+    """An experiment file as it is written: see experiments/*.toml."""
+
+    name: str
+    question: str
+    source: str = ""
+    contestants: tuple[Contestant, ...] = Field(default=(), max_length=CONTESTANTS_MAX)
+    blocks: int = 12
+    seed: int = 1
+    fixed: Setting = Field(default={})
+    axes: Axes = Field(default={})
+    comparisons: tuple[_Group, ...] = ()
+    published: tuple[Published, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    analysis: str = ""
+
+
+def load_experiment(path: Path) -> Plan:
+    """Reads an experiment; raises PlanError with one line: the file, the key, and what to do."""
+    try:
+        text = path.read_bytes()[: EXPERIMENT_BYTES_MAX + 1]
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read: {error.strerror or error}") from None
+    try:
+        return parse_experiment(text)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from None
+
+
+def parse_experiment(text: bytes) -> Plan:
+    """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with one line."""
+    if len(text) > EXPERIMENT_BYTES_MAX:
+        raise PlanError(f"an experiment has at most {EXPERIMENT_BYTES_MAX >> 10} KiB")
+    try:
+        table = tomllib.loads(text.decode())
+    except UnicodeDecodeError:
+        raise PlanError("is not UTF-8 text: save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PlanError(f"is not TOML: {' '.join(str(error).split())}") from None
+    try:
+        return _plan_of(_Experiment.model_validate(table))
+    except ValidationError as error:
+        raise PlanError(one_line(error)) from None
+
+
+def _plan_of(experiment: _Experiment) -> Plan:
+    groups = list(experiment.comparisons)
+    if bool(groups) == bool(experiment.contestants):
+        raise PlanError("contestants: name them once, as a list at the top or in each of the [[comparisons]]")
+    if not groups:
+        groups = [_Group(title="all", contestants=experiment.contestants)]
+    comparisons: list[Comparison] = []
+    for group in groups:
+        axes = experiment.axes | group.axes
+        if math.prod(len(values) for values in axes.values()) > COMPARISONS_MAX:
+            raise PlanError(f"axes: their values make more than {COMPARISONS_MAX} comparisons: use fewer")
+        for point in itertools.product(*axes.values()):
+            setting: Setting = dict(zip(axes, point, strict=True))
+            spelt = " ".join(f"{key}={value}" for key, value in setting.items())
+            title = "" if group.title == "all" and spelt else group.title
+            name = " ".join(part for part in (title, spelt) if part)
+            comparisons.append(_comparison(name, group.contestants, experiment.fixed | group.fixed, setting))
+    return Plan(
+        name=experiment.name,
+        question=experiment.question,
+        source=experiment.source,
+        comparisons=tuple(comparisons),
+        blocks=experiment.blocks,
+        seed=experiment.seed,
+        published=experiment.published,
+        claims=experiment.claims,
+        analysis=experiment.analysis,
+    )
+
+
+def _comparison(name: str, contestants: Sequence[Contestant], fixed: Setting, setting: Setting) -> Comparison:
+    """Sorts the keys of a setting into those of the workload and those of the cell, and refuses the rest."""
+    values: dict[str, Any] = {**fixed, **setting}
+    protocol = values.pop("protocol", None)
+    workloads: dict[object, type[HttpWorkload] | type[EchoWorkload]] = {"http": HttpWorkload, "echo": EchoWorkload}
+    if protocol not in workloads:
+        raise PlanError(f"fixed.protocol: must be one of {', '.join(map(str, workloads))}")
+    kind = workloads[protocol]
+    workload = {key: values.pop(key) for key in kind.model_fields if key in values}
+    known = (set(kind.model_fields) | set(Cell.model_fields)) - {"contestant", "workload", "protocol"}
+    for key in values:
+        if key not in known:
+            raise PlanError(f"{key}: is not a setting of {protocol}: use one of {', '.join(sorted(known))}")
+    cells = tuple(
+        Cell.model_validate({"contestant": contestant, "workload": kind(**workload), **values})
+        for contestant in contestants
+    )
+    return Comparison(name=name, setting=setting, cells=cells)
+
+
+def _named_by(test: Test) -> tuple[Set[str], Set[str]]:
+    """The contestants and the axes a claim's test speaks of."""
+    if isinstance(test, FlatTest):
+        return {*test.contestants, *test.published}, {test.axis}
+    if isinstance(test, LittlesLawTest):
+        return test.published_ms.keys(), test.setting.keys()
+    return {test.contestant, test.reference}, test.setting.keys() if isinstance(test, RatioTest) else set()
+
+
+def _quick(cell: Cell) -> Cell:
+    """A trial of two seconds: enough for a steady window and a p99 at some hundred requests per second."""
+    return _updated(
+        cell,
+        warmup_ms=min(cell.warmup_ms, QUICK_WARMUP_MS),
+        duration_ms=min(cell.duration_ms, QUICK_DURATION_MS),
+        interval_ms=min(cell.interval_ms, QUICK_INTERVAL_MS),
+    )
+
+
+def _canonical(text: str) -> str:
+    """The text of a contestant in its one spelling; raises ValueError that says what to write instead."""
+    text = text.strip()
+    if len(text.encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
+        raise ValueError(f"a contestant is at most {TEXT_BYTES_MAX} bytes of text")
+    if text.startswith("cmd:"):
+        return _canonical_command(text)
+    match = re.fullmatch(r"([a-z][a-z0-9_.-]*)(?:\[([^\[\]]*)\])?", text)
+    if match is None:
+        raise ValueError(
+            f"{_shown(text)} is no contestant: write a name such as epoll, a name with options such as "
+            "io_uring[recv=oneshot], or 'cmd:./mine --port {port}'"
+        )
+    name, inside = match[1], match[2]
+    if inside is None:
+        return name
+    pairs = [_pair(part) for part in inside.split(",")]
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"{_shown(text)} names an option twice: name it once")
+    return f"{name}[{','.join(f'{option}={value}' for option, value in sorted(pairs))}]"
+
+
+def _canonical_command(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a command cannot hold a NUL byte: take it out")
+    try:
+        words = shlex.split(text.removeprefix("cmd:"))
+    except ValueError as error:
+        raise ValueError(f"{_shown(text)} cannot be split into words ({error}): balance its quotes") from None
+    if not words or not words[0]:
+        raise ValueError("cmd: needs a program after it, as in 'cmd:./mine --port {port}'")
+    if not any("{port}" in word for word in words):
+        raise ValueError(f"{_shown(text)} does not say where its port goes: write {{port}} there")
+    return text
+
+
+def _pair(part: str) -> tuple[str, str]:
+    match = re.fullmatch(r"\s*([a-z][a-z0-9_]*)=([A-Za-z0-9_.+-]+)\s*", part)
+    if match is None:
+        raise ValueError(f"{_shown(part)} is no option: write name=value, as in io_uring[recv=oneshot]")
+    return match[1], match[2]
+
+
+def _shown(text: str) -> str:
+    """Text from outside, fit for one line of a message."""
+    return repr(text if len(text) <= 60 else f"{text[:59]}…")
+
+
+def _updated(record: Record, **changes: object) -> Record:
+    """A copy with other values that has been validated again, which pydantic's own copy is not."""
+    values = {name: getattr(record, name) for name in type(record).model_fields}
+    return type(record)(**(values | changes))
+
+
+def _shuffled(items: Iterable[int], *place: int) -> list[int]:
+    """The items in an order that is random in `place` and the same wherever and whenever it is worked out."""
+    return sorted(items, key=lambda item: hashlib.sha256(repr((*place, item)).encode()).digest())
+
+
+def _digest(document: object) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

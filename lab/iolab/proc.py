@@ -1,0 +1,189 @@
+"""What a process tree has used: processor time, memory and context switches, read from /proc and the CPU clocks.
+
+A server is a tree that changes while it is read: threads end, children are forked for one connection and reaped.
+Three facts of Linux make an exact account possible all the same:
+
+- the CPU clock of a process counts nanoseconds of all its threads, the dead ones too;
+- a child that was waited for is added to `cutime + cstime` of its parent, in ticks of 10 ms but summed exactly;
+- anything may vanish between two reads, which is an ordinary outcome and never an error.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+# A tree that grows without end must not hold the sampler; no model of ours has more processes than connections.
+PROCESSES_MAX = 65_536
+
+_CPUCLOCK_SCHED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A process tree at one instant; two readings are subtracted.
+
+    `read_ns` is when the CPU clocks were read (CLOCK_MONOTONIC, the middle of the reading). `cpu_ns` only grows; its
+    split into user and system is sampled by the kernel's tick. Switches and run delay are of the tasks alive now.
+    """
+
+    read_ns: int
+    cpu_ns: int
+    user_ns: int
+    system_ns: int
+    run_delay_ns: int
+    switches_voluntary: int
+    switches_involuntary: int
+    processes: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident memory of a process tree, summed over its processes: shared pages count once for each."""
+
+    rss_bytes: int
+    rss_bytes_max: int
+
+
+def usage(root: int, *, now: Callable[[], int] = time.monotonic_ns) -> Usage:
+    """Reads the tree below (and with) `root`. The CPU clocks come first, because they are what a window is cut by."""
+    pids = tree(root)
+    begin_ns = now()
+    cpu = cpu_ns(pids)
+    end_ns = now()
+    times = [_times(pid) for pid in pids]
+    tasks = [task for pid in pids for task in _tasks(pid)]
+    voluntary, involuntary, delay_ns = 0, 0, 0
+    for task in tasks:
+        status = _fields(task / "status")
+        voluntary += int(status.get("voluntary_ctxt_switches", "0"))
+        involuntary += int(status.get("nonvoluntary_ctxt_switches", "0"))
+        delay_ns += _run_delay_ns(task)
+    return Usage(
+        read_ns=(begin_ns + end_ns) // 2,
+        cpu_ns=cpu,
+        user_ns=sum(spent.user_ns + spent.children_user_ns for spent in times),
+        system_ns=sum(spent.system_ns + spent.children_system_ns for spent in times),
+        run_delay_ns=delay_ns,
+        switches_voluntary=voluntary,
+        switches_involuntary=involuntary,
+        processes=len(pids),
+        threads=len(tasks),
+    )
+
+
+def cpu_ns(pids: Iterable[int]) -> int:
+    """Processor time of these processes and of every child they have waited for.
+
+    The account of dead children is read before the clocks of the living. A child that dies in between is then
+    missed once rather than counted twice: the error is bounded by the children in flight.
+    """
+    pids = tuple(pids)
+    times = [_times(pid) for pid in pids]
+    dead = sum(spent.children_user_ns + spent.children_system_ns for spent in times)
+    return dead + sum(process_cpu_ns(pid) for pid in pids)
+
+
+def process_cpu_ns(pid: int) -> int:
+    """Processor time of one process, with its dead threads and without its children; 0 once it is gone."""
+    try:
+        # The clock id of another process, as clock_getcpuclockid(3) computes it.
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+    except OSError:
+        return 0
+
+
+def tree(root: int) -> list[int]:
+    """`root` and all its descendants alive now, parents before children; empty when `root` is gone."""
+    if not (PROC / str(root)).is_dir():
+        return []
+    found = [root]
+    for pid in found:
+        found.extend(_children(pid))
+        if len(found) > PROCESSES_MAX:
+            break
+    return found
+
+
+def memory(root: int) -> Memory:
+    """Resident bytes of the tree now, and the sum of the high-water marks of its living processes."""
+    rss, peak = 0, 0
+    for pid in tree(root):
+        status = _fields(PROC / str(pid) / "status")
+        rss += _bytes(status.get("VmRSS"))
+        peak += _bytes(status.get("VmHWM"))
+    return Memory(rss, peak)
+
+
+def pss_bytes(root: int) -> int | None:
+    """Proportional memory of the tree: shared pages are divided among their users, so that forks add up.
+
+    Walks page tables, so it is for a server at rest. None where the kernel does not say, or not to us.
+    """
+    sizes = [_fields(PROC / str(pid) / "smaps_rollup").get("Pss") for pid in tree(root)]
+    known = [_bytes(size) for size in sizes if size is not None]
+    return sum(known) if known else None
+
+
+def _children(pid: int) -> list[int]:
+    """The children of every thread of `pid`: a child belongs to the thread that forked it."""
+    return [int(word) for task in _tasks(pid) for word in (_read(task / "children") or "").split()]
+
+
+def _tasks(pid: int) -> list[Path]:
+    folder = PROC / str(pid) / "task"
+    try:
+        return [folder / name for name in os.listdir(folder)]
+    except OSError:
+        return []
+
+
+class _Times(NamedTuple):
+    """The CPU times of /proc/PID/stat; those of children are of the children that were waited for."""
+
+    user_ns: int = 0
+    system_ns: int = 0
+    children_user_ns: int = 0
+    children_system_ns: int = 0
+
+
+def _times(pid: int) -> _Times:
+    """All zero once the process is gone."""
+    text = _read(PROC / str(pid) / "stat")
+    if text is None:
+        return _Times()
+    # The name in brackets may itself hold spaces and brackets, so fields are counted from the last one.
+    fields = text.rpartition(")")[2].split()
+    return _Times(*(int(ticks) * TICK_NS for ticks in fields[11:15]))
+
+
+def _run_delay_ns(task: Path) -> int:
+    """Time the task was runnable without a processor: the second figure of schedstat."""
+    fields = (_read(task / "schedstat") or "").split()
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
+def _fields(path: Path) -> dict[str, str]:
+    """A file of `Name: value` lines; empty when the process is gone."""
+    lines = (_read(path) or "").splitlines()
+    return {name: value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
+
+
+def _bytes(size: str | None) -> int:
+    """`1234 kB`, as /proc writes every size, in bytes."""
+    return int(size.split()[0]) * 1024 if size else 0
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,103 @@
+"""The commands that repeat a run, or one trial of it by hand, as words; `folded` makes text of them to be pasted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from iolab.contract import EchoWorkload, HttpWorkload
+from iolab.plan import Cell, Plan
+
+PORT = 8080
+# What a phone shows of a line of code.
+COLUMNS = 38
+
+
+class ByHand(NamedTuple):
+    """One trial by hand: the server in one terminal, the load in another."""
+
+    title: str
+    server: tuple[str, ...]
+    load: tuple[str, ...]
+
+
+def again(plan: Plan) -> tuple[str, ...]:
+    """The command that runs the whole plan again, with its seed."""
+    words = _vs_words(plan) if plan.name == "vs" else ["iolab", "run", plan.name]
+    # A plan that quick() leaves as it is was quick, or is as short as that: the flag is right in both cases.
+    return (*words, "--quick") if plan.quick() == plan else tuple(words)
+
+
+def by_hand(plan: Plan, index: int) -> tuple[ByHand, ...]:
+    """Each contestant of one comparison by hand."""
+    comparison = plan.comparisons[index]
+    return tuple(
+        ByHand(title, tuple(_server_words(cell)), tuple(_load_words(cell)))
+        for title, cell in zip(comparison.titles, comparison.cells, strict=True)
+    )
+
+
+def folded(words: Sequence[str]) -> str:
+    """One command over several lines, with a backslash at the end of each but the last; a flag stays with its value."""
+    units: list[str] = []
+    for word in words:
+        is_value = bool(units) and units[-1].startswith("--") and " " not in units[-1] and not word.startswith("--")
+        units[-1:] = [f"{units[-1]} {shlex.quote(word)}"] if is_value else [*units[-1:], shlex.quote(word)]
+    lines = [units[0]]
+    for unit in units[1:]:
+        if len(lines[-1]) + len(unit) < COLUMNS:
+            lines[-1] += f" {unit}"
+        else:
+            lines.append(f"  {unit}")
+    return " \\\n".join(lines)
+
+
+def _vs_words(plan: Plan) -> list[str]:
+    cells = plan.comparisons[0].cells
+    cell, workload = cells[0], cells[0].workload
+    words = ["iolab", "vs", *(each.contestant.text for each in cells), "--protocol", workload.protocol]
+    if isinstance(workload, EchoWorkload):
+        words += ["--framing", workload.framing, "--message-bytes", str(workload.message_bytes)]
+    else:
+        words += ["--reply-bytes", str(workload.reply_bytes)]
+    words += ["--connections", str(cell.connections), "--workers", str(cell.workers), "--threads", str(cell.threads)]
+    words += ["--driver", cell.driver, "--blocks", str(plan.blocks), "--seed", str(plan.seed)]
+    for flag, cpus in (("--server-cpus", cell.server_cpus), ("--load-cpus", cell.load_cpus)):
+        words += [flag, _list(cpus)] if cpus else []
+    return words
+
+
+def _server_words(cell: Cell) -> list[str]:
+    if cell.contestant.kind == "command":
+        pinned = ["taskset", "--cpu-list", _list(cell.server_cpus)] if cell.server_cpus else []
+        return [*pinned, *cell.contestant.argv(PORT)]
+    words = ["iolab", "serve", "--model", cell.contestant.name]
+    for name, value in cell.contestant.options.items():
+        words += ["--option", f"{name}={value}"]
+    workload = cell.workload
+    words += ["--protocol", workload.protocol]
+    if isinstance(workload, HttpWorkload):
+        words += ["--reply-bytes", str(workload.reply_bytes)]
+    else:
+        words += ["--framing", workload.framing, "--message-bytes", str(workload.message_bytes)]
+    words += ["--listen", f"127.0.0.1:{PORT}", "--workers", str(cell.workers)]
+    return words + (["--cpus", _list(cell.server_cpus)] if cell.server_cpus else [])
+
+
+def _load_words(cell: Cell) -> list[str]:
+    workload = cell.workload
+    if isinstance(workload, HttpWorkload):
+        words = ["iolab", "load", f"http://127.0.0.1:{PORT}{workload.target}", "--verify", workload.verify]
+        words += [] if workload.keep_alive else ["--no-keepalive"]
+    else:
+        words = ["iolab", "load", f"tcp://127.0.0.1:{PORT}"]
+        words += ["--framing", workload.framing, "--message-bytes", str(workload.message_bytes)]
+    words += ["--connections", str(cell.connections), "--threads", str(cell.threads), "--driver", cell.driver]
+    words += ["--warmup", f"{cell.warmup_ms}ms", "--duration", f"{cell.duration_ms}ms"]
+    words += ["--timeout", f"{cell.timeout_ms}ms"]
+    return words + (["--cpus", _list(cell.load_cpus)] if cell.load_cpus else [])
+
+
+def _list(cpus: tuple[int, ...]) -> str:
+    return ",".join(map(str, cpus))

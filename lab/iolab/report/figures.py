@@ -1,0 +1,304 @@
+"""From a run to the plain figures its page shows: rows of numbers and words, before any drawing or markup."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iolab import stats, trial, verdict
+from iolab.contract import EchoWorkload, Report
+from iolab.plan import Cell, Comparison, Place, Plan, Result
+from iolab.report.charts import Line
+from iolab.verdict import ComparisonVerdict
+
+QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999))
+# Contestants whose servers used processors this differently did not spend equal means; in cores.
+CORES_APART = 0.1
+# A machine's record has a topology as long as the machine is large; the page is not the place for it.
+MACHINE_ROWS_MAX = 120
+MACHINE_HIDDEN = ("cpu.topology", "schema")
+
+Done = Mapping[Place, Result]
+
+
+class Figure(NamedTuple):
+    """A median over the trials that count, with its exact order-statistic interval where there are enough."""
+
+    median: float
+    low: float | None
+    high: float | None
+
+
+class ContestantRow(NamedTuple):
+    """What one contestant used and gave, each as a median over its trials that count.
+
+    Quantiles are in nanoseconds and missing where a trial is too short for them. Sizes are in bytes. `cores` is
+    processor time over wall time. `switches` are context switches per request.
+    """
+
+    slot: int
+    title: str
+    trials: int
+    quantiles: dict[str, Figure]
+    rss_bytes: Figure | None
+    pss_bytes: Figure | None
+    cores: Figure | None
+    switches: Figure | None
+    switches_values: tuple[float, ...]
+    limits: str
+
+
+class TrialRow(NamedTuple):
+    """One trial as it stands in the record. `state` is counted, not counted, void or failed; `reasons` say why."""
+
+    block: int
+    attempt: int
+    comparison: str
+    contestant: str
+    started: str
+    state: str
+    reasons: tuple[str, ...]
+    rate_per_s: float | None
+    cpu_per_request_ns: float | None
+    p50_ns: float | None
+    p99_ns: float | None
+    rss_bytes: float | None
+    server_share: float | None
+    generator_share: float | None
+
+
+def counted(plan: Plan, index: int, done: Done) -> dict[int, list[Result]]:
+    """The trials that the verdict on one comparison was made from, by slot, in the order of their blocks."""
+    rows = verdict.used_blocks(plan, index, done)[0].values()
+    slots = range(len(plan.comparisons[index].cells))
+    return {slot: [row[slot] for row in rows if row[slot] is not None] for slot in slots}  # type: ignore[misc]
+
+
+def contestant_rows(found: ComparisonVerdict, used: Mapping[int, Sequence[Result]]) -> list[ContestantRow]:
+    """A row for each contestant of a comparison that has a trial that counts."""
+    return [
+        _contestant_row(slot, found.titles[slot], results, found.bottlenecks.get(found.titles[slot], {}))
+        for slot, results in used.items()
+        if results
+    ]
+
+
+def _contestant_row(slot: int, title: str, results: Sequence[Result], bottlenecks: Mapping[str, int]) -> ContestantRow:
+    quantiles = {}
+    for name, quantile in QUANTILES:
+        values = [value for result in results if (value := _quantile_ns(result, name, quantile)) is not None]
+        # One trial that is too short takes the quantile from the contestant, or the median would mix lengths.
+        if len(values) == len(results):
+            quantiles[name] = _figure(values)
+    servers = [(result.report, result.server) for result in results if result.server is not None]
+    switches = tuple(
+        (server.context_switches_voluntary + server.context_switches_involuntary) / report.requests.correct
+        for report, server in servers
+        if report is not None and report.requests.correct
+    )
+    sizes = [server.pss_bytes for _, server in servers if server.pss_bytes is not None]
+    return ContestantRow(
+        slot=slot,
+        title=title,
+        trials=len(results),
+        quantiles=quantiles,
+        rss_bytes=_figure_of([server.rss_bytes_median for _, server in servers]),
+        pss_bytes=_figure_of(sizes),
+        cores=_figure_of([server.cpu_ns / server.wall_ns for _, server in servers]),
+        switches=_figure_of(switches),
+        switches_values=switches,
+        limits=", ".join(f"{limit} {count}" for limit, count in sorted(bottlenecks.items())),
+    )
+
+
+def _quantile_ns(result: Result, name: str, quantile: float) -> float | None:
+    report = result.report
+    if report is None or not trial.quantile_supported(report.requests.correct, quantile):
+        return None
+    return float(getattr(report.latency_ns, name))
+
+
+def _figure(values: Sequence[float]) -> Figure:
+    return Figure(*stats.median_interval(values))
+
+
+def _figure_of(values: Sequence[float]) -> Figure | None:
+    return _figure(values) if values else None
+
+
+def scaled(figure: Figure, unit: float) -> Figure:
+    """The figure in a larger unit."""
+    low, high = (None if end is None else end / unit for end in (figure.low, figure.high))
+    return Figure(figure.median / unit, low, high)
+
+
+def lines(plan: Plan, index: int, done: Done) -> dict[int, list[Line]]:
+    """Throughput over time of every trial of a comparison that has a report, void ones too, by slot."""
+    found: dict[int, list[Line]] = {slot: [] for slot in range(len(plan.comparisons[index].cells))}
+    for place, result in sorted(done.items()):
+        if place.comparison == index and result.report is not None:
+            line = _line(place.slot, result.report, void=result.void)
+            if line.time_s:
+                found[place.slot].append(line)
+    return found
+
+
+def _line(slot: int, report: Report, *, void: bool) -> Line:
+    """The series in the batches of five that the rules of a trial look at; the middle of each is its time."""
+    intervals = report.intervals
+    whole = len(intervals.completed) // trial.BATCH * trial.BATCH
+    batches = np.asarray(intervals.completed[:whole], dtype=np.float64).reshape(-1, trial.BATCH).sum(axis=1)
+    length_s = trial.BATCH * intervals.length_ns / 1e9
+    begin_s = (intervals.begin_ns - report.begin_ns) / 1e9
+    times = begin_s + (np.arange(batches.size) + 0.5) * length_s
+    return Line(slot, void, tuple(times.round(4).tolist()), tuple((batches / length_s).round(1).tolist()))
+
+
+def trial_rows(plan: Plan, done: Done, results: Sequence[Result]) -> list[TrialRow]:
+    """Every trial in the order it was run, the void and the failed ones with their reasons."""
+    used = {
+        result.trial.place
+        for index in range(len(plan.comparisons))
+        for of_slot in counted(plan, index, done).values()
+        for result in of_slot
+    }
+    return [_trial_row(plan, result, result.trial.place in used) for result in results if plan.holds(result.trial)]
+
+
+def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
+    comparison, cell = plan.comparisons[result.trial.comparison], plan.cell(result.trial)
+    reasons = [f"{doubt.word.replace('_', ' ')}: {doubt.detail}" for doubt in result.doubts]
+    if result.failure is not None:
+        state = "failed"
+        reasons.insert(0, f"{result.failure.kind.replace('_', ' ')}: {result.failure.message}")
+    elif result.void:
+        state = "void"
+    elif used:
+        state = "counted"
+    else:
+        state = "not counted"
+        reasons.insert(0, "another trial of its block was void, failed or is still to be run")
+    report = result.report
+    return TrialRow(
+        block=result.trial.block + 1,
+        attempt=result.trial.attempt + 1,
+        comparison=comparison.name,
+        contestant=comparison.titles[result.trial.slot],
+        started=result.started,
+        state=state,
+        reasons=tuple(reasons),
+        rate_per_s=verdict.value_of(result, "throughput"),
+        cpu_per_request_ns=verdict.value_of(result, "cpu_per_request"),
+        p50_ns=verdict.value_of(result, "latency_p50"),
+        p99_ns=verdict.value_of(result, "latency_p99"),
+        rss_bytes=verdict.value_of(result, "rss"),
+        server_share=trial.server_share(cell, result),
+        generator_share=None if report is None else trial.generator_share(cell, report),
+    )
+
+
+def unequal(plan: Plan, index: int, found: ComparisonVerdict, used: Mapping[int, Sequence[Result]]) -> list[str]:
+    """What was not the same for all contestants of a comparison: what their ratios owe to more than their model."""
+    comparison = plan.comparisons[index]
+    said = [*_unequal_cells(comparison), *_unequal_means(found.titles, used), *_lacking(found.titles, used)]
+    replies = [
+        f"{each.contestant}: {each.doubt.detail}." for each in found.doubts if each.doubt.word == "unequal_replies"
+    ]
+    return list(dict.fromkeys([*said, *replies]))
+
+
+def _unequal_cells(comparison: Comparison) -> Iterator[str]:
+    first = comparison.cells[0]
+    for title, cell in zip(comparison.titles[1:], comparison.cells[1:], strict=True):
+        for name in type(cell).model_fields:
+            ours, reference = getattr(cell, name), getattr(first, name)
+            if name != "contestant" and ours != reference:
+                yield f"{title} ran with {name} = {ours}, {comparison.titles[0]} with {reference}."
+
+
+def _unequal_means(titles: Sequence[str], used: Mapping[int, Sequence[Result]]) -> Iterator[str]:
+    """Cores, threads and processes the servers used, where they are not alike."""
+    cores, tasks = {}, {}
+    for slot, results in used.items():
+        servers = [result.server for result in results if result.server is not None]
+        if servers:
+            cores[slot] = float(np.median([server.cpu_ns / server.wall_ns for server in servers]))
+            last = Counter((server.processes, server.threads) for server in servers).most_common(1)[0][0]
+            tasks[slot] = last
+    if cores and max(cores.values()) - min(cores.values()) > CORES_APART:
+        yield f"Cores used: {', '.join(f'{titles[slot]} {value:.2f}' for slot, value in cores.items())}."
+    if len(set(tasks.values())) > 1:
+        told = (f"{titles[slot]} {_tasks(*counts)}" for slot, counts in tasks.items())
+        yield f"How many the kernel had to schedule: {', '.join(told)}."
+
+
+def _tasks(processes: int, threads: int) -> str:
+    processes_told = f"{processes} process{'' if processes == 1 else 'es'}"
+    return f"{processes_told} with {threads} thread{'' if threads == 1 else 's'}"
+
+
+def _lacking(titles: Sequence[str], used: Mapping[int, Sequence[Result]]) -> Iterator[str]:
+    for slot, results in used.items():
+        lacks = dict.fromkeys(what for result in results if result.ready is not None for what in result.ready.lacks)
+        if lacks:
+            yield f"{titles[slot]} ran without what this kernel lacks: {', '.join(lacks)}."
+
+
+def limits(plan: Plan) -> list[str]:
+    """What no figure of this run can show, whatever it says."""
+    cells = [cell for comparison in plan.comparisons for cell in comparison.cells]
+    said = [
+        "The load is a closed loop: a connection sends its next request when its reply has come. Latency is service "
+        "time and does not show what users would have waited during a stall.",
+        "Server and generator ran on one machine over loopback: no network card, no loss, no distance.",
+    ]
+    if any(not cell.server_cpus or not cell.load_cpus for cell in cells):
+        said.append("Server and generator were not bound to processors of their own: each slows the other.")
+    return said
+
+
+def workload_words(cell: Cell) -> str:
+    """What every contestant of a cell's comparison was asked, in words."""
+    if isinstance(cell.workload, EchoWorkload):
+        what = f"echo, {cell.workload.framing} framing, messages of {cell.workload.message_bytes} bytes"
+    else:
+        what = f"http, replies of {cell.workload.reply_bytes} bytes"
+        what += "" if cell.workload.keep_alive else ", a connection for each request"
+    bound = f"server on CPU {_cpus(cell.server_cpus)}, generator on CPU {_cpus(cell.load_cpus)}"
+    return (
+        f"{what}; {cell.connections} connections; {cell.workers} worker{'' if cell.workers == 1 else 's'}; "
+        f"{cell.driver} generator with {cell.threads} thread{'' if cell.threads == 1 else 's'}; "
+        f"{cell.duration_ms / 1000:g} s after {cell.warmup_ms / 1000:g} s of warm-up; {bound}"
+    )
+
+
+def _cpus(cpus: Sequence[int]) -> str:
+    return ",".join(map(str, cpus)) if cpus else "any"
+
+
+def machine_rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The record of the machine, one line a fact, without what is only long."""
+    rows = [(name, value) for name, value in _flat("", machine) if not name.startswith(MACHINE_HIDDEN)]
+    return rows[:MACHINE_ROWS_MAX]
+
+
+def _flat(name: str, value: object) -> Iterator[tuple[str, str]]:
+    """Nested names joined by dots. A list is one line, and each mapping in a list is one."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}" if name else str(key), inner)
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        for number, inner in enumerate(value):
+            told = inner.items() if isinstance(inner, Mapping) else ()
+            yield f"{name}.{number}", ", ".join(f"{key} {_told(item)}" for key, item in told) or _told(inner)
+    else:
+        yield name, _told(value)
+
+
+def _told(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "unknown" if value is None else str(value)

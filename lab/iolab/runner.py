@@ -1,0 +1,434 @@
+"""Runs a plan: every trial in its order with a fresh server, one line in the store for each, and resumable at any time.
+
+The runner decides nothing about figures. It takes the counters at the edges of the window the generator names, hands
+the trial to the rules of `trial`, and asks `plan.remaining` what is left, which is also how void blocks come again.
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from iolab import proc, store, trial
+from iolab.agent import Host, RunningLoad, RunningServer, Sample
+from iolab.contract import Frozen, HttpWorkload, LoadSpec, Measured, Measuring, Report, ServeReady
+from iolab.engine import TrialFailed
+from iolab.machine import Cpu, choose_cpus, noise
+from iolab.plan import Cell, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining
+
+# Memory is sampled this often, and a dead server is noticed this soon.
+TICK_S = 0.1
+# A first look at every contestant before the first block: so many requests, all verified, over so few connections.
+CHECK_REQUESTS = 64
+CHECK_CONNECTIONS = 4
+CHECK_TIMEOUT_MS = 3_000
+# A contestant that fails its first look is looked at once more: a port may have been taken in between.
+CHECKS_MAX = 2
+# The server idles once the window is over, so only a late first reading loses processor time. Up to this share of the
+# window it is made up for by the server's own rate; beyond it the trial is lost.
+LATE_SHARE_MAX = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The run's folder is open. `done` of `planned` trials are there already; `faults` are lines it lost."""
+
+    folder: Path
+    plan: Plan
+    done: int
+    planned: int
+    faults: tuple[str, ...]
+    set_aside: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A contestant was looked at before the first block: the size of its replies, or why it is not compared."""
+
+    contestant: str
+    reply_bytes: int | None
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialBegan:
+    """A trial begins. `left_s` is how long the rest of the plan should take, this trial included."""
+
+    trial: Trial
+    title: str
+    comparison: str
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded:
+    """A trial is over and in the store. `done` counts trials, the ones run again too; so does `planned`."""
+
+    result: Result
+    title: str
+    comparison: str
+    done: int
+    planned: int
+
+
+Record = TypeVar("Record", bound=Frozen)
+Process = TypeVar("Process", RunningServer, RunningLoad)
+Event = Opened | Checked | TrialBegan | TrialEnded
+Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The two clocks a run needs: intervals in seconds, and a label for people."""
+
+    monotonic_s: Callable[[], float] = time.monotonic
+    wall: Callable[[], str] = field(default=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+CLOCKS = Clocks()
+
+
+class Stopped(BaseException):
+    """A signal asked the lab to end. `code` is the exit code a shell expects for it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.code = 128 + number
+
+
+def run(plan: Plan, host: Host, runs: Path, tell: Tell, *, fresh: bool = False, clocks: Clocks = CLOCKS) -> Path:
+    """Runs what is left of a plan and returns its folder; raises StoreError when results cannot be kept.
+
+    A run of another engine or machine, and with `fresh` any, is set aside under a new name first.
+    """
+    machine = host.describe()
+    folder = store.folder_of(plan, runs)
+    set_aside = _set_aside(folder) if fresh or _is_of_another(folder, machine["identity"]) else None
+    with store.writing(plan, machine, runs) as writer:
+        progress = _Progress(plan, writer, tell, clocks)
+        tell(Opened(folder, plan, len(progress.results), progress.planned, writer.trials.faults, set_aside))
+        _check_contestants(progress, host)
+        while rest := remaining(plan, progress.results):
+            for scheduled in rest:
+                if progress.is_wanted(scheduled):
+                    _run_trial(progress, host, scheduled)
+    return folder
+
+
+def placed(plan: Plan, topology: Sequence[Cpu]) -> tuple[Plan, tuple[str, ...]]:
+    """The plan with a server's and a generator's processors chosen wherever a cell names none, and why, in words."""
+    words: dict[str, None] = {}
+
+    def place(cell: Cell) -> Cell:
+        if cell.server_cpus or cell.load_cpus:
+            words["as given"] = None
+            return cell
+        sets = choose_cpus(topology, cell.workers, cell.threads)
+        words[sets.why] = None
+        return _with(cell, server_cpus=sets.server, load_cpus=sets.load)
+
+    return _with_cells(plan, place), tuple(words)
+
+
+def with_cpus(plan: Plan, server_cpus: tuple[int, ...], load_cpus: tuple[int, ...]) -> Plan:
+    """The plan with these processors for every cell; an empty set leaves that side as it is."""
+    given = {"server_cpus": server_cpus, "load_cpus": load_cpus}
+    changes = {name: cpus for name, cpus in given.items() if cpus}
+    return _with_cells(plan, lambda cell: _with(cell, **changes))
+
+
+def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -> Result:
+    """One trial: a fresh server, one run of the generator, and what both used. A failure is a result too."""
+    result = Result(trial=scheduled, started=clocks.wall())
+    try:
+        ready, report, server, before, after = _measure(host, cell)
+    except TrialFailed as failed:
+        return result.model_copy(update={"failure": failed.failure})
+    wall_ns = after.server.read_ns - before.server.read_ns
+    cpu_ns = max(0, after.server.cpu_ns - before.server.cpu_ns)
+    lab_ns = after.lab_cpu_ns - before.lab_cpu_ns
+    return result.model_copy(
+        update={
+            "ready": ready,
+            "report": report,
+            "server": server,
+            "noise": noise(
+                before.machine,
+                after.machine,
+                ours_ns=cpu_ns + report.generator.cpu_ns + lab_ns,
+                wall_ns=wall_ns,
+                cpu_ns=cpu_ns,
+                run_delay_ns=server.run_delay_ns,
+            ),
+        }
+    )
+
+
+class _Progress:
+    """A run as far as it has come: its results, and how fast it goes compared with what its plan expects."""
+
+    def __init__(self, plan: Plan, writer: store.Writer, tell: Tell, clocks: Clocks) -> None:
+        self.plan, self.tell, self.clocks = plan, tell, clocks
+        self.results = list(writer.trials.results)
+        self._writer = writer
+        self._expected_s, self._spent_s = 0.0, 0.0
+
+    @property
+    def planned(self) -> int:
+        """How many results there will be when nothing more has to be run again."""
+        return len(self.results) + len(remaining(self.plan, self.results))
+
+    def is_wanted(self, scheduled: Trial) -> bool:
+        """Whether its contestant is still in its comparison: a final failure puts it out."""
+        gone = given_up({result.trial.place: result for result in self.results})
+        return (scheduled.comparison, scheduled.slot) not in gone
+
+    def left_s(self) -> float:
+        """How long the rest should take at the pace so far."""
+        pace = self._spent_s / self._expected_s if self._expected_s else 1.0
+        return pace * sum(self.plan.cell(rest).trial_ms for rest in remaining(self.plan, self.results)) / 1_000
+
+    def names(self, scheduled: Trial) -> tuple[str, str]:
+        """The title of its contestant and the name of its comparison."""
+        comparison = self.plan.comparisons[scheduled.comparison]
+        return comparison.titles[scheduled.slot], comparison.name
+
+    def keep(self, result: Result, spent_s: float = 0.0) -> None:
+        """Stores a result, whatever signal comes meanwhile, and tells of it."""
+        with _signals_held():
+            self._writer.append(result)
+        self.results.append(result)
+        if spent_s and result.failure is None:
+            self._spent_s += spent_s
+            self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
+        self.tell(TrialEnded(result, *self.names(result.trial), len(self.results), self.planned))
+
+
+def _run_trial(progress: _Progress, host: Host, scheduled: Trial) -> None:
+    begin_s = progress.clocks.monotonic_s()
+    progress.tell(TrialBegan(scheduled, *progress.names(scheduled), progress.left_s()))
+    cell = progress.plan.cell(scheduled)
+    result = trial.judged(cell, measure(host, cell, scheduled, progress.clocks))
+    progress.keep(result, progress.clocks.monotonic_s() - begin_s)
+
+
+def _check_contestants(progress: _Progress, host: Host) -> None:
+    """Looks at each contestant with each workload before the first block; one that fails takes no part."""
+    seen: dict[str, Failure | None] = {}
+    for scheduled in remaining(progress.plan, progress.results):
+        cell = progress.plan.cell(scheduled)
+        kind = f"{cell.contestant.text} {cell.workload.model_dump_json()}"
+        if kind not in seen:
+            checked = _check(host, cell, progress.names(scheduled)[0])
+            progress.tell(checked)
+            seen[kind] = checked.failure
+        failure = seen[kind]
+        if failure is not None and progress.is_wanted(scheduled):
+            progress.keep(Result(trial=scheduled, started=progress.clocks.wall(), failure=failure))
+
+
+def _check(host: Host, cell: Cell, title: str) -> Checked:
+    failure = None
+    for _ in range(CHECKS_MAX):
+        try:
+            return Checked(title, _reply_bytes(host, cell), None)
+        except TrialFailed as failed:
+            failure = failed.failure.model_copy(update={"final": True})
+    return Checked(title, None, failure)
+
+
+def _reply_bytes(host: Host, cell: Cell) -> int:
+    """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
+    with _running(host.start(cell)) as server:
+        spec = _load_spec(
+            cell,
+            server.address,
+            connections=min(cell.connections, CHECK_CONNECTIONS),
+            threads=1,
+            warmup_ms=0,
+            duration_ms=None,
+            requests=CHECK_REQUESTS,
+            timeout_ms=min(cell.timeout_ms, CHECK_TIMEOUT_MS),
+        )
+        with _running(host.load(spec)) as load:
+            report = next(event for event in load.events(TICK_S) if isinstance(event, Report))
+    _refuse_faulty(report)
+    return round(report.bytes.received / report.requests.correct)
+
+
+def _refuse_faulty(report: Report) -> None:
+    """Raises TrialFailed unless every request of a first look was answered, and rightly."""
+    requests = report.requests
+    if requests.correct == CHECK_REQUESTS and not requests.wrong and not requests.failed:
+        return
+    first = f" ({report.first_error})" if report.first_error else ""
+    seen = (
+        f"{requests.correct} of {CHECK_REQUESTS} requests over {report.connections} connections were answered rightly"
+    )
+    if report.errors.timeout:
+        raise TrialFailed("silent", f"{seen}{first}: it may serve fewer connections at once, so use fewer", final=True)
+    raise TrialFailed("wrong_replies" if requests.wrong else "errors", f"{seen}{first}: it is not compared", final=True)
+
+
+def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, Sample, Sample]:
+    with _running(host.start(cell)) as server:
+        spec = _load_spec(cell, server.address)
+        with _running(host.load(spec)) as load:
+            report, before, after, memory = _window(server, load)
+    return server.ready, report, _usage(report, before, after, memory), before, after
+
+
+@dataclass(slots=True)
+class _Sizes:
+    """The server's memory over a window. The proportional size is read once, when the window is over."""
+
+    samples: list[proc.Memory] = field(default_factory=list)
+    pss_bytes: int | None = None
+
+
+def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, Sample, Sample, _Sizes]:
+    """Follows the generator to its report: the samples at the edges of its window, and the sizes within."""
+    before: Sample | None = None
+    after: Sample | None = None
+    sizes = _Sizes()
+    for event in load.events(TICK_S):
+        if isinstance(event, Measuring):
+            before = server.sample()
+        elif isinstance(event, Measured):
+            # Connections, and with them the processes of a forking server, are still there at this moment.
+            after = server.sample()
+            sizes.samples.append(server.memory())
+            sizes.pss_bytes = server.pss_bytes()
+        elif isinstance(event, Report):
+            if before is None or after is None:
+                raise TrialFailed("contract", "the load generator reported without naming its window", final=True)
+            server.check()
+            return event, before, after, sizes
+        elif event is None:
+            server.check()
+            if before is not None and after is None:
+                sizes.samples.append(server.memory())
+    raise TrialFailed("contract", "the load generator ended without a report", final=True)
+
+
+def _usage(report: Report, before: Sample, after: Sample, sizes: _Sizes) -> ServerUsage:
+    begin, end = before.server, after.server
+    wall_ns = max(1, report.end_ns - report.begin_ns)
+    late_ns = max(0, begin.read_ns - report.begin_ns)
+    if late_ns > LATE_SHARE_MAX * wall_ns:
+        raise TrialFailed(
+            "lab_late", f"the lab got no processor for {late_ns / 1e6:.0f} ms: close what uses the machine"
+        )
+    made_up = wall_ns / (wall_ns - late_ns)
+    delay_ns = end.run_delay_ns - begin.run_delay_ns
+    return ServerUsage(
+        cpu_ns=round(made_up * max(0, end.cpu_ns - begin.cpu_ns)),
+        wall_ns=wall_ns,
+        user_ns=max(0, end.user_ns - begin.user_ns),
+        system_ns=max(0, end.system_ns - begin.system_ns),
+        rss_bytes_max=max(memory.rss_bytes_max for memory in sizes.samples),
+        rss_bytes_median=round(statistics.median(memory.rss_bytes for memory in sizes.samples)),
+        pss_bytes=sizes.pss_bytes,
+        context_switches_voluntary=max(0, end.switches_voluntary - begin.switches_voluntary),
+        context_switches_involuntary=max(0, end.switches_involuntary - begin.switches_involuntary),
+        threads=end.threads,
+        processes=end.processes,
+        # The delay of tasks that ended in between is gone with them: then it is unknown.
+        run_delay_ns=delay_ns if delay_ns >= 0 else None,
+    )
+
+
+def _load_spec(cell: Cell, address: str, **changes: object) -> LoadSpec:
+    workload = cell.workload
+    if isinstance(workload, HttpWorkload) and workload.host is None:
+        workload = _with(workload, host=address)
+    spec = LoadSpec(
+        driver=cell.driver,
+        workload=workload,
+        connect=address,
+        connections=cell.connections,
+        threads=cell.threads,
+        cpus=cell.load_cpus,
+        warmup_ms=cell.warmup_ms,
+        duration_ms=cell.duration_ms,
+        timeout_ms=cell.timeout_ms,
+        interval_ms=cell.interval_ms,
+    )
+    return _with(spec, **changes)
+
+
+def _is_of_another(folder: Path, identity: object) -> bool:
+    """Whether the folder holds trials that cannot be continued: those of another engine or another machine."""
+    if not (folder / store.MACHINE).exists():
+        return False
+    return store.read_machine(folder).get("identity") != identity
+
+
+def _set_aside(folder: Path) -> Path | None:
+    """Gives an old run another name, and keeps it: results are never deleted here."""
+    if not folder.exists():
+        return None
+    number = next(n for n in range(1, 1_000_000) if not folder.with_name(f"{folder.name}.{n}").exists())
+    return folder.rename(folder.with_name(f"{folder.name}.{number}"))
+
+
+@contextmanager
+def _running(process: Process) -> Iterator[Process]:
+    """Whatever happens, the process is stopped."""
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
+def stopping_on(signals: Iterable[signal.Signals]) -> Iterator[None]:
+    """Turns these signals into `Stopped`, so that children are ended and what is finished is kept."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Holds back the signals that end the lab, so that a result is stored whole or not at all.
+
+    Blocking them would not do: a thread of a numerical library would take them, and the lab would stop all the same.
+    """
+    came: list[int] = []
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in ending}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for held in came:
+            signal.raise_signal(held)
+
+
+def _with_cells(plan: Plan, change: Callable[[Cell], Cell]) -> Plan:
+    comparisons = tuple(
+        _with(comparison, cells=tuple(change(cell) for cell in comparison.cells)) for comparison in plan.comparisons
+    )
+    return _with(plan, comparisons=comparisons)
+
+
+def _with(record: Record, **changes: object) -> Record:
+    """A copy with other values, validated again."""
+    values = {name: getattr(record, name) for name in type(record).model_fields}
+    return type(record)(**(values | changes))

@@ -1,0 +1,237 @@
+"""Where results live: one folder a run, one line a trial, and nothing lost but the line being written.
+
+    runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  report.html
+
+Each line of trials.jsonl is `checksum, space, JSON`, appended and synced when its trial is over. A crash can therefore
+tear only the last line; a torn or altered line is told by its checksum, counted, named and skipped, and its trial is
+run again. One lab at a time may write: it holds a lock on trials.jsonl, which the kernel drops when the lab dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from iolab.contract import one_line
+from iolab.plan import Place, Plan, Result
+
+# A line holds a report with its histogram and series: some 20 KiB. One far longer is not ours.
+LINE_BYTES_MAX = 16 << 20
+
+PLAN, MACHINE, TRIALS, REPORT = "plan.json", "machine.json", "trials.jsonl", "report.html"
+
+
+class StoreError(Exception):
+    """Results cannot be kept or read. The message is one line: the file, what happened, what to do."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What a run's record holds: the results in the order they were written, and one line on each line it lost."""
+
+    results: tuple[Result, ...]
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """An open, locked run. Get one from `writing`; it appends results and replaces the report."""
+
+    folder: Path
+    trials: Trials
+    _file: int
+
+    def append(self, result: Result) -> None:
+        """Adds one finished trial and syncs it to the disk; raises StoreError, and then nothing was added."""
+        path = self.folder / TRIALS
+        end = os.fstat(self._file).st_size
+        try:
+            _write_whole(self._file, sealed(result.model_dump_json().encode()))
+            os.fsync(self._file)
+        except OSError as error:
+            _cut(self._file, end)
+            raise StoreError(_unwritten(path, "the result could not be written", error)) from error
+
+
+def folder_of(plan: Plan, runs: Path) -> Path:
+    """The folder of a plan: the same plan comes back to it, another one goes elsewhere."""
+    return runs / f"{plan.name}-{plan.digest}"
+
+
+@contextmanager
+def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writer]:
+    """Opens the folder of a plan for writing, made or resumed; raises StoreError.
+
+    `machine` is any JSON document; what stands under its key `identity` (engine build, kernel, host, processor) must be
+    equal for a run to be resumed, because trials of two builds or two machines are not one comparison.
+    """
+    folder = folder_of(plan, runs)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = os.open(folder / TRIALS, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StoreError(_unwritten(folder, "the run's folder cannot be written", error)) from error
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StoreError(f"{folder}: another iolab is writing this run: wait for it, or stop it") from None
+        trials = read_trials(folder)
+        _check_identity(folder, machine, resumed=bool(trials.results))
+        _replace(folder / PLAN, plan.model_dump_json(indent=2) + "\n")
+        _replace(folder / MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
+        _end_line(folder / TRIALS, file)
+        yield Writer(folder, trials, file)
+    finally:
+        os.close(file)
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan of a stored run; raises StoreError."""
+    try:
+        return Plan.model_validate_json((folder / PLAN).read_bytes())
+    except OSError as error:
+        raise StoreError(_unread(folder / PLAN, error)) from error
+    except ValidationError as error:
+        raise StoreError(f"{folder / PLAN}: {one_line(error)}: run the experiment again") from None
+
+
+def read_machine(folder: Path) -> dict[str, Any]:
+    """The machine of a stored run; raises StoreError."""
+    try:
+        machine = json.loads((folder / MACHINE).read_bytes())
+    except OSError as error:
+        raise StoreError(_unread(folder / MACHINE, error)) from error
+    except (ValueError, RecursionError):
+        machine = None
+    if not isinstance(machine, dict):
+        raise StoreError(f"{folder / MACHINE}: is damaged: run the experiment again in another folder")
+    return machine
+
+
+def read_trials(folder: Path) -> Trials:
+    """All whole results of a run, each place once (the first stands); raises StoreError only if it cannot be opened.
+
+    A reader needs no lock: a line that is being written looks torn, and is there the next time.
+    """
+    path = folder / TRIALS
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return Trials((), ())
+    except OSError as error:
+        raise StoreError(_unread(path, error)) from error
+    results: dict[Place, Result] = {}
+    faults: list[str] = []
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        parsed = _result_of(line)
+        if isinstance(parsed, str):
+            faults.append(f"{path}: line {number} {parsed}; its trial is run again")
+        elif parsed.trial.place in results:
+            faults.append(f"{path}: line {number} repeats a trial; the first stands")
+        else:
+            results[parsed.trial.place] = parsed
+    return Trials(tuple(results.values()), tuple(faults))
+
+
+def write_report(folder: Path, html: str) -> Path:
+    """Replaces the report of a run as a whole, so that a reader never sees half of one; raises StoreError."""
+    _replace(folder / REPORT, html)
+    return folder / REPORT
+
+
+def sealed(body: bytes) -> bytes:
+    """A line of trials.jsonl from its JSON: checksum, space, JSON, end of line."""
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def _result_of(line: bytes) -> Result | str:
+    """A result, or what is wrong with its line."""
+    checksum, space, body = line.removesuffix(b"\n").partition(b" ")
+    # A line without its end was still being written: `_end_line` cuts it off, so it must not count here either.
+    if not space or not line.endswith(b"\n") or len(line) > LINE_BYTES_MAX or checksum != b"%08x" % zlib.crc32(body):
+        return "is torn or altered (its checksum does not fit)"
+    try:
+        return Result.model_validate_json(body)
+    except ValidationError as error:
+        return f"is of another version ({one_line(error)})"
+
+
+def _check_identity(folder: Path, machine: Mapping[str, Any], *, resumed: bool) -> None:
+    if not resumed or not (folder / MACHINE).exists():
+        return
+    before, now = read_machine(folder).get("identity"), machine.get("identity")
+    if before == now:
+        return
+    before, now = (identity if isinstance(identity, dict) else {} for identity in (before, now))
+    key = next(
+        key for key in sorted({*before, *now, "identity"}) if before.get(key) != now.get(key) or key == "identity"
+    )
+    raise StoreError(
+        f"{folder}: was measured with {key} {before.get(key)}, this is {now.get(key)}: "
+        "move the folder away to measure anew"
+    )
+
+
+def _end_line(path: Path, file: int) -> None:
+    """Cuts off a line a crash left unfinished: what is appended next must begin a line of its own."""
+    size = os.fstat(file).st_size
+    if size == 0 or os.pread(file, 1, size - 1) == b"\n":
+        return
+    with path.open("rb") as reader:
+        text = reader.read(size)
+    try:
+        os.ftruncate(file, text.rfind(b"\n") + 1)
+    except OSError as error:
+        raise StoreError(_unwritten(path, "an unfinished line cannot be cut off", error)) from error
+
+
+def _cut(file: int, size: int) -> None:
+    """Takes back what a failed append wrote. Where even that fails the torn line stays, and its checksum tells."""
+    try:
+        os.ftruncate(file, size)
+    except OSError:
+        return
+
+
+def _write_whole(file: int, text: bytes) -> None:
+    view = memoryview(text)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes a file beside its place, syncs it and moves it there: all or nothing."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise StoreError(_unwritten(path, "cannot be written", error)) from error
+    beside = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        beside.chmod(0o644)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StoreError(_unwritten(path, "cannot be written", error)) from error
+
+
+def _unwritten(path: Path, what: str, error: OSError) -> str:
+    return f"{path}: {what}: {error.strerror or error}: free space or choose another folder; the rest stays readable"
+
+
+def _unread(path: Path, error: OSError) -> str:
+    return f"{path}: cannot be read: {error.strerror or error}: name the folder of a run, one that holds {PLAN}"

@@ -1,0 +1,278 @@
+"""The rules within one trial: what makes it void, what makes it doubtful, and what limited it.
+
+Pure functions over one report. No rule looks at which contestant is ahead, and none removes a value for being large:
+that is what keeps a void trial from being a vote. Each limit stands here once, with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import numpy as np
+import scipy.stats
+from numpy.typing import NDArray
+
+from iolab.contract import EchoWorkload, HttpWorkload, Report
+from iolab.plan import Cell, Doubt, Result
+
+Floats = NDArray[np.float64]
+
+# Intervals are judged in batches of five, as MSER-5 does: it evens out the beat of timers and schedulers.
+BATCH = 5
+# Throughput that moves by more than this within a window is not one figure.
+DRIFT_MAX = 0.05
+# A difference of two halves must also stand out of the batches' own noise by this many standard errors.
+DRIFT_ERRORS = 3.0
+# Fewer batches than this show no trend.
+BATCHES_MIN = 10
+# A quantile q needs this many requests beyond it: n (1 - q) >= 10.
+BEYOND_QUANTILE_MIN = 10
+# Little's law may be missed by this much: the gap between a reply and the next send is the generator's own.
+LITTLE_MAX = 0.02
+# Above this share of failed requests a figure is an error rate and not a speed.
+ERRORS_MAX = 0.001
+# The longest turn of a generator that still times what it says it times.
+TURN_NS_MAX = 20_000_000
+# Time runnable without a processor, over run time.
+RUN_DELAY_MAX = 0.05
+# A generator above this share of its processors may be the limit; a server above its share surely is one.
+GENERATOR_BUSY = 0.80
+SERVER_BUSY = 0.90
+# What others may take of the machine before a trial is void; half of it is a doubt.
+STEAL_MAX = 0.02
+FOREIGN_CORES_MAX = 0.10
+
+
+class Bottleneck(StrEnum):
+    """What limited a closed-loop trial.
+
+    `server`: its throughput is the server's. `both`: the server was busy too, so it is the server's within what was
+    left idle. `generator`: the server could have done more. `latency`: neither was busy; the round trip decided.
+    """
+
+    SERVER = "server"
+    GENERATOR = "generator"
+    BOTH = "both"
+    LATENCY = "latency"
+
+
+def judged(cell: Cell, result: Result) -> Result:
+    """The result with its doubts filled in; `cell` is `plan.cell(result.trial)`. A failed trial has none."""
+    if result.failure is not None or result.report is None:
+        return result
+    return result.model_copy(update={"doubts": tuple(_doubts(cell, result, result.report))})
+
+
+def bottleneck(cell: Cell, result: Result) -> Bottleneck:
+    """What limited the trial, from the processor time of both sides. Without the server's it is seen from one side."""
+    assert result.report is not None, "a trial without a report has no bottleneck"
+    generator_busy = generator_share(cell, result.report) > GENERATOR_BUSY
+    share = server_share(cell, result)
+    server_busy = share is not None and share >= SERVER_BUSY
+    if generator_busy and server_busy:
+        return Bottleneck.BOTH
+    if server_busy:
+        return Bottleneck.SERVER
+    return Bottleneck.GENERATOR if generator_busy else Bottleneck.LATENCY
+
+
+def generator_share(cell: Cell, report: Report) -> float:
+    """The generator's processor time over what its threads could have used, 0 to 1 and a little.
+
+    `wall_ns` counts the window once for each thread; on fewer processors than threads it could only use those.
+    """
+    wall_ns = report.generator.wall_ns
+    if cell.load_cpus:
+        wall_ns = wall_ns * min(report.threads, len(cell.load_cpus)) // report.threads
+    return report.generator.cpu_ns / wall_ns if wall_ns else 0.0
+
+
+def server_share(cell: Cell, result: Result) -> float | None:
+    """The server's processor time over its processors (its workers, when it is not pinned); None when unknown."""
+    if result.server is None:
+        return None
+    cores = len(cell.server_cpus) or cell.workers
+    return result.server.cpu_ns / (cores * result.server.wall_ns)
+
+
+def quantile_supported(requests: int, quantile: float) -> bool:
+    """Whether so many requests carry this quantile: 1,000 for a p99, 10,000 for a p99.9."""
+    return requests * (1 - quantile) >= BEYOND_QUANTILE_MIN - 1e-6
+
+
+def mser5(series: NDArray[np.float64]) -> tuple[int, int]:
+    """MSER-5: the number of batches to cut from the front, and the number there are.
+
+    The cut d minimises S²_d / (m - d)², S²_d the sum of squares about the mean of what is kept.
+    """
+    batches = _batches(series)
+    m = batches.size
+    if m < 2:
+        return 0, m
+    kept = np.arange(m, 0, -1, dtype=np.float64)
+    sums = np.cumsum(batches[::-1])[::-1]
+    squares = np.cumsum((batches**2)[::-1])[::-1]
+    spread = np.maximum(squares - sums**2 / kept, 0.0) / kept**2
+    return int(np.argmin(spread[:-1])), m
+
+
+def never_steady(series: NDArray[np.float64]) -> bool:
+    """Whether throughput had not settled by half of the series, warm-up included.
+
+    The bare rule (a cut beyond the half) also fires on a third of all perfectly flat noisy series, because the
+    statistic is flat there. So the two halves must also differ by more than the drift that is allowed.
+    """
+    cut, m = mser5(series)
+    if m < 2 * BATCHES_MIN or cut <= m / 2:
+        return False
+    first, second = np.array_split(_batches(series), 2)
+    return _differ(first, second)
+
+
+def drift(series: NDArray[np.float64]) -> float:
+    """How much throughput moved over a window, relative to its level: by trend or halves; 0 if by chance."""
+    batches = _batches(series)
+    if batches.size < BATCHES_MIN or batches.mean() == 0:
+        return 0.0
+    slope, _, low, high = scipy.stats.theilslopes(batches)
+    trend = abs(slope) * batches.size / batches.mean() if low > 0 or high < 0 else 0.0
+    first, second = np.array_split(batches, 2)
+    halves = abs(second.mean() / first.mean() - 1) if first.mean() > 0 and _differ(first, second) else 0.0
+    return float(max(trend, halves))
+
+
+def _differ(first: Floats, second: Floats) -> bool:
+    """Whether two stretches differ by more than the drift allowed, and by more than their own noise."""
+    gap = abs(float(first.mean() - second.mean()))
+    error = float(np.sqrt(sum(part.var(ddof=1) / part.size for part in (first, second) if part.size > 1)))
+    return gap > DRIFT_MAX * float(second.mean()) and gap > DRIFT_ERRORS * error
+
+
+def _batches(series: Floats) -> Floats:
+    whole = series.size // BATCH * BATCH
+    means: Floats = np.asarray(series[:whole], dtype=np.float64).reshape(-1, BATCH).mean(axis=1)
+    return means
+
+
+def _doubts(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
+    yield from _doubts_of_replies(report)
+    yield from _doubts_of_books(cell, report)
+    yield from _doubts_of_generator(cell, result, report)
+    yield from _doubts_of_machine(result)
+    yield from _doubts_of_series(report)
+    correct = report.requests.correct
+    if not quantile_supported(correct, 0.5):
+        yield Doubt(word="too_short", detail=f"{correct} requests in the window")
+    elif not quantile_supported(correct, 0.99):
+        yield Doubt(word="p99_not_supported", detail=f"{correct} requests, a p99 needs 1000")
+
+
+def _doubts_of_replies(report: Report) -> Iterator[Doubt]:
+    """Was every connection open and every reply right?"""
+    requests = report.requests
+    if report.interrupted:
+        yield Doubt(word="interrupted", detail="the window was cut short")
+    if report.connections_open < report.connections:
+        yield Doubt(
+            word="connections_missing",
+            detail=f"{report.connections_open} of {report.connections} connections were open",
+        )
+    if requests.wrong or report.errors.wrong:
+        yield Doubt(word="wrong_replies", detail=f"{max(requests.wrong, report.errors.wrong)} replies were wrong")
+    ended = requests.correct + requests.wrong + requests.failed
+    if ended and requests.failed / ended > ERRORS_MAX:
+        first = f", first: {report.first_error}" if report.first_error else ""
+        yield Doubt(word="errors", detail=f"{requests.failed} of {ended} requests failed{first}")
+    elif requests.correct == 0:
+        yield Doubt(word="errors", detail="no request was answered")
+
+
+def _doubts_of_books(cell: Cell, report: Report) -> Iterator[Doubt]:
+    """Do counts, bytes and Little's law agree with one another? If not, a figure is wrong, however good it looks."""
+    r = report.requests
+    begun, ended = r.sent + r.in_flight_begin, r.correct + r.wrong + r.failed + r.in_flight_end
+    if begun != ended:
+        yield Doubt(word="counts_open", detail=f"{begun} requests were begun, {ended} are accounted for")
+    bytes_fault = _bytes_fault(cell, report)
+    if bytes_fault:
+        yield Doubt(word="bytes_open", detail=bytes_fault)
+    window_ns = report.end_ns - report.begin_ns
+    if r.correct == 0 or window_ns <= 0 or not _connections_stay_open(report):
+        return
+    concurrency = r.correct / window_ns * report.latency_ns.mean
+    # A window cuts through one request a connection at each edge, which a short or slow run feels.
+    allowed = LITTLE_MAX + report.connections_open / r.correct
+    if abs(concurrency / report.connections_open - 1) > allowed:
+        yield Doubt(
+            word="littles_law",
+            detail=f"throughput x mean latency is {concurrency:.2f}, connections are {report.connections_open}",
+        )
+
+
+def _connections_stay_open(report: Report) -> bool:
+    """Little's law counts connections as requests in flight: not so while each request opens one of its own."""
+    workload = report.workload
+    return report.connections_open > 0 and not (isinstance(workload, HttpWorkload) and not workload.keep_alive)
+
+
+def _bytes_fault(cell: Cell, report: Report) -> str | None:
+    """What is wrong with the bytes, within what requests in flight at the edges may hold; None when nothing is."""
+    r, workload = report.requests, report.workload
+    if isinstance(workload, EchoWorkload):
+        size = workload.message_bytes + (0 if workload.framing == "raw" else 2)
+        slack = (r.in_flight_begin + r.in_flight_end + r.wrong + r.failed) * size
+        for what, counted, messages in (
+            ("received", report.bytes.received, r.correct + r.wrong),
+            ("sent", report.bytes.sent, r.sent),
+        ):
+            if abs(counted - messages * size) > slack:
+                return f"{counted} bytes {what} for {messages} messages of {size}"
+        return None
+    # A command's replies are as long as they are; those of our own servers hold at least the body asked for.
+    least = (r.correct - r.in_flight_begin) * workload.reply_bytes if cell.contestant.kind == "named" else 0
+    if report.bytes.received < least:
+        return f"{report.bytes.received} bytes received for {r.correct} replies of at least {workload.reply_bytes}"
+    return None
+
+
+def _doubts_of_generator(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
+    """Could the generator see what it reports?"""
+    generator = report.generator
+    if generator.turn_ns_max > TURN_NS_MAX:
+        yield Doubt(word="generator_late", detail=f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms")
+    if generator.run_delay_ns > RUN_DELAY_MAX * generator.cpu_ns:
+        share = generator.run_delay_ns / max(generator.cpu_ns, 1)
+        yield Doubt(word="generator_starved", detail=f"it waited for a processor for {share:.0%} of its run time")
+    if bottleneck(cell, result) is Bottleneck.GENERATOR:
+        server = server_share(cell, result)
+        beside = "unknown" if server is None else f"{server:.0%}"
+        detail = f"generator {generator_share(cell, report):.0%} busy, server {beside}"
+        yield Doubt(word="generator_saturated", detail=detail)
+
+
+def _doubts_of_machine(result: Result) -> Iterator[Doubt]:
+    """Had the machine other work?"""
+    noise = result.noise
+    if noise is None:
+        return
+    detail = f"{noise.steal_share:.1%} stolen, {noise.foreign_cpu_cores:.2f} cores used by others"
+    worst = max(noise.steal_share / STEAL_MAX, noise.foreign_cpu_cores / FOREIGN_CORES_MAX)
+    if worst > 1:
+        yield Doubt(word="machine_busy", detail=detail)
+    elif worst > 0.5:
+        yield Doubt(word="machine_noisy", detail=detail)
+
+
+def _doubts_of_series(report: Report) -> Iterator[Doubt]:
+    """Was throughput one figure over the window, and settled before it began?"""
+    series = np.asarray(report.intervals.completed, dtype=np.float64)
+    first = max(0, (report.begin_ns - report.intervals.begin_ns) // report.intervals.length_ns)
+    last = max(first, (report.end_ns - report.intervals.begin_ns) // report.intervals.length_ns)
+    if never_steady(series[:last]):
+        cut, batches = mser5(series[:last])
+        yield Doubt(word="never_steady", detail=f"it settled only in batch {cut} of {batches}")
+        return
+    moved = drift(series[first:last])
+    if moved > DRIFT_MAX:
+        yield Doubt(word="not_steady", detail=f"throughput moved by {moved:.0%} within the window")

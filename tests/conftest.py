@@ -1,0 +1,153 @@
+"""What several test files share: the fake engine, and a host that takes no time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fake_engine
+from iolab import engine, machine, proc
+from iolab.agent import Sample
+from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, ServeReady
+from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
+from iolab.plan import Cell
+from iolab.runner import Clocks
+
+FAKE_ENGINE = Path(fake_engine.__file__)
+MS = 1_000_000
+
+
+@pytest.fixture(scope="session")
+def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake engine as one executable file, run by the Python of these tests and with nothing it does not need."""
+    path = tmp_path_factory.mktemp("engine") / "iolab-engine"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {FAKE_ENGINE} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, fake_path: Path) -> Engine:
+    """The fake engine, chosen as a user chooses one by hand."""
+    monkeypatch.setenv("IOLAB_ENGINE", str(fake_path))
+    return open_engine()
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which nothing else runs, whatever runs on it."""
+    monkeypatch.setattr(machine, "ticks", lambda: machine.Ticks(0, 0, 0))
+
+
+@pytest.fixture
+def real_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The engine of this checkout. Skips only where none was built; one that is out of date is an error."""
+    monkeypatch.delenv("IOLAB_ENGINE", raising=False)
+    try:
+        engine.find()
+    except engine.EngineError as error:
+        pytest.skip(f"the engine is not built: {error}")
+    return open_engine()
+
+
+class FakeHost:
+    """A host whose servers and generators are figures on a clock that only moves when they say so.
+
+    `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below.
+    """
+
+    FAULTS = ("not_started", "no_io_uring", "dies", "wrong", "busy", "late", "very_late", "stopped")
+
+    def __init__(self, faults: dict[int, str] | None = None, identity: str = "one") -> None:
+        self.faults = faults or {}
+        assert set(self.faults.values()) <= set(self.FAULTS)
+        self.identity = identity
+        self.started: list[str] = []
+        self.running: list[object] = []
+        self.now_ns = 1_000_000_000
+
+    def describe(self) -> dict[str, Any]:
+        return {"schema": 1, "identity": {"engine": self.identity}}
+
+    def start(self, cell: Cell) -> FakeServer:
+        fault = self.faults.get(len(self.started), "")
+        self.started.append(cell.contestant.text)
+        self.now_ns += 300 * MS
+        if fault == "not_started":
+            raise TrialFailed("address_in_use", "the port is taken")
+        if fault == "no_io_uring":
+            raise TrialFailed("io_uring_forbidden", "io_uring is forbidden here", final=True)
+        return FakeServer(self, cell, fault)
+
+    def load(self, spec: LoadSpec) -> FakeLoad:
+        server = self.running[-1]
+        assert isinstance(server, FakeServer), "a load needs a server"
+        return FakeLoad(self, spec, server)
+
+    def clocks(self) -> Clocks:
+        return Clocks(monotonic_s=lambda: self.now_ns / 1e9, wall=lambda: "2026-01-01T00:00:00+00:00")
+
+
+class FakeServer:
+    """Uses half of a processor, and 10 MiB. On a `busy` machine others use a whole one."""
+
+    address = "127.0.0.1:1"
+
+    def __init__(self, host: FakeHost, cell: Cell, fault: str) -> None:
+        self.host, self.cell, self.fault = host, cell, fault
+        self.late_ns = {"late": 30 * MS, "very_late": 500 * MS}.get(fault, 0)
+        self.ready = ServeReady(model=cell.contestant.text, listen=self.address, pid=1, build="b", workers=1)
+        host.running.append(self)
+
+    def check(self) -> None:
+        if self.fault == "dies":
+            raise TrialFailed("died", "the server ended while it was measured")
+
+    def sample(self) -> Sample:
+        now_ns = self.host.now_ns + self.late_ns
+        self.late_ns = 0
+        usage = proc.Usage(now_ns, now_ns // 2, now_ns // 4, now_ns // 4, 0, 10, 1, 1, 2)
+        # Server and generator together use 1.1 processors of two.
+        idle_ns = 0 if self.fault == "busy" else now_ns * 9 // 10
+        return Sample(usage, machine.Ticks(2 * now_ns, idle_ns, 0), 0)
+
+    def memory(self) -> proc.Memory:
+        return proc.Memory(10 << 20, 12 << 20)
+
+    def pss_bytes(self) -> int | None:
+        return 9 << 20
+
+    def stop(self) -> None:
+        self.host.running.remove(self)
+
+
+class FakeLoad:
+    """Says what the fake engine would say, at the times it would say it."""
+
+    def __init__(self, host: FakeHost, spec: LoadSpec, server: FakeServer) -> None:
+        self.host, self.spec, self.server = host, spec, server
+        host.running.append(self)
+
+    def events(self, tick_s: float) -> Iterator[LoadEvent | None]:
+        spec, fault = self.spec, self.server.fault
+        if fault == "stopped":
+            raise KeyboardInterrupt
+        yield LoadReady(driver=spec.driver, connections=spec.connections, pid=2, build="b")
+        self.host.now_ns += spec.warmup_ms * MS
+        begin_ns = self.host.now_ns
+        yield Measuring(monotonic_ns=begin_ns)
+        for _ in range((spec.duration_ms or 0) // 100):
+            self.host.now_ns += 100 * MS
+            yield None
+        yield Measured(monotonic_ns=self.host.now_ns)
+        rate = fake_engine.RATES.get(self.server.cell.contestant.name, 50_000)
+        wrong = 2 if fault == "wrong" else 0
+        said = fake_engine.report(spec.model_dump(mode="json", exclude_none=True), rate, begin_ns, wrong)
+        yield Report.model_validate({"schema": 1} | said)
+
+    def stop(self) -> None:
+        self.host.running.remove(self)

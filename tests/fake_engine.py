@@ -1,0 +1,204 @@
+"""An engine that keeps the contract and takes no time: figures are computed, the window is only claimed.
+
+A server is a listener that says its model's name to whoever connects; the generator asks it, and reports what that
+model would have done. `plain PORT` is a server that is no engine's, and `forks PORT` one that forks. The model's
+option `fault` makes either side misbehave in one named way. `FAKE_PACE` is the share of the time a trial would really
+take that is slept through.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import zlib
+from typing import Any
+
+BUILD = "fa4efa4efa4efa4e"
+RATES = {"blocking": 20_000, "epoll": 100_000, "io_uring": 125_000, "thread": 80_000}
+FAULTS = ("none", "dies_at_start", "dies_under_load", "hangs", "forbidden", "garbage", "wrong_replies", "mute_window")
+PACE = float(os.environ.get("FAKE_PACE", "0"))
+
+
+def main() -> int:
+    role = sys.argv[1]
+    if role == "describe":
+        print(json.dumps(description()))
+        return 0
+    if role == "forks" and os.fork():
+        return os.wait()[1]
+    if role in ("plain", "forks"):
+        return accept(socket.create_server(("127.0.0.1", int(sys.argv[2]))), "command", "none")
+    if sys.argv[2:] != ["--spec", "-"]:
+        # By hand: the flags come back, so that a test can see them arrive unchanged.
+        print(json.dumps(sys.argv[1:]))
+        return 0
+    spec = json.loads(sys.stdin.readline())
+    threading.Thread(target=end_with_standard_input, daemon=True).start()
+    return serve(spec) if role == "serve" else load(spec)
+
+
+def description() -> dict[str, Any]:
+    fault = {"name": "fault", "values": FAULTS, "about": "how it misbehaves"}
+    models: list[dict[str, Any]] = [
+        {"name": name, "about": f"a pretended {name}", "protocols": ["http", "echo"], "options": [fault]}
+        | {"holds": "one" if name == "blocking" else "many", "available": True, "why_not": None, "lacks": []}
+        for name in RATES
+    ]
+    drivers: list[dict[str, Any]] = [
+        {"name": name, "about": f"a pretended {name}", "available": True, "why_not": None, "lacks": []}
+        for name in ("epoll", "io_uring")
+    ]
+    about = {"schema": 1, "build": BUILD, "version": "0.0.0", "protocols": ["http", "echo"]}
+    return about | {"models": models, "drivers": drivers}
+
+
+def end_with_standard_input() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def serve(spec: dict[str, Any]) -> int:
+    fault = spec.get("options", {}).get("fault", "none")
+    if fault == "dies_at_start":
+        print("a pretended crash", file=sys.stderr)
+        return 1
+    if fault == "hangs":
+        signal.pause()
+    if fault == "garbage":
+        say(event="ready", role="serve", nonsense=True)
+        signal.pause()
+    if fault == "forbidden":
+        say(event="failed", role="serve", kind="io_uring_forbidden", message="io_uring is forbidden here: allow it")
+        return 78
+    host, port = spec["listen"].rsplit(":", 1)
+    listener = socket.create_server((host, int(port)))
+    listen = f"{host}:{listener.getsockname()[1]}"
+    named = spec["model"] if fault == "none" else f"{spec['model']}[fault={fault}]"
+    say(
+        event="ready",
+        role="serve",
+        model=named,
+        listen=listen,
+        pid=os.getpid(),
+        build=BUILD,
+        workers=spec.get("workers", 1),
+        lacks=[],
+    )
+    return accept(listener, spec["model"], fault)
+
+
+def accept(listener: socket.socket, model: str, fault: str) -> int:
+    while True:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(json.dumps([model, fault]).encode())
+
+
+def load(spec: dict[str, Any]) -> int:
+    host, port = spec["connect"].rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            model, fault = json.loads(connection.makefile().read())
+    except OSError as error:
+        say(event="failed", role="load", kind="refused", message=f"{spec['connect']} cannot be reached: {error}")
+        return 1
+    # Noise of half a percent, different in every trial, the same for the same port.
+    rate = RATES.get(model, 50_000) * random.Random(port).uniform(0.995, 1.005)
+    ready = {"driver": spec["driver"], "connections": spec["connections"], "pid": os.getpid(), "build": BUILD}
+    say(event="ready", role="load", lacks=[], **ready)
+    time.sleep(PACE * spec["warmup_ms"] / 1_000)
+    begin_ns = time.monotonic_ns()
+    if fault != "mute_window":
+        say(event="measuring", role="load", monotonic_ns=begin_ns)
+    time.sleep(PACE * spec.get("duration_ms", 0) / 1_000)
+    if fault == "dies_under_load" and "duration_ms" in spec:
+        print("a pretended crash under load", file=sys.stderr)
+        return 1
+    if fault != "mute_window":
+        say(event="measured", role="load", monotonic_ns=time.monotonic_ns())
+    say(**report(spec, rate, begin_ns, wrong=3 if fault == "wrong_replies" else 0))
+    return 0
+
+
+def report(spec: dict[str, Any], rate: float, begin_ns: int, wrong: int) -> dict[str, Any]:
+    correct = spec["requests"] - wrong if "requests" in spec else round(rate * spec["duration_ms"] / 1_000)
+    wall_ns = round((correct + wrong) / rate * 1e9) if "requests" in spec else spec["duration_ms"] * 1_000_000
+    in_flight = 0 if "requests" in spec else spec["connections"]
+    workload = spec["workload"]
+    http = workload["protocol"] == "http"
+    frame = 0 if http or workload["framing"] == "raw" else 2
+    size = 80 + workload["reply_bytes"] if http else workload["message_bytes"] + frame
+    ended = correct + wrong
+    slice_ns = spec["interval_ms"] * 1_000_000
+    slices = (spec["warmup_ms"] * 1_000_000 + wall_ns) // slice_ns
+    mean = round(spec["connections"] / rate * 1e9)
+    latency = dict.fromkeys(("min", "p50", "p90", "p99", "p99_9", "p99_99", "max"), mean)
+    return {
+        "event": "report",
+        "role": "load",
+        "build": BUILD,
+        "driver": spec["driver"],
+        "lacks": [],
+        "workload": workload,
+        "connect": spec["connect"],
+        "connections": spec["connections"],
+        "connections_open": spec["connections"],
+        "threads": spec["threads"],
+        "cpus": spec["cpus"],
+        "interrupted": False,
+        "begin_ns": begin_ns,
+        "end_ns": begin_ns + wall_ns,
+        "requests": {"sent": ended, "correct": correct, "wrong": wrong, "failed": 0}
+        | {"in_flight_begin": in_flight, "in_flight_end": in_flight},
+        "errors": dict.fromkeys(("connect", "reset", "closed", "timeout", "malformed"), 0) | {"wrong": wrong},
+        "first_error": "a pretended wrong reply" if wrong else None,
+        "bytes": {"sent": ended * size, "received": ended * size},
+        "rate_per_s": correct / wall_ns * 1e9,
+        "latency_ns": {**latency, "mean": float(mean), "stdev": 0.0, "histogram": histogram(mean, correct)},
+        "intervals": {
+            "begin_ns": begin_ns - spec["warmup_ms"] * 1_000_000,
+            "length_ns": slice_ns,
+            "completed": [round(rate * slice_ns / 1e9)] * slices,
+        },
+        "generator": {"cpu_ns": wall_ns * 6 // 10, "wall_ns": wall_ns, "run_delay_ns": 0, "turn_ns_max": 900_000}
+        | {"turns": 1_000, "rss_bytes_max": 3_000_000},
+    }
+
+
+def histogram(value: int, count: int) -> str:
+    """An HdrHistogram of `count` times `value`: V2, deflated, base64; three significant digits from 1 to 60e9."""
+    shift = max(0, value.bit_length() - 11)
+    index = (shift << 10) + (value >> shift)
+    counts = zigzag_leb128(-index) + zigzag_leb128(count)
+    head = struct.pack(">iiiiqqd", 0x1C849303 | 0x10, len(counts), 0, 3, 1, 60_000_000_000, 1.0)
+    body = zlib.compress(head + counts)
+    return base64.b64encode(struct.pack(">ii", 0x1C849304 | 0x10, len(body)) + body).decode()
+
+
+def zigzag_leb128(number: int) -> bytes:
+    number = number << 1 if number >= 0 else (-number << 1) - 1
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
+
+
+def say(**event: Any) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps({"schema": 1} | event), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Made results for tests: trials whose books balance, with the one thing changed that a test is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from iolab.contract import Report
+from iolab.plan import Cell, MachineNoise, Plan, Result, ServerUsage, Trial, schedule
+from iolab.trial import judged
+
+BEGIN_NS = 10_000_000_000
+
+
+def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float = 0.5, **changes: Any) -> Report:
+    """A report of `rate_per_s` whose counts close and which keeps Little's law; `changes` replace whole fields."""
+    window_ns = cell.duration_ms * 1_000_000
+    correct = round(rate_per_s * window_ns / 1e9)
+    mean_ns = cell.connections * window_ns / max(correct, 1)
+    size = getattr(cell.workload, "message_bytes", 200)
+    slices = (cell.warmup_ms + cell.duration_ms) // cell.interval_ms
+    each = correct * cell.interval_ms // cell.duration_ms
+    fields: dict[str, Any] = {
+        "build": "0123456789abcdef",
+        "driver": cell.driver,
+        "workload": cell.workload,
+        "connect": "127.0.0.1:40001",
+        "connections": cell.connections,
+        "connections_open": cell.connections,
+        "threads": cell.threads,
+        "cpus": cell.load_cpus,
+        "interrupted": False,
+        "begin_ns": BEGIN_NS,
+        "end_ns": BEGIN_NS + window_ns,
+        "requests": {
+            "sent": correct,
+            "correct": correct,
+            "wrong": 0,
+            "failed": 0,
+            "in_flight_begin": cell.connections,
+            "in_flight_end": cell.connections,
+        },
+        "errors": {},
+        "first_error": None,
+        "bytes": {"sent": correct * size, "received": correct * size},
+        "rate_per_s": correct / window_ns * 1e9,
+        "latency_ns": {
+            "min": 1_000,
+            "mean": mean_ns,
+            "p50": round(mean_ns),
+            "p90": round(mean_ns * 1.5),
+            "p99": round(mean_ns * 2),
+            "p99_9": round(mean_ns * 3),
+            "p99_99": round(mean_ns * 4),
+            "max": round(mean_ns * 5),
+            "stdev": mean_ns / 4,
+            "histogram": "",
+        },
+        "intervals": {
+            "begin_ns": BEGIN_NS - cell.warmup_ms * 1_000_000,
+            "length_ns": cell.interval_ms * 1_000_000,
+            "completed": (each,) * slices,
+        },
+        "generator": {
+            "cpu_ns": round(generator_share * window_ns * cell.threads),
+            "wall_ns": window_ns * cell.threads,
+            "run_delay_ns": 0,
+            "turn_ns_max": 900_000,
+            "turns": 20_000,
+            "rss_bytes_max": 3_000_000,
+        },
+    }
+    return Report.model_validate(fields | changes)
+
+
+def result(
+    plan: Plan,
+    trial: Trial,
+    *,
+    rate_per_s: float = 100_000.0,
+    server_share: float = 0.97,
+    generator_share: float = 0.5,
+    noise: MachineNoise | None = None,
+    **changes: Any,
+) -> Result:
+    """A finished trial, judged by the rules; `changes` replace fields of the report."""
+    cell = plan.cell(trial)
+    window_ns = cell.duration_ms * 1_000_000
+    usage = ServerUsage(
+        cpu_ns=round(server_share * window_ns),
+        wall_ns=window_ns,
+        user_ns=round(server_share * window_ns * 0.25),
+        system_ns=round(server_share * window_ns * 0.75),
+        rss_bytes_max=4_200_000,
+        rss_bytes_median=4_000_000,
+        pss_bytes=3_000_000,
+        context_switches_voluntary=10,
+        context_switches_involuntary=20,
+        threads=1,
+        processes=1,
+    )
+    made = Result(
+        trial=trial,
+        started="2026-01-01T00:00:00+00:00",
+        report=report(cell, rate_per_s=rate_per_s, generator_share=generator_share, **changes),
+        server=usage,
+        noise=noise or MachineNoise(steal_share=0.0, foreign_cpu_cores=0.01),
+    )
+    return judged(cell, made)
+
+
+def results(
+    plan: Plan, rate_of: Callable[[Trial], float], trials: Iterable[Trial] | None = None, **changes: Any
+) -> list[Result]:
+    """A whole run: the throughput of each trial comes from `rate_of`."""
+    return [
+        result(plan, trial, rate_per_s=rate_of(trial), **changes)
+        for trial in (schedule(plan) if trials is None else trials)
+    ]

@@ -1,0 +1,201 @@
+"""The command line: what each verb prints, and what bad input is answered with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from conftest import FAKE_ENGINE
+from iolab import cli
+from iolab.engine import Engine
+
+EXPERIMENT = """
+name = "small"
+question = "Is io_uring faster?"
+contestants = ["epoll", "io_uring"]
+blocks = 6
+[fixed]
+protocol = "echo"
+warmup_ms = 400
+duration_ms = 1600
+[axes]
+message_bytes = [64, 512]
+[[claims]]
+id = "C1"
+text = "io_uring wins"
+decide = { relation = "wins", contestant = "io_uring", reference = "epoll" }
+"""
+
+
+def iolab(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def last_line(text: str) -> str:
+    return text.strip().splitlines()[-1]
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Path) -> None:
+    done = iolab("vs", "epoll", "io_uring", "--quick", "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "requests/s" in done.stdout
+    assert "io_uring serves 1.25x [1.2" in done.stdout
+    assert "6 of 6 blocks used, 0 void" in done.stdout
+    report = Path(last_line(done.stdout).removeprefix("report: "))
+    assert report.is_file()
+    assert "12/12 vs: " in done.stderr
+    assert "6 blocks, 12 trials, about " in done.stderr
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_the_same_command_shows_what_is_there_and_fresh_measures_anew(tmp_path: Path) -> None:
+    command = ("vs", "epoll", "thread", "--quick", "--out", tmp_path)
+    first, again, fresh = iolab(*command), iolab(*command), iolab(*command, "--fresh")
+    assert (again.exit_code, again.stdout) == (0, first.stdout)
+    assert "12 of 12 trials are there already" in again.stderr
+    assert "an earlier run was kept as" in fresh.stderr
+    assert "12/12 vs: " in fresh.stderr
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_a_server_compared_with_itself_is_legal_and_the_same(tmp_path: Path) -> None:
+    done = iolab("vs", "epoll", "epoll", "--quick", "--out", tmp_path, "--json")
+    assert done.exit_code == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdicts"][0]["titles"] == ["epoll", "epoll (2)"]
+    throughput = document["verdicts"][0]["estimates"][0]
+    assert (throughput["metric"], throughput["word"]) == ("throughput", "same")
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_run_answers_an_experiment_and_judges_its_claims(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(EXPERIMENT)
+    done = iolab("run", tmp_path / "small.toml", "--out", tmp_path / "runs")
+    assert done.exit_code == 0, done.stderr
+    assert "message_bytes=64" in done.stdout
+    assert "claim C1: confirmed" in done.stdout
+    runs = iolab("list", "runs", "--out", tmp_path / "runs").stdout
+    assert "24 trials  Is io_uring faster?" in runs
+    name = runs.split()[0]
+    again = iolab("report", name, "--out", tmp_path / "runs")
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout == done.stdout
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_a_contestant_that_fails_is_told_beside_the_others_figures(tmp_path: Path) -> None:
+    done = iolab("vs", "epoll", "io_uring[fault=forbidden]", "thread", "--blocks", "7", "--quick", "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "io_uring is forbidden here: allow it" in done.stdout
+    assert "thread serves 0.80x" in done.stdout
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_when_nothing_can_be_measured_the_exit_code_is_one(tmp_path: Path) -> None:
+    done = iolab("vs", "epoll[fault=forbidden]", "io_uring[fault=wrong_replies]", "--quick", "--out", tmp_path)
+    assert done.exit_code == 1
+    assert last_line(done.stderr) == "iolab: nothing could be measured: see the reasons above"
+    assert "61 of 64 requests over 4 connections were answered rightly (a pretended wrong reply)" in done.stdout
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["vs", "epoll"], "name two contestants or more"),
+        (["vs", "epoll", "eppol"], "there is no model 'eppol': name one of blocking, epoll, io_uring, thread"),
+        (["vs", "epoll", "blocking"], "blocking serves one connection at a time in each worker"),
+        (["vs", "epoll", "io_uring[speed=9]"], "io_uring has no option 'speed': it has fault"),
+        (["vs", "epoll", "io_uring[speed"], "'io_uring[speed' is no contestant"),
+        (["vs", "epoll", "cmd:./mine"], "does not say where its port goes"),
+        (["vs", "epoll", "thread", "--protocol", "http", "--message-bytes", "9"], "message_bytes: is not a setting of"),
+        (["vs", "epoll", "thread", "--blocks", "2"], "blocks: "),
+        (["vs", "epoll", "thread", "--connections", "0"], "connections: "),
+        (["vs", "epoll", "thread", "--server-cpus", "0,x"], "'0,x' names no processors: write 0,2 or 0-3"),
+        (["vs", "epoll", "thread", "--load-cpus", "99999"], "processor 99999 may not be used here"),
+        (["run", "nothing"], "there is no experiment 'nothing': name one of "),
+        (["run", "./nothing.toml"], "nothing.toml: cannot be read: No such file or directory"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = iolab(*arguments, "--out", tmp_path)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.startswith("iolab: ")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_flag_that_does_not_exist_is_bad_input() -> None:
+    done = iolab("vs", "epoll", "thread", "--conections", "5")
+    assert done.exit_code == 2
+    assert "No such option" in done.stderr
+
+
+def test_without_an_engine_the_one_line_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOLAB_ENGINE", str(tmp_path / "none"))
+    done = iolab("vs", "epoll", "thread", "--out", tmp_path)
+    assert (done.exit_code, done.stderr) == (1, f"iolab: IOLAB_ENGINE names no file: {tmp_path / 'none'}\n")
+    assert iolab("doctor").exit_code == 1
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = iolab("vs", "epoll", "thread", "--quick", "--out", tmp_path / "file")
+    assert done.exit_code == 1
+    assert str(tmp_path / "file") in last_line(done.stderr)
+
+
+@pytest.mark.usefixtures("fake")
+def test_alone_it_shows_a_short_help_and_every_verb_has_one() -> None:
+    alone = iolab()
+    assert "Start with: iolab doctor" in alone.output
+    for verb in ("vs", "run", "list", "report", "doctor"):
+        assert verb in alone.output
+        shown = iolab(verb, "--help")
+        assert shown.exit_code == 0
+        assert "Usage: " in shown.stdout
+
+
+@pytest.mark.usefixtures("fake")
+def test_lists_and_doctor_say_what_there_is() -> None:
+    assert "a pretended io_uring" in iolab("list").stdout
+    assert "io_uring-vs-epoll" in iolab("list", "experiments").stdout
+    checked = iolab("doctor")
+    assert checked.exit_code == 0
+    assert "engine: 0.0.0, build fa4efa4efa4efa4e" in checked.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--model", "io_uring", "--listen", "127.0.0.1:8080"],
+        ["serve", "--help"],
+        ["load", "http://127.0.0.1:8080/", "-c", "50", "-z", "10s", "--json"],
+        ["load", "-h"],
+        ["load", "a b", "$(x)"],
+    ],
+)
+def test_serve_and_load_become_the_engine_with_every_flag_unchanged(fake: Engine, arguments: list[str]) -> None:
+    program = "from iolab.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={"IOLAB_ENGINE": str(fake.path), "PYTHONPATH": "lab", "PATH": "/usr/bin:/bin"},
+        cwd=FAKE_ENGINE.parent.parent,
+        capture_output=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == arguments

@@ -1,0 +1,209 @@
+"""The lab as it is used, as a process of its own: killed, stopped and resumed; with the fake engine, and with the real.
+
+The promise: `kill -9` of the lab leaves no server and no generator behind, and loses no finished trial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import FAKE_ENGINE
+from iolab import engine, proc, runner, store, trial
+from iolab.agent import Agent
+from iolab.plan import Result, Scalar, load_experiment, schedule, vs_plan
+
+LAB = Path(engine.__file__).resolve().parent.parent
+FOREIGN = f"cmd:{sys.executable} -S {FAKE_ENGINE} forks {{port}}"
+
+EXPERIMENT = """
+name = "small"
+question = "Does it survive?"
+contestants = {contestants}
+blocks = 6
+[fixed]
+protocol = "echo"
+connections = 4
+warmup_ms = {warmup_ms}
+duration_ms = {duration_ms}
+"""
+
+
+class Lab:
+    """An `iolab run` of one experiment, in a folder of its own."""
+
+    def __init__(
+        self, folder: Path, engine_path: Path, contestants: list[str], trial_ms: int, pace: float = 1.0
+    ) -> None:
+        self.runs = folder / "runs"
+        self.experiment = folder / "small.toml"
+        filled = EXPERIMENT.format(contestants=json.dumps(contestants), warmup_ms=trial_ms, duration_ms=trial_ms)
+        self.experiment.write_text(filled)
+        self._environment = os.environ | {
+            "PYTHONPATH": str(LAB),
+            "IOLAB_ENGINE": str(engine_path),
+            "FAKE_PACE": str(pace),
+        }
+
+    def start(self) -> subprocess.Popen[str]:
+        """Starts the lab; it leads a session of its own, as it does in a terminal of its own."""
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "from iolab.cli import main; main()",
+                "run",
+                str(self.experiment),
+                "--out",
+                self.runs,
+            ],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """What the store holds now."""
+        folder = next(self.runs.glob("small-*"), None)
+        return store.read_trials(folder).results if folder else ()
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
+        time.sleep(0.01)
+
+
+def is_alive(pid: int, born: str) -> bool:
+    """Whether this very process still runs; a zombie, or another process with its number, is not it."""
+    fields = born_and_state(pid)
+    return fields is not None and fields[0] == born and fields[1] not in "ZX"
+
+
+def born_and_state(pid: int) -> tuple[str, str] | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return fields[19], fields[0]
+
+
+def children_of(process: subprocess.Popen[str]) -> dict[int, str]:
+    """Every descendant alive now, with the time of its birth."""
+    found = {pid: born_and_state(pid) for pid in proc.tree(process.pid)[1:]}
+    return {pid: fields[0] for pid, fields in found.items() if fields is not None}
+
+
+def check_kill(lab: Lab, at: random.Random) -> None:
+    """Kills a run at a random instant of a random trial; nothing is left, nothing finished is lost, and it goes on."""
+    process = lab.start()
+    target = at.randrange(1, 6)
+    wait_until(lambda: len(lab.results) >= target or process.poll() is not None, f"{target} trials are stored")
+    wait_until(lambda: len(children_of(process)) >= 2 or process.poll() is not None, "a server and a generator run")
+    time.sleep(at.uniform(0, 0.1))
+    children, kept = children_of(process), lab.results
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "the lab ended before it could be killed"
+    wait_until(lambda: not any(is_alive(*child) for child in children.items()), f"all of {children} are gone", 2)
+    after = lab.results
+    assert after[: len(kept)] == kept
+    resumed = lab.start()
+    _, said = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, said
+    assert f"{len(after)} of " in said
+    places = [result.trial.place for result in lab.results]
+    assert len(places) == len(set(places)), "a trial was counted twice"
+    assert lab.results[: len(after)] == after
+    plan = load_experiment(lab.experiment)
+    assert {place.block for place in places} == set(range(plan.blocks))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_killed_lab_leaves_nothing_behind_and_loses_no_finished_trial(
+    tmp_path: Path, fake_path: Path, seed: int
+) -> None:
+    lab = Lab(tmp_path, fake_path, ["epoll", FOREIGN], trial_ms=100)
+    check_kill(lab, random.Random(seed))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_stopped_lab_ends_its_children_keeps_its_trials_and_says_how_to_go_on(
+    tmp_path: Path, fake_path: Path, number: signal.Signals, code: int
+) -> None:
+    lab = Lab(tmp_path, fake_path, ["epoll", FOREIGN], trial_ms=1_000)
+    process = lab.start()
+    wait_until(lambda: len(lab.results) >= 1 and len(children_of(process)) >= 2, "a trial is stored, another runs")
+    children, kept = children_of(process), lab.results
+    begin = time.monotonic()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == code, said
+    assert time.monotonic() - begin < 5, "it waited for the trial to end"
+    assert not any(is_alive(*child) for child in children.items())
+    assert lab.results == kept
+    assert f"stopped by {number.name}; finished trials are kept in {lab.runs}/small-" in said
+    assert f"to go on: iolab run {lab.experiment} --out {lab.runs}" in said
+
+
+def test_two_labs_do_not_write_one_run(tmp_path: Path, fake_path: Path) -> None:
+    lab = Lab(tmp_path, fake_path, ["epoll", "io_uring"], trial_ms=1_000)
+    first = lab.start()
+    try:
+        wait_until(lambda: len(children_of(first)) >= 1, "the first lab measures")
+        second = lab.start()
+        _, said = second.communicate(timeout=30)
+        assert second.returncode == 1
+        assert "another iolab is writing this run: wait for it, or stop it" in said
+    finally:
+        first.terminate()
+        first.communicate()
+
+
+@pytest.mark.engine
+def test_with_the_real_engine_a_killed_lab_leaves_nothing_behind(tmp_path: Path, real_engine: engine.Engine) -> None:
+    lab = Lab(tmp_path, real_engine.path, ["epoll", "fork"], trial_ms=200)
+    check_kill(lab, random.Random(1))
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("protocol", ["echo", "http"])
+def test_the_real_engine_measures_each_of_its_models(real_engine: engine.Engine, protocol: str) -> None:
+    """Figures are not judged here, only that each trial has one, that its books close and that its server was seen."""
+    models = [m.name for m in real_engine.description.models if m.available and protocol in m.protocols]
+    assert {"epoll", "thread"} <= set(models)
+    for model in models:
+        # One connection, because some models serve no more at a time.
+        setting: dict[str, Scalar] = {"protocol": protocol, "connections": 1, "warmup_ms": 100, "duration_ms": 200}
+        plan = vs_plan([model, model], setting)
+        first = schedule(plan)[0]
+        check_measured(trial.judged(plan.cell(first), runner.measure(Agent(real_engine), plan.cell(first), first)))
+
+
+def check_measured(result: Result) -> None:
+    """What must hold for any trial of any model on any machine, however busy."""
+    assert result.failure is None, result.failure
+    assert result.report is not None
+    assert result.server is not None
+    report = result.report
+    requests = report.requests
+    assert requests.correct > 0
+    assert (requests.wrong, requests.failed) == (0, 0), report.first_error
+    begun, ended = requests.sent + requests.in_flight_begin, requests.correct + requests.in_flight_end
+    assert begun == ended
+    assert 0 < result.server.cpu_ns <= 1.2 * (os.cpu_count() or 1) * result.server.wall_ns
+    assert 0 < result.server.rss_bytes_median <= result.server.rss_bytes_max
+    assert {doubt.word for doubt in result.doubts}.isdisjoint({"counts_open", "bytes_open"})

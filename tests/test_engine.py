@@ -1,0 +1,328 @@
+"""Finding the engine, refusing another's, and every way its processes and foreign servers can misbehave."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from conftest import FAKE_ENGINE
+from iolab import child, contestants, engine, proc
+from iolab.child import Child, Ended
+from iolab.contract import LoadSpec, Report
+from iolab.engine import Engine, EngineError, Load, TrialFailed
+from iolab.plan import Cell, Scalar, vs_plan
+
+NOISY_SERVER = "import os, sys; print('first'); print('last words', file=sys.stderr); sys.exit(3)"
+
+
+def cell_of(contestant: str) -> Cell:
+    setting: dict[str, Scalar] = {"protocol": "echo", "warmup_ms": 100, "duration_ms": 100}
+    return vs_plan([contestant, "epoll"], setting, blocks=6).comparisons[0].cells[0]
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < end, f"not within 5 s: {what}"
+        time.sleep(0.01)
+
+
+def write(root: Path, files: dict[str, bytes]) -> None:
+    for name, contents in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(contents)
+
+
+SOURCES = {
+    "Cargo.toml": b"[workspace]\n",
+    "Cargo.lock": b"",
+    "crates/b/Cargo.toml": b"b",
+    "crates/b/src/main.rs": b"fn main() {}\n",
+    "crates/b-c/src/lib.rs": b"\xff\0",
+    "crates/b/README.md": b"not a source",
+}
+
+
+def test_the_build_id_is_the_one_the_contract_defines(tmp_path: Path) -> None:
+    write(tmp_path, SOURCES)
+    text = (
+        b"Cargo.lock\x000\x00"
+        b"Cargo.toml\x0012\x00[workspace]\n"
+        b"crates/b-c/src/lib.rs\x002\x00\xff\x00"
+        b"crates/b/Cargo.toml\x001\x00b"
+        b"crates/b/src/main.rs\x0013\x00fn main() {}\n"
+    )
+    assert engine.build_id(tmp_path) == hashlib.sha256(text).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name != "crates/b/README.md"])
+def test_any_edit_of_a_source_changes_the_build_id(tmp_path: Path, name: str) -> None:
+    write(tmp_path, SOURCES)
+    before = engine.build_id(tmp_path)
+    (tmp_path / name).write_bytes(SOURCES[name] + b" ")
+    assert engine.build_id(tmp_path) != before
+
+
+def test_an_engine_of_other_sources_is_refused_with_what_to_run() -> None:
+    engine.check_build(Path("e"), "0123", "0123")
+    with pytest.raises(
+        EngineError, match=r"^e was built from other sources \(0123, the checkout is 4567\): run: make b"
+    ):
+        engine.check_build(Path("e"), "0123", "4567")
+
+
+def test_an_installed_lab_accepts_only_the_file_it_was_installed_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = hashlib.sha256(b"the engine").digest()
+    recorded = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+    def install(value: str, name: str) -> None:
+        file = SimpleNamespace(hash=SimpleNamespace(mode="sha256", value=value), locate=lambda: tmp_path / name)
+        monkeypatch.setattr(importlib.metadata, "distribution", lambda _: SimpleNamespace(files=[file]))
+
+    install(recorded, "iolab-engine")
+    engine.check_record(tmp_path / "iolab-engine", digest)
+    for value, name in ((recorded[::-1], "iolab-engine"), (recorded, "another")):
+        install(value, name)
+        with pytest.raises(EngineError, match="is not the engine this iolab was installed with: install iolab again"):
+            engine.check_record(tmp_path / "iolab-engine", digest)
+
+
+def test_an_engine_named_by_hand_is_used_and_a_wrong_name_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake: Engine
+) -> None:
+    assert str(fake.path) == os.environ["IOLAB_ENGINE"]
+    assert fake.digest == hashlib.sha256(fake.path.read_bytes()).hexdigest()
+    monkeypatch.setenv("IOLAB_ENGINE", str(tmp_path / "none"))
+    with pytest.raises(EngineError, match=r"^IOLAB_ENGINE names no file: .*/none$"):
+        engine.open_engine()
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        pytest.param("#!/bin/sh\necho broken >&2; exit 3\n", "describe ended with 3: broken", id="fails"),
+        pytest.param("#!/bin/sh\necho '{}'\n", "broke the contract: build: Field required", id="says nonsense"),
+        pytest.param("#!/nowhere/sh\n", "cannot be run", id="cannot be run"),
+    ],
+)
+def test_a_broken_engine_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    path = tmp_path / "engine"
+    path.write_text(script)
+    path.chmod(0o755)
+    monkeypatch.setenv("IOLAB_ENGINE", str(path))
+    with pytest.raises(EngineError, match=message) as raised:
+        engine.open_engine()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "final", "message"),
+    [
+        ("dies_at_start", "died", False, "the server ended with code 1: a pretended crash"),
+        ("forbidden", "io_uring_forbidden", True, "io_uring is forbidden here: allow it"),
+        ("garbage", "contract", True, "the server broke the contract"),
+        ("hangs", "hung", False, "the server was not ready within"),
+    ],
+)
+def test_a_server_that_does_not_get_ready_is_a_typed_failure_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, fake: Engine, fault: str, kind: str, final: bool, message: str
+) -> None:
+    monkeypatch.setattr(engine, "READY_S_MAX", 0.5)
+    with pytest.raises(TrialFailed, match=message) as raised:
+        contestants.start(cell_of(f"epoll[fault={fault}]"), fake)
+    assert (raised.value.failure.kind, raised.value.failure.final) == (kind, final)
+    assert proc.tree(os.getpid()) == [os.getpid()]
+
+
+def load_spec(server: contestants.Server) -> LoadSpec:
+    cell = cell_of("epoll")
+    return LoadSpec(
+        workload=cell.workload, connect=server.address, connections=2, warmup_ms=100, duration_ms=100, timeout_ms=100
+    )
+
+
+def test_a_generator_tells_its_window_and_ends_with_its_report(fake: Engine) -> None:
+    server = contestants.start(cell_of("io_uring"), fake)
+    load = Load(fake, load_spec(server))
+    try:
+        names = [type(event).__name__ for event in load.events(5) if event is not None]
+    finally:
+        load.stop()
+        server.child.stop()
+    assert names == ["LoadReady", "Measuring", "Measured", "Report"]
+
+
+def test_a_generator_that_dies_says_how(fake: Engine) -> None:
+    server = contestants.start(cell_of("epoll[fault=dies_under_load]"), fake)
+    load = Load(fake, load_spec(server))
+    try:
+        with pytest.raises(TrialFailed, match="the load generator ended with code 1: a pretended crash under load"):
+            list(load.events(5))
+    finally:
+        load.stop()
+        server.child.stop()
+
+
+def test_a_generator_that_hangs_is_given_up(fake: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_PACE", "1000")
+    monkeypatch.setattr(engine, "LOAD_SLACK_S", 0.2)
+    server = contestants.start(cell_of("epoll"), fake)
+    load = Load(fake, load_spec(server))
+    try:
+        with pytest.raises(TrialFailed, match="did not finish") as raised:
+            list(load.events(0.05))
+        assert raised.value.failure.kind == "hung"
+    finally:
+        load.stop()
+        server.child.stop()
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (NOISY_SERVER, "ended with code 3"),
+        ("import os, signal; print('first', flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV"),
+    ],
+)
+def test_the_end_of_a_child_is_told_after_its_lines(program: str, message: str) -> None:
+    process = Child(python(program), b"{}")
+    try:
+        assert process.line(5) == b"first"
+        with pytest.raises(Ended, match=message):
+            process.line(5)
+        assert process.last_words() in ("last words", "")
+    finally:
+        process.stop()
+
+
+def test_a_line_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "LINE_BYTES_MAX", 1 << 20)
+    process = Child(python("import sys\nwhile True: sys.stdout.write('x' * 65536)"), b"{}")
+    try:
+        line = process.line(5)
+        assert line is not None
+        assert len(line) == 1 << 20
+    finally:
+        process.stop()
+
+
+def test_no_line_in_time_is_none_and_the_child_lives_on() -> None:
+    process = Child(python("import sys; sys.stdin.read()"), b"{}")
+    try:
+        assert process.line(0.05) is None
+        assert process.alive()
+        assert process.wait(0) is None
+    finally:
+        process.stop()
+        process.stop()
+
+
+def test_stopping_a_child_ends_all_it_forked_even_what_ignores_a_polite_word() -> None:
+    program = (
+        "import os, signal, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "pid = os.fork()\nprint(pid, flush=True) if pid else None\ntime.sleep(60)"
+    )
+    process = Child(python(program), b"{}")
+    line = process.line(5)
+    assert line is not None
+    process.stop()
+    wait_until(lambda: not Path(f"/proc/{int(line)}").exists(), "the grandchild is gone")
+
+
+WORDS = (
+    "; rm -rf /", "$(touch x)", "`touch x`", "a\nb", "--flag", "-", "../../etc/passwd", "a b", "'", '"', "\\", "*", "?",
+    "~", "&", "|", ">", "<", "#", "!", "$HOME", "${IFS}", "%s", "%n", "{}", "{0}", "{{port}}", "\t", "\x07", "\x1b[2J",
+    "é", "日本", "\u202e", "\u200b", "a=b", "@file", ":", ",", ";", "&&", "||", "(x)", "[x]", "x" * 500, "^C", "0",
+    "-1", "null", "true", "\r",
+)  # fmt: skip
+
+
+ARGV_SERVER = """
+import json, socket, sys, time
+with open(sys.argv[1], "w") as file:
+    json.dump(sys.argv[2:], file)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+time.sleep(60)
+"""
+
+
+def test_fifty_awkward_arguments_reach_a_command_unchanged(tmp_path: Path) -> None:
+    assert len(WORDS) == 50
+    out, program = tmp_path / "argv", tmp_path / "server.py"
+    program.write_text(ARGV_SERVER)
+    command = shlex.join([sys.executable, str(program), str(out), "{port}", *WORDS])
+    server = contestants.start(cell_of(f"cmd:{command}"), None)
+    server.child.stop()
+    port, *words = json.loads(out.read_text())
+    assert server.address == f"127.0.0.1:{port}"
+    assert words == [word.replace("{port}", port) for word in WORDS]
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "message"),
+    [
+        ("cmd:/nowhere/server {port}", "cannot_start", "/nowhere/server does not exist: check the command after cmd:"),
+        (
+            f"cmd:{sys.executable} -c 'import sys; sys.exit(\"no licence\")' {{port}}",
+            "died",
+            "before it accepted a connection on port .*: no licence",
+        ),
+        (f"cmd:{sys.executable} -c 'import time; time.sleep(60)' {{port}}", "hung", "did not accept on port"),
+        (f"cmd:{FAKE_ENGINE.parent / 'made'} {{port}}", "cannot_start", "does not exist: check the command after cmd:"),
+    ],
+)
+def test_a_command_that_does_not_serve_is_a_typed_failure(
+    monkeypatch: pytest.MonkeyPatch, command: str, kind: str, message: str
+) -> None:
+    monkeypatch.setattr(contestants, "ACCEPTS_S_MAX", 1.0)
+    with pytest.raises(TrialFailed, match=message) as raised:
+        contestants.start(cell_of(command), None)
+    assert raised.value.failure.kind == kind
+    assert proc.tree(os.getpid()) == [os.getpid()]
+
+
+def test_a_command_that_dies_later_is_noticed(fake: Engine) -> None:
+    server = contestants.start(cell_of(f"cmd:{sys.executable} {FAKE_ENGINE} plain {{port}}"), fake)
+    try:
+        server.check()
+        load = Load(fake, load_spec(server))
+        assert any(isinstance(event, Report) for event in load.events(5))
+        load.stop()
+        os.kill(server.pid, 9)
+        wait_until(lambda: not server.child.alive(), "the server is dead")
+        with pytest.raises(TrialFailed, match=r"the server ended while it was measured \(code 137\)"):
+            server.check()
+    finally:
+        server.child.stop()
+
+
+def test_a_command_runs_on_its_processors_and_is_accounted_for_alone(fake: Engine) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    cell = cell_of(f"cmd:{sys.executable} -S {FAKE_ENGINE} forks {{port}}").model_copy(update={"server_cpus": (cpu,)})
+    server = contestants.start(cell, fake)
+    try:
+        family = proc.tree(server.pid)
+        assert len(family) == 2, "the server and what it forked, without the keeper"
+        assert [os.sched_getaffinity(pid) for pid in family] == [{cpu}, {cpu}]
+    finally:
+        server.child.stop()
+    wait_until(lambda: proc.tree(family[1]) == [], "what it forked is gone")

@@ -1,0 +1,201 @@
+"""Which processors are chosen, what counts as noise, and what doctor says: tables that depend on no host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fake_engine
+from iolab import machine, proc
+from iolab.contract import Description
+from iolab.machine import Check, Cpu, CpuSets, Ticks
+
+S = 1_000_000_000
+
+
+def cores(count: int, siblings: int = 1, nodes: int = 1) -> list[Cpu]:
+    """A machine as Linux numbers it: first one processor of every core, node by node, then their siblings."""
+    return [
+        Cpu(id=core + sibling * count, core=core, package=core * nodes // count, node=core * nodes // count)
+        for sibling in range(siblings)
+        for core in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topology", "workers", "threads", "server", "load"),
+    [
+        pytest.param(cores(1), 1, 1, (), (), id="one processor is shared"),
+        pytest.param(cores(1, siblings=2), 1, 1, (), (), id="siblings of one core are shared"),
+        pytest.param(cores(2), 1, 1, (0,), (1,), id="two processors"),
+        pytest.param(cores(2), 2, 1, (), (), id="too many workers for two processors"),
+        pytest.param(cores(2, siblings=2), 1, 1, (0,), (1,), id="two cores, their siblings idle"),
+        pytest.param(cores(2, siblings=2), 2, 2, (0, 2), (1, 3), id="two cores, siblings on one side each"),
+        pytest.param(cores(2, siblings=2), 3, 1, (), (), id="a core never serves both sides"),
+        pytest.param(cores(4, siblings=2), 1, 1, (1,), (2,), id="the first core is left to interrupts"),
+        pytest.param(cores(4, siblings=2), 2, 2, (0, 1), (2, 3), id="all four cores"),
+        pytest.param(cores(4, siblings=2), 4, 2, (0, 4, 1, 5), (2, 6), id="siblings where cores are short"),
+        pytest.param(cores(4, siblings=2), 3, 3, (0, 4, 1), (2, 6, 3), id="an odd number of siblings"),
+        pytest.param(cores(64, siblings=2, nodes=2), 1, 1, (1,), (2,), id="near each other on a big machine"),
+        pytest.param(
+            cores(64, siblings=2, nodes=2), 16, 15, tuple(range(1, 17)), tuple(range(17, 32)), id="within a NUMA node"
+        ),
+        pytest.param(
+            cores(64, siblings=2, nodes=2), 40, 20, tuple(range(1, 41)), tuple(range(41, 61)), id="over two nodes"
+        ),
+        pytest.param([Cpu(5, 5), Cpu(9, 9)], 1, 1, (5,), (9,), id="only what this process may use"),
+    ],
+)
+def test_processors_are_chosen(
+    topology: list[Cpu], workers: int, threads: int, server: tuple[int, ...], load: tuple[int, ...]
+) -> None:
+    chosen = machine.choose_cpus(topology, workers, threads)
+    assert (chosen.server, chosen.load) == (server, load), chosen.why
+    assert chosen.why
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8, 64])
+@pytest.mark.parametrize("siblings", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_server_and_generator_never_share_a_core(count: int, siblings: int, workers: int, threads: int) -> None:
+    topology = cores(count, siblings)
+    core_of = {cpu.id: cpu.core for cpu in topology}
+    chosen: CpuSets = machine.choose_cpus(topology, workers, threads)
+    assert not {core_of[cpu] for cpu in chosen.server} & {core_of[cpu] for cpu in chosen.load}
+    assert (len(chosen.server), len(chosen.load)) in ((workers, threads), (0, 0))
+    assert chosen.server or workers + threads > count, "enough cores, but nothing was chosen"
+
+
+def test_the_topology_is_read_from_sysfs(tmp_path: Path) -> None:
+    for id_, core in ((0, 0), (1, 1), (2, 0), (3, 1)):
+        folder = tmp_path / f"cpu{id_}"
+        (folder / "topology").mkdir(parents=True)
+        (folder / "topology/core_id").write_text(f"{core}\n")
+        (folder / "topology/physical_package_id").write_text("0\n")
+        (folder / f"node{core}").mkdir()
+    assert machine.topology(tmp_path, {1, 2, 3}) == (Cpu(1, 1, 0, 1), Cpu(2, 0, 0, 0), Cpu(3, 1, 0, 1))
+
+
+def test_a_machine_that_hides_its_topology_has_a_core_for_each_processor(tmp_path: Path) -> None:
+    assert machine.topology(tmp_path, {0, 7}) == (Cpu(0, 0), Cpu(7, 7))
+
+
+@pytest.mark.parametrize(
+    ("apart", "expected"),
+    [
+        pytest.param(False, Ticks(2_550_000_000, 1_050_000_000, 50_000_000, 0), id="interrupts billed to tasks"),
+        pytest.param(True, Ticks(2_550_000_000, 1_050_000_000, 50_000_000, 250_000_000), id="interrupts kept apart"),
+    ],
+)
+def test_proc_stat_is_read(apart: bool, expected: Ticks) -> None:
+    stat = "cpu  100 10 10 100 5 5 20 5 0 0\ncpu0 1 2 3\n"
+    assert proc.TICK_NS == 10_000_000, "the figures below are in ticks of 10 ms"
+    assert machine.ticks(stat, apart=apart) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ours_ns", "steal", "foreign"),
+    [
+        pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 2 * S, 0), 2 * S, 0.0, 0.0, id="only ours"),
+        pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 1 * S, 0), 2 * S, 0.0, 0.5, id="half a core is foreign"),
+        pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 1 * S, 1 * S), 2 * S, 0.25, 0.0, id="steal is nobody's work"),
+        pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 3 * S, 0), 2 * S, 0.0, 0.0, id="ticks may miss some of ours"),
+        pytest.param(Ticks(0, 0, 0, 0), Ticks(4 * S, 1 * S, 0, S), 2 * S, 0.0, 0.0, id="interrupts kept apart"),
+        pytest.param(Ticks(5, 5, 5), Ticks(5, 5, 5), 0, 0.0, 0.0, id="no time at all"),
+    ],
+)
+def test_noise_is_what_others_used(before: Ticks, after: Ticks, ours_ns: int, steal: float, foreign: float) -> None:
+    found = machine.noise(before, after, ours_ns=ours_ns, wall_ns=2 * S, cpu_ns=S, run_delay_ns=S // 10)
+    assert found.steal_share == pytest.approx(steal)
+    assert found.foreign_cpu_cores == pytest.approx(foreign, abs=1e-6)
+    assert found.run_delay_share == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("files", "membership", "limit"),
+    [
+        pytest.param({}, "0::/", None, id="no control groups"),
+        pytest.param({"cpu.max": "max 100000"}, "0::/", None, id="v2 without a limit"),
+        pytest.param({"cpu.max": "150000 100000"}, "0::/", 1.5, id="v2 at the root of a container"),
+        pytest.param({"a/cpu.max": "max 100000", "cpu.max": "200000 100000"}, "0::/a", 2.0, id="v2, a parent's limit"),
+        pytest.param({"a/cpu.max": "50000 100000", "cpu.max": "200000 100000"}, "0::/a", 0.5, id="v2, the smaller one"),
+        pytest.param({"cpu.max": "100000 100000"}, "0::/not/visible/here", 1.0, id="v2, a path from outside"),
+        pytest.param(
+            {"cpu/b/cpu.cfs_quota_us": "-1", "cpu/b/cpu.cfs_period_us": "100000"}, "3:cpu,cpuacct:/b", None,
+            id="v1 without a limit",
+        ),
+        pytest.param(
+            {"cpu/b/cpu.cfs_quota_us": "300000", "cpu/b/cpu.cfs_period_us": "100000"}, "3:cpu,cpuacct:/b\n0::/", 3.0,
+            id="v1",
+        ),
+    ],
+)  # fmt: skip
+def test_the_quota_of_a_control_group_is_found(
+    tmp_path: Path, files: dict[str, str], membership: str, limit: float | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert machine.cgroup_cpus(tmp_path, membership) == limit
+
+
+def good_machine() -> dict[str, Any]:
+    return {
+        "cpu": {"logical": 4, "cores": 4, "topology": [cpu._asdict() for cpu in cores(4)], "governor": "performance"},
+        "memory": {"thp": "madvise"},
+        "limits": {"cgroup_cpus": None, "nofile": [65_536, 65_536], "somaxconn": "4096"},
+        "network": {"congestion_control": "cubic"},
+        "load_average": [0.1, 0.1, 0.1],
+        "steal_share_since_boot": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        pytest.param({}, None, id="a good machine"),
+        pytest.param({"load_average": [3.0, 0, 0]}, "load average", id="busy"),
+        pytest.param({"steal_share_since_boot": 0.2}, "steal since boot", id="stolen from"),
+        pytest.param({"network": {"congestion_control": "bbr"}}, "congestion control", id="pacing"),
+        pytest.param({"memory": {"thp": "always"}}, "transparent huge pages", id="huge pages"),
+        pytest.param(
+            {"limits": {"cgroup_cpus": 1.5, "nofile": [65_536, 65_536], "somaxconn": "4096"}}, "CPU quota", id="quota"
+        ),
+        pytest.param(
+            {"limits": {"cgroup_cpus": None, "nofile": [256, 256], "somaxconn": "4096"}}, "open files", id="few files"
+        ),
+        pytest.param(
+            {"limits": {"cgroup_cpus": None, "nofile": [65_536, 1], "somaxconn": "128"}},
+            "listen queue",
+            id="short queue",
+        ),
+    ],
+)
+def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what: str | None) -> None:
+    description = Description.model_validate(fake_engine.description())
+    checks = machine.doctor(good_machine() | change, description)
+    doubtful = [check for check in checks if check.status != "ok"]
+    assert [check.what for check in doubtful] == ([what] if what else [])
+    assert all(check.advice for check in doubtful)
+
+
+def test_doctor_says_why_there_is_no_engine_and_which_model_is_missing() -> None:
+    assert machine.doctor(good_machine(), None, "run: make build")[0] == Check(
+        "bad", "engine", "run: make build", "Nothing can be measured without it."
+    )
+    said = fake_engine.description()
+    said["models"][0] |= {"available": False, "why_not": "forbidden by seccomp"}
+    checks = machine.doctor(good_machine(), Description.model_validate(said))
+    assert [(check.what, check.found) for check in checks if check.status == "warn"] == [
+        ("model blocking", "forbidden by seccomp")
+    ]
+
+
+def test_this_machine_can_be_described_and_the_lab_may_use_its_processors() -> None:
+    described = machine.describe()
+    assert described["cpu"]["logical"] == len(machine.topology()) >= 1
+    assert described["identity"]["kernel"]
+    assert machine.doctor(described, None, "none")

@@ -1,0 +1,400 @@
+"""Contestants, cells, experiments, and the order in which trials run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iolab.plan import (
+    RETRIES_MAX,
+    Cell,
+    Contestant,
+    Failure,
+    MachineNoise,
+    Place,
+    Plan,
+    PlanError,
+    Result,
+    Scalar,
+    Trial,
+    load_experiment,
+    parse_experiment,
+    remaining,
+    schedule,
+    vs_plan,
+)
+from made import result
+
+EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))
+ECHO: dict[str, Scalar] = {"protocol": "echo", "connections": 50}
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical", "name", "options", "title"),
+    [
+        ("epoll", "epoll", "epoll", {}, "epoll"),
+        (" epoll ", "epoll", "epoll", {}, "epoll"),
+        ("io_uring[recv=oneshot]", "io_uring[recv=oneshot]", "io_uring", {"recv": "oneshot"}, "io_uring[recv=oneshot]"),
+        ("a[y=2, x=1]", "a[x=1,y=2]", "a", {"x": "1", "y": "2"}, "a[x=1,y=2]"),
+        ("cmd:./mine --port {port}", "cmd:./mine --port {port}", "./mine", {}, "./mine"),
+        ("cmd:python3 my.py {port}", "cmd:python3 my.py {port}", "python3", {}, "python3 my.py"),
+    ],
+)
+def test_a_contestant_is_what_a_person_types(
+    text: str, canonical: str, name: str, options: dict[str, str], title: str
+) -> None:
+    contestant = Contestant.parse(text)
+    assert (contestant.text, contestant.name, contestant.options, contestant.title) == (canonical, name, options, title)
+    assert Contestant.model_validate_json(contestant.model_dump_json()) == contestant
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("", "write a name such as epoll"),
+        ("Epoll", "write a name such as epoll"),
+        ("--flag", "write a name such as epoll"),
+        ("../epoll", "write a name such as epoll"),
+        ("epoll[", "write a name such as epoll"),
+        ("epoll[]", "write name=value"),
+        ("epoll[x]", "write name=value"),
+        ("epoll[x=a b]", "write name=value"),
+        ("epoll[x=1,x=2]", "name it once"),
+        ("cmd:", "needs a program"),
+        ("cmd:./mine", "write {port} there"),
+        ("cmd:'./mine {port}", "balance its quotes"),
+        ("cmd:./mine {port} \0", "take it out"),
+        ("x" * 5_000, "at most"),
+    ],
+)
+def test_a_text_that_is_no_contestant_is_answered_in_one_line(text: str, advice: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        Contestant.parse(text)
+    assert advice in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=60) | st.from_regex(r"cmd:.{0,40}", fullmatch=True))
+def test_any_text_is_a_contestant_or_one_line(text: str) -> None:
+    refusal = ""
+    try:
+        text = Contestant.parse(text).text
+    except PlanError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    assert refusal or Contestant.parse(text).text == text
+
+
+HOSTILE = [
+    "; rm -rf /", "$(id)", "`id`", "a\nb", "--flag", "-", "--", "../../etc/passwd", "a b", "'", '"', "\\", "\\n", "*",
+    "?", "[a-z]", "~", "$HOME", "${IFS}", "&& id", "|| id", "| id", "> out", "< in", "2>&1", "&", "#", "!", "!!", "%s",
+    "%00", "{a,b}", "{}", "{0}", "{ports}", "\t", "\r", " ", "", "é", "\u202e", "💥", "a;b", "a=b", "@file", "//x",
+    "cmd:x", "\x1b[31m", "<script>", "\x7f",
+]  # fmt: skip
+
+
+def test_fifty_hostile_arguments_arrive_at_a_child_unchanged() -> None:
+    assert len(HOSTILE) == 50
+    program = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    contestant = Contestant.parse("cmd:" + shlex.join([sys.executable, "-c", program, "{port}", *HOSTILE]))
+    child = subprocess.run(contestant.argv(8080), capture_output=True, check=True, text=True)
+    assert json.loads(child.stdout) == ["8080", *HOSTILE]
+
+
+words = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(words.filter(lambda word: "{port}" not in word), max_size=6))
+def test_a_command_is_split_into_the_words_that_were_joined(arguments: list[str]) -> None:
+    contestant = Contestant.parse("cmd:" + shlex.join(["./mine", "--port={port}", *arguments]))
+    assert contestant.argv(81) == ("./mine", "--port=81", *arguments)
+
+
+def test_everything_in_a_cell_decides_its_key() -> None:
+    plan = vs_plan(["epoll", "io_uring"], ECHO)
+    cell = plan.comparisons[0].cells[0]
+    changes: dict[str, object] = {
+        "contestant": "io_uring",
+        "workload": {"protocol": "echo", "message_bytes": 65},
+        "connections": 51,
+        "driver": "io_uring",
+        "threads": 2,
+        "workers": 2,
+        "server_cpus": (0,),
+        "load_cpus": (1,),
+        "warmup_ms": 2_000,
+        "duration_ms": 2_000,
+        "interval_ms": 10,
+        "timeout_ms": 5_000,
+    }
+    assert set(changes) == set(Cell.model_fields)
+    keys = {Cell.model_validate(cell.model_dump() | {name: value}).key for name, value in changes.items()}
+    assert len(keys - {cell.key}) == len(changes)
+
+
+def test_the_key_of_a_cell_is_the_same_everywhere_and_always() -> None:
+    cell = vs_plan(["epoll", "io_uring"], ECHO).comparisons[0].cells[0]
+    assert cell.key == "6251ccee5e105040"
+
+
+def test_prose_and_claims_do_not_decide_what_is_measured() -> None:
+    plan = vs_plan(["epoll", "io_uring"], ECHO)
+    assert plan.model_copy(update={"analysis": "other words", "question": "why?"}).digest == plan.digest
+    assert vs_plan(["epoll", "io_uring"], ECHO, seed=2).digest != plan.digest
+    assert vs_plan(["epoll", "io_uring"], ECHO, blocks=13).digest != plan.digest
+    assert vs_plan(["io_uring", "epoll"], ECHO).digest != plan.digest
+
+
+def test_the_same_contestant_twice_has_two_titles_and_one_key() -> None:
+    comparison = vs_plan(["epoll", "epoll"], ECHO).comparisons[0]
+    assert comparison.titles == ("epoll", "epoll (2)")
+    assert len({cell.key for cell in comparison.cells}) == 1
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_loads_and_survives_its_json(path: Path) -> None:
+    plan = load_experiment(path)
+    assert plan.name == path.stem
+    assert plan.analysis
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+    assert all(plan.digest != other.digest for other in (plan.quick(),))
+
+
+def test_there_are_experiments() -> None:
+    assert {path.stem for path in EXPERIMENTS} >= {"instrument", "io_uring-vs-epoll"}
+
+
+def test_the_published_table_of_the_echo_note_is_that_of_the_note() -> None:
+    plan = load_experiment(next(path for path in EXPERIMENTS if path.stem == "io_uring-vs-epoll"))
+    ratios = [row.values["io_uring"] / row.values["epoll"] for row in plan.published]
+    assert ratios == pytest.approx([1.130, 1.200, 1.137, 1.203], abs=5e-4)
+    assert math.prod(ratios) ** (1 / 4) == pytest.approx(1.167, abs=5e-4)
+    assert [row.setting for row in plan.published] == [comparison.setting for comparison in plan.comparisons]
+    assert [claim.id for claim in plan.claims] == ["C1-1", "C1-2", "C1-3", "C1-6"]
+
+
+def test_quick_runs_keep_their_promise_of_time() -> None:
+    assert vs_plan(["epoll", "io_uring"], ECHO).quick().duration_s < 40
+    for path in EXPERIMENTS:
+        assert load_experiment(path).quick().duration_s <= 120, path.stem
+
+
+def test_quick_has_no_more_blocks_than_an_interval_needs_and_no_fewer() -> None:
+    for rivals, blocks in ((1, 6), (2, 7), (3, 7), (4, 8)):
+        plan = vs_plan(["epoll"] * (rivals + 1), ECHO).quick()
+        assert plan.blocks == blocks
+        with pytest.raises(PlanError, match=f"use {blocks} or more"):
+            vs_plan(["epoll"] * (rivals + 1), ECHO, blocks=blocks - 1)
+    assert vs_plan(["epoll"] * 2, ECHO).quick().quick() == vs_plan(["epoll"] * 2, ECHO).quick()
+
+
+HEAD = b'name = "a"\nquestion = "why?"\n'
+TWO = HEAD + b'contestants = ["epoll", "io_uring"]\n'
+CLAIM = TWO + b"[fixed]\nprotocol = 'echo'\n[[claims]]\nid = 'C-1'\ntext = 'x'\ndecide = { %s }"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (b"\xff", "is not UTF-8 text"),
+        (b"name = ", "is not TOML"),
+        (b"", "name: Field required"),
+        (HEAD + b"[fixed]\nprotocol = 'echo'", "contestants: name them once"),
+        (TWO + b"", "fixed.protocol: must be one of http, echo"),
+        (TWO + b"[fixed]\nprotocol = 'gopher'", "fixed.protocol: must be one of http, echo"),
+        (TWO + b"[fixed]\nprotocol = 'echo'\nconections = 1", "conections: is not a setting of echo"),
+        (TWO + b"[fixed]\nprotocol = 'echo'\nreply_bytes = 1", "reply_bytes: is not a setting of echo"),
+        (TWO + b"[fixed]\nprotocol = 'echo'\nconnections = 0", "connections: "),
+        (TWO + b"[fixed]\nprotocol = 'echo'\nconnections = 1\nthreads = 2", "2 generator threads cannot share"),
+        (TWO + b"[fixed]\nprotocol = 'echo'\nwarmup_ms = 1010", "multiples of interval_ms"),
+        (TWO + b"[fixed]\nprotocol = 'echo'\n[axes]\nconnections = []", "axes.connections: "),
+        (TWO + b"blocks = 5\n[fixed]\nprotocol = 'echo'", "use 6 or more"),
+        (TWO + b"question2 = 'x'", "question2: Extra inputs"),
+        (TWO.replace(b'"a"', b'"../a"') + b"[fixed]\nprotocol = 'echo'", "name: "),
+        (TWO.replace(b"epoll", b"e poll"), "contestants.0: 'e poll' is no contestant"),
+        (TWO + b"[fixed]\nprotocol = 'echo'\n[axes]\nconnections = [1, 1]", "two of the comparisons are called"),
+        (TWO + b"[fixed]\nprotocol = 'echo'\n[axes]\nconnections = " + str(list(range(1, 400))).encode(), "use fewer"),
+        (CLAIM % b"relation = 'wins', contestant = 'tokio', reference = 'epoll'", "C-1: measures no 'tokio'"),
+        (
+            CLAIM % b"relation = 'flat', axis = 'connections', contestants = ['epoll']",
+            "C-1: there is no axis 'connections'",
+        ),
+        (CLAIM % b"relation = 'loses', contestant = 'epoll', reference = 'epoll'", "claims.0.decide: "),
+        (
+            TWO + b"[fixed]\nprotocol = 'echo'\n[[published]]\nid = 'R'\nvalues = { tokio = 1 }",
+            "R: measures no 'tokio'",
+        ),
+        (b"x = 1 #" + b"x" * (1 << 20), "at most 1024 KiB"),
+    ],
+)
+def test_a_bad_experiment_is_answered_in_one_line_with_its_key(text: bytes, line: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        parse_experiment(text)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bad_file_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(PlanError, match=str(path)):
+            load_experiment(path)
+    bad = tmp_path / "bad.toml"
+    bad.write_text("name = 1")
+    with pytest.raises(PlanError, match=r"bad\.toml: name: "):
+        load_experiment(bad)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_experiment_is_a_plan_or_one_line(data: st.DataObject) -> None:
+    text = bytearray(data.draw(st.sampled_from(EXPERIMENTS)).read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
+    refusal = ""
+    try:
+        parse_experiment(bytes(text))
+    except PlanError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+
+
+# --- The order of trials ------------------------------------------------------------------------------------------
+
+plans = st.builds(
+    lambda sizes, extra, seed: _plan(sizes, extra, seed),
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.integers(0, 4),
+    st.integers(0, 1 << 40),
+)
+
+
+def _plan(sizes: list[int], extra: int, seed: int) -> Plan:
+    """A plan with one comparison for each number of contestants."""
+    groups = "".join(
+        f"[[comparisons]]\ntitle = 'group {at}'\ncontestants = {['epoll'] * size}\n" for at, size in enumerate(sizes)
+    )
+    text = f"blocks = {8 + extra}\nseed = {seed}\nfixed = {{ protocol = 'echo' }}\n{groups}"
+    return parse_experiment(HEAD + text.encode())
+
+
+@settings(max_examples=80, deadline=None)
+@given(plans)
+def test_every_block_has_each_contestant_once_and_stays_together(plan: Plan) -> None:
+    trials = schedule(plan)
+    assert trials == schedule(plan)
+    assert len({trial.place for trial in trials}) == len(trials)
+    runs = [list(group) for _, group in itertools.groupby(trials, key=lambda trial: (trial.block, trial.comparison))]
+    assert len(runs) == plan.blocks * len(plan.comparisons)
+    assert [run[0].block for run in runs] == sorted(run[0].block for run in runs)
+    for run in runs:
+        cells = plan.comparisons[run[0].comparison].cells
+        assert sorted(trial.slot for trial in run) == list(range(len(cells)))
+        assert [trial.position for trial in run] == list(range(len(cells)))
+        assert all(trial.cell == cells[trial.slot].key and plan.holds(trial) for trial in run)
+
+
+def test_the_order_correlates_with_nothing() -> None:
+    """Over 1,000 plans: who goes first is a fair coin, without runs, and knows nothing of block, size or neighbour."""
+    first = np.array(
+        [
+            [[trial.slot for trial in trials if trial.block == block and trial.position == 0] for block in range(12)]
+            for seed in range(1_000)
+            if (trials := schedule(vs_plan(["epoll", "io_uring"], ECHO, seed=seed)))
+        ]
+    ).reshape(1_000, 12)
+    coins = first.ravel()
+    assert scipy.stats.binomtest(int(coins.sum()), coins.size).pvalue > 0.01
+    assert _runs_test(coins) > 0.01
+    assert _runs_test(first.T.ravel()) > 0.01
+    by_block = first.sum(axis=0)
+    assert scipy.stats.chisquare(np.stack([by_block, 1_000 - by_block]).ravel()).pvalue > 0.01
+
+
+def _runs_test(coins: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> float:
+    """The Wald-Wolfowitz p-value of "these coins do not know of one another"."""
+    ones = int(coins.sum())
+    zeros = coins.size - ones
+    runs = 1 + int(np.count_nonzero(np.diff(coins)))
+    mean = 2 * ones * zeros / coins.size + 1
+    variance = (mean - 1) * (mean - 2) / (coins.size - 1)
+    return 2 * float(scipy.stats.norm.sf(abs(runs - mean) / math.sqrt(variance)))
+
+
+def test_comparisons_take_turns_in_every_order() -> None:
+    plan = load_experiment(next(path for path in EXPERIMENTS if path.stem == "io_uring-vs-epoll"))
+    orders = Counter(
+        tuple(trial.comparison for trial in schedule(plan) if trial.block == block and trial.position == 0)
+        for block in range(plan.blocks)
+    )
+    assert len(orders) > plan.blocks / 2
+
+
+# --- Resuming -----------------------------------------------------------------------------------------------------
+
+GOOD = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0)
+BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
+SMALL = vs_plan(["epoll", "io_uring"], ECHO, blocks=6)
+
+
+def run(plan: Plan, void: set[Place], stops: list[int] | None = None) -> list[Result]:
+    """Runs a plan to its end with trials void where told, starting again after each of `stops` trials."""
+    results: list[Result] = []
+    pauses = iter(stops or [])
+    while rest := remaining(plan, results):
+        results += [_finished(plan, trial, void) for trial in rest[: next(pauses, None)]]
+    return results
+
+
+def _finished(plan: Plan, trial: Trial, void: set[Place]) -> Result:
+    return result(plan, trial, noise=BUSY if trial.place in void else GOOD)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 5), max_size=8), st.sets(st.tuples(*[st.integers(0, 5), st.integers(0, 1)]), max_size=3))
+def test_a_run_that_is_torn_and_resumed_is_the_unbroken_run(stops: list[int], void: set[tuple[int, int]]) -> None:
+    places = {Place(0, block, 0, slot) for block, slot in void}
+    unbroken = run(SMALL, places)
+    assert [r.trial for r in run(SMALL, places, stops)] == [r.trial for r in unbroken]
+    assert [r.trial for r in unbroken][:12] == list(schedule(SMALL))
+    again = {block for block, _ in void}
+    assert Counter(r.trial.block for r in unbroken if r.trial.attempt == 1) == dict.fromkeys(again, 2)
+
+
+def test_a_block_that_is_run_again_warms_up_twice_as_long_for_all() -> None:
+    again = [r.trial for r in run(SMALL, {Place(0, 3, 0, 1)}) if r.trial.attempt == 1]
+    assert [SMALL.cell(trial).warmup_ms for trial in again] == [2_000, 2_000]
+    assert SMALL.cell(schedule(SMALL)[0]).warmup_ms == 1_000
+
+
+def test_a_machine_that_is_always_busy_at_most_doubles_a_run() -> None:
+    everything = {Place(0, b, a, s) for b in range(6) for a in range(RETRIES_MAX + 1) for s in range(2)}
+    assert len(run(SMALL, everything)) == 2 * len(schedule(SMALL))
+
+
+def test_a_contestant_that_failed_for_good_is_not_started_again() -> None:
+    plan = vs_plan(["epoll", "io_uring", "tokio"], ECHO, blocks=7)
+    first = next(trial for trial in schedule(plan) if trial.slot == 1)
+    failure = Failure(kind="not_available", message="io_uring is forbidden here", final=True)
+    rest = remaining(plan, [Result(trial=first, started="", failure=failure)])
+    assert Counter(trial.slot for trial in rest) == {0: 7, 2: 7}
+    passing = Failure(kind="died", message="it died")
+    assert len(remaining(plan, [Result(trial=first, started="", failure=passing)])) == 20
+
+
+def test_results_of_another_plan_count_for_nothing() -> None:
+    others = run(vs_plan(["epoll", "tokio"], ECHO, blocks=12), set())
+    assert {trial.slot for trial in remaining(SMALL, others)} == {1}

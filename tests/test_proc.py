@@ -1,0 +1,140 @@
+"""The account of a process tree, held against what the processes say of themselves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from iolab import proc
+
+MS = 1_000_000
+
+BURN = """
+import json, os, resource, sys, threading, time
+def burn(ms):
+    end = time.thread_time_ns() + ms * 1_000_000
+    while time.thread_time_ns() < end: pass
+def own():
+    return sum(resource.getrusage(who).ru_utime + resource.getrusage(who).ru_stime
+               for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+def say(**what):
+    print(json.dumps(what), flush=True)
+"""
+
+
+@contextmanager
+def running(program: str) -> Iterator[tuple[int, dict[str, float]]]:
+    """A Python process that says one line when it has done its work, and then waits; yields its pid and the line."""
+    argv = [sys.executable, "-c", f"{BURN}{program}\nsys.stdin.read()"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield process.pid, json.loads(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("program", "processes", "threads"),
+    [
+        pytest.param("burn(60); say(cpu_s=own())", 1, 1, id="one process"),
+        pytest.param(
+            "t = threading.Thread(target=burn, args=(60,)); t.start(); t.join(); say(cpu_s=own())",
+            1,
+            1,
+            id="a thread that has ended",
+        ),
+        pytest.param(
+            "for _ in range(3):\n  if os.fork() == 0: burn(40); os._exit(0)\n"
+            "for _ in range(3): os.wait()\nsay(cpu_s=own())",
+            1,
+            1,
+            id="children that have ended and were waited for",
+        ),
+        pytest.param(
+            "r, w = os.pipe()\n"
+            "for _ in range(2):\n  if os.fork() == 0: burn(40); os.write(w, b'x'); time.sleep(60)\n"
+            "os.read(r, 1); os.read(r, 1); say(cpu_s=own() + 0.08)",
+            3,
+            3,
+            id="children that are alive",
+        ),
+        pytest.param(
+            "for _ in range(4): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+            "burn(40); say(cpu_s=own())",
+            1,
+            5,
+            id="threads that sleep",
+        ),
+        pytest.param(
+            "open('/proc/self/comm', 'w').write('a) S (1 2 3')\n"
+            "if os.fork() == 0: burn(50); os._exit(0)\nos.wait(); say(cpu_s=own())",
+            1,
+            1,
+            id="a name made to confuse",
+        ),
+    ],
+)
+def test_the_tree_has_used_what_its_processes_say(program: str, processes: int, threads: int) -> None:
+    with running(program) as (pid, said):
+        usage = proc.usage(pid)
+        # Children that were waited for are told in ticks of 10 ms.
+        assert usage.cpu_ns == pytest.approx(said["cpu_s"] * 1e9, abs=25 * MS)
+        assert usage.user_ns + usage.system_ns == pytest.approx(usage.cpu_ns, abs=processes * 30 * MS)
+        assert (usage.processes, usage.threads) == (processes, threads)
+
+
+def test_voluntary_switches_are_counted_over_all_threads() -> None:
+    program = (
+        "def nap():\n  for _ in range(50): time.sleep(0.0005)\n  time.sleep(60)\n"
+        "for _ in range(2): threading.Thread(target=nap, daemon=True).start()\ntime.sleep(0.2); say()"
+    )
+    with running(program) as (pid, _):
+        assert proc.usage(pid).switches_voluntary >= 100
+
+
+def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> None:
+    program = (
+        "held = bytearray(b'x') * (32 << 20)\nif os.fork() == 0: time.sleep(60)\ntime.sleep(0.05); say(held=len(held))"
+    )
+    with running(program) as (pid, said):
+        memory, pss = proc.memory(pid), proc.pss_bytes(pid)
+        assert memory.rss_bytes > 2 * said["held"]
+        assert memory.rss_bytes_max >= memory.rss_bytes * 0.95
+        if pss is None:
+            pytest.skip("this kernel does not tell proportional sizes")
+        assert said["held"] < pss < 1.8 * said["held"]
+
+
+def test_a_process_that_is_gone_has_used_nothing_and_is_no_error() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    usage = proc.usage(gone.pid)
+    assert (usage.cpu_ns, usage.processes, usage.threads) == (0, 0, 0)
+    assert proc.memory(gone.pid) == proc.Memory(0, 0)
+    assert proc.pss_bytes(gone.pid) is None
+
+
+def test_children_that_come_and_go_while_they_are_read_never_break_a_reading() -> None:
+    program = (
+        "say()\nend = time.monotonic() + 60\n"
+        "while time.monotonic() < end:\n  if os.fork() == 0: burn(2); os._exit(0)\n  os.wait()"
+    )
+    with running(program) as (pid, _):
+        end, readings = time.monotonic() + 0.5, []
+        while time.monotonic() < end:
+            readings.append(proc.usage(pid))
+            proc.memory(pid)
+        assert readings[-1].cpu_ns > readings[0].cpu_ns
+        # A child in flight may be missed once, by at most what it has used.
+        for before, after in itertools.pairwise(readings):
+            assert after.cpu_ns - before.cpu_ns > -30 * MS
+        spent_ns = readings[-1].read_ns - readings[0].read_ns
+        assert readings[-1].cpu_ns - readings[0].cpu_ns <= 1.5 * spent_ns

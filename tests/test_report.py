@@ -1,0 +1,694 @@
+"""The report: what it must show, what must never get into it, and how it looks to a browser.
+
+All pages are made from runs written through the store, so a page is what a real run of the same figures would give.
+`IOLAB_GOLDEN=1 pytest tests/test_report.py` writes the golden page anew after an intended change.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from markupsafe import Markup
+
+import made
+from iolab import report, stats, store, verdict
+from iolab.contract import ServeReady
+from iolab.plan import (
+    Claim,
+    Comparison,
+    Contestant,
+    Doubt,
+    Failure,
+    MachineNoise,
+    Plan,
+    Published,
+    RatioTest,
+    Result,
+    Trial,
+    block_trials,
+    parse_experiment,
+    schedule,
+    vs_plan,
+)
+from iolab.report import charts, commands, drawing, figures, page, palette
+from iolab.runner import with_cpus
+from iolab.store import Trials
+
+GOLDEN = Path(__file__).parent / "golden" / "report.html"
+EXPERIMENT = b"""
+name = "io_uring-vs-epoll"
+question = "Does a TCP echo server on io_uring serve more requests than one on epoll?"
+source = "S1: io_uring against epoll, a TCP echo server and a threaded client"
+contestants = ["epoll", "io_uring", "io_uring[recv=oneshot]"]
+blocks = 8
+seed = 7
+analysis = "The note ran each row once.\\n\\nHere every row is eight blocks."
+[fixed]
+protocol = "echo"
+connections = 50
+warmup_ms = 1000
+duration_ms = 3000
+[axes]
+message_bytes = [65, 512]
+[[published]]
+id = "S1-row-1"
+setting = { message_bytes = 65 }
+values = { epoll = 112384, io_uring = 126980 }
+note = "8898 ms and 7876 ms for 1,000,000 messages"
+[[claims]]
+id = "C1-1"
+text = "io_uring serves about 17 % more than epoll"
+source = "S1"
+decide = { relation = "ratio", contestant = "io_uring", reference = "epoll", published = 1.167 }
+[[claims]]
+id = "C1-2"
+text = "io_uring wins at every size"
+decide = { relation = "wins", contestant = "io_uring", reference = "epoll" }
+[[claims]]
+id = "C1-3"
+text = "throughput hardly depends on size below one MTU"
+decide = { relation = "flat", axis = "message_bytes", contestants = ["epoll", "io_uring"] }
+"""
+MACHINE: dict[str, Any] = {
+    "schema": 1,
+    "identity": {"host": "bench", "kernel": "6.12.0", "processor": "A processor", "engine": "0123456789abcdef"},
+    "cpu": {"model": "A processor", "logical": 4, "topology": [{"id": 0, "core": 0}], "governor": None},
+    "engine": {"version": "0.1.0", "build": "0123456789abcdef", "sha256": "ab" * 32},
+    "load_average": [0.1, 0.2, 0.3],
+    "versions": {"python": "3.11.9"},
+}
+BUILD = "0123456789abcdef"
+# Requests per second and CPU nanoseconds per request of each slot: the second slot is faster, the third the same.
+RATE = (110_000.0, 128_000.0, 110_300.0)
+CPU_NS = (8_900.0, 7_100.0, 8_880.0)
+
+
+def the_plan() -> Plan:
+    """The experiment on two processors."""
+    return with_cpus(parse_experiment(EXPERIMENT), (0,), (1,))
+
+
+def synthetic(plan: Plan, *, blocks: int | None = None) -> Iterator[Result]:
+    """Results of a plan as a calm machine would give them: 1 % noise, a slow drift, and one void block run again."""
+    random = np.random.default_rng(plan.seed)
+    trials = [scheduled for scheduled in schedule(plan) if scheduled.block < (blocks or plan.blocks)]
+    for number, scheduled in enumerate(trials):
+        drift = 1 + 0.05 * np.sin(number / 20)
+        spoilt = scheduled.block == 2 and scheduled.comparison == 0 and scheduled.slot == 1
+        yield one_result(plan, scheduled, random, drift, foreign_cores=0.4 if spoilt else 0.01)
+    if (blocks or plan.blocks) > 2 and len(plan.comparisons[0].cells) > 1:
+        for scheduled in block_trials(plan, 0, 2, attempt=1):
+            yield one_result(plan, scheduled, random, 1.0)
+
+
+def one_result(
+    plan: Plan, scheduled: Trial, random: np.random.Generator, drift: float, foreign_cores: float = 0.01
+) -> Result:
+    """One trial with noise in its figures and a ramp in its warm-up."""
+    cell, slot = plan.cell(scheduled), scheduled.slot % len(RATE)
+    rate = RATE[slot] * drift * random.normal(1, 0.01)
+    slices = (cell.warmup_ms + cell.duration_ms) // cell.interval_ms
+    ramp = np.minimum(1, 0.8 + 4 * np.arange(slices) / slices)
+    completed = random.normal(1, 0.02, slices) * ramp * rate * cell.interval_ms / 1_000
+    result = made.result(
+        plan,
+        scheduled,
+        rate_per_s=rate,
+        server_share=rate * CPU_NS[slot] / 1e9 * random.normal(1, 0.004),
+        generator_share=0.7,
+        noise=MachineNoise(steal_share=0.0, foreign_cpu_cores=foreign_cores),
+        latency_ns=latency(cell.connections / rate * 1e9, random),
+        intervals={
+            "begin_ns": made.BEGIN_NS - cell.warmup_ms * 1_000_000,
+            "length_ns": cell.interval_ms * 1_000_000,
+            "completed": tuple(int(count) for count in completed),
+        },
+    )
+    assert result.server is not None
+    sizes = {
+        "rss_bytes_median": 3_900_000 + slot * 700_000 + int(random.integers(0, 9)) * 4_096,
+        "pss_bytes": 2_600_000 + slot * 650_000,
+        "context_switches_voluntary": int(rate * (0.12 if slot else 0.2) * random.normal(1, 0.05)),
+    }
+    ready = ServeReady(model=cell.contestant.title, listen="127.0.0.1:40001", pid=100, build=BUILD, workers=1)
+    started = f"2025-01-01T00:{scheduled.block:02}:{scheduled.position:02}+00:00"
+    server = result.server.model_copy(update=sizes)
+    return result.model_copy(update={"started": started, "ready": ready, "server": server})
+
+
+def latency(mean_ns: float, random: np.random.Generator) -> dict[str, float | int | str]:
+    """Quantiles about a mean, each with a noise of its own."""
+    factors = {"min": 0.3, "p50": 0.97, "p90": 1.3, "p99": 2.1, "p99_9": 4.5, "p99_99": 9.0, "max": 20.0}
+    quantiles = {name: int(mean_ns * factor * random.normal(1, 0.02)) for name, factor in factors.items()}
+    return {**quantiles, "mean": mean_ns, "stdev": mean_ns / 3, "histogram": ""}
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stored run of the experiment, with its report."""
+    plan = the_plan()
+    with store.writing(plan, MACHINE, tmp_path_factory.mktemp("runs")) as writer:
+        for result in synthetic(plan):
+            writer.append(result)
+    report.write(writer.folder)
+    return writer.folder
+
+
+@pytest.fixture(scope="module")
+def html(run_dir: Path) -> str:
+    return (run_dir / store.REPORT).read_text(encoding="utf-8")
+
+
+def test_question_and_verdict_come_before_the_doubts_and_the_doubts_before_the_charts(html: str) -> None:
+    places = [html.index(mark) for mark in ("<h1>", 'class="verdict"', "Before you believe it", "<svg", "Every trial")]
+    assert places == sorted(places)
+    assert "io_uring against epoll: more requests at both settings (1.17×)" in html
+
+
+def test_the_page_shows_claims_void_trials_seed_build_and_the_published_figure(html: str) -> None:
+    text = unescape(re.sub(r"<[^>]*>", " ", html)).replace(" \\\n ", "")
+    for said in (
+        "confirmed",
+        "machine busy: 0.0% stolen, 0.40 cores used by others",
+        "another trial of its block was void",
+        "with its seed 7",
+        the_plan().digest,
+        BUILD,
+        "ab" * 32,
+        "1.130",
+        "iolab run io_uring-vs-epoll",
+        "iolab serve --model io_uring --option recv=oneshot --protocol echo --framing raw --message-bytes 65",
+        "iolab load tcp://127.0.0.1:8080 --framing raw --message-bytes 65 --connections 50",
+        "p99.9 µs",
+    ):
+        assert said in text, said
+
+
+def test_every_trial_of_the_record_is_in_the_table(run_dir: Path, html: str) -> None:
+    rows = re.findall(r'<tr class="(counted|aside|void)">', html)
+    trials = store.read_trials(run_dir).results
+    assert len(rows) == len(trials) == 51
+    # The spoilt trial is void; its two companions do not count; all three were run again.
+    assert (rows.count("void"), rows.count("aside")) == (1, 2)
+
+
+def test_the_same_folder_gives_the_same_bytes(run_dir: Path, html: str) -> None:
+    plan, machine, trials = store.read_plan(run_dir), store.read_machine(run_dir), store.read_trials(run_dir)
+    assert report.render(plan, machine, trials) == html
+
+
+def test_the_page_is_as_it_was_agreed_on(html: str) -> None:
+    # Drawings are left out: the library places words by the fonts of the machine, and so moves other marks by pixels.
+    page_text = re.sub(r"<svg.*?</svg>", "<svg></svg>", html, flags=re.DOTALL)
+    if os.environ.get("IOLAB_GOLDEN"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(page_text, encoding="utf-8")
+    assert page_text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_each_chart_draws_every_figure_it_is_about(html: str) -> None:
+    drawings = [ElementTree.fromstring(text) for text in re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)]
+    # Four of ratios; per comparison four of levels, one of quantiles and three over time.
+    assert len(drawings) == 4 + 2 * (4 + 1 + 3)
+    for root in drawings:
+        assert [child.tag.removeprefix(f"{{{drawing.SVG}}}") for child in root][:2] == ["title", "desc"]
+        assert root[0].text
+        assert root[1].text
+    # Two settings of two ratios each: four intervals in every chart of ratios.
+    assert [marks(root, "line", "stroke-width", "2.5") for root in drawings[:4]] == [4] * 4
+    # Twenty-four trials count at each setting; nine of a contestant are drawn over time where one block was run again.
+    assert [marks(root, "path", "opacity", "0.55") for root in drawings[4:8]] == [24] * 4
+    assert [marks(root, "path", "opacity", "0.6") for root in drawings[9:12]] == [9, 9, 9]
+
+
+def marks(root: ElementTree.Element, tag: str, attribute: str, value: str) -> int:
+    """How many elements of a drawing have this value of an attribute."""
+    return sum(element.get(attribute) == value for element in root.iter(f"{{{drawing.SVG}}}{tag}"))
+
+
+def test_the_policy_allows_the_one_style_sheet_and_nothing_else(html: str) -> None:
+    style = re.findall(r"<style>(.*?)</style>", html, flags=re.DOTALL)
+    assert len(style) == 1
+    digest = base64.b64encode(hashlib.sha256(style[0].encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+    told = policy[1].replace("&#39;", "'")
+    assert (
+        told == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    # The policy must come before what it is to govern.
+    assert html.index("Content-Security-Policy") < html.index("<style>")
+
+
+def test_the_page_has_no_script_no_inline_style_and_loads_nothing(html: str) -> None:
+    tags = tags_of(html)
+    assert not {tag for tag, _ in tags} & {"script", "iframe", "object", "embed", "form", "base", "use", "image", "img"}
+    for tag, names in tags:
+        assert not [name for name in names if name.startswith("on") or name in ("style", "src", "srcdoc", "xlink:href")]
+        assert "href" not in names or tag == "link"
+    assert re.findall(r'<link[^>]*href="([^"]*)"', html) == ["data:,"]
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+ATTACKS = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "</style><script>alert(1)</script>",
+    "</title><script>alert(1)</script>",
+    "</desc></title></svg><script>alert(1)</script>",
+    "--><script>alert(1)</script><!--",
+    "]]><script>alert(1)</script>",
+    "<![CDATA[<script>alert(1)</script>]]>",
+    "' onmouseover='alert(1)",
+    '" onmouseover="alert(1)',
+    '" autofocus onfocus=alert(1) x="',
+    "javascript:alert(1)",
+    "<a href=javascript:alert(1)>x</a>",
+    "<iframe srcdoc='<script>alert(1)</script>'>",
+    "<base href=//evil.example/>",
+    "<meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<style>@import '//evil.example'</style>",
+    "<math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
+    "{{ 7 * 7 }}{% raw %}",
+    "datum.value); alert(1",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "&#60;script&#62;",
+    "\x00<script>\x0b\x1b[31malert(1)</script>\x7f",
+    "\u202e<script>\u2066evil\u200b\ufeff",
+)
+WRAPPINGS = ("{}", "x{}y", "{}{}", "`{}`")
+# One hundred strings that would each do harm if any field were taken for markup.
+HOSTILE = [wrapping.replace("{}", attack) for attack in ATTACKS for wrapping in WRAPPINGS]
+
+
+class TagCollector(HTMLParser):
+    """Every element of a page with the names of its attributes, in order."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+
+
+def tags_of(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    collector = TagCollector()
+    collector.feed(text)
+    collector.close()
+    return collector.tags
+
+
+def laden(texts: Iterator[str]) -> tuple[Plan, dict[str, Any], Trials]:
+    """A run in which every field that a person, a server or a machine fills holds the next of these texts."""
+    lines = [f"cmd:{shlex.quote(next(texts).replace(chr(0), ''))} {{port}}" for _ in range(3)]
+    contestants = [Contestant(text=line) for line in lines]
+    small = parse_experiment(EXPERIMENT).comparisons[0]
+    cells = [cell.model_copy(update={"contestant": c}) for cell, c in zip(small.cells, contestants, strict=True)]
+    name = next(texts)
+    titled = Comparison(name=name, setting={"message_bytes": 65}, cells=tuple(cells))
+    titles = titled.titles
+    ratio = RatioTest(contestant=titles[1], reference=titles[0], published=1.2)
+    plan = Plan(
+        name="laden",
+        question=next(texts),
+        source=next(texts),
+        comparisons=(titled,),
+        blocks=7,
+        published=(Published(id=next(texts)[:40], values={titles[0]: 1.0, titles[1]: 1.1}, note=next(texts)),),
+        claims=(Claim(id=next(texts)[:40], text=next(texts), source=next(texts), decide=ratio),),
+        analysis=next(texts),
+    )
+    said = [next(texts) for _ in range(7)]
+    return (
+        plan,
+        {next(texts): {next(texts): next(texts)}, "engine": {next(texts): next(texts)}},
+        Trials(tuple(with_texts(result, said) for result in synthetic(plan)), (next(texts), next(texts))),
+    )
+
+
+def with_texts(result: Result, said: list[str]) -> Result:
+    """The result with these texts wherever a server, the generator or the lab may put one."""
+    assert result.report is not None
+    assert result.ready is not None
+    changes: dict[str, Any] = {
+        "started": said[0],
+        "ready": result.ready.model_copy(update={"model": said[1], "build": said[2], "lacks": (said[3],)}),
+        "report": result.report.model_copy(update={"first_error": said[4], "build": said[5]}),
+        "doubts": (*result.doubts, Doubt(word="not_steady", detail=said[6])),
+    }
+    if result.trial.slot == 2:
+        changes |= {"report": None, "failure": Failure(kind=said[3], message=said[4], final=True)}
+    return result.model_copy(update=changes)
+
+
+def test_no_text_from_outside_becomes_an_element_or_an_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats, "BOOTSTRAP_RESAMPLES", 99)
+    monkeypatch.setattr(drawing, "inline", lambda chart, title, description: Markup("<svg></svg>"))
+    for name in ("ratios", "strips", "quantiles", "timeline"):  # The next test is theirs.
+        monkeypatch.setattr(charts, name, lambda *figures: None)
+    benign = (f"harmless {number}" for number in itertools.count())
+    expected = tags_of(report.render(*laden(benign)))
+    assert len(HOSTILE) == 100
+    for first in range(len(HOSTILE)):
+        texts = itertools.islice(itertools.cycle(HOSTILE), first, None)
+        text = report.render(*laden(texts))
+        assert tags_of(text) == expected, HOSTILE[first]
+        assert not drawing.UNSEEN.search(text)
+
+
+def test_no_text_in_a_chart_becomes_an_element_or_an_attribute() -> None:
+    allowed = drawing.ATTRIBUTES | {"class", "role", "font-family", "rx"}
+    for first in range(0, len(HOSTILE), 34):
+        some = HOSTILE[first : first + 34]
+        ratios = charts.ratios([charts.RatioRow(text, text, text, 1.1, 1.05, 1.15, True) for text in some], "ratio")
+        strips = charts.strips([charts.StripRow(0, text, text, (1.0, 2.0), 1.5, None, None) for text in some], "µs")
+        for text in (drawing.inline(strips, some[0], some[1]), drawing.standalone(ratios, some[2], some[3])):
+            elements = list(ElementTree.fromstring(text).iter())
+            names = {element.tag.removeprefix(f"{{{drawing.SVG}}}") for element in elements}
+            assert names <= drawing.TAGS | {"title", "desc"}
+            assert {name for element in elements for name in element.attrib} <= allowed
+            assert {tag for tag, _ in tags_of(text)} == names
+            # Each string is drawn, shortened, as text: three times in a chart of ratios, twice in one of strips.
+            assert sum(element.tag.endswith("}text") for element in elements) >= 2 * len(some)
+
+
+def test_every_chart_keeps_the_schema_of_vega_lite() -> None:
+    line = charts.Line(0, False, (-0.5, 0.5), (90.0, 100.0))
+    for chart in (
+        charts.ratios([charts.RatioRow("a", "b", "c", 1.1, 1.05, 1.15, True)], "ratio"),
+        charts.strips([charts.StripRow(0, "a", "b", (1.0, 2.0), 1.5, 1.0, 2.0)], "µs"),
+        charts.quantiles([charts.QuantilePoint(0, "p50", 100.0, 90.0, None)]),
+        charts.timeline([line, line._replace(void=True)], -0.5, 100.0),
+    ):
+        assert chart.to_dict(validate=True)["layer"]
+
+
+def failed(plan: Plan) -> list[Result]:
+    failure = Failure(kind="lacks_io_uring", message="this kernel forbids io_uring", final=True)
+    return [Result(trial=each, started="2025-01-01", failure=failure) for each in schedule(plan) if each.block == 0]
+
+
+def halved(plan: Plan) -> list[Result]:
+    return list(synthetic(plan, blocks=2))
+
+
+def limited(plan: Plan) -> list[Result]:
+    """A run whose second contestant left the server idle while the generator was busy."""
+    return made.results(plan, lambda each: RATE[each.slot], server_share=0.5, generator_share=0.95)
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        (lambda plan: [], "fewer than 6 whole blocks so far"),
+        (failed, "this kernel forbids io_uring"),
+        (halved, "2 of 8 blocks count"),
+        (limited, "cannot be ranked"),
+        (limited, "≥ "),
+    ],
+    ids=["empty", "failed", "unfinished", "limited by the generator", "bounds"],
+)
+def test_a_run_that_says_little_has_a_page_that_says_so(results: Callable[[Plan], list[Result]], said: str) -> None:
+    plan = the_plan()
+    single = plan.model_copy(update={"comparisons": plan.comparisons[:1], "published": (), "claims": ()})
+    assert said in report.render(single, {}, Trials(tuple(results(single)), ()))
+
+
+def test_a_page_of_very_many_comparisons_keeps_its_tables_and_draws_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "DRAWINGS_MAX", 10)
+    plan = the_plan()
+    text = report.render(plan, {}, Trials(tuple(synthetic(plan)), ()))
+    assert len(re.findall("<svg", text)) == 4 + 8
+    assert text.count("Not drawn, because") == 1
+    assert text.count("<caption>Medians over trials") == 2
+
+
+def test_quantiles_are_of_the_trials_that_the_verdict_counts(run_dir: Path) -> None:
+    plan, results = store.read_plan(run_dir), store.read_trials(run_dir).results
+    done = {result.trial.place: result for result in results}
+    for index, found in enumerate(verdict.judge(plan, results)):
+        for row in figures.contestant_rows(found, figures.counted(plan, index, done)):
+            for name, metric in (("p50", "latency_p50"), ("p99", "latency_p99")):
+                level = next(le for le in found.levels if (le.metric, le.contestant) == (metric, row.title))
+                assert tuple(row.quantiles[name]) == (level.median, level.low, level.high)
+
+
+def test_a_quantile_is_shown_only_where_the_requests_carry_it() -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo"}, blocks=6)
+    results = made.results(plan, lambda each: 3_000.0)
+    done = {result.trial.place: result for result in results}
+    row = figures.contestant_rows(verdict.judge(plan, results)[0], figures.counted(plan, 0, done))[0]
+    # 3,000 requests/s for 3 s are 9,000: enough for a p99, too few for a p99.9.
+    assert set(row.quantiles) == {"p50", "p90", "p99"}
+
+
+@pytest.mark.parametrize(
+    ("contestants", "setting", "command"),
+    [
+        (
+            ["epoll", "io_uring[recv=oneshot]"],
+            {"protocol": "echo", "message_bytes": 65},
+            "iolab vs epoll 'io_uring[recv=oneshot]' --protocol echo --framing raw --message-bytes 65 --connections 50 "
+            "--workers 1 --threads 1 --driver epoll --blocks 12 --seed 1",
+        ),
+        (
+            ["thread", "cmd:./mine --port {port}"],
+            {"protocol": "http"},
+            "iolab vs thread 'cmd:./mine --port {port}' --protocol http --reply-bytes 1 --connections 50 "
+            "--workers 1 --threads 1 --driver epoll --blocks 12 --seed 1",
+        ),
+    ],
+)
+def test_the_command_given_repeats_the_run(contestants: list[str], setting: dict[str, Any], command: str) -> None:
+    plan = vs_plan(contestants, setting)
+    words = commands.again(plan)
+    assert shlex.join(words) == command
+    # The quick plan has fewer blocks and shorter trials; the flag makes them, whatever the number of blocks says.
+    assert commands.again(plan.quick()) == (*words[:-3], "6", *words[-2:], "--quick")
+    # A shell joins the folded lines again.
+    assert shlex.split(commands.folded(words).replace("\\\n", "")) == list(words)
+    assert all(len(line) <= commands.COLUMNS + 2 for line in commands.folded(words).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0.00"),
+        (0.01234, "0.012"),
+        (0.04, "0.040"),
+        (1, "1.00"),
+        (9.876, "9.88"),
+        (45.67, "45.7"),
+        (999.6, "1000"),
+        (123456.7, "123,457"),
+    ],
+)
+def test_figures_have_three_digits_that_matter(value: float, shown: str) -> None:
+    assert page.number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.97, 1.03, [0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03]),
+        (0.9, 1.3, [0.9, 1.0, 1.1, 1.2, 1.3]),
+        (0.1, 20.0, [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0]),
+    ],
+)
+def test_ratio_axes_have_round_ticks_and_always_one(low: float, high: float, ticks: list[float]) -> None:
+    found = charts._ratio_ticks(low, high)
+    assert 1.0 in found
+    assert len(found) <= 8
+    assert set(found) <= set(ticks)
+
+
+def test_the_machine_is_told_a_fact_a_line_without_what_is_only_long() -> None:
+    machine = {
+        "schema": 1,
+        "cpu": {"topology": [{"id": 0}], "caches": [{"level": "1", "size": None}], "governor": None},
+        "limits": {"nofile": [1024, 4096], "lacks": []},
+    }
+    assert figures.machine_rows(machine) == [
+        ("cpu.caches.0", "level 1, size unknown"),
+        ("cpu.governor", "unknown"),
+        ("limits.nofile", "1024, 4096"),
+        ("limits.lacks", "none"),
+    ]
+
+
+def test_a_picture_stands_alone_and_says_what_it_shows(run_dir: Path, tmp_path: Path) -> None:
+    path = report.save_picture(run_dir, tmp_path / "ratios.svg")
+    root = ElementTree.parse(path).getroot()
+    title, ground = root[0], root[2]
+    assert title.text == the_plan().question
+    box = [ground.get(name) for name in ("x", "y", "width", "height")]
+    assert root.get("viewBox") == " ".join(map(str, box))
+    assert ground.get("fill") == palette.light("ground")
+    assert not [element for element in root.iter() if element.get("class")]
+    with pytest.raises(store.StoreError, match="choose another folder"):
+        report.save_picture(run_dir, tmp_path / "absent" / "ratios.svg")
+
+
+def test_every_colour_is_legible_on_its_ground() -> None:
+    grounds = palette.SHADES["raised"]
+    drawn = {role: shade for role, shade in palette.SHADES.items() if role not in ("ground", "raised", "grid", "band")}
+    assert {role for role, shade in drawn.items() if contrast(shade.light, grounds.light) < 4.5} == set()
+    assert {role for role, shade in drawn.items() if contrast(shade.dark, grounds.dark) < 4.5} == set()
+    assert len({shade.light for shade in palette.SHADES.values()}) == len(palette.SHADES)
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours by the rule of WCAG 2."""
+
+    def luminance(colour: str) -> float:
+        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_a_browser_has_nothing_to_complain_of_on_any_screen(run_dir: Path, tmp_path: Path) -> None:
+    hostile = tmp_path / "hostile.html"
+    hostile.write_text(report.render(*laden(itertools.cycle(HOSTILE))), encoding="utf-8")
+    with browser(tmp_path / "profile") as seen:
+        for path in (run_dir / store.REPORT, hostile):
+            for width in (320, 375, 1200):
+                for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(18, 22, 28)")):
+                    assert look(seen, path, width, scheme) == []
+                    seen.value("document.querySelectorAll('details').forEach(each => each.open = true), 1")
+                    assert seen.value("document.documentElement.scrollWidth") == width
+                    assert seen.value("getComputedStyle(document.body).backgroundColor") == ground
+            assert look(seen, path, 800, "dark", media="print") == []
+            assert seen.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+# A browser on a busy machine takes its time to start, but not for ever.
+ANSWER_S_MAX = 60.0
+
+
+class Browser:
+    """A headless Chromium over its debugging pipe: JSON messages, each ended by a NUL."""
+
+    def __init__(self, to_browser: int, from_browser: int) -> None:
+        self._to, self._from = to_browser, from_browser
+        self._number, self._buffer = 0, b""
+        self.session: str | None = None
+        self.events: list[dict[str, Any]] = []
+
+    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One command and its answer; events that come meanwhile are kept."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        os.write(self._to, json.dumps(message | ({"sessionId": self.session} if self.session else {})).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return dict(answer["result"])
+            self.events.append(answer)
+
+    def wait_for(self, method: str) -> None:
+        """Waits for an event that has not been seen yet."""
+        while not any(event.get("method") == method for event in self.events):
+            self.events.append(self._read())
+
+    def value(self, expression: str) -> Any:
+        """What an expression is in the page."""
+        return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"]["value"]
+
+    def close(self) -> None:
+        """Closes both pipes."""
+        os.close(self._to)
+        os.close(self._from)
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._from], [], [], ANSWER_S_MAX)
+            assert ready, "the browser does not answer"
+            piece = os.read(self._from, 1 << 16)
+            assert piece, "the browser went away"
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\0")
+        return dict(json.loads(line))
+
+
+@contextmanager
+def browser(profile: Path) -> Iterator[Browser]:
+    """Starts a Chromium that reaches nothing, attached to an empty page; ends it, by its process id."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+    if program is None:
+        pytest.skip("there is no chromium here to look at the page with")
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
+    # The browser reads commands from 3 and writes answers to 4; high numbers keep the four ends from colliding.
+    high_in, high_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64) for end in (theirs_in, theirs_out))
+    flags = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-sync"
+    flags += " --disable-background-networking --disable-component-update --disable-extensions --hide-scrollbars"
+    pid = os.posix_spawn(
+        program,
+        [program, *flags.split(), f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, high_in, 3),
+            (os.POSIX_SPAWN_DUP2, high_out, 4),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ],
+        setpgroup=0,
+    )
+    for end in (theirs_in, theirs_out, high_in, high_out):
+        os.close(end)
+    started = Browser(ours_out, ours_in)
+    try:
+        target = next(t for t in started.ask("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        started.session = started.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            started.ask(f"{domain}.enable")
+        yield started
+    finally:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        started.close()
+
+
+def look(seen: Browser, path: Path, width: int, scheme: str, media: str = "screen") -> list[str]:
+    """Loads a page in a window so wide; returns what the browser complained of or asked the network for."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    seen.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
+    seen.ask("Emulation.setEmulatedMedia", media=media, features=features)
+    seen.events.clear()
+    seen.ask("Page.navigate", url=path.as_uri())
+    seen.wait_for("Page.loadEventFired")
+    complaints = []
+    for event in seen.events:
+        method, said = event.get("method"), event.get("params", {})
+        if method == "Network.requestWillBeSent" and said["request"]["url"] != path.as_uri():
+            complaints.append(f"request {said['request']['url'][:100]}")
+        elif method == "Log.entryAdded":
+            complaints.append(f"log {said['entry']['text']}")
+        elif method in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Page.javascriptDialogOpening"):
+            complaints.append(f"{method} {said}")
+    return complaints

@@ -1,0 +1,176 @@
+"""The runner on a host that takes no time: order, resuming, void blocks, failures, and the edges of the window."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from conftest import FakeHost
+from iolab import runner, store, verdict
+from iolab.machine import Cpu
+from iolab.plan import Plan, Result, Scalar, schedule, vs_plan
+from iolab.runner import Checked, Event, Opened, Stopped, TrialBegan
+
+SHORT: dict[str, Scalar] = {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600}
+
+# The fewest that carry an interval for so many contestants.
+BLOCKS = {2: 6, 3: 7}
+
+
+def short_plan(*contestants: str) -> Plan:
+    return vs_plan(contestants, SHORT, blocks=BLOCKS[len(contestants)])
+
+
+def run(plan: Plan, host: FakeHost, runs: Path, *, fresh: bool = False) -> tuple[tuple[Result, ...], list[Event]]:
+    events: list[Event] = []
+    folder = runner.run(plan, host, runs, events.append, fresh=fresh, clocks=host.clocks())
+    assert host.running == [], "a server or a generator was left behind"
+    return store.read_trials(folder).results, events
+
+
+def test_every_trial_runs_once_in_the_order_of_the_schedule_with_a_fresh_server(tmp_path: Path) -> None:
+    plan, host = short_plan("epoll", "io_uring"), FakeHost()
+    results, events = run(plan, host, tmp_path)
+    assert [result.trial for result in results] == list(schedule(plan))
+    expected = [plan.cell(trial).contestant.text for trial in schedule(plan)]
+    assert host.started[2:] == expected, "the first two starts look at each contestant"
+    assert sorted(host.started[:2]) == ["epoll", "io_uring"]
+    assert [event.reply_bytes for event in events if isinstance(event, Checked)] == [64, 64]
+    assert not any(result.void for result in results)
+
+
+def test_the_time_left_falls_to_the_last_trial(tmp_path: Path) -> None:
+    plan = short_plan("epoll", "io_uring")
+    _, events = run(plan, FakeHost(), tmp_path)
+    left = [event.left_s for event in events if isinstance(event, TrialBegan)]
+    assert left == sorted(left, reverse=True)
+    assert left[0] == pytest.approx(plan.duration_s)
+    assert left[-1] == pytest.approx(plan.duration_s / 12, rel=0.1)
+
+
+@pytest.mark.parametrize("at", range(2, 14))
+def test_a_run_stopped_at_any_trial_goes_on_to_the_same_results(tmp_path: Path, at: int) -> None:
+    plan = short_plan("epoll", "io_uring")
+    whole, _ = run(plan, FakeHost(), tmp_path / "whole")
+    host = FakeHost({at: "stopped"})
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, host, tmp_path / "torn")
+    assert host.running == []
+    kept = store.read_trials(store.folder_of(plan, tmp_path / "torn")).results
+    assert len(kept) == at - 2
+    resumed, events = run(plan, FakeHost(), tmp_path / "torn")
+    opened = next(event for event in events if isinstance(event, Opened))
+    assert (opened.done, opened.planned) == (len(kept), 12)
+    assert [result.trial for result in resumed] == [result.trial for result in whole]
+    assert verdict.judge(plan, resumed) == verdict.judge(plan, whole)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"), [("dies", "died"), ("not_started", "address_in_use"), ("very_late", "lab_late"), ("busy", None)]
+)
+def test_a_void_trial_stays_in_the_record_and_its_block_is_run_again(
+    tmp_path: Path, fault: str, kind: str | None
+) -> None:
+    plan = short_plan("epoll", "io_uring")
+    results, _ = run(plan, FakeHost({4: fault}), tmp_path)
+    void = [result for result in results if result.void]
+    assert len(void) == 1
+    assert (void[0].failure and void[0].failure.kind) == kind
+    assert kind or [doubt.word for doubt in void[0].doubts] == ["machine_busy"]
+    again = [result for result in results if result.trial.attempt == 1]
+    assert [result.trial.block for result in again] == [void[0].trial.block] * 2, "both contestants, not half a block"
+    assert verdict.judge(plan, results)[0].blocks_used == 6
+
+
+def test_a_contestant_that_answers_wrongly_is_not_compared_and_the_others_are(tmp_path: Path) -> None:
+    plan = short_plan("epoll", "io_uring", "thread")
+    clean = FakeHost()
+    run(plan, clean, tmp_path / "clean")
+    first = clean.started.index("io_uring")
+    results, events = run(plan, FakeHost({first: "wrong", first + 1: "wrong"}), tmp_path / "wrong")
+    failed = [result for result in results if result.failure is not None]
+    assert [(r.failure.kind, r.failure.final) for r in failed if r.failure] == [("wrong_replies", True)]
+    assert len(results) == 1 + 2 * 7
+    assert {event.contestant for event in events if isinstance(event, Checked) and event.failure} == {"io_uring"}
+    assert verdict.judge(plan, results)[0].blocks_used == 7
+
+
+def test_a_first_look_that_fails_by_chance_is_taken_once_more(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost({0: "not_started"}), tmp_path)
+    assert len(results) == 12
+    assert not any(result.failure for result in results)
+
+
+def test_a_contestant_this_machine_cannot_run_is_started_no_more(tmp_path: Path) -> None:
+    plan = short_plan("epoll", "io_uring", "thread")
+    host = FakeHost({5: "no_io_uring"})
+    results, _ = run(plan, host, tmp_path)
+    gone = host.started[5]
+    assert gone not in host.started[6:]
+    assert sum(result.failure is not None for result in results) == 1
+
+
+def test_a_late_first_reading_is_made_up_for_by_the_servers_own_rate(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost({3: "late"}), tmp_path)
+    usages = [result.server for result in results if result.server]
+    assert len(usages) == 12
+    for usage in usages:
+        assert usage.cpu_ns == pytest.approx(usage.wall_ns / 2, rel=1e-6), "the fake server uses half a processor"
+        assert usage.wall_ns == 1_600_000_000
+        assert (usage.rss_bytes_median, usage.rss_bytes_max, usage.pss_bytes) == (10 << 20, 12 << 20, 9 << 20)
+
+
+def test_results_of_another_engine_are_set_aside_and_kept(tmp_path: Path) -> None:
+    plan = short_plan("epoll", "io_uring")
+    before, _ = run(plan, FakeHost(identity="one"), tmp_path)
+    host = FakeHost(identity="two")
+    _, events = run(plan, host, tmp_path)
+    opened = next(event for event in events if isinstance(event, Opened))
+    assert opened.set_aside is not None
+    assert store.read_trials(opened.set_aside).results == before
+    assert len(host.started) == 14
+
+
+def test_a_finished_run_is_not_run_again_unless_it_is_asked_for(tmp_path: Path) -> None:
+    plan = short_plan("epoll", "io_uring")
+    run(plan, FakeHost(), tmp_path)
+    idle, anew = FakeHost(), FakeHost()
+    run(plan, idle, tmp_path)
+    assert idle.started == []
+    _, events = run(plan, anew, tmp_path, fresh=True)
+    assert len(anew.started) == 14
+    opened = next(event for event in events if isinstance(event, Opened))
+    assert opened.set_aside is not None
+
+
+def test_a_signal_while_a_result_is_stored_waits_until_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = store.Writer.append
+
+    def interrupted_append(writer: store.Writer, result: Result) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        append(writer, result)
+
+    monkeypatch.setattr(store.Writer, "append", interrupted_append)
+    plan = short_plan("epoll", "io_uring")
+    with pytest.raises(Stopped) as stopped, runner.stopping_on([signal.SIGTERM]):
+        run(plan, FakeHost(), tmp_path)
+    assert stopped.value.code == 143
+    kept = store.read_trials(store.folder_of(plan, tmp_path))
+    assert (len(kept.results), kept.faults) == (1, ())
+
+
+def test_processors_are_chosen_where_a_plan_names_none_and_kept_where_it_does() -> None:
+    plan = short_plan("epoll", "io_uring")
+    topology = [Cpu(0, 0), Cpu(1, 1)]
+    chosen, why = runner.placed(plan, topology)
+    assert [(cell.server_cpus, cell.load_cpus) for cell in chosen.comparisons[0].cells] == [((0,), (1,))] * 2
+    assert why == ("one core for each thread",)
+    assert chosen.digest != plan.digest, "a run on other processors is another run"
+    given, why = runner.placed(runner.with_cpus(plan, (1,), (0,)), topology)
+    assert [(cell.server_cpus, cell.load_cpus) for cell in given.comparisons[0].cells] == [((1,), (0,))] * 2
+    assert why == ("as given",)

@@ -1,0 +1,279 @@
+"""Results that survive: crashes, damage, full disks, two writers."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iolab import store, verdict
+from iolab.plan import Plan, Result, remaining, schedule, vs_plan
+from made import result, results
+
+PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50}, blocks=6)
+RESULTS = results(PLAN, lambda trial: 100_000.0 + 1_000 * trial.slot)
+MACHINE = {"identity": {"engine_build": "0123456789abcdef", "kernel": "6.1"}, "load": 0.1}
+
+
+def write(runs: Path, made: list[Result], plan: Plan = PLAN) -> Path:
+    with store.writing(plan, MACHINE, runs) as writer:
+        for one in made:
+            writer.append(one)
+    return store.folder_of(plan, runs)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of a record of four trials."""
+    return (write(tmp_path_factory.mktemp("runs"), RESULTS[:4]) / store.TRIALS).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run's folder that a property test damages over and over."""
+    return write(tmp_path_factory.mktemp("runs"), [])
+
+
+def read(folder: Path, text: bytes) -> store.Trials:
+    (folder / store.TRIALS).write_bytes(text)
+    return store.read_trials(folder)
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    folder = write(tmp_path, RESULTS)
+    assert store.read_trials(folder) == store.Trials(tuple(RESULTS), ())
+    assert store.read_plan(folder) == PLAN
+    assert store.read_machine(folder) == MACHINE
+    assert remaining(PLAN, store.read_trials(folder).results) == ()
+
+
+def test_the_same_plan_resumes_and_another_goes_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path, RESULTS[:5])
+    with store.writing(PLAN, MACHINE | {"load": 0.7}, tmp_path) as writer:
+        assert writer.trials.results == tuple(RESULTS[:5])
+        assert [trial.place for trial in remaining(PLAN, writer.trials.results)] == [
+            trial.place for trial in schedule(PLAN)[5:]
+        ]
+        writer.append(RESULTS[5])
+    assert store.read_trials(store.folder_of(PLAN, tmp_path)).results == tuple(RESULTS[:6])
+    assert store.folder_of(vs_plan(["epoll", "tokio"], {"protocol": "echo"}), tmp_path) != store.folder_of(
+        PLAN, tmp_path
+    )
+
+
+def test_trials_of_another_engine_are_not_mixed_in(tmp_path: Path) -> None:
+    write(tmp_path, RESULTS[:1])
+    other = {"identity": MACHINE["identity"] | {"engine_build": "fedcba9876543210"}}  # type: ignore[operator]
+    with (
+        pytest.raises(store.StoreError, match="engine_build 0123456789abcdef, this is fedcba9876543210"),
+        store.writing(PLAN, other, tmp_path),
+    ):
+        pass
+    assert store.read_trials(store.folder_of(PLAN, tmp_path)).results == tuple(RESULTS[:1])
+
+
+def test_two_labs_do_not_write_one_run(tmp_path: Path) -> None:
+    with (
+        store.writing(PLAN, MACHINE, tmp_path),
+        pytest.raises(store.StoreError, match="another iolab is writing this run"),
+        store.writing(PLAN, MACHINE, tmp_path),
+    ):
+        pass
+    with store.writing(PLAN, MACHINE, tmp_path):
+        pass
+
+
+def test_a_result_is_on_the_disk_before_the_next_trial_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+    path = store.folder_of(PLAN, tmp_path) / store.TRIALS
+    with store.writing(PLAN, MACHINE, tmp_path) as writer:
+        monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.pread(file, 1 << 20, 0)))
+        for one in RESULTS[:3]:
+            writer.append(one)
+            assert synced[-1] == path.read_bytes()
+    assert len(synced) == 3
+
+
+def test_every_cut_of_the_last_line_loses_that_line_and_no_other(whole: bytes, scratch: Path) -> None:
+    one, two = whole.splitlines(keepends=True)[:2]
+    for cut in range(len(two)):
+        trials = read(scratch, one + two[:cut])
+        assert len(trials.results) == 1, cut
+        assert len(trials.faults) == (cut > 0), cut
+    assert len(read(scratch, one + two).results) == 2
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_one_flipped_bit_anywhere_is_detected_and_the_rest_is_kept(
+    whole: bytes, scratch: Path, data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(whole) * 8 - 1))
+    damaged = bytearray(whole)
+    damaged[place // 8] ^= 1 << place % 8
+    trials = read(scratch, bytes(damaged))
+    # The flipped end of a line takes the next line with it; every other flip takes only its own.
+    lost = 2 if whole[place // 8] == ord("\n") and place // 8 < len(whole) - 1 else 1
+    assert len(trials.results) == 4 - lost
+    assert all(one in RESULTS for one in trials.results)
+    assert trials.faults
+    assert all(fault.startswith(f"{scratch / store.TRIALS}: line ") and "\n" not in fault for fault in trials.faults)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=400), st.integers(0, 3))
+def test_any_bytes_among_the_lines_are_skipped(whole: bytes, scratch: Path, noise: bytes, after: int) -> None:
+    lines = whole.splitlines(keepends=True)
+    lines.insert(after, noise + b"\n")
+    assert read(scratch, b"".join(lines)).results == tuple(RESULTS[:4])
+
+
+def test_a_line_of_another_version_is_named_and_skipped(whole: bytes, scratch: Path) -> None:
+    body = RESULTS[0].model_dump_json().replace('"started"', '"begun"').encode()
+    trials = read(scratch, store.sealed(body) + whole)
+    assert trials.results == tuple(RESULTS[:4])
+    assert "line 1 is of another version (started: Field required" in trials.faults[0]
+
+
+def test_a_trial_that_stands_twice_counts_once(whole: bytes, scratch: Path) -> None:
+    trials = read(scratch, whole + whole)
+    assert trials.results == tuple(RESULTS[:4])
+    assert len(trials.faults) == 4
+
+
+@pytest.mark.parametrize("cut", [1, 2, 500])
+def test_a_torn_line_is_cut_off_before_the_next_is_written(tmp_path: Path, cut: int) -> None:
+    path = write(tmp_path, RESULTS[:4]) / store.TRIALS
+    path.write_bytes(path.read_bytes()[:-cut])
+    with store.writing(PLAN, MACHINE, tmp_path) as writer:
+        assert len(writer.trials.results) == 3
+        assert len(writer.trials.faults) == 1
+        writer.append(RESULTS[3])
+    assert store.read_trials(path.parent) == store.Trials(tuple(RESULTS[:4]), ())
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Nothing may be written beyond this offset, as on a disk that is full. Python ignores the signal that comes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_fills_up_at_any_write_keeps_what_was_complete(tmp_path: Path) -> None:
+    line = len(store.sealed(RESULTS[0].model_dump_json().encode()))
+    generator = random.Random(1)
+    for full in range(12):
+        runs = tmp_path / str(full)
+        path = store.folder_of(PLAN, runs) / store.TRIALS
+        with store.writing(PLAN, MACHINE, runs) as writer:
+            for one in RESULTS[:full]:
+                writer.append(one)
+            with largest_file(path.stat().st_size + generator.randrange(line // 2)):
+                with pytest.raises(store.StoreError, match=f"{path}: the result could not be written"):
+                    writer.append(RESULTS[full])
+                assert store.read_trials(path.parent) == store.Trials(tuple(RESULTS[:full]), ())
+            writer.append(RESULTS[full])
+        assert store.read_trials(path.parent) == store.Trials(tuple(RESULTS[: full + 1]), ())
+
+
+def test_a_disk_too_full_for_a_report_keeps_the_old_one(tmp_path: Path) -> None:
+    folder = write(tmp_path, [])
+    store.write_report(folder, "old")
+    with largest_file(1_000), pytest.raises(store.StoreError, match=r"report\.html: cannot be written"):
+        store.write_report(folder, "n" * 2_000)
+    assert (folder / store.REPORT).read_text() == "old"
+    assert {path.name for path in folder.iterdir()} == {store.PLAN, store.MACHINE, store.TRIALS, store.REPORT}
+
+
+def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with (
+        pytest.raises(store.StoreError, match=f"{tmp_path / 'runs'}.*cannot be written"),
+        store.writing(PLAN, MACHINE, tmp_path / "runs"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b'{"schema": 1}', b"[" * 100_000])
+def test_a_damaged_plan_or_machine_is_one_line(tmp_path: Path, text: bytes) -> None:
+    folder = write(tmp_path, RESULTS[:1])
+    (folder / store.PLAN).write_bytes(text)
+    with pytest.raises(store.StoreError, match=r"plan\.json: ") as caught:
+        store.read_plan(folder)
+    assert "\n" not in str(caught.value)
+    if text != b'{"schema": 1}':
+        (folder / store.MACHINE).write_bytes(text)
+        with pytest.raises(store.StoreError, match=r"machine\.json: is damaged"):
+            store.read_machine(folder)
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(store.StoreError, match=r"plan\.json: cannot be read: .*: name the folder of a run"):
+        store.read_plan(tmp_path)
+    assert store.read_trials(tmp_path) == store.Trials((), ())
+
+
+WRITER = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[3:]
+from iolab import store
+from iolab.plan import remaining
+unbroken, runs = Path(sys.argv[1]), Path(sys.argv[2])
+plan, results = store.read_plan(unbroken), {one.trial: one for one in store.read_trials(unbroken).results}
+with store.writing(plan, store.read_machine(unbroken), runs) as writer:
+    print("open", flush=True)
+    for trial in remaining(plan, writer.trials.results):
+        writer.append(results[trial])
+"""
+
+
+def test_a_lab_killed_at_any_instant_loses_nothing_and_counts_nothing_twice(tmp_path: Path) -> None:
+    """The record of a run that was killed again and again is byte for byte that of the unbroken run."""
+    unbroken = write(tmp_path / "unbroken", RESULTS)
+    generator = random.Random(2)
+    path = store.folder_of(PLAN, tmp_path / "killed") / store.TRIALS
+    command = [sys.executable, "-c", WRITER, str(unbroken), str(tmp_path / "killed"), *sys.path]
+    before, kills = 0, 0
+    while not path.exists() or path.read_bytes() != (unbroken / store.TRIALS).read_bytes():
+        kills += 1
+        assert kills < 20, "a writer that is killed makes progress"
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            time.sleep(generator.uniform(0, 0.004))
+            if kills < 8:
+                os.kill(child.pid, signal.SIGKILL)
+            child.stdout.read()
+        now = len(store.read_trials(path.parent).results)
+        assert now >= before
+        before = now
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=6))
+def test_a_resumed_run_has_the_verdict_of_the_unbroken_one(
+    tmp_path_factory: pytest.TempPathFactory, stops: list[int]
+) -> None:
+    runs = tmp_path_factory.mktemp("runs")
+    for stop in [*stops, 100]:
+        with store.writing(PLAN, MACHINE, runs) as writer:
+            for trial in remaining(PLAN, writer.trials.results)[:stop]:
+                writer.append(result(PLAN, trial, rate_per_s=100_000.0 + 1_000 * trial.slot))
+    found = verdict.judge(PLAN, store.read_trials(store.folder_of(PLAN, runs)).results)
+    assert [v.model_dump_json() for v in found] == [v.model_dump_json() for v in verdict.judge(PLAN, RESULTS)]

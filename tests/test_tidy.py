@@ -1,0 +1,185 @@
+"""What the documents say of this repository, kept true: who may depend on whom, and what no file may hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iolab.plan import load_experiment
+
+ROOT = Path(__file__).resolve().parent.parent
+LAB = ROOT / "lab/iolab"
+LINE_MAX = 120
+
+# The crates of the workspace, and those each may use. The instrument shares no runtime with its subject.
+CRATES: dict[str, set[str]] = {
+    "proto": set(),
+    "sys": set(),
+    "models": {"proto", "sys"},
+    "load": {"proto", "sys"},
+    "engine": {"proto", "sys", "models", "load"},
+}
+# The one crate that knows JSON and the command line.
+JSON = {"serde", "serde_json", "schemars", "clap"}
+
+# The modules of the lab from the ground up: each may use those of the layers before its own.
+LAYERS: tuple[set[str], ...] = (
+    {"contract", "proc", "child", "keeper"},
+    {"plan"},
+    {"stats", "store", "machine", "engine"},
+    {"trial", "contestants"},
+    {"verdict", "agent"},
+    {"claims", "runner"},
+    {"report", "terminal"},
+    {"cli"},
+)
+# These judge stored results, and must do so where there is no engine and nothing to measure.
+JUDGES = {"contract", "plan", "stats", "trial", "verdict", "claims", "store", "report"}
+
+# Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
+PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+
+
+def files(*patterns: str) -> list[Path]:
+    """The project's own files: what builds and tests leave behind is not among them."""
+    made = {"target", ".venv", ".tools", ".git", "runs", "__pycache__", "corpus", "artifacts"}
+    found = (path for pattern in patterns for path in ROOT.rglob(pattern))
+    return sorted(path for path in found if path.is_file() and not made & set(path.relative_to(ROOT).parts))
+
+
+def ids(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+@pytest.mark.parametrize("crate", CRATES)
+def test_a_crate_depends_only_on_those_below_it(crate: str) -> None:
+    manifest = tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
+    used = set(manifest.get("dependencies", {}))
+    assert used & set(CRATES) <= CRATES[crate]
+    assert crate == "engine" or not used & JSON, "only the engine knows JSON and the command line"
+    assert crate != "load" or not used & {"tokio", "hyper", "monoio"}, "the generator has no runtime"
+
+
+def test_every_crate_of_the_workspace_has_its_place() -> None:
+    members = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["members"]
+    assert {member.removeprefix("crates/") for member in members} == set(CRATES)
+
+
+def modules() -> dict[str, set[str]]:
+    """Each module of the lab (the report as one) and the modules of the lab it imports."""
+    uses: dict[str, set[str]] = {}
+    for path in files("lab/iolab/**/*.py"):
+        name = path.relative_to(LAB).parts[0].removesuffix(".py")
+        uses.setdefault(name, set()).update(set(imports(path)) - {name})
+    uses.pop("__init__")
+    return uses
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "iolab":
+            names = [f"iolab.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        yield from (name.split(".")[1] for name in names if name.startswith("iolab."))
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_of_the_lab_imports_only_from_the_layers_below(module: str) -> None:
+    own = next((number for number, layer in enumerate(LAYERS) if module in layer), None)
+    assert own is not None, f"give {module} its layer in this test, and in ARCHITECTURE.md"
+    assert modules()[module] <= set().union(*LAYERS[:own])
+
+
+@pytest.mark.parametrize("module", sorted(JUDGES))
+def test_what_judges_results_needs_no_engine(module: str) -> None:
+    assert modules()[module] <= JUDGES
+
+
+def test_every_model_has_its_file_and_its_section_in_the_documents() -> None:
+    listed = re.search(r"^models! \{([^}]*)\}", (ROOT / "crates/models/src/lib.rs").read_text(), re.MULTILINE)
+    assert listed, "the list of models is the line `models! { … }`"
+    models = re.findall(r"(\w+)(?: \(only \w+\))?", listed[1])
+    assert models
+    documented = (ROOT / "docs/models.md").read_text()
+    for model in models:
+        assert (ROOT / f"crates/models/src/{model}.rs").is_file(), model
+        assert re.search(rf"^## `?{model}`?\b", documented, re.MULTILINE), f"docs/models.md has no section {model}"
+
+
+EXPERIMENTS = sorted((LAB / "experiments").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=ids(EXPERIMENTS))
+def test_every_experiment_loads_and_is_found_by_its_name(path: Path) -> None:
+    plan = load_experiment(path)
+    assert plan.name == path.stem
+    assert plan.quick().duration_s <= plan.duration_s
+    assert (ROOT / "experiments" / path.name).samefile(path)
+
+
+CODE = files("*.py", "*.rs", "*.toml", "Makefile", ".ci/run", "iolab.data/scripts/*")
+
+
+@pytest.mark.parametrize("path", CODE, ids=ids(CODE))
+def test_code_has_no_long_line_and_no_forbidden_word(path: Path) -> None:
+    text = path.read_text()
+    prose = path.suffix == ".toml"
+    long = [number for number, line in enumerate(text.splitlines(), 1) if len(line) > LINE_MAX and not prose]
+    assert not long, f"lines {long} are longer than {LINE_MAX}"
+    # Put together here, so that this file does not hold them itself.
+    for word in ("shell" + "=True", "os." + "system(", "TO" + "DO", "FIX" + "ME", "X" * 3):
+        assert word not in text, word
+
+
+# Cargo itself writes the address of its index into Cargo.lock, the same for everybody.
+TEXT = files("*.py", "*.rs", "*.toml", "*.md", "*.txt", "*.json", "*.html", "*.css", "Makefile", ".ci/run")
+
+
+@pytest.mark.parametrize("path", TEXT, ids=ids(TEXT))
+def test_no_file_names_the_address_of_a_package_registry(path: Path) -> None:
+    hosts = re.findall(
+        r"\b(?:pypi|pythonhosted|crates|npmjs|debian|jsdelivr|unpkg)\.(?:org|io|com|net)\b", path.read_text()
+    )
+    assert not hosts
+
+
+RUST = files("*.rs")
+
+
+@pytest.mark.parametrize("path", RUST, ids=ids(RUST))
+def test_only_the_door_to_the_kernel_is_unsafe(path: Path) -> None:
+    code = re.sub(r"//.*", "", path.read_text()).replace("forbid(unsafe_code)", "")
+    counts_allocations = "tests" in path.parts and "#[global_allocator]" in code
+    if path.is_relative_to(ROOT / "crates/sys") or counts_allocations:
+        return
+    assert not re.search(r"\bunsafe\b", code)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_documents_name_only_what_is_there(name: str) -> None:
+    tops = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"target"}
+    named = re.findall(r"`([\w./*-]+)`|\]\(([\w./-]+)", (ROOT / name).read_text())
+    for word in (inside or target for inside, target in named):
+        top, slash, _ = word.partition("/")
+        if slash and top in tops and not PLACEHOLDER.search(word):
+            assert (ROOT / word).exists(), f"{name} names {word}, which is not there"
+
+
+def test_requirements_are_pinned_by_hash_alone() -> None:
+    for path in (ROOT / "requirements/run.txt", ROOT / "requirements/dev.txt"):
+        text = path.read_text()
+        assert "--hash=sha256:" in text
+        assert not re.search(r"://|--(?:extra-)?index-url|--find-links|^-[ie] ", text, re.MULTILINE)
+        for line in text.splitlines():
+            assert re.match(r"^(?:[\w.-]+==\S+.*\\|    --hash=sha256:[0-9a-f]{64}(?: \\)?|#.*|)$", line), line

@@ -1,0 +1,287 @@
+"""What makes a trial void or doubtful, and what limited it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from iolab import trial
+from iolab.contract import (
+    ContractError,
+    Description,
+    Failed,
+    Frozen,
+    LoadReady,
+    LoadSpec,
+    Measured,
+    Measuring,
+    Report,
+    ServeReady,
+    ServeSpec,
+    parse_load_event,
+    parse_serve_event,
+)
+from iolab.plan import MachineNoise, Plan, Trial, schedule, vs_plan
+from made import report, result
+
+PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50, "threads": 1})
+FIRST = schedule(PLAN)[0]
+GOOD = report(PLAN.cell(FIRST))
+
+
+def check(words: list[str], *, plan: Plan = PLAN, at: Trial | None = None, **changes: Any) -> None:
+    judged = result(plan, at or schedule(plan)[0], **changes)
+    assert [doubt.word for doubt in judged.doubts] == words
+    assert judged.void == any(doubt.voids for doubt in judged.doubts)
+    assert all(doubt.detail and doubt.advice for doubt in judged.doubts)
+
+
+def changed(part: str, **values: Any) -> dict[str, Any]:
+    """One part of the good report with other values."""
+    return {part: getattr(GOOD, part).model_dump() | values}
+
+
+def test_a_trial_whose_books_balance_raises_no_doubt() -> None:
+    check([])
+
+
+@pytest.mark.parametrize(
+    ("word", "changes"),
+    [
+        ("interrupted", {"interrupted": True}),
+        ("connections_missing", {"connections": 51, "connections_open": 50}),
+        ("wrong_replies", changed("errors", wrong=1)),
+        ("counts_open", changed("requests", sent=GOOD.requests.sent + 1)),
+        ("bytes_open", changed("bytes", received=GOOD.bytes.received - 200 * 64)),
+        ("bytes_open", changed("bytes", sent=GOOD.bytes.sent + 200 * 64)),
+        ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.03)),
+        ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 0.97)),
+        ("generator_late", changed("generator", turn_ns_max=20_000_001)),
+        ("generator_starved", changed("generator", run_delay_ns=round(GOOD.generator.cpu_ns * 0.051))),
+        ("generator_saturated", {"generator_share": 0.81, "server_share": 0.89}),
+        ("machine_busy", {"noise": MachineNoise(steal_share=0.021, foreign_cpu_cores=0.0)}),
+        ("machine_busy", {"noise": MachineNoise(steal_share=0.0, foreign_cpu_cores=0.11)}),
+        ("machine_noisy", {"noise": MachineNoise(steal_share=0.011, foreign_cpu_cores=0.0)}),
+        ("machine_noisy", {"noise": MachineNoise(steal_share=0.0, foreign_cpu_cores=0.06)}),
+    ],
+)
+def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
+    check([word], **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        changed("bytes", received=GOOD.bytes.received - 90 * 64),
+        changed("latency_ns", mean=GOOD.latency_ns.mean * 1.019),
+        changed("generator", turn_ns_max=20_000_000),
+        {"generator_share": 0.99, "server_share": 0.95},
+        {"generator_share": 0.79, "server_share": 0.50},
+        {"noise": MachineNoise(steal_share=0.01, foreign_cpu_cores=0.05)},
+    ],
+)
+def test_what_lies_within_a_limit_raises_no_doubt(changes: dict[str, Any]) -> None:
+    check([], **changes)
+
+
+def test_failed_requests_are_an_error_rate_and_not_a_speed() -> None:
+    correct = GOOD.requests.correct
+    failed = changed("requests", sent=correct + 1_000, failed=1_000)
+    check(["errors"], **failed, **changed("bytes", sent=GOOD.bytes.sent + 64_000), first_error="reset by peer")
+
+
+def test_a_window_without_an_answer_is_void() -> None:
+    check(["errors", "too_short"], rate_per_s=0.0, **changed("intervals", completed=(0,) * 200))
+
+
+def test_too_few_requests_carry_no_p99_and_fewer_no_p50() -> None:
+    check(["p99_not_supported"], rate_per_s=300.0)
+    check(["too_short"], rate_per_s=5.0)
+
+
+@pytest.mark.parametrize(
+    ("requests", "quantile", "supported"), [(1_000, 0.99, True), (999, 0.99, False), (10_000, 0.999, True)]
+)
+def test_a_quantile_needs_ten_requests_beyond_it(requests: int, quantile: float, supported: bool) -> None:
+    assert trial.quantile_supported(requests, quantile) is supported
+
+
+def test_littles_law_is_not_asked_of_connections_that_close() -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", "keep_alive": False})
+    short = report(plan.comparisons[0].cells[0]).latency_ns.model_dump() | {"mean": 100_000.0}
+    check([], plan=plan, latency_ns=short)
+    kept = vs_plan(["epoll", "io_uring"], {"protocol": "http"})
+    check(["littles_law"], plan=kept, latency_ns=short)
+
+
+def test_http_replies_hold_at_least_the_body_that_was_asked_for() -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", "reply_bytes": 1_000})
+    check(["bytes_open"], plan=plan)
+    theirs = vs_plan(["cmd:./a {port}", "cmd:./b {port}"], {"protocol": "http", "reply_bytes": 1_000})
+    check([], plan=theirs)
+
+
+def check_series(words: list[str], shape: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    """`shape` is throughput relative to its level, one value an interval; the first quarter is warm-up."""
+    assert shape.size == 200
+    check(words, **changed("intervals", completed=tuple(int(v) for v in 10_000 * shape)))
+
+
+def test_a_slow_start_within_the_warm_up_is_forgiven() -> None:
+    check_series([], np.concatenate([np.linspace(0.1, 1, 40), np.ones(160)]))
+
+
+def test_throughput_that_settles_only_after_the_half_is_never_steady() -> None:
+    check_series(["never_steady"], np.concatenate([np.full(120, 0.7), np.ones(80)]))
+
+
+def test_throughput_that_drifts_within_the_window_is_not_steady() -> None:
+    check_series(["not_steady"], np.concatenate([np.ones(125), np.full(75, 1.06)]))
+
+
+def test_a_drift_below_five_percent_is_one_figure() -> None:
+    check_series([], np.concatenate([np.ones(50), np.linspace(1, 1.04, 150)]))
+
+
+def test_noise_alone_is_seldom_taken_for_a_drift() -> None:
+    generator = np.random.default_rng(1)
+    series = 1 + 0.2 * generator.standard_normal((500, 200))
+    assert np.mean([trial.never_steady(one) for one in series]) <= 0.02
+    assert np.mean([trial.drift(one[50:]) > trial.DRIFT_MAX for one in series]) <= 0.07
+
+
+def test_the_cut_of_mser_is_that_of_its_definition() -> None:
+    generator = np.random.default_rng(2)
+    for length in (10, 57, 200):
+        series = generator.normal(100, 10, length) + np.where(np.arange(length) < length // 4, 30, 0)
+        batches = series[: length // 5 * 5].reshape(-1, 5).mean(axis=1)
+        m = batches.size
+        cost = [((batches[d:] - batches[d:].mean()) ** 2).sum() / (m - d) ** 2 for d in range(m - 1)]
+        assert trial.mser5(series) == (int(np.argmin(cost)), m)
+
+
+def test_a_generator_of_several_threads_is_measured_by_the_processors_it_has() -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "threads": 4})
+    cell = plan.comparisons[0].cells[0]
+    made = report(cell, generator_share=0.4)
+    assert trial.generator_share(cell, made) == pytest.approx(0.4)
+    assert trial.generator_share(cell.model_copy(update={"load_cpus": (0, 1)}), made) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("server", "generator", "limit"),
+    [
+        (0.97, 0.50, "server"),
+        (0.97, 0.95, "both"),
+        (0.60, 0.95, "generator"),
+        (0.60, 0.50, "latency"),
+        (0.89, 0.81, "generator"),
+        (0.90, 0.80, "server"),
+    ],
+)
+def test_what_limited_a_trial_is_told_by_both_processors(server: float, generator: float, limit: str) -> None:
+    judged = result(PLAN, FIRST, server_share=server, generator_share=generator)
+    assert trial.bottleneck(PLAN.cell(FIRST), judged) == limit
+
+
+def test_without_the_servers_account_a_busy_generator_is_the_limit() -> None:
+    judged = result(PLAN, FIRST, generator_share=0.9).model_copy(update={"server": None})
+    assert trial.bottleneck(PLAN.cell(FIRST), judged) == "generator"
+
+
+def test_a_report_survives_its_own_json() -> None:
+    assert parse_load_event(GOOD.model_dump_json()) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "the load generator broke the contract: Invalid JSON"),
+        ("[]", "the load generator broke the contract: "),
+        ('{"schema":2,"event":"measured","role":"load","monotonic_ns":1}', "schema"),
+        ('{"schema":1,"event":"measured","role":"load","monotonic_ns":1,"x":1}', "x"),
+        ('{"schema":1,"event":"measured","role":"load","monotonic_ns":-1}', "monotonic_ns"),
+        ('{"schema":1,"event":"boo"}', "boo"),
+    ],
+)
+def test_a_broken_event_is_one_line_that_names_the_fault(line: str, message: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        parse_load_event(line)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+EXAMPLES = Path(__file__).parent.parent / "schema" / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.json")), ids=lambda path: path.stem)
+def test_the_engines_examples_are_understood(path: Path) -> None:
+    document = json.loads(path.read_text())
+    if "models" in document:
+        parsed: Frozen = Description.model_validate(document)
+    elif "event" in document:
+        parsed = (parse_serve_event if document["role"] == "serve" else parse_load_event)(path.read_bytes())
+    else:
+        parsed = (ServeSpec if document["role"] == "serve" else LoadSpec).model_validate(document)
+    # What was left out comes back as its default; what was given comes back as it was.
+    assert document == _only(parsed.model_dump(mode="json"), document)
+
+
+def _only(whole: Any, given: Any) -> Any:
+    """The part of a document that has the same keys as another, all the way down."""
+    if isinstance(given, dict):
+        return {key: _only(whole[key], value) for key, value in given.items()}
+    return [_only(*pair) for pair in zip(whole, given, strict=True)] if isinstance(given, list) else whole
+
+
+@pytest.mark.parametrize(
+    ("document", "ours"),
+    [
+        ("serve-spec", ServeSpec),
+        ("load-spec", LoadSpec),
+        ("serve-ready", ServeReady),
+        ("load-ready", LoadReady),
+        ("measuring", Measuring),
+        ("measured", Measured),
+        ("failed", Failed),
+        ("report", Report),
+        ("description", Description),
+    ],
+)
+def test_both_languages_know_the_same_fields(document: str, ours: type[Frozen]) -> None:
+    schema = json.loads((EXAMPLES.parent / f"{document}.json").read_text())
+    fields = {field.alias or name: field for name, field in ours.model_fields.items()}
+    assert set(schema["properties"]) == set(fields)
+    for name, field in fields.items():
+        assert name in schema["required"] or not field.is_required(), f"the engine may leave out {name}"
+
+
+@pytest.mark.parametrize("workload", [{"protocol": "echo", "framing": "crlf"}, {"protocol": "http", "host": "a:80"}])
+def test_what_the_lab_writes_is_valid_for_the_engine(workload: dict[str, Any]) -> None:
+    serve = {"model": "epoll", "workload": workload}
+    load = {"workload": workload, "connect": "127.0.0.1:1", "connections": 1, "duration_ms": 100}
+    for document, spec in (
+        ("serve-spec", ServeSpec.model_validate(serve)),
+        ("load-spec", LoadSpec.model_validate(load)),
+    ):
+        schema = json.loads((EXAMPLES.parent / f"{document}.json").read_text())
+        jsonschema.validate(spec.model_dump(mode="json", exclude_none=True), schema)
+
+
+def test_there_is_an_example_of_every_event() -> None:
+    documents = [json.loads(path.read_text()) for path in EXAMPLES.glob("*.json")]
+    assert {document.get("event") for document in documents} >= {"ready", "measuring", "measured", "report", "failed"}
+
+
+def test_a_load_has_one_end() -> None:
+    load = {"workload": {"protocol": "echo"}, "connect": "127.0.0.1:1", "connections": 1}
+    ends: tuple[dict[str, int], ...] = ({}, {"duration_ms": 100, "requests": 100})
+    for end in ends:
+        with pytest.raises(ValidationError, match="either duration_ms or requests"):
+            LoadSpec.model_validate(load | end)

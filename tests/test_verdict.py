@@ -1,0 +1,243 @@
+"""What is said of a comparison, from made trials whose truth is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iolab import verdict
+from iolab.plan import Failure, MachineNoise, Plan, Result, Trial, remaining, schedule, vs_plan
+from iolab.verdict import ComparisonVerdict
+from made import result, results
+
+BLOCKS = 12
+PAIR = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50}, blocks=BLOCKS)
+BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
+
+
+def noisy(truth: float, noise: float = 0.01, seed: int = 1, drift: float = 0.0) -> Callable[[Trial], float]:
+    """Throughputs of a reference of 100,000/s and a contestant `truth` times that, on a machine that slows down."""
+    weather = np.random.default_rng(seed).normal(0, noise, (1_000, 8))
+
+    def rate(trial: Trial) -> float:
+        speed = math.exp(weather[trial.block + 100 * trial.comparison, trial.slot] - drift * trial.block)
+        return 100_000.0 * speed * (truth if trial.slot else 1.0)
+
+    return rate
+
+
+def judged(made: list[Result], plan: Plan = PAIR) -> ComparisonVerdict:
+    return verdict.judge(plan, made)[0]
+
+
+def check(sentence: str, made: list[Result], plan: Plan = PAIR) -> ComparisonVerdict:
+    """`sentence` with `…` for figures that the noise decides."""
+    found = judged(made, plan)
+    place = 0
+    for part in sentence.split("…"):
+        assert part in found.sentence[place:], found.sentence
+        place = found.sentence.index(part, place) + len(part)
+    assert found.sentence.startswith(sentence.split("…")[0])
+    assert ComparisonVerdict.model_validate_json(found.model_dump_json()) == found
+    return found
+
+
+def test_a_difference_beyond_chance_and_two_percent_differs() -> None:
+    found = check(
+        "io_uring serves 1.1…x […] the requests of epoll; io_uring costs 0.8…x […] the CPU per request.",
+        results(PAIR, noisy(1.13)),
+    )
+    estimate = found.estimate("throughput", "io_uring")
+    assert estimate is not None
+    assert (estimate.word, estimate.bound, estimate.blocks, estimate.blocks_more) == ("differs", "exact", BLOCKS, None)
+    assert estimate.low <= 1.13 <= estimate.high
+    assert estimate.bootstrap_agrees
+    assert {e.metric for e in found.estimates} == set(verdict.METRICS)
+
+
+def test_a_drift_that_slows_both_alike_leaves_the_ratio_as_it_is() -> None:
+    still, drifting = (judged(results(PAIR, noisy(1.13, drift=d))).estimates[0] for d in (0.0, 0.05))
+    assert drifting.ratio == pytest.approx(still.ratio, abs=1e-4)
+    assert (drifting.low, drifting.high) == pytest.approx((still.low, still.high), abs=1e-4)
+
+
+def test_equal_servers_are_the_same_within_two_percent() -> None:
+    check(
+        "io_uring serves the same requests as epoll, within 2%: 1.00x […]; the CPU per request is the same, within 2%.",
+        results(PAIR, noisy(1.0, noise=0.003)),
+    )
+
+
+def test_too_much_noise_decides_nothing_and_says_how_many_blocks_would() -> None:
+    found = check(
+        "no difference in requests was found between io_uring and epoll: …x […] (about … more blocks would decide)",
+        results(PAIR, noisy(1.0, noise=0.1)),
+    )
+    assert found.estimates[0].word == "not decided"
+
+
+def test_fewer_than_six_blocks_say_so() -> None:
+    found = check("io_uring and epoll: fewer than 6 whole blocks so far.", results(PAIR, noisy(1.13))[:10])
+    assert found.estimates == ()
+    assert found.blocks_used == 5
+    assert [level.low for level in found.levels if level.metric == "throughput"] == [None, None]
+
+
+def test_no_trials_at_all_are_a_verdict_too() -> None:
+    found = check("io_uring and epoll: fewer than 6 whole blocks so far.", [])
+    assert (found.blocks_used, found.blocks_void, found.levels) == (0, 0, ())
+
+
+def test_one_contestant_alone_has_a_level_and_no_ratio() -> None:
+    plan = PAIR.model_copy(
+        update={"comparisons": (PAIR.comparisons[0].model_copy(update={"cells": PAIR.comparisons[0].cells[:1]}),)}
+    )
+    found = check("epoll serves 10…,… […] requests per second.", results(plan, lambda _: 100_000.0), plan)
+    assert found.estimates == ()
+
+
+@pytest.mark.parametrize(
+    ("reference_share", "contestant_share", "truth", "bound", "word", "sentence"),
+    [
+        (0.5, 0.95, 1.3, "at least", "differs", "io_uring serves at least 1.3…x […] the requests of epoll"),
+        (0.5, 0.95, 0.8, "at least", "not decided", "io_uring and epoll cannot be ranked by requests"),
+        (0.5, 0.95, 1.0, "at least", "not decided", "io_uring and epoll cannot be ranked by requests"),
+        (0.95, 0.5, 0.8, "at most", "differs", "io_uring serves at most 0.8…x […] the requests of epoll"),
+        (0.95, 0.5, 1.3, "at most", "not decided", "io_uring and epoll cannot be ranked by requests"),
+        (0.95, 0.95, 1.3, "unknown", "not decided", "the generator limited both io_uring and epoll"),
+    ],
+)
+def test_a_generator_that_was_the_limit_leaves_a_bound(
+    reference_share: float, contestant_share: float, truth: float, bound: str, word: str, sentence: str
+) -> None:
+    rate = noisy(truth, noise=0.003)
+    made = []
+    for trial in schedule(PAIR):
+        share = contestant_share if trial.slot else reference_share
+        server = 0.5 if share > 0.8 else 0.97
+        made.append(result(PAIR, trial, rate_per_s=rate(trial), generator_share=share, server_share=server))
+    found = check(sentence, made)
+    throughput, cpu, latency = (found.estimate(m, "io_uring") for m in ("throughput", "cpu_per_request", "latency_p50"))
+    assert throughput is not None
+    assert cpu is not None
+    assert latency is not None
+    assert (throughput.bound, throughput.word) == (bound, word)
+    assert cpu.bound == "exact"
+    assert (latency.bound, latency.word) == ("unknown", "not decided")
+
+
+def test_both_sides_busy_is_not_a_bound() -> None:
+    found = judged(results(PAIR, noisy(1.13), generator_share=0.95, server_share=0.97))
+    assert found.estimates[0].bound == "exact"
+    assert found.bottlenecks == {"epoll": {"both": BLOCKS}, "io_uring": {"both": BLOCKS}}
+
+
+def run_with_voids(void: set[int], plan: Plan = PAIR) -> list[Result]:
+    """A run in which these blocks came out void at first and are run again, faster by half (which must not show)."""
+    rate = noisy(1.13)
+    made: list[Result] = []
+    while rest := remaining(plan, made):
+        for trial in rest:
+            is_void = trial.block in void and trial.attempt == 0
+            speed = 1.5 if is_void and trial.slot else 1.0
+            changes: dict[str, Any] = {"noise": BUSY} if is_void else {}
+            made.append(result(plan, trial, rate_per_s=speed * rate(trial), **changes))
+    return made
+
+
+def test_a_void_block_is_run_again_and_counts_for_nothing() -> None:
+    clean, repaired = judged(results(PAIR, noisy(1.13))), judged(run_with_voids({3, 7}))
+    assert repaired.levels == clean.levels
+    assert repaired.estimates == clean.estimates
+    assert (repaired.blocks_used, repaired.blocks_void) == (BLOCKS, 2)
+    assert {(count.doubt.word, count.trials) for count in repaired.doubts} == {("machine_busy", 2)}
+    assert repaired.inconclusive is None
+
+
+def test_more_than_a_fifth_of_void_blocks_is_inconclusive() -> None:
+    found = check("inconclusive: the machine was too busy (4 of 16 blocks were void).", run_with_voids({1, 3, 7, 9}))
+    assert found.blocks_used == BLOCKS
+    assert {estimate.word for estimate in found.estimates} == {"not decided"}
+
+
+def test_a_block_that_is_void_for_one_is_void_for_both() -> None:
+    made = [
+        result(PAIR, trial, rate_per_s=noisy(1.13)(trial), noise=BUSY if trial.block == 0 and trial.slot else None)
+        for trial in schedule(PAIR)
+    ]
+    assert judged(made).blocks_used == BLOCKS - 1
+
+
+def test_a_contestant_that_cannot_run_is_named_and_the_others_are_compared() -> None:
+    plan = vs_plan(["epoll", "io_uring", "tokio"], {"protocol": "echo"}, blocks=BLOCKS)
+    failure = Failure(kind="not_available", message="io_uring is forbidden here.", final=True)
+    rate, made = noisy(1.13), []
+    for trial in schedule(plan):
+        if trial.slot == 1:
+            made.append(Result(trial=trial, started="", failure=failure))
+        else:
+            made.append(result(plan, trial, rate_per_s=rate(trial)))
+    found = check("io_uring could not be measured: io_uring is forbidden here. tokio serves 1.1", made, plan)
+    assert [(f.contestant, f.trials) for f in found.failures] == [("io_uring", BLOCKS)]
+    assert {estimate.contestant for estimate in found.estimates} == {"tokio"}
+
+
+def test_holm_is_paid_by_every_contestant_of_a_comparison() -> None:
+    plan = vs_plan(["epoll", "io_uring", "tokio"], {"protocol": "echo"}, blocks=7)
+    found = judged(results(plan, noisy(1.13)), plan)
+    for estimate in found.estimates:
+        if estimate.metric == "throughput":
+            assert estimate.p_value == pytest.approx(2 / 2**7)
+            assert estimate.p_holm == pytest.approx(2 * 2 / 2**7)
+            assert estimate.word == "differs"
+
+
+def test_replies_of_different_length_are_unequal_work() -> None:
+    made = [result(PAIR, trial, rate_per_s=100_000.0) for trial in schedule(PAIR)]
+    longer = []
+    for one in made:
+        assert one.report is not None
+        more = one.report.bytes.model_copy(update={"received": one.report.bytes.received * 2})
+        report = one.report.model_copy(update={"bytes": more}) if one.trial.slot else one.report
+        longer.append(one.model_copy(update={"report": report}))
+    assert not judged(made).doubts
+    doubts = judged(longer).doubts
+    assert [(d.doubt.word, d.contestant, d.doubt.detail) for d in doubts] == [
+        ("unequal_replies", "io_uring", "128 bytes a reply, the reference 64")
+    ]
+
+
+def test_a_p99_that_no_trial_supports_is_not_reported() -> None:
+    found = judged(results(PAIR, lambda trial: 300.0 + trial.block))
+    assert {level.metric for level in found.levels} == set(verdict.METRICS) - {"latency_p99"}
+
+
+def test_cpu_per_request_is_processor_time_over_replies() -> None:
+    found = judged(results(PAIR, lambda _: 100_000.0, server_share=0.5))
+    level = found.level("cpu_per_request", "epoll")
+    assert level is not None
+    assert level.median == pytest.approx(5_000, rel=1e-3)
+
+
+def test_the_order_of_results_in_the_record_decides_nothing() -> None:
+    made = results(PAIR, noisy(1.13))
+    assert judged(made).model_dump_json() == judged(made[::-1]).model_dump_json()
+
+
+def test_results_of_another_plan_are_not_judged() -> None:
+    other = vs_plan(["epoll", "tokio", "monoio"], {"protocol": "echo"}, blocks=40)
+    assert judged(results(other, noisy(2.0))[:60]).estimates == ()
+
+
+def test_whole_suites_of_a_server_and_itself_seldom_differ() -> None:
+    """200 synthetic comparisons through every step from trial to word; 16 is the 97.5 % bound of 5 %."""
+    plan = vs_plan(["epoll", "epoll"], {"protocol": "echo"}, blocks=6)
+    false_alarms = 0
+    for seed in range(200):
+        words = [e.word for e in judged(results(plan, noisy(1.0, 0.03, seed=seed, drift=0.02)), plan).estimates]
+        false_alarms += words[0] == "differs"
+    assert false_alarms <= 16
