@@ -1,0 +1,47 @@
+# `make` builds everything and answers the first question; `make test` runs every test. Needs cargo, python3 and make.
+# Nothing is installed outside this folder: uv goes to .tools when it is absent, all else to .venv.
+
+PYTHON ?= python3
+UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
+BIN := .venv/bin
+IN_VENV := VIRTUAL_ENV=$(CURDIR)/.venv PATH=$(CURDIR)/$(BIN):$$PATH
+
+RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
+
+.PHONY: main build test bench-peers clean
+
+main: build
+	$(BIN)/iolab run io_uring-vs-epoll --quick
+
+build: $(BIN)/iolab-engine
+
+test: build
+	cargo fmt --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo test --workspace
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench-peers: build
+	$(BIN)/python bench/peers.py
+
+clean:
+	rm -rf .venv .tools target .mypy_cache .ruff_cache
+
+# The engine, the `iolab` command and the package (in place: an edit of lab/ needs no build). touch, because an
+# installer may keep the time of the file it copies.
+$(BIN)/iolab-engine: $(RUST) $(PACKAGE) .venv/.requirements
+	$(IN_VENV) $(UV) pip install --quiet --no-deps --no-build-isolation --reinstall-package iolab --editable .
+	touch $@
+
+.venv/.requirements: requirements/dev.txt $(UV)
+	test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
+	$(IN_VENV) $(UV) pip sync --quiet --require-hashes requirements/dev.txt
+	touch $@
+
+.tools/bin/uv:
+	$(PYTHON) -m venv .tools || { echo "python3 has no venv module: install python3-venv" >&2; exit 1; }
+	.tools/bin/python -m pip install --quiet --disable-pip-version-check uv
