@@ -54,6 +54,7 @@ impl<P: Protocol> Worker<P> {
         config: &'static Config,
         workload: &'static P::Workload,
     ) -> io::Result<Self> {
+        sys::process::own_descriptors()?;
         let (epoll, acceptor) = (Epoll::new()?, Acceptor::new(listener)?);
         epoll.add(&acceptor, LISTENER, Interest::READ)?;
         Ok(Self {

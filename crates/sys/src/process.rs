@@ -76,6 +76,18 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
     }
 }
 
+/// Gives the calling thread a table of descriptors of its own, a copy of the shared one. The kernel then looks a
+/// descriptor up without counting who holds it, in every system call on a socket; and each such thread may open
+/// as many descriptors as the limit says. Threads started later share the table of the thread that starts them.
+///
+/// # Errors
+/// Where there is no memory for the table.
+pub fn own_descriptors() -> io::Result<()> {
+    // SAFETY: the call takes flags and touches no memory. The descriptors stay the same numbers for this thread,
+    // and those of other threads are not affected, so whoever owns one still does.
+    checked(unsafe { libc::unshare(libc::CLONE_FILES) }).map(drop)
+}
+
 /// Asks for timers that are not late by the usual 50 microseconds, for the calling thread.
 ///
 /// # Errors

@@ -44,6 +44,7 @@ pub(crate) struct Worker<W, C> {
 impl<W: 'static, C: Client<W>> Worker<W, C> {
     pub(crate) fn open(config: &Config, count: usize, client: C, halt: &AtomicBool) -> Result<Self, Failure> {
         let broken = |error: io::Error| failure("epoll", format!("epoll cannot be set up: {error}"));
+        sys::process::own_descriptors().map_err(broken)?;
         let epoll = Epoll::new().map_err(broken)?;
         let mut connections = Vec::with_capacity(count);
         for (key, socket) in open_all(config, count, halt)?.into_iter().enumerate() {
