@@ -50,12 +50,10 @@ fn explain(error: &io::Error, config: &Config, opened: usize) -> Failure {
                 format!("{address} did not accept a connection within {seconds} s ({opened} are open)");
             failure("connect_timeout", format!("{text}: check the address, or raise --timeout"))
         }
-        _ if error.raw_os_error() == Some(24) => failure(
-            "descriptor_limit",
-            format!(
-                "this process may open no more descriptors ({opened} connections are open): raise ulimit -n, or ask for fewer"
-            ),
-        ),
+        _ if sys::net::is_exhausted(error) => {
+            let text = format!("no descriptor or memory is left for more ({opened} connections are open)");
+            failure("descriptor_limit", format!("{text}: raise ulimit -n, or ask for fewer connections"))
+        }
         _ => {
             failure("connect_failed", format!("cannot open connection {} to {address}: {error}", opened + 1))
         }
