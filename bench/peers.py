@@ -340,7 +340,7 @@ def server_run(scene: Scene, name: str, server: Server, bench: Bench) -> Run:
         spec = {
             "schema": 1,
             "role": "load",
-            "driver": "epoll",
+            "driver": "io_uring",
             "workload": scene.workload,
             "connect": f"127.0.0.1:{server.port}",
             "connections": scene.connections,
