@@ -73,7 +73,7 @@ def ratio(published: float, **changes: Any) -> RatioTest:
         (0.80, 0.800, "confirmed", "direction and magnitude agree"),
         (0.95, 0.800, "confirmed in direction only", "the effect is smaller here"),
         (1.20, 0.800, "contradicted", "the direction is the other one"),
-        (1.00, 1.000, "confirmed", "the same, within 2%"),
+        (1.00, 1.000, "confirmed", "the same, within 2 %"),
         (1.10, 1.000, "contradicted", "it differs"),
     ],
 )

@@ -46,11 +46,12 @@ def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Pat
     assert done.exit_code == 0, done.stderr
     assert "requests/s" in done.stdout
     assert "io_uring serves 1.25x [1.2" in done.stdout
-    assert "6 of 6 blocks used, 0 void" in done.stdout
+    assert "10 of 10 blocks used, 0 void" in done.stdout
     report = Path(last_line(done.stdout).removeprefix("report: "))
     assert report.is_file()
-    assert "12/12 vs: " in done.stderr
-    assert "6 blocks, 12 trials, about " in done.stderr
+    assert "20/20 vs: " in done.stderr
+    assert "10 blocks, 20 trials, about " in done.stderr
+    assert max(map(len, done.stdout.splitlines()[:-1])) <= 100
 
 
 @pytest.mark.usefixtures("fake", "quiet")
@@ -58,9 +59,9 @@ def test_the_same_command_shows_what_is_there_and_fresh_measures_anew(tmp_path: 
     command = ("vs", "epoll", "thread", "--quick", "--out", tmp_path)
     first, again, fresh = iolab(*command), iolab(*command), iolab(*command, "--fresh")
     assert (again.exit_code, again.stdout) == (0, first.stdout)
-    assert "12 of 12 trials are there already" in again.stderr
+    assert "20 of 20 trials are there already" in again.stderr
     assert "an earlier run was kept as" in fresh.stderr
-    assert "12/12 vs: " in fresh.stderr
+    assert "20/20 vs: " in fresh.stderr
 
 
 @pytest.mark.usefixtures("fake", "quiet")
@@ -110,7 +111,11 @@ def test_when_nothing_can_be_measured_the_exit_code_is_one(tmp_path: Path) -> No
     [
         (["vs", "epoll"], "name two contestants or more"),
         (["vs", "epoll", "eppol"], "there is no model 'eppol': name one of blocking, epoll, io_uring, thread"),
-        (["vs", "epoll", "blocking"], "blocking serves one connection at a time in each worker"),
+        (
+            ["vs", "epoll", "blocking"],
+            "blocking serves one connection at a time, and echo never ends one: use --connections 1, or another model",
+        ),
+        (["vs", "epoll", "blocking", "--workers", "4"], "one connection at a time in each worker, and echo never ends"),
         (["vs", "epoll", "io_uring[speed=9]"], "io_uring has no option 'speed': it has fault"),
         (["vs", "epoll", "io_uring[speed"], "'io_uring[speed' is no contestant"),
         (["vs", "epoll", "cmd:./mine"], "does not say where its port goes"),
@@ -170,7 +175,9 @@ def test_alone_it_shows_a_short_help_and_every_verb_has_one() -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_lists_and_doctor_say_what_there_is() -> None:
-    assert "a pretended io_uring" in iolab("list").stdout
+    listed = iolab("list").stdout
+    assert "a pretended io_uring" in listed
+    assert [line.split()[0] for line in listed.splitlines() if "as many connections as workers" in line] == ["blocking"]
     assert "io_uring-vs-epoll" in iolab("list", "experiments").stdout
     checked = iolab("doctor")
     assert checked.exit_code == 0

@@ -188,13 +188,13 @@ def test_the_page_shows_claims_void_trials_seed_build_and_the_published_figure(h
     text = unescape(re.sub(r"<[^>]*>", " ", html)).replace(" \\\n ", "")
     for said in (
         "confirmed",
-        "machine busy: 0.0% stolen, 0.40 cores used by others",
+        "machine busy: 0.0 % stolen, 0.40 cores used by others",
         "another trial of its block was void",
         "with its seed 7",
         the_plan().digest,
         BUILD,
         "ab" * 32,
-        "1.130",
+        "1.13",
         "iolab run io_uring-vs-epoll",
         "iolab serve --model io_uring --option recv=oneshot --protocol echo --framing raw --message-bytes 65",
         "iolab load tcp://127.0.0.1:8080 --framing raw --message-bytes 65 --connections 50",
@@ -237,7 +237,9 @@ def test_each_chart_draws_every_figure_it_is_about(html: str) -> None:
     assert [marks(root, "line", "stroke-width", "2.5") for root in drawings[:4]] == [4] * 4
     # Twenty-four trials count at each setting; nine of a contestant are drawn over time where one block was run again.
     assert [marks(root, "path", "opacity", "0.55") for root in drawings[4:8]] == [24] * 4
-    assert [marks(root, "path", "opacity", "0.6") for root in drawings[9:12]] == [9, 9, 9]
+    assert [marks(root, "path", "opacity", "0.35") for root in drawings[9:12]] == [9, 9, 9]
+    # Over them the median of those that count, once.
+    assert [marks(root, "path", "stroke-width", "2.5") for root in drawings[9:12]] == [1, 1, 1]
 
 
 def marks(root: ElementTree.Element, tag: str, attribute: str, value: str) -> int:
@@ -384,7 +386,10 @@ def test_no_text_in_a_chart_becomes_an_element_or_an_attribute() -> None:
         some = HOSTILE[first : first + 34]
         ratios = charts.ratios([charts.RatioRow(text, text, text, 1.1, 1.05, 1.15, True) for text in some], "ratio")
         strips = charts.strips([charts.StripRow(0, text, text, (1.0, 2.0), 1.5, None, None) for text in some], "µs")
-        for text in (drawing.inline(strips, some[0], some[1]), drawing.standalone(ratios, some[2], some[3])):
+        for text in (
+            drawing.inline(strips, some[0], some[1]),
+            drawing.standalone([(some[2], ratios)], some[3], some[4], some[5:7], some[7]),
+        ):
             elements = list(ElementTree.fromstring(text).iter())
             names = {element.tag.removeprefix(f"{{{drawing.SVG}}}") for element in elements}
             assert names <= drawing.TAGS | {"title", "desc"}
@@ -400,7 +405,7 @@ def test_every_chart_keeps_the_schema_of_vega_lite() -> None:
         charts.ratios([charts.RatioRow("a", "b", "c", 1.1, 1.05, 1.15, True)], "ratio"),
         charts.strips([charts.StripRow(0, "a", "b", (1.0, 2.0), 1.5, 1.0, 2.0)], "µs"),
         charts.quantiles([charts.QuantilePoint(0, "p50", 100.0, 90.0, None)]),
-        charts.timeline([line, line._replace(void=True)], -0.5, 100.0),
+        charts.timeline([line, line._replace(void=True)], line, -0.5, 100.0),
     ):
         assert chart.to_dict(validate=True)["layer"]
 
@@ -434,6 +439,77 @@ def test_a_run_that_says_little_has_a_page_that_says_so(results: Callable[[Plan]
     plan = the_plan()
     single = plan.model_copy(update={"comparisons": plan.comparisons[:1], "published": (), "claims": ()})
     assert said in report.render(single, {}, Trials(tuple(results(single)), ()))
+
+
+def disturbed(plan: Plan, comparisons: tuple[int, ...]) -> list[Result]:
+    """A run in which the machine was busy in the first attempt at every other block of these comparisons."""
+    busy = Doubt(word="machine_busy", detail="2.2% stolen, 0.00 cores used by others")
+    return [
+        result.model_copy(update={"doubts": (*result.doubts, busy)})
+        if result.trial.comparison in comparisons and result.trial.block % 2
+        else result
+        for result in made.results(plan, lambda each: RATE[each.slot])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "headline", "missing"),
+    [
+        ((0, 1), "No verdict. Inconclusive at both settings: too many blocks were void (4 of 8), mostly for", []),
+        (
+            (1,),
+            "io_uring against epoll, of 2 settings: more requests at 1 (1.16×), inconclusive at 1.",
+            [
+                "Inconclusive at message_bytes=512: too many blocks were void (4 of 8), mostly for “machine busy”.",
+            ],
+        ),
+    ],
+    ids=["everywhere", "at one setting"],
+)
+def test_an_inconclusive_setting_never_reads_as_a_result(
+    comparisons: tuple[int, ...], headline: str, missing: list[str]
+) -> None:
+    plan = the_plan()
+    results = disturbed(plan, comparisons)
+    verdicts = verdict.judge(plan, results)
+    assert page.headline(verdicts).startswith(headline)
+    assert page._unfinished(plan, verdicts) == missing
+    text = report.render(plan, {}, Trials(tuple(results), ()))
+    assert ('class="verdict none"' in text) == (len(comparisons) == 2)
+    assert "2.2 % stolen" in text
+
+
+def test_doubts_are_counted_over_all_settings_and_told_in_full_below() -> None:
+    plan = the_plan()
+    results = disturbed(plan, (0, 1))
+    table = figures.doubt_table(plan, verdict.judge(plan, results), results)
+    assert table.titles == plan.comparisons[0].titles
+    assert [(row.word, row.voids, row.cells) for row in table.rows] == [("machine busy", True, ("8 of 16",) * 3)]
+    assert [detail.trials for detail in table.details] == [4] * 6
+
+
+def test_the_line_through_the_middle_leaves_void_trials_out_and_keeps_to_the_time_all_have() -> None:
+    rates = (90.0, 100.0, 120.0)
+    lines = [charts.Line(1, False, (-0.5, 0.5, 1.5), (rate,) * 3) for rate in rates[:2]]
+    lines.append(charts.Line(1, False, (0.5, 1.5), (rates[2],) * 2))
+    void = charts.Line(1, True, (0.5,), (1.0,))
+    assert figures.median_line([*lines, void]) == charts.Line(1, False, (0.5, 1.5), (100.0, 100.0))
+    assert figures.median_line([*lines[:2], void]) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "total", "said"),
+    [
+        (["a=1", "a=2"], 3, "a=1, 2"),
+        (["a=1", "b=2"], 3, "a=1, b=2"),
+        (["a=1, b=1", "a=1, b=2"], 3, "a=1, b=1, a=1, b=2"),
+        (["a=1", "a=2"], 2, "both settings"),
+        (["a=1", "a=2", "a=3"], 3, "all 3 settings"),
+        (["one"], 1, "one"),
+    ],
+)
+def test_settings_are_named_as_shortly_as_they_can_be(names: list[str], total: int, said: str) -> None:
+    assert page._where(names, total) == said
 
 
 def test_a_page_of_very_many_comparisons_keeps_its_tables_and_draws_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,7 +562,7 @@ def test_the_command_given_repeats_the_run(contestants: list[str], setting: dict
     words = commands.again(plan)
     assert shlex.join(words) == command
     # The quick plan has fewer blocks and shorter trials; the flag makes them, whatever the number of blocks says.
-    assert commands.again(plan.quick()) == (*words[:-3], "6", *words[-2:], "--quick")
+    assert commands.again(plan.quick()) == (*words[:-3], str(plan.quick().blocks), *words[-2:], "--quick")
     # A shell joins the folded lines again.
     assert shlex.split(commands.folded(words).replace("\\\n", "")) == list(words)
     assert all(len(line) <= commands.COLUMNS + 2 for line in commands.folded(words).splitlines())
@@ -547,6 +623,18 @@ def test_a_picture_stands_alone_and_says_what_it_shows(run_dir: Path, tmp_path: 
     assert root.get("viewBox") == " ".join(map(str, box))
     assert ground.get("fill") == palette.light("ground")
     assert not [element for element in root.iter() if element.get("class")]
+    words = " ".join(element.text or "" for element in root.iter(f"{{{drawing.SVG}}}text"))
+    for said in (
+        "Requests per second",
+        "CPU per request",
+        "95 % interval",
+        "2025-01-01",
+        "A processor, 4 CPUs",
+        "8 blocks",
+    ):
+        assert said in words, said
+    # Two settings of two ratios each, in requests and in CPU.
+    assert marks(root, "line", "stroke-width", "2.5") == 8
     with pytest.raises(store.StoreError, match="choose another folder"):
         report.save_picture(run_dir, tmp_path / "absent" / "ratios.svg")
 

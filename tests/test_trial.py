@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+import scipy.signal
 from pydantic import ValidationError
 
 from iolab import trial
@@ -65,8 +66,9 @@ def test_a_trial_whose_books_balance_raises_no_doubt() -> None:
         ("generator_late", changed("generator", turn_ns_max=20_000_001)),
         ("generator_starved", changed("generator", run_delay_ns=round(GOOD.generator.cpu_ns * 0.051))),
         ("generator_saturated", {"generator_share": 0.81, "server_share": 0.89}),
-        ("machine_busy", {"noise": MachineNoise(steal_share=0.021, foreign_cpu_cores=0.0)}),
+        ("machine_busy", {"noise": MachineNoise(steal_share=0.051, foreign_cpu_cores=0.0)}),
         ("machine_busy", {"noise": MachineNoise(steal_share=0.0, foreign_cpu_cores=0.11)}),
+        ("machine_noisy", {"noise": MachineNoise(steal_share=0.05, foreign_cpu_cores=0.0)}),
         ("machine_noisy", {"noise": MachineNoise(steal_share=0.011, foreign_cpu_cores=0.0)}),
         ("machine_noisy", {"noise": MachineNoise(steal_share=0.0, foreign_cpu_cores=0.06)}),
     ],
@@ -154,6 +156,38 @@ def test_noise_alone_is_seldom_taken_for_a_drift() -> None:
     series = 1 + 0.2 * generator.standard_normal((500, 200))
     assert np.mean([trial.never_steady(one) for one in series]) <= 0.02
     assert np.mean([trial.drift(one[50:]) > trial.DRIFT_MAX for one in series]) <= 0.07
+
+
+QUICK = vs_plan(["epoll", "io_uring"], {"protocol": "echo"}).quick().comparisons[0].cells[0]
+QUICK_WARMUP = QUICK.warmup_ms // QUICK.interval_ms
+QUICK_WINDOW = QUICK.duration_ms // QUICK.interval_ms
+
+
+def share_never_steady(shape: np.ndarray[Any, np.dtype[np.float64]], noise: float, memory: float) -> float:
+    """How often series as long as a quick run's are called never steady: `shape` times noise of AR(1)."""
+    generator = np.random.default_rng(3)
+    shocks = generator.normal(0, noise * np.sqrt(1 - memory**2), (500, 200 + shape.size))
+    weather = scipy.signal.lfilter([1], [1, -memory], shocks, axis=1)[:, 200:]
+    return float(np.mean([trial.never_steady(shape * (1 + one), QUICK_WARMUP) for one in weather]))
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.15, 0.2])
+@pytest.mark.parametrize("memory", [0.0, 0.3, 0.5, 0.7])
+def test_a_quick_run_seldom_cries_wolf_over_noise_that_remembers(noise: float, memory: float) -> None:
+    assert share_never_steady(np.ones(QUICK_WARMUP + QUICK_WINDOW), noise, memory) < 0.02
+
+
+@pytest.mark.parametrize(("noise", "memory", "found"), [(0.03, 0.7, 0.95), (0.1, 0.0, 0.95), (0.1, 0.3, 0.9)])
+def test_a_quick_run_finds_throughput_that_rises_by_half_over_most_of_its_window(
+    noise: float, memory: float, found: float
+) -> None:
+    rising = round(0.8 * QUICK_WINDOW)
+    parts = (np.ones(QUICK_WARMUP), np.linspace(1, 1.5, rising), np.full(QUICK_WINDOW - rising, 1.5))
+    assert share_never_steady(np.concatenate(parts), noise, memory) >= found
+
+
+def test_a_warm_up_that_is_a_little_short_does_not_void_a_trial() -> None:
+    check_series(["not_steady"], np.concatenate([np.full(120, 0.92), np.ones(80)]))
 
 
 def test_the_cut_of_mser_is_that_of_its_definition() -> None:

@@ -12,7 +12,7 @@ import pytest
 from iolab import verdict
 from iolab.plan import Failure, MachineNoise, Plan, Result, Trial, remaining, schedule, vs_plan
 from iolab.verdict import ComparisonVerdict
-from made import result, results
+from made import BEGIN_NS, result, results
 
 BLOCKS = 12
 PAIR = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50}, blocks=BLOCKS)
@@ -67,17 +67,34 @@ def test_a_drift_that_slows_both_alike_leaves_the_ratio_as_it_is() -> None:
 
 def test_equal_servers_are_the_same_within_two_percent() -> None:
     check(
-        "io_uring serves the same requests as epoll, within 2%: 1.00x […]; the CPU per request is the same, within 2%.",
+        "io_uring serves the same requests as epoll, within 2 %: 1.00x […]; "
+        "the CPU per request is the same, within 2 %.",
         results(PAIR, noisy(1.0, noise=0.003)),
     )
 
 
 def test_too_much_noise_decides_nothing_and_says_how_many_blocks_would() -> None:
     found = check(
-        "no difference in requests was found between io_uring and epoll: …x […] (about … more blocks would decide)",
+        "No difference in requests was found between io_uring and epoll: …x […] (about … more blocks would decide)",
         results(PAIR, noisy(1.0, noise=0.1)),
     )
     assert found.estimates[0].word == "not decided"
+    check(
+        "No difference in requests was found between io_uring and epoll: …x […] "
+        "(it would take more than 200 more blocks to decide);",
+        results(PAIR, noisy(1.0, noise=0.4, seed=8)),
+    )
+
+
+def test_a_server_and_itself_read_naturally() -> None:
+    plan = vs_plan(["epoll", "epoll"], {"protocol": "echo"}, blocks=BLOCKS)
+    check(
+        "No difference in requests was found between epoll (2) and epoll: 1.0…x [0.9…, 1.0…] "
+        "(about … more blocks would show it to be the same within 2 %); "
+        "no difference in CPU per request was found: 0.99x [0.9…, 1.0…] (about …",
+        results(plan, noisy(1.0, noise=0.03)),
+        plan,
+    )
 
 
 def test_fewer_than_six_blocks_say_so() -> None:
@@ -108,7 +125,7 @@ def test_one_contestant_alone_has_a_level_and_no_ratio() -> None:
         (0.5, 0.95, 1.0, "at least", "not decided", "io_uring and epoll cannot be ranked by requests"),
         (0.95, 0.5, 0.8, "at most", "differs", "io_uring serves at most 0.8…x […] the requests of epoll"),
         (0.95, 0.5, 1.3, "at most", "not decided", "io_uring and epoll cannot be ranked by requests"),
-        (0.95, 0.95, 1.3, "unknown", "not decided", "the generator limited both io_uring and epoll"),
+        (0.95, 0.95, 1.3, "unknown", "not decided", "The generator limited both io_uring and epoll"),
     ],
 )
 def test_a_generator_that_was_the_limit_leaves_a_bound(
@@ -159,9 +176,46 @@ def test_a_void_block_is_run_again_and_counts_for_nothing() -> None:
 
 
 def test_more_than_a_fifth_of_void_blocks_is_inconclusive() -> None:
-    found = check("inconclusive: the machine was too busy (4 of 16 blocks were void).", run_with_voids({1, 3, 7, 9}))
+    found = check("Inconclusive: the machine was too busy (4 of 16 blocks were void).", run_with_voids({1, 3, 7, 9}))
     assert found.blocks_used == BLOCKS
     assert {estimate.word for estimate in found.estimates} == {"not decided"}
+
+
+def run_with_slow_starts(unsettled: dict[int, int], plan: Plan = PAIR) -> list[Result]:
+    """A run in which the contestant does not settle in so many attempts at each of these blocks."""
+    rate = noisy(1.13)
+    made: list[Result] = []
+    while rest := remaining(plan, made):
+        for trial in rest:
+            changes: dict[str, Any] = {}
+            if trial.slot and trial.attempt < unsettled.get(trial.block, 0):
+                cell = plan.cell(trial)
+                whole = (cell.warmup_ms + cell.duration_ms) // cell.interval_ms
+                completed = (700,) * (whole * 3 // 5) + (1_000,) * (whole - whole * 3 // 5)
+                begin_ns = BEGIN_NS - cell.warmup_ms * 1_000_000
+                changes["intervals"] = {"begin_ns": begin_ns, "length_ns": 20_000_000, "completed": completed}
+            made.append(result(plan, trial, rate_per_s=rate(trial), **changes))
+    return made
+
+
+def test_a_warm_up_that_was_too_short_is_made_longer_and_is_not_held_against_the_machine() -> None:
+    clean, extended = judged(results(PAIR, noisy(1.13))), judged(run_with_slow_starts(dict.fromkeys(range(6), 1)))
+    assert extended.estimates == clean.estimates
+    assert (extended.blocks_used, extended.blocks_void, extended.inconclusive) == (BLOCKS, 0, None)
+    assert [(count.doubt.word, count.trials) for count in extended.doubts] == [("never_steady", 6)]
+
+
+def test_a_second_attempt_that_does_not_settle_is_void() -> None:
+    found = judged(run_with_slow_starts({1: 2, 4: 2}))
+    assert (found.blocks_used, found.blocks_void) == (BLOCKS, 2)
+
+
+def test_a_server_that_never_settles_is_inconclusive() -> None:
+    """Half of the blocks may be run again, once each; the others have had their last attempt."""
+    check(
+        "Inconclusive: 6 of 12 blocks were void, most of them for never steady.",
+        run_with_slow_starts(dict.fromkeys(range(BLOCKS), 1)),
+    )
 
 
 def test_a_block_that_is_void_for_one_is_void_for_both() -> None:

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from iolab import stats, verdict
-from iolab.contract import Frozen
+from iolab.contract import Frozen, percent
 from iolab.plan import (
     Claim,
     Comparison,
@@ -151,7 +151,7 @@ def _compare(ratio: stats.Ratio, published: float, tolerance: float) -> tuple[Ju
     if abs(math.log(published)) <= math.log1p(stats.EFFECT):
         word = stats.word(ratio, ratio.p_value)
         if word == "same":
-            return "confirmed", f"the same, within {stats.EFFECT:.0%}"
+            return "confirmed", f"the same, within {percent(stats.EFFECT)}"
         return ("contradicted", "it differs") if word == "differs" else ("undecided", "neither the same nor different")
     if ratio.low <= 1 <= ratio.high:
         return "undecided", "the interval holds 1, so not even the direction is sure"

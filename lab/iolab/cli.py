@@ -42,7 +42,7 @@ app = typer.Typer(
 PASSED_ON: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 Out = Annotated[Path, typer.Option(help="Folder of all runs.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Short trials and the fewest blocks that carry an interval.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Short trials in ten blocks: an answer in a minute or two.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Measure anew; an earlier run is kept under another name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the verdicts as one JSON document.")]
 Cpus = Annotated[str | None, typer.Option(metavar="LIST", help="Processors, as 0,2 or 0-3; chosen when left out.")]
@@ -110,8 +110,9 @@ def list_(
     with _one_line_errors():
         if what == "models":
             for model in engine.open_engine().description.models:
+                holds = "; echo with as many connections as workers" if model.holds == "one" else ""
                 why_not = "" if model.available else f" (not here: {model.why_not})"
-                terminal.say(console, f"{model.name:<12} {model.about}{why_not}")
+                terminal.say(console, f"{model.name:<12} {model.about}{holds}{why_not}")
                 for option in model.options:
                     terminal.say(console, f"{'':12} [{option.name}={'|'.join(option.values)}] {option.about}")
         elif what == "experiments":

@@ -60,9 +60,10 @@ def refuse_unknown(plan: Plan, engine: Description) -> None:
             raise PlanError(f"{model.name} does not speak {protocol}: it speaks {', '.join(model.protocols)}")
         options = [option.name for option in model.options]
         if model.holds == "one" and protocol == "echo" and cell.connections > cell.workers:
+            each = "" if cell.workers == 1 else " in each worker"
             raise PlanError(
-                f"{model.name} serves one connection at a time in each worker, and echo never ends one: "
-                f"use at most {cell.workers} with --connections"
+                f"{model.name} serves one connection at a time{each}, and echo never ends one: "
+                f"use --connections {cell.workers}, or another model"
             )
         unknown = next((name for name in contestant.options if name not in options), None)
         if unknown is not None:

@@ -315,6 +315,11 @@ def parse_load_event(line: str | bytes) -> LoadReady | Measuring | Measured | Re
         raise ContractError(f"the load generator broke the contract: {one_line(error)}") from None
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """A share for people: 0.02 is `2 %`."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def one_line(error: ValidationError) -> str:
     """The first fault of a pydantic error as `field: what is wrong (and n more)`."""
     faults = error.errors(include_url=False, include_context=False)

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from iolab.contract import Description
+from iolab.contract import Description, percent
 from iolab.plan import MachineNoise
 from iolab.proc import TICK_NS
 
@@ -259,7 +259,7 @@ def _cpu_checks(machine: Mapping[str, Any]) -> list[Check]:
         _check(
             steal is None or steal <= STEAL_SHARE_MAX,
             "steal since boot",
-            "unknown" if steal is None else f"{steal:.2%}",
+            "unknown" if steal is None else percent(steal, 2),
             "The hypervisor gives this machine's time to others: measure at another hour, or run more blocks.",
         ),
     ]

@@ -49,8 +49,9 @@ ALPHA = 0.05
 RETRIES_MAX = 2
 # What a trial costs besides warm-up and window: two processes to start, connections to open, two to stop.
 TRIAL_OVERHEAD_MS = 300
-# A quick trial. Eight cells of six blocks, the largest of our own questions, are then measured within two minutes.
-QUICK_WARMUP_MS, QUICK_DURATION_MS, QUICK_INTERVAL_MS = 400, 1_600, 20
+# A quick run: many short trials tell more than few long ones, because one disturbed block of six widens an interval
+# to all there is, and one of ten hardly. Eight cells, the largest of our own questions, take two minutes.
+QUICK_BLOCKS, QUICK_WARMUP_MS, QUICK_DURATION_MS, QUICK_INTERVAL_MS = 10, 250, 800, 10
 
 
 class PlanError(ValueError):
@@ -330,12 +331,12 @@ class Plan(Frozen):
         )
 
     def quick(self) -> Plan:
-        """The same question with short trials and the fewest blocks that still give a 95 % interval."""
+        """The same question with short trials and few blocks, yet enough for a 95 % interval."""
         comparisons = tuple(
             _updated(comparison, cells=tuple(_quick(cell) for cell in comparison.cells))
             for comparison in self.comparisons
         )
-        return _updated(self, comparisons=comparisons, blocks=min(self.blocks, self.blocks_min))
+        return _updated(self, comparisons=comparisons, blocks=min(self.blocks, max(self.blocks_min, QUICK_BLOCKS)))
 
     @property
     def blocks_min(self) -> int:
@@ -544,8 +545,9 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
     """What is still to be run, in order: the rest of the schedule, then void blocks again.
 
     A contestant whose failure was final is left out of its comparison. A resumed run goes on within the block it was
-    torn from. Void blocks are run again until a comparison has had as many of them as it has blocks, so a busy machine
-    at most doubles a run. An empty answer means the plan is done; call again after running these.
+    torn from. Blocks are run again, void ones and unsettled ones alike, until a comparison has had half as many of them
+    as it has blocks: so a run keeps near its planned time, and a comparison that needs more is inconclusive anyway. An
+    empty answer means the plan is done; call again after running these.
     """
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
     gone = given_up(done)
@@ -554,7 +556,8 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
         for block in range(plan.blocks)
         for comparison in _shuffled(range(len(plan.comparisons)), plan.seed, block)
     ]
-    voids = Counter[int]()
+    reruns = Counter[int]()
+    reruns_max = max(1, plan.blocks // 2)
     for attempt in range(RETRIES_MAX + 1):
         rest = tuple(
             trial
@@ -568,8 +571,8 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
         for comparison, block in blocks:
             slots = range(len(plan.comparisons[comparison].cells))
             places = (Place(comparison, block, attempt, slot) for slot in slots if (comparison, slot) not in gone)
-            if any(done[place].void for place in places) and voids[comparison] < plan.blocks:
-                voids[comparison] += 1
+            if any(done[place].void for place in places) and reruns[comparison] < reruns_max:
+                reruns[comparison] += 1
                 again.append((comparison, block))
         blocks = again
     return ()
@@ -716,7 +719,7 @@ def _named_by(test: Test) -> tuple[Set[str], Set[str]]:
 
 
 def _quick(cell: Cell) -> Cell:
-    """A trial of two seconds: enough for a steady window and a p99 at some hundred requests per second."""
+    """A trial of about a second: enough for a p99 at some thousand requests per second."""
     return _updated(
         cell,
         warmup_ms=min(cell.warmup_ms, QUICK_WARMUP_MS),

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
 
+from iolab.contract import percent
 from iolab.plan import ALPHA, blocks_min
 
 Floats = NDArray[np.float64]
@@ -71,7 +72,7 @@ def hodges_lehmann(x: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, F
     walsh = np.sort((x[..., first] + x[..., second]) / 2, axis=-1)
     k = signed_rank_quantile(n, (1 - confidence) / 2)
     if k == 0:
-        raise ValueError(f"{n} blocks give no interval at {confidence:.0%}")
+        raise ValueError(f"{n} blocks give no interval at {percent(confidence)}")
     return np.median(walsh, axis=-1), walsh[..., k - 1], walsh[..., -k]
 
 

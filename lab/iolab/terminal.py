@@ -16,9 +16,9 @@ from rich.table import Table
 
 from iolab.claims import ClaimVerdict
 from iolab.machine import Check, cpu_words
-from iolab.plan import Metric, Plan
+from iolab.plan import DOUBTS, Metric, Plan
 from iolab.runner import Checked, Event, Opened, TrialBegan, TrialEnded
-from iolab.verdict import ComparisonVerdict, Level
+from iolab.verdict import ComparisonVerdict, DoubtCount, Level
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
@@ -30,6 +30,8 @@ COLUMNS: tuple[tuple[Metric, str, float], ...] = (
     ("rss", "RSS MiB", 1 << 20),
 )
 BOUNDS = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
+# How many columns a table needs to show a ratio and its interval in one line; in fewer they stand one above the other.
+WIDE_COLUMNS = 120
 COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
@@ -104,12 +106,12 @@ def say(console: Console, line: str) -> None:
 
 
 def outcome(event: TrialEnded) -> str:
-    """A finished trial in a few words."""
+    """A finished trial in a few words; the figures behind a void one are in the record."""
     result = event.result
     if result.failure is not None:
         return f"failed: {result.failure.message}"
     rate = f"{result.report.rate_per_s:,.0f} requests/s" if result.report else "no report"
-    words = ", ".join(f"{doubt.word.replace('_', ' ')} ({doubt.detail})" for doubt in result.doubts if doubt.voids)
+    words = ", ".join(_spelt(doubt.word) for doubt in result.doubts if doubt.voids)
     return f"void: {words}" if words else rate
 
 
@@ -123,51 +125,70 @@ def show_plan(console: Console, plan: Plan, why: Sequence[str]) -> None:
         say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(why)})")
 
 
-def show_verdicts(console: Console, verdicts: Iterable[ComparisonVerdict], claims: Iterable[ClaimVerdict]) -> None:
-    """The table, the sentence and the doubts of each comparison, then what became of the claims."""
+def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claims: Iterable[ClaimVerdict]) -> None:
+    """The table, the sentence and the doubts of each comparison, what became of the claims, and last what to do."""
     for verdict in verdicts:
         console.print()
-        console.print(table(verdict))
+        console.print(table(verdict, console.width))
         say(console, verdict.sentence)
         say(console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_void} void")
-        for line in dict.fromkeys(remarks(verdict)):
-            say(console, f"  {line}")
+        for line in remarks(verdict):
+            say(console, line)
     for claim in claims:
         say(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
+    words = dict.fromkeys(doubt.doubt.word for verdict in verdicts for doubt in verdict.doubts)
+    if words:
+        console.print()
+    for word in words:
+        say(console, f"{_spelt(word)}: {DOUBTS[word].advice}")
 
 
-def table(verdict: ComparisonVerdict) -> Table:
+def table(verdict: ComparisonVerdict, width: int) -> Table:
     """One row a contestant, a column a metric: the figure, below it the ratio to the reference and its interval."""
     title = None if verdict.name == "vs" else escape(verdict.name)
-    shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("")
+    shown = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
+    shown.add_column("", overflow="fold")
     for _, heading, _ in COLUMNS:
-        shown.add_column(heading, justify="right")
+        shown.add_column(heading, justify="right", no_wrap=True)
+    between = " " if width >= WIDE_COLUMNS else "\n"
     for title in verdict.titles:
-        shown.add_row(escape(title), *(figure(verdict, metric, title, unit) for metric, _, unit in COLUMNS))
+        figures = (figure(verdict, metric, title, unit, between) for metric, _, unit in COLUMNS)
+        shown.add_row(escape(title), *figures)
     return shown
 
 
-def figure(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float) -> str:
-    """A level and, below it, its ratio to the reference with the interval."""
+def figure(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float, between: str) -> str:
+    """A level and, below it, its ratio to the reference and the interval, with `between` between the two."""
     level, estimate = verdict.level(metric, title), verdict.estimate(metric, title)
     if level is None:
         return "-"
     if estimate is None:
         return _level(level, unit)
     interval = escape(f"[{estimate.low:.2f}, {estimate.high:.2f}]")
-    return f"{_level(level, unit)}\n{BOUNDS[estimate.bound]}{estimate.ratio:.2f}x\n{interval}"
+    return f"{_level(level, unit)}\n{BOUNDS[estimate.bound]}{estimate.ratio:.2f}x{between}{interval}"
 
 
 def remarks(verdict: ComparisonVerdict) -> list[str]:
-    """Every failure and doubt of a comparison, with its advice."""
+    """A line for each failure of a comparison, and one for what made trials void, and one for its other doubts."""
     failures = [f"{each.contestant}: failed {each.trials}x: {each.message}" for each in verdict.failures]
-    doubts = [
-        f"{each.contestant}: {each.doubt.word.replace('_', ' ')} in {each.trials} trials ({each.doubt.detail}). "
-        f"{each.doubt.advice}"
-        for each in verdict.doubts
-    ]
-    return failures + doubts
+    void = _counted([each for each in verdict.doubts if each.doubt.voids])
+    doubts = _counted([each for each in verdict.doubts if not each.doubt.voids])
+    return failures + [f"{what}: {words}" for what, words in (("void trials", void), ("doubts", doubts)) if words]
+
+
+def _counted(doubts: Sequence[DoubtCount]) -> str:
+    """Doubts with the trials they were raised in: `machine noisy (epoll 5, io_uring 3)`."""
+    whose: dict[str, list[str]] = {}
+    for each in doubts:
+        whose.setdefault(each.doubt.word, []).append(f"{each.contestant} {each.trials}")
+    return ", ".join(f"{_spelt(word)} ({', '.join(counts)})" for word, counts in whose.items())
+
+
+def _spelt(word: str) -> str:
+    """A doubt's word for people."""
+    return word.replace("_", " ")
 
 
 def show_checks(console: Console, checks: Iterable[Check]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
 
-from iolab.contract import EchoWorkload, HttpWorkload, Report
+from iolab.contract import EchoWorkload, HttpWorkload, Report, percent
 from iolab.plan import Cell, Doubt, Result
 
 Floats = NDArray[np.float64]
@@ -24,6 +24,9 @@ BATCH = 5
 DRIFT_MAX = 0.05
 # A difference of two halves must also stand out of the batches' own noise by this many standard errors.
 DRIFT_ERRORS = 3.0
+# A warm-up is too short only when the window itself moves by more than this. In a quick run MSER has some twenty
+# batches, and there noise of 10 to 20 % an interval, with a memory of a few intervals, looks like a late settling.
+UNSETTLED_MIN = 0.10
 # Fewer batches than this show no trend.
 BATCHES_MIN = 10
 # A quantile q needs this many requests beyond it: n (1 - q) >= 10.
@@ -39,9 +42,12 @@ RUN_DELAY_MAX = 0.05
 # A generator above this share of its processors may be the limit; a server above its share surely is one.
 GENERATOR_BUSY = 0.80
 SERVER_BUSY = 0.90
-# What others may take of the machine before a trial is void; half of it is a doubt.
-STEAL_MAX = 0.02
-FOREIGN_CORES_MAX = 0.10
+# What a hypervisor may take of the machine before a trial is doubtful, and before it is void. /proc/stat counts in
+# ticks of 10 ms, so 2 % of a second's window are two or three ticks; and steal of a few per cent strikes both sides of
+# a pair alike, so it widens the interval instead of moving it.
+STEAL_NOISY, STEAL_MAX = 0.01, 0.05
+# The same for other programs, in cores. They are not spread evenly: one may sit on a server's processor.
+FOREIGN_CORES_NOISY, FOREIGN_CORES_MAX = 0.05, 0.10
 
 
 class Bottleneck(StrEnum):
@@ -117,17 +123,17 @@ def mser5(series: NDArray[np.float64]) -> tuple[int, int]:
     return int(np.argmin(spread[:-1])), m
 
 
-def never_steady(series: NDArray[np.float64]) -> bool:
-    """Whether throughput had not settled by half of the series, warm-up included.
+def never_steady(series: NDArray[np.float64], warmup: int = 0) -> bool:
+    """Whether throughput had not settled by half of the series, of which the first `warmup` intervals are warm-up.
 
     The bare rule (a cut beyond the half) also fires on a third of all perfectly flat noisy series, because the
-    statistic is flat there. So the two halves must also differ by more than the drift that is allowed.
+    statistic is flat there. So the two halves must also differ by more than the drift that is allowed, and those of
+    the window by more than a warm-up that is a little short would explain.
     """
     cut, m = mser5(series)
     if m < 2 * BATCHES_MIN or cut <= m / 2:
         return False
-    first, second = np.array_split(_batches(series), 2)
-    return _differ(first, second)
+    return _differ(_batches(series), DRIFT_MAX) and _differ(_batches(series[warmup:]), UNSETTLED_MIN)
 
 
 def drift(series: NDArray[np.float64]) -> float:
@@ -138,15 +144,18 @@ def drift(series: NDArray[np.float64]) -> float:
     slope, _, low, high = scipy.stats.theilslopes(batches)
     trend = abs(slope) * batches.size / batches.mean() if low > 0 or high < 0 else 0.0
     first, second = np.array_split(batches, 2)
-    halves = abs(second.mean() / first.mean() - 1) if first.mean() > 0 and _differ(first, second) else 0.0
+    halves = abs(second.mean() / first.mean() - 1) if first.mean() > 0 and _differ(batches, DRIFT_MAX) else 0.0
     return float(max(trend, halves))
 
 
-def _differ(first: Floats, second: Floats) -> bool:
-    """Whether two stretches differ by more than the drift allowed, and by more than their own noise."""
+def _differ(batches: Floats, least: float) -> bool:
+    """Whether the two halves differ by more than `least`, relative to the second, and by more than their own noise."""
+    if batches.size < 2:
+        return False
+    first, second = np.array_split(batches, 2)
     gap = abs(float(first.mean() - second.mean()))
     error = float(np.sqrt(sum(part.var(ddof=1) / part.size for part in (first, second) if part.size > 1)))
-    return gap > DRIFT_MAX * float(second.mean()) and gap > DRIFT_ERRORS * error
+    return gap > least * float(second.mean()) and gap > DRIFT_ERRORS * error
 
 
 def _batches(series: Floats) -> Floats:
@@ -243,11 +252,11 @@ def _doubts_of_generator(cell: Cell, result: Result, report: Report) -> Iterator
         yield Doubt(word="generator_late", detail=f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms")
     if generator.run_delay_ns > RUN_DELAY_MAX * generator.cpu_ns:
         share = generator.run_delay_ns / max(generator.cpu_ns, 1)
-        yield Doubt(word="generator_starved", detail=f"it waited for a processor for {share:.0%} of its run time")
+        yield Doubt(word="generator_starved", detail=f"it waited for a processor for {percent(share)} of its run time")
     if bottleneck(cell, result) is Bottleneck.GENERATOR:
         server = server_share(cell, result)
-        beside = "unknown" if server is None else f"{server:.0%}"
-        detail = f"generator {generator_share(cell, report):.0%} busy, server {beside}"
+        beside = "unknown" if server is None else percent(server)
+        detail = f"generator {percent(generator_share(cell, report))} busy, server {beside}"
         yield Doubt(word="generator_saturated", detail=detail)
 
 
@@ -256,11 +265,11 @@ def _doubts_of_machine(result: Result) -> Iterator[Doubt]:
     noise = result.noise
     if noise is None:
         return
-    detail = f"{noise.steal_share:.1%} stolen, {noise.foreign_cpu_cores:.2f} cores used by others"
-    worst = max(noise.steal_share / STEAL_MAX, noise.foreign_cpu_cores / FOREIGN_CORES_MAX)
-    if worst > 1:
+    steal, foreign = noise.steal_share, noise.foreign_cpu_cores
+    detail = f"{percent(steal, 1)} stolen, {foreign:.2f} cores used by others"
+    if steal > STEAL_MAX or foreign > FOREIGN_CORES_MAX:
         yield Doubt(word="machine_busy", detail=detail)
-    elif worst > 0.5:
+    elif steal > STEAL_NOISY or foreign > FOREIGN_CORES_NOISY:
         yield Doubt(word="machine_noisy", detail=detail)
 
 
@@ -269,10 +278,10 @@ def _doubts_of_series(report: Report) -> Iterator[Doubt]:
     series = np.asarray(report.intervals.completed, dtype=np.float64)
     first = max(0, (report.begin_ns - report.intervals.begin_ns) // report.intervals.length_ns)
     last = max(first, (report.end_ns - report.intervals.begin_ns) // report.intervals.length_ns)
-    if never_steady(series[:last]):
+    if never_steady(series[:last], first):
         cut, batches = mser5(series[:last])
         yield Doubt(word="never_steady", detail=f"it settled only in batch {cut} of {batches}")
         return
     moved = drift(series[first:last])
     if moved > DRIFT_MAX:
-        yield Doubt(word="not_steady", detail=f"throughput moved by {moved:.0%} within the window")
+        yield Doubt(word="not_steady", detail=f"throughput moved by {percent(moved)} within the window")

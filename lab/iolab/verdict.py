@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from iolab import stats, trial
-from iolab.contract import Frozen
+from iolab.contract import Frozen, percent
 from iolab.plan import RETRIES_MAX, Comparison, Doubt, Metric, Place, Plan, Result, Setting, blocks_min, given_up
 
 METRICS: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss")
@@ -23,6 +23,9 @@ METRICS: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p50", "
 VOID_SHARE_MAX = 0.20
 # Replies that differ by more than this are unequal work: a header more or less, not a digit of a counter.
 REPLY_SHARE_MAX = 0.005
+
+# Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
+MORE_BLOCKS_MAX = 200
 
 Bound = Literal["exact", "at least", "at most", "unknown"]
 
@@ -172,12 +175,24 @@ def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tu
             running = [result for slot, result in enumerate(row) if slot not in gone]
             if not running or any(result is None for result in running):
                 break
+            # Until its second attempt is there, and where none is left to it, an unsettled block is void.
+            again = any(Place(comparison, block, 1, slot) in done for slot in slots)
+            if attempt == 0 and again and _only_unsettled(running):
+                continue
             complete += 1
             if not any(result.void for result in running if result is not None):
                 used[block] = row
                 break
             void += 1
     return used, complete, void
+
+
+def _only_unsettled(row: Iterable[Result | None]) -> bool:
+    """Whether a block is void only because its warm-up was too short: its second attempt, which warms up twice as
+    long, is then the first that counts, and the machine is not to blame."""
+    results = [result for result in row if result is not None]
+    words = {doubt.word for result in results for doubt in result.doubts if doubt.voids}
+    return words == {"never_steady"} and all(result.failure is None for result in results)
 
 
 def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result]) -> ComparisonVerdict:
@@ -220,8 +235,8 @@ def _bottlenecks(plan: Plan, comparison: Comparison, used: Mapping[int, Row]) ->
 
 
 def _generator_bound(counts: Mapping[str, int]) -> bool:
-    """Whether the generator limited this contestant in any sizeable part of its trials (a tenth or more)."""
-    return counts.get("generator", 0) * 10 >= max(1, sum(counts.values()))
+    """Whether the generator limited this contestant in most of its trials, and with them their median."""
+    return counts.get("generator", 0) * 2 > sum(counts.values())
 
 
 def _levels(
@@ -402,7 +417,7 @@ def _sentence(
 ) -> str:
     """The verdict in words; one clause a contestant when there are several."""
     if inconclusive is not None:
-        return f"{inconclusive}."
+        return f"{inconclusive[0].upper()}{inconclusive[1:]}."
     if len(comparison.cells) == 1:
         return _sentence_alone(comparison.titles[0], levels, failures)
     sentences = []
@@ -434,16 +449,18 @@ def _sentence_alone(title: str, levels: Sequence[Level], failures: Sequence[Fail
 def _sentence_of(throughput: Estimate, cpu: Estimate | None) -> str:
     a, b = throughput.contestant, throughput.reference
     if throughput.bound == "unknown":
-        head = f"the generator limited both {a} and {b}, so their requests cannot be ranked"
+        head = f"The generator limited both {a} and {b}, so their requests cannot be ranked"
     elif throughput.bound != "exact" and throughput.word == "not decided":
         head = f"{a} and {b} cannot be ranked by requests, because the generator limited one of them"
     elif throughput.word == "differs":
         least = "" if throughput.bound == "exact" else f"{throughput.bound} "
         head = f"{a} serves {least}{_figures(throughput)} the requests of {b}"
     elif throughput.word == "same":
-        head = f"{a} serves the same requests as {b}, within {stats.EFFECT:.0%}: {_figures(throughput)}"
+        head = f"{a} serves the same requests as {b}, within {percent(stats.EFFECT)}: {_figures(throughput)}"
+    elif throughput.low > 1 or throughput.high < 1:
+        head = f"{a} and {b} are not told apart by requests: {_figures(throughput)}{_more(throughput)}"
     else:
-        head = f"no difference in requests was found between {a} and {b}: {_figures(throughput)}{_more(throughput)}"
+        head = f"No difference in requests was found between {a} and {b}: {_figures(throughput)}{_more(throughput)}"
     return f"{head}{_cpu_clause(cpu, a)}."
 
 
@@ -453,7 +470,9 @@ def _cpu_clause(cpu: Estimate | None, contestant: str) -> str:
     if cpu.word == "differs":
         return f"; {contestant} costs {_figures(cpu)} the CPU per request"
     if cpu.word == "same":
-        return f"; the CPU per request is the same, within {stats.EFFECT:.0%}"
+        return f"; the CPU per request is the same, within {percent(stats.EFFECT)}"
+    if cpu.low <= 1 <= cpu.high:
+        return f"; no difference in CPU per request was found: {_figures(cpu)}{_more(cpu)}"
     return f"; the CPU per request is not decided: {_figures(cpu)}{_more(cpu)}"
 
 
@@ -462,5 +481,12 @@ def _figures(estimate: Estimate) -> str:
 
 
 def _more(estimate: Estimate) -> str:
+    """How many more blocks it would take; where the ratio is next to 1, they would show that it is the same."""
     more = estimate.blocks_more
-    return "" if more is None else f" (about {more} more block{'' if more == 1 else 's'} would decide)"
+    if more is None:
+        return ""
+    if more > MORE_BLOCKS_MAX:
+        return f" (it would take more than {MORE_BLOCKS_MAX} more blocks to decide)"
+    is_near = 1 / (1 + stats.EFFECT) < estimate.ratio < 1 + stats.EFFECT
+    end = f"show it to be the same within {percent(stats.EFFECT)}" if is_near else "decide"
+    return f" (about {more} more block{'' if more == 1 else 's'} would {end})"

@@ -33,6 +33,7 @@ impl<C> Exchange<C> {
     where
         C: Client<W>,
     {
+        debug_assert!(!self.in_flight, "one request is outstanding at most");
         let request = self.client.request();
         self.began_ns = now_ns;
         self.in_flight = true;
@@ -117,6 +118,11 @@ impl<C> Exchange<C> {
             recorder.failed(fault, text);
         }
         Outcome::Over
+    }
+
+    /// Whether a request waits for its reply.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight
     }
 
     /// How long the request in flight has been waiting for its reply.

@@ -142,7 +142,10 @@ pub fn run<P: Protocol>(
         }
         let mut lacks = Vec::new();
         for _ in &handles {
-            lacks = wait_for(&readies, stop, &halt)?;
+            let ready = wait_for(&readies, stop, &halt);
+            // Where one thread has failed, the others need not open the rest.
+            halt.fetch_or(ready.is_err(), Ordering::Relaxed);
+            lacks = ready?;
         }
         tell(Event::Ready { connections: config.connections, lacks });
         let timeline = Timeline::starting_at(sys::clock::monotonic_ns(), config);
@@ -228,7 +231,7 @@ fn drive<W: drivers::Drive>(
     started: &mpsc::Receiver<Timeline>,
     halt: &AtomicBool,
 ) -> Record {
-    let worker = match worker {
+    let mut worker = match worker {
         Ok(worker) => {
             // The receiver lives until every thread has told it.
             let _ = ready.send(Ok(worker.lacks()));
@@ -244,6 +247,7 @@ fn drive<W: drivers::Drive>(
         recorder.start(timeline);
         worker.run(&mut recorder, halt);
     }
+    // Before the worker is dropped: closing its connections belongs to no window.
     recorder.finish()
 }
 

@@ -198,7 +198,12 @@ impl Recorder {
         self.record.generator.turns += 1;
         self.turn_began_ns = now_ns;
         self.advance(now_ns);
-        self.phase != Phase::Over && (self.left > 0 || self.in_flight > 0)
+        self.phase != Phase::Over
+    }
+
+    /// Whether every request that was to be sent has been answered or has failed.
+    pub(crate) fn is_done(&self) -> bool {
+        self.left == 0 && self.in_flight == 0
     }
 
     /// When the next wait must be over, at the latest.
@@ -262,7 +267,8 @@ impl Recorder {
     }
 
     pub(crate) fn finish(mut self) -> Record {
-        let now_ns = clock::monotonic_ns();
+        // A run of a number of requests ends with the last reply, not when that is noticed.
+        let now_ns = if self.is_done() { self.now_ns } else { clock::monotonic_ns() };
         if self.phase == Phase::WarmUp {
             // Stopped before the window began: what was counted belongs to none.
             self.begin_window(now_ns);
@@ -366,13 +372,6 @@ impl Report {
         self.errors.add(&record.errors);
         self.generator.add(&record.generator);
     }
-
-    /// Completed requests a second in the window.
-    pub fn rate_per_s(&self) -> f64 {
-        let completed = (self.requests.correct + self.requests.wrong) as f64;
-        let window_s = (self.end_ns - self.begin_ns) as f64 / 1e9;
-        if window_s > 0.0 { completed / window_s } else { 0.0 }
-    }
 }
 
 impl Requests {
@@ -394,11 +393,6 @@ impl Errors {
         self.timeout += other.timeout;
         self.malformed += other.malformed;
         self.wrong += other.wrong;
-    }
-
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.connect + self.reset + self.closed + self.timeout + self.malformed + self.wrong
     }
 }
 

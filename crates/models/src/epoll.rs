@@ -100,7 +100,9 @@ impl<P: Protocol> Worker<P> {
             Step::Close => drop(self.connections.remove(key)),
             // An edge that was seen is not reported again unless it is asked for again.
             Step::Again if self.edges => self.epoll.change(connection, ready.key, Interest::EDGES)?,
-            Step::Send if !self.edges => self.epoll.change(connection, ready.key, Interest::WRITE)?,
+            Step::Send if !self.edges && !ready.writable() => {
+                self.epoll.change(connection, ready.key, Interest::WRITE)?;
+            }
             Step::Receive | Step::Again if !self.edges && ready.writable() => {
                 self.epoll.change(connection, ready.key, Interest::READ)?;
             }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 
 use proto::Protocol;
-use sys::process::{self, Fork};
+use sys::process;
 
 use crate::conversation::{Scratch, after_failed_accept, converse};
 use crate::workers::spread;
@@ -35,6 +35,9 @@ pub(crate) fn serve<P: Protocol>(
     let reaper: &'static Thread = Box::leak(Box::new(reaper));
     let children_max = config.connections_max.saturating_mul(listeners.len());
     spread(listeners, config, move |listener| {
+        // A fork copies the whole table: a child must not hold the connections of other workers, which would then
+        // not end when they are closed.
+        process::own_descriptors()?;
         loop {
             match listener.accept() {
                 Ok((socket, _)) => start::<P>(socket, workload, children_max, reaper),
@@ -58,14 +61,13 @@ fn start<P: Protocol>(
         return;
     }
     let parent = std::process::id();
-    match process::fork() {
-        Ok(Fork::Parent) => reaper.unpark(),
-        Ok(Fork::Child) => {
-            if process::die_with_parent(parent).is_ok() {
-                converse::<P>(socket, workload, &mut Scratch::new());
-            }
-            process::exit_now(0)
+    let forked = process::fork(|| {
+        if process::die_with_parent(parent).is_ok() {
+            converse::<P>(socket, workload, &mut Scratch::new());
         }
+    });
+    match forked {
+        Ok(()) => reaper.unpark(),
         Err(_) => drop(CHILDREN.fetch_sub(1, Ordering::Relaxed)),
     }
 }

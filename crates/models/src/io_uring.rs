@@ -108,6 +108,8 @@ struct Connection<S> {
     sending: bool,
     /// Our side is being ended.
     ending: bool,
+    /// The peer has ended its side, and may still read: what it has asked for is answered before the end.
+    ended: bool,
 }
 
 struct Worker<P: Protocol> {
@@ -209,6 +211,7 @@ impl<P: Protocol> Worker<P> {
             receiving: true,
             sending: false,
             ending: false,
+            ended: false,
         });
         self.ring.receive(slot, true);
     }
@@ -282,8 +285,12 @@ impl<P: Protocol> Worker<P> {
     /// Receives again where a request has ended, and stops where the peer sends and does not read.
     fn keep_receiving(&mut self, slot: Slot) -> io::Result<()> {
         let connection = connection(&mut self.connections, slot);
+        if connection.ended && !connection.sending {
+            connection.phase = Phase::Gone;
+        }
         match connection.phase {
             Phase::Closing | Phase::Gone | Phase::Discarding(0) => return self.close(slot),
+            Phase::Open | Phase::Resuming if connection.ended => return Ok(()),
             Phase::Open | Phase::Resuming | Phase::Discarding(_) => {}
         }
         let full = connection.sending && connection.session.tail_bytes() > ASIDE_BYTES;
@@ -304,7 +311,8 @@ impl<P: Protocol> Worker<P> {
                 return Ok(());
             }
             Stop::Asked | Stop::NoBuffer => {}
-            Stop::End | Stop::Broken(_) => connection.phase = Phase::Gone,
+            Stop::End => connection.ended = true,
+            Stop::Broken(_) => connection.phase = Phase::Gone,
         }
         connection.receiving = false;
         self.keep_receiving(slot)
@@ -334,9 +342,13 @@ impl<P: Protocol> Worker<P> {
         let refused = connection.phase == Phase::Closing && connection.session.tail_bytes() > 0;
         if connection.sending || connection.ending {
             // Its completion leads here again.
-        } else if connection.receiving && refused {
+        } else if refused {
             (connection.phase, connection.ending) = (Phase::Discarding(DISCARD_BYTES), true);
             self.ring.end_sending(slot);
+            if !connection.receiving {
+                connection.receiving = true;
+                self.ring.receive(slot, false);
+            }
         } else if connection.receiving {
             self.ring.stop_receiving(slot);
         } else {

@@ -33,11 +33,6 @@ impl Output {
         self.date.tick(unix_s);
     }
 
-    /// The date as a reply carries it.
-    pub fn date(&self) -> &[u8] {
-        self.date.as_bytes()
-    }
-
     /// Appends the date.
     pub fn push_date(&mut self) {
         self.bytes.extend_from_slice(self.date.as_bytes());

@@ -9,7 +9,7 @@ use crate::checked;
 /// An empty list leaves it where it is.
 ///
 /// # Errors
-/// `InvalidInput` if none of them exists or is allowed here.
+/// `InvalidInput` if one of them does not exist or is not allowed here.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());
@@ -24,7 +24,18 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     // SAFETY: `set` is valid for the read of its own size; 0 names the calling thread.
-    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
-        .map(drop)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot run on processors {cpus:?}: {error}")))
+    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }).map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot run on processors {cpus:?}: {error}"))
+    })?;
+    // The kernel leaves out, without a word, those that are not there or not allowed, so it is asked what it took.
+    // SAFETY: `set` is valid for the write of its own size.
+    checked(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) })?;
+    // SAFETY: all indices are below CPU_SETSIZE, as checked above.
+    match cpus.iter().find(|&&cpu| !unsafe { libc::CPU_ISSET(cpu, &set) }) {
+        Some(cpu) => {
+            let text = format!("processor {cpu} is not there, or not allowed for this process");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+        None => Ok(()),
+    }
 }

@@ -1,7 +1,8 @@
 //! The only door to the kernel: every system call the engine makes that the standard library does not offer.
 //!
 //! All `unsafe` code of the project is in this crate, in short blocks behind safe functions. What the callers
-//! see cannot be misused into memory errors; what it does wrong beyond that is an `io::Error`.
+//! see cannot be misused into memory errors. A number that outlives what it named, a descriptor or a slot, can still
+//! reach the wrong connection, as in every program on Unix.
 
 pub mod clock;
 pub mod cpu;

@@ -6,29 +6,25 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::checked;
 
-/// Which side of a [`fork`] the caller is on.
-pub enum Fork {
-    Parent,
-    Child,
-}
-
-/// Starts a copy of this process that has only the calling thread.
+/// Runs `child` in a copy of this process that has only the calling thread, and ends that copy when it returns.
 ///
-/// The child must end with [`exit_now`]: returning would run the parent's code a second time.
+/// What `child` has captured is dropped here as well: each process has its own copy of it. `child` must not wait for
+/// other threads of this process, or for a lock that one of them may hold: the copy does not have them.
 ///
 /// # Errors
 /// `WouldBlock` where a limit on processes is reached, `OutOfMemory` where there is no memory for the tables.
-pub fn fork() -> io::Result<Fork> {
-    // SAFETY: the child goes on with one thread and what glibc keeps usable after a fork, its allocator
-    // included; it touches no lock that another thread of the parent could have held.
-    match checked(unsafe { libc::fork() })? {
-        0 => Ok(Fork::Child),
-        _ => Ok(Fork::Parent),
+pub fn fork(child: impl FnOnce()) -> io::Result<()> {
+    // SAFETY: the child goes on with one thread and what glibc keeps usable after a fork, its allocator included,
+    // and it never returns into the code of the parent.
+    if checked(unsafe { libc::fork() })? == 0 {
+        child();
+        exit_now(0);
     }
+    Ok(())
 }
 
 /// Ends this process at once, without running destructors or flushing what the parent also holds.
-pub fn exit_now(code: i32) -> ! {
+fn exit_now(code: i32) -> ! {
     // SAFETY: the call has no preconditions and does not return.
     unsafe { libc::_exit(code) }
 }
@@ -42,7 +38,7 @@ pub fn wait_child() -> io::Result<()> {
     checked(unsafe { libc::waitpid(-1, ptr::null_mut(), 0) }).map(drop)
 }
 
-/// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM). A second SIGINT ends it.
+/// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM). The second such signal ends it.
 ///
 /// # Errors
 /// None that valid signal numbers can cause.
@@ -80,11 +76,13 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
 /// descriptor up without counting who holds it, in every system call on a socket; and each such thread may open
 /// as many descriptors as the limit says. Threads started later share the table of the thread that starts them.
 ///
+/// To be called before the thread owns descriptors that others should close for it, and none may be handed to another
+/// thread afterwards: a number means something else there, and a copy here keeps open what is closed there.
+///
 /// # Errors
 /// Where there is no memory for the table.
 pub fn own_descriptors() -> io::Result<()> {
-    // SAFETY: the call takes flags and touches no memory. The descriptors stay the same numbers for this thread,
-    // and those of other threads are not affected, so whoever owns one still does.
+    // SAFETY: the call takes flags and touches no memory.
     checked(unsafe { libc::unshare(libc::CLONE_FILES) }).map(drop)
 }
 

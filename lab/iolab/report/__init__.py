@@ -2,7 +2,7 @@
 
 figures  what is shown, as plain numbers        charts   Vega-Lite specifications of it
 drawing  charts as SVG that may stand in a page page     all of it as one document
-commands how to repeat it                       picture  one chart as a file of its own
+commands how to repeat it                       picture  its ratios as a file of its own
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def write(run_dir: Path) -> Path:
 
 def save_picture(run_dir: Path, path: Path) -> Path:
     """Saves the ratios of a run as one SVG file with a ground of its own, as for a README; raises StoreError."""
-    plan, trials = store.read_plan(run_dir), store.read_trials(run_dir)
-    picture = ratios_svg(plan, trials.results)
+    plan, machine, trials = store.read_plan(run_dir), store.read_machine(run_dir), store.read_trials(run_dir)
+    picture = ratios_svg(plan, machine, [result for result in trials.results if plan.holds(result.trial)])
     try:
         path.write_text(picture, encoding="utf-8")
     except OSError as error:

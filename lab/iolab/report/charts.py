@@ -79,7 +79,9 @@ def ratios(rows: Sequence[RatioRow], axis_title: str) -> alt.TopLevelMixin:
     room = (high / low) ** 0.06
     domain = (low / room, high * room)
     scale = alt.Scale(type="log", domain=domain, nice=False, zero=False)
-    axis = _axis(axis_title, values=_ratio_ticks(*domain), expression="format(datum.value, '~g') + '×'")
+    axis = _axis(
+        axis_title, values=_within(_ratio_ticks(*domain), *domain), expression="format(datum.value, '~g') + '×'"
+    )
     headings, placed, height = _stack([(row.heading, row) for row in rows])
     marks = [
         {
@@ -183,8 +185,10 @@ def quantiles(points: Sequence[QuantilePoint]) -> alt.TopLevelMixin:
     )
 
 
-def timeline(lines: Sequence[Line], begin_s: float, top_per_s: float) -> alt.TopLevelMixin:
-    """Throughput of every trial of one contestant over time, the warm-up shaded; void trials in grey dashes.
+def timeline(lines: Sequence[Line], median: Line | None, begin_s: float, top_per_s: float) -> alt.TopLevelMixin:
+    """Throughput of every trial of one contestant over time, the warm-up shaded; void trials in grey.
+
+    The trials are thin and pale; the median over those that count stands out, because no eye follows fifteen lines.
 
     The axes begin at `begin_s` (0 is the beginning of the window) and end at `top_per_s`, the same for all contestants.
     """
@@ -194,7 +198,6 @@ def timeline(lines: Sequence[Line], begin_s: float, top_per_s: float) -> alt.Top
             "time": time,
             "rate": rate,
             "role": palette.light("muted" if line.void else palette.contestant(line.slot)),
-            "void": line.void,
         }
         for number, line in enumerate(lines)
         for time, rate in zip(line.time_s, line.rate_per_s, strict=True)
@@ -210,8 +213,14 @@ def timeline(lines: Sequence[Line], begin_s: float, top_per_s: float) -> alt.Top
         scale=alt.Scale(domain=(0, 1.05 * top_per_s), nice=False),
         axis=_axis("requests per second", count=4, grid=True, expression=ROUNDED),
     )
+    bold = []
+    if median is not None:
+        role = palette.light(palette.contestant(median.slot))
+        middle = [{"time": at, "rate": each} for at, each in zip(median.time_s, median.rate_per_s, strict=True)]
+        mark = alt.Chart(_data(middle)).mark_line(strokeWidth=2.5, interpolate="monotone", color=role)
+        bold.append(mark.encode(x=time, y=rate))
     shade = alt.Chart(_data([{"begin": begin_s, "end": 0}])).mark_rect(color=palette.light("band"))
-    trials = alt.Chart(_data(points)).mark_line(strokeWidth=1, opacity=0.6, interpolate="monotone")
+    trials = alt.Chart(_data(points)).mark_line(strokeWidth=0.9, opacity=0.35, interpolate="monotone")
     return _framed(
         shade.encode(x=alt.X("begin:Q"), x2="end:Q"),
         trials.encode(
@@ -219,10 +228,8 @@ def timeline(lines: Sequence[Line], begin_s: float, top_per_s: float) -> alt.Top
             y=rate,
             detail="line:N",
             color=alt.Color("role:N", scale=None),
-            strokeDash=alt.StrokeDash(
-                "void:N", scale=alt.Scale(domain=[False, True], range=[[1, 0], [3, 3]]), legend=None
-            ),
         ),
+        *bold,
         height=130,
     )
 
@@ -286,6 +293,7 @@ def _axis(
         "titleColor": palette.light("muted"),
         "titleFontSize": FONT,
         "titleFontWeight": "normal",
+        "titlePadding": 10 if grid else 4,
         "labelFlush": False,
         "labelBound": 8,
     }
@@ -321,6 +329,12 @@ def _ratio_ticks(low: float, high: float) -> list[float]:
     step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0) if (high - low) / step <= 6)
     first, last = math.ceil(low / step), math.floor(high / step)
     return [round(tick * step, 2) for tick in range(first, last + 1)]
+
+
+def _within(ticks: Iterable[float], low: float, high: float) -> list[float]:
+    """The ticks whose labels the edges of the drawing do not cut off, and always the one at 1."""
+    length = math.log(high / low)
+    return [tick for tick in ticks if tick == 1 or 0.05 < math.log(tick / low) / length < 0.95]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:

@@ -7,6 +7,8 @@ left out. Text stays text. So nothing a server or a plan put into a label can be
 from __future__ import annotations
 
 import re
+import textwrap
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import altair as alt
@@ -16,7 +18,8 @@ from markupsafe import Markup
 from iolab.report import palette
 
 # Around a picture that stands alone.
-MARGIN = 12
+MARGIN = 20
+GAP = 36
 SVG = "http://www.w3.org/2000/svg"
 TAGS = frozenset({"svg", "g", "path", "line", "rect", "circle", "text", "tspan"})
 ATTRIBUTES = frozenset(
@@ -70,19 +73,57 @@ def inline(chart: alt.TopLevelMixin, title: str, description: str) -> Markup:
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def standalone(chart: alt.TopLevelMixin, title: str, description: str) -> str:
-    """The chart as an SVG file with a ground and a margin of its own, fit for any page, light or dark."""
-    root = _drawn(chart)
-    width, height = (int(float(root.get(side, "0"))) + 2 * MARGIN for side in ("width", "height"))
-    box = {"x": str(-MARGIN), "y": str(-MARGIN), "width": str(width), "height": str(height), "rx": "8"}
-    root.insert(0, ElementTree.Element(f"{{{SVG}}}rect", {**box, "fill": palette.light("ground")}))
-    root.set("viewBox", f"{-MARGIN} {-MARGIN} {width} {height}")
-    # Drawn for a phone, it is too small for the width of a page.
-    root.set("width", str(2 * width))
-    root.set("height", str(2 * height))
-    root.set("font-family", "system-ui, sans-serif")
-    _label(root, title, description)
-    return ElementTree.tostring(root, encoding="unicode") + "\n"
+def standalone(
+    panels: Sequence[tuple[str, alt.TopLevelMixin]],
+    title: str,
+    subtitle: str,
+    notes: Sequence[str],
+    description: str,
+) -> str:
+    """Charts beside each other as an SVG file with a ground of its own, fit for any page, light or dark.
+
+    Words are wrapped by counting characters, because who will draw them, and in which letters, is not known here.
+    """
+    roots = [(heading, _drawn(chart)) for heading, chart in panels]
+    width = sum(int(float(root.get("width", "0"))) for _, root in roots) + GAP * (len(roots) - 1)
+    picture = ElementTree.Element(f"{{{SVG}}}svg")
+    y = _paragraph(picture, title, width, 0, size=16, role="ink", bold=True)
+    y = _paragraph(picture, subtitle, width, y + 4, size=13, role="ink") + 12
+    x, bottom = 0, y
+    for heading, root in roots:
+        _paragraph(picture, heading, width // len(roots), y, size=12, role="ink", bold=True, x=x)
+        group = ElementTree.SubElement(picture, f"{{{SVG}}}g", {"transform": f"translate({x},{y + 24})"})
+        group.extend(list(root))
+        bottom = max(bottom, y + 24 + int(float(root.get("height", "0"))))
+        x += int(float(root.get("width", "0"))) + GAP
+    y = bottom + 8
+    for note in notes:
+        y = _paragraph(picture, note, width, y, size=11, role="muted")
+    box = {"x": -MARGIN, "y": -MARGIN, "width": width + 2 * MARGIN, "height": y + 2 * MARGIN}
+    framed = {name: str(value) for name, value in box.items()}
+    ground = {**framed, "rx": "8", "fill": palette.light("ground"), "stroke": palette.light("grid")}
+    picture.insert(0, ElementTree.Element(f"{{{SVG}}}rect", ground))
+    picture.set("viewBox", " ".join(framed.values()))
+    picture.set("width", framed["width"])
+    picture.set("height", framed["height"])
+    picture.set("font-family", "system-ui, sans-serif")
+    _label(picture, title, description)
+    return ElementTree.tostring(picture, encoding="unicode") + "\n"
+
+
+def _paragraph(
+    parent: ElementTree.Element, text: str, width: int, y: int, *, size: int, role: str, bold: bool = False, x: int = 0
+) -> int:
+    """Writes lines of text from `y` on and returns where the next may begin."""
+    characters = int(width / (size * (0.58 if bold else 0.53)))
+    for line in textwrap.wrap(clean(text), characters):
+        y += round(size * 1.35)
+        attributes = {"x": str(x), "y": str(y - round(size * 0.3)), "font-size": str(size), "fill": palette.light(role)}
+        element = ElementTree.SubElement(parent, f"{{{SVG}}}text", attributes)
+        if bold:
+            element.set("font-weight", "600")
+        element.text = line
+    return y
 
 
 def _drawn(chart: alt.TopLevelMixin) -> ElementTree.Element:

@@ -17,6 +17,8 @@ from iolab.verdict import ComparisonVerdict
 QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999))
 # Contestants whose servers used processors this differently did not spend equal means; in cores.
 CORES_APART = 0.1
+# A median of two lines is neither of them.
+MEDIAN_LINES_MIN = 3
 # A machine's record has a topology as long as the machine is large; the page is not the place for it.
 MACHINE_ROWS_MAX = 120
 MACHINE_HIDDEN = ("cpu.topology", "schema")
@@ -49,6 +51,33 @@ class ContestantRow(NamedTuple):
     switches: Figure | None
     switches_values: tuple[float, ...]
     limits: str
+
+
+class DoubtRow(NamedTuple):
+    """One doubt or kind of failure over the whole run: in how many trials of each contestant, and what to do."""
+
+    word: str
+    voids: bool
+    cells: tuple[str, ...]
+    advice: str
+
+
+class DoubtDetail(NamedTuple):
+    """One doubt or failure of one contestant at one setting, with the figures of its first appearance."""
+
+    comparison: str
+    contestant: str
+    word: str
+    trials: int
+    first: str
+
+
+class DoubtTable(NamedTuple):
+    """All doubts of a run but unequal replies, which are told where the page says what was not equal."""
+
+    titles: tuple[str, ...]
+    rows: tuple[DoubtRow, ...]
+    details: tuple[DoubtDetail, ...]
 
 
 class TrialRow(NamedTuple):
@@ -135,6 +164,71 @@ def scaled(figure: Figure, unit: float) -> Figure:
     return Figure(figure.median / unit, low, high)
 
 
+def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> DoubtTable:
+    """Doubts by contestant over all settings, those that void a trial first, and each with its place below."""
+    trials = Counter(plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results)
+    titles = tuple(dict.fromkeys(title for comparison in plan.comparisons for title in comparison.titles))
+    counts: dict[str, Counter[str]] = {}
+    told: dict[str, tuple[bool, str]] = {}
+    details = []
+    for found in verdicts:
+        said = [
+            (each.contestant, f"failed: {_words(each.kind)}", True, each.message, each.message, each.trials)
+            for each in found.failures
+        ]
+        said += [
+            (
+                each.contestant,
+                _words(each.doubt.word),
+                each.doubt.voids,
+                each.doubt.advice,
+                each.doubt.detail,
+                each.trials,
+            )
+            for each in found.doubts
+            if each.doubt.word != "unequal_replies"
+        ]
+        for title, word, voids, advice, first, count in said:
+            counts.setdefault(word, Counter())[title] += count
+            told.setdefault(word, (voids, advice))
+            details.append(DoubtDetail(found.name, title, word, count, first))
+    rows = [
+        DoubtRow(
+            word,
+            voids,
+            tuple(f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles),
+            advice,
+        )
+        for word, (voids, advice) in told.items()
+    ]
+    rows.sort(key=lambda row: (not row.voids, -counts[row.word].total()))
+    return DoubtTable(titles, tuple(rows), tuple(details))
+
+
+def void_reason(found: ComparisonVerdict) -> str:
+    """The doubt for which most void trials of a comparison are void, in words."""
+    counts: Counter[str] = Counter()
+    for each in found.doubts:
+        if each.doubt.voids:
+            counts[each.doubt.word] += each.trials
+    return _words(counts.most_common(1)[0][0]) if counts else "trials failed"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def median_line(lines: Sequence[Line]) -> Line | None:
+    """The median over the trials that are not void, at each time that all of them have; None below three of them."""
+    kept = [line for line in lines if not line.void]
+    if len(kept) < MEDIAN_LINES_MIN:
+        return None
+    begin, end = max(line.time_s[0] for line in kept), min(line.time_s[-1] for line in kept)
+    times = [time for time in kept[0].time_s if begin <= time <= end]
+    rates = np.median([np.interp(times, line.time_s, line.rate_per_s) for line in kept], axis=0)
+    return Line(kept[0].slot, False, tuple(times), tuple(rates.round(1).tolist())) if times else None
+
+
 def lines(plan: Plan, index: int, done: Done) -> dict[int, list[Line]]:
     """Throughput over time of every trial of a comparison that has a report, void ones too, by slot."""
     found: dict[int, list[Line]] = {slot: [] for slot in range(len(plan.comparisons[index].cells))}
@@ -170,10 +264,10 @@ def trial_rows(plan: Plan, done: Done, results: Sequence[Result]) -> list[TrialR
 
 def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
     comparison, cell = plan.comparisons[result.trial.comparison], plan.cell(result.trial)
-    reasons = [f"{doubt.word.replace('_', ' ')}: {doubt.detail}" for doubt in result.doubts]
+    reasons = [f"{_words(doubt.word)}: {doubt.detail}" for doubt in result.doubts]
     if result.failure is not None:
         state = "failed"
-        reasons.insert(0, f"{result.failure.kind.replace('_', ' ')}: {result.failure.message}")
+        reasons.insert(0, f"{_words(result.failure.kind)}: {result.failure.message}")
     elif result.void:
         state = "void"
     elif used:
@@ -251,12 +345,11 @@ def limits(plan: Plan) -> list[str]:
     """What no figure of this run can show, whatever it says."""
     cells = [cell for comparison in plan.comparisons for cell in comparison.cells]
     said = [
-        "The load is a closed loop: a connection sends its next request when its reply has come. Latency is service "
-        "time and does not show what users would have waited during a stall.",
-        "Server and generator ran on one machine over loopback: no network card, no loss, no distance.",
+        "What users would have waited in a stall: the load is a closed loop, so latency is service time.",
+        "A network: server and generator ran on one machine over loopback.",
     ]
     if any(not cell.server_cpus or not cell.load_cpus for cell in cells):
-        said.append("Server and generator were not bound to processors of their own: each slows the other.")
+        said.append("Either alone: server and generator were not bound to processors of their own.")
     return said
 
 

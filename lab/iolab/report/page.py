@@ -1,4 +1,4 @@
-"""A run as one HTML document: question and verdict first, then every reason to doubt them, then the figures.
+"""A run as one HTML document: question and verdict, what to know before believing them, then the figures.
 
 The page loads nothing and runs nothing: its policy forbids both, and allows only the one style sheet by its digest.
 Every text goes through the template's escaping; drawings are let through by `drawing`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -31,6 +32,12 @@ DRAWINGS_MAX = 120
 DRAWINGS_OF_LEVELS = 5
 # Trials beyond these are left to the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
+# What was not equal, told in the box above the charts; the rest of it is folded away.
+LINES_MAX = 3
+# Texts of the lab that a run was stored with, written before there was a space in front of the sign.
+PERCENT = re.compile(r"(?<=\d)%")
+# A line that a person wrapped in the file goes on; only an item of a list begins a line of its own.
+WRAPPED = re.compile(r"\n(?![ \t]*[-*] )")
 SAME = f"the same requests within {stats.EFFECT * 100:.0f} %"
 BOUNDS: dict[Bound, str] = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
 
@@ -94,10 +101,11 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
             verdicts=verdicts,
             unfinished=_unfinished(plan, verdicts),
             faults=trials.faults,
-            unequal=[
-                (found.name, figures.unequal(plan, at, found, figures.counted(plan, at, done)))
-                for at, found in enumerate(verdicts)
-            ],
+            unequal=_unequal(plan, verdicts, done),
+            lines_max=LINES_MAX,
+            doubtful=_doubtful(results),
+            doubts=figures.doubt_table(plan, verdicts, results),
+            inconclusive=[found.name for found in verdicts if found.inconclusive is not None],
             limits=figures.limits(plan),
             ratios=_ratio_drawings(verdicts),
             parts=[_part(plan, at, found, done, draws=at < drawn) for at, found in enumerate(verdicts)],
@@ -108,7 +116,7 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
             machine=figures.machine_rows(machine),
             identity=_identity(machine, results),
             again=commands.again(plan),
-            paragraphs=[part for part in plan.analysis.split("\n\n") if part.strip()],
+            paragraphs=[WRAPPED.sub(" ", part.strip()) for part in plan.analysis.split("\n\n") if part.strip()],
             metrics=METRICS,
             bounds=BOUNDS,
             effect=stats.EFFECT,
@@ -120,6 +128,9 @@ def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
     """The verdict of the whole run in a sentence for each pair of contestants."""
     if len(verdicts) == 1:
         return verdicts[0].sentence
+    if all(found.inconclusive is not None for found in verdicts):
+        why = _void_sentence(verdicts, len(verdicts))
+        return f"No verdict. {why} The ratios are drawn, but nothing follows from them."
     pairs = dict.fromkeys((title, found.titles[0]) for found in verdicts for title in found.titles[1:])
     if not pairs:
         return " ".join(found.sentence for found in verdicts)
@@ -129,38 +140,69 @@ def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
 def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
     """Where one contestant served more, fewer or the same requests as the other, and between which ratios."""
     settings = [found for found in verdicts if contestant in found.titles[1:] and found.titles[0] == reference]
-    estimates = [found.estimate("throughput", contestant) for found in settings]
-    differing = [each for each in estimates if each is not None and each.word == "differs"]
-    every: list[tuple[str, list[Estimate | None]]] = [
-        ("more requests", [each for each in differing if each.ratio > 1]),
-        ("fewer requests", [each for each in differing if each.ratio < 1]),
-        (SAME, [each for each in estimates if each is not None and each.word == "same"]),
-        ("not decided", [e for e in estimates if e is None or e.word == "not decided"]),
+    decided = [found.estimate("throughput", contestant) for found in settings if found.inconclusive is None]
+    estimates = [each for each in decided if each is not None]
+    differing = [each for each in estimates if each.word == "differs"]
+    open_ = [each for each in estimates if each.word == "not decided"]
+    groups = [
+        ("more requests", [each for each in differing if each.ratio > 1], True),
+        ("fewer requests", [each for each in differing if each.ratio < 1], True),
+        (SAME, [each for each in estimates if each.word == "same"], True),
+        ("not decided (interval too wide)", [each for each in open_ if each.bound == "exact"], False),
+        ("not decided (the generator was the limit)", [each for each in open_ if each.bound != "exact"], False),
     ]
-    groups = [(what, group) for what, group in every if group]
-    if len(groups) == 1:
-        what, group = groups[0]
-        where = {1: settings[0].name, 2: "both settings"}.get(len(group), f"all {len(group)} settings")
-        return f"{contestant} against {reference}: {what} at {where}{_range(group)}."
-    told = ", ".join(f"{what} at {len(group)}{_range(group)}" for what, group in groups)
-    return f"{contestant} against {reference}, of {len(settings)} settings: {told}."
+    told = [
+        (what, len(group), f" ({_range(group)})" if with_range else "") for what, group, with_range in groups if group
+    ]
+    told += [("too few blocks", len(decided) - len(estimates), "")] if len(decided) > len(estimates) else []
+    told += [("inconclusive", len(settings) - len(decided), "")] if len(settings) > len(decided) else []
+    if len(told) == 1:
+        what, count, ratios = told[0]
+        return f"{contestant} against {reference}: {what} at {_where([s.name for s in settings], count)}{ratios}."
+    parts = ", ".join(f"{what} at {count}{ratios}" for what, count, ratios in told)
+    return f"{contestant} against {reference}, of {len(settings)} settings: {parts}."
 
 
-def _range(group: Sequence[Estimate | None]) -> str:
-    ratios = [each.ratio for each in group if each is not None]
-    if len(ratios) < len(group):
-        return ""
-    low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
-    return f" ({low}×)" if low == high else f" ({low}× to {high}×)"
+def _range(group: Sequence[Estimate]) -> str:
+    low, high = f"{min(each.ratio for each in group):.2f}", f"{max(each.ratio for each in group):.2f}"
+    return f"{low}×" if low == high else f"{low}× to {high}×"
+
+
+def _where(names: Sequence[str], total: int) -> str:
+    """These settings by name, their common axis once, or in one word when they are all there are."""
+    if len(names) < total or total == 1:
+        axes = {name.partition("=")[0] for name in names}
+        values = [name.partition("=")[2] for name in names]
+        alike = len(axes) == 1 and all(value and "=" not in value for value in values)
+        return f"{axes.pop()}={', '.join(values)}" if alike else ", ".join(names)
+    return "both settings" if total == 2 else f"all {total} settings"
+
+
+def _void_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str:
+    """Where too many blocks were void to say anything, and for what, in one sentence."""
+    places: dict[str, list[str]] = {}
+    for found in verdicts:
+        places.setdefault(figures.void_reason(found), []).append(found.name)
+    shares = sorted(verdicts, key=lambda found: found.blocks_void / (found.blocks_used + found.blocks_void))
+    told = [f"{each.blocks_void} of {each.blocks_used + each.blocks_void}" for each in (shares[0], shares[-1])]
+    span = " to ".join(dict.fromkeys(told))
+    if len(places) == 1:
+        why = f"mostly for “{next(iter(places))}”"
+    else:
+        why = "mostly for " + " and for ".join(
+            f"“{reason}” at {_where(names, total)}" for reason, names in places.items()
+        )
+    return f"Inconclusive at {_where([f.name for f in verdicts], total)}: too many blocks were void ({span}), {why}."
 
 
 def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[charts.RatioRow]:
     """The ratios of one metric as rows of a chart; those that a limit leaves unknown are not drawn."""
     verdicts = list(verdicts)
+    pair = only_pair(verdicts)
     return [
         charts.RatioRow(
-            heading=found.name if len(verdicts) > 1 else "",
-            label=f"{each.contestant} / {each.reference}",
+            heading=found.name if len(verdicts) > 1 and pair is None else "",
+            label=found.name if pair is not None and len(verdicts) > 1 else f"{each.contestant} / {each.reference}",
             text=ratio_text(each),
             ratio=each.ratio,
             low=each.low,
@@ -171,6 +213,12 @@ def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[ch
         for each in found.estimates
         if each.metric == metric and each.bound != "unknown"
     ]
+
+
+def only_pair(verdicts: Iterable[ComparisonVerdict]) -> str | None:
+    """Contestant / reference when all ratios are of the same two; a chart then says it once."""
+    pairs = {f"{each.contestant} / {each.reference}" for found in verdicts for each in found.estimates}
+    return pairs.pop() if len(pairs) == 1 else None
 
 
 def ratio_text(estimate: Estimate) -> str:
@@ -189,7 +237,9 @@ def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
             caption = (
                 f"The first {charts.ROWS_MAX} of {len(rows)}; the table has all." if len(rows) > charts.ROWS_MAX else ""
             )
-            drawings.append(Drawing(shown.name, caption, drawing.inline(chart, f"Ratios of {shown.name}", said)))
+            pair = only_pair(verdicts)
+            heading = shown.name if pair is None or len(verdicts) == 1 else f"{shown.name}, {pair}"
+            drawings.append(Drawing(heading, caption, drawing.inline(chart, f"Ratios of {shown.name}", said)))
     return drawings
 
 
@@ -262,20 +312,45 @@ def _timelines(plan: Plan, index: int, found: ComparisonVerdict, done: figures.D
             void = sum(line.void for line in lines)
             said = _count(len(lines), "trial") + (f", {void} void" if void else "")
             title = found.titles[slot]
-            chart = charts.timeline(lines, begin_s, top_per_s)
+            chart = charts.timeline(lines, figures.median_line(lines), begin_s, top_per_s)
             yield Drawing(title, said, drawing.inline(chart, f"Throughput of {title} over time", said))
 
 
 def _unfinished(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> list[str]:
-    """What is still missing for the verdict that was planned."""
-    said = []
+    """What is still missing for the verdict that was planned, a sentence for each reason."""
+    total = len(verdicts)
+    inconclusive = [found for found in verdicts if found.inconclusive is not None]
+    # Where nothing is conclusive the headline says so already.
+    said = [_void_sentence(inconclusive, total)] if 0 < len(inconclusive) < total else []
+    places: dict[str, list[str]] = {}
     for found in verdicts:
-        if found.inconclusive is not None:
-            said.append(f"{found.name}: {found.inconclusive}: do not read its ratios as a verdict.")
-        elif found.blocks_used < found.blocks_planned:
+        if found.inconclusive is None and found.blocks_used < found.blocks_planned:
             void = f", {found.blocks_void} void" if found.blocks_void else ""
-            said.append(f"{found.name}: {found.blocks_used} of {found.blocks_planned} blocks count{void}.")
-    return said
+            what = f"{found.blocks_used} of {found.blocks_planned} blocks count{void}"
+            places.setdefault(what, []).append(found.name)
+    return said + [f"{what} at {_where(names, total)}." for what, names in places.items()]
+
+
+def _unequal(plan: Plan, verdicts: Sequence[ComparisonVerdict], done: figures.Done) -> list[str]:
+    """What was not the same for all contestants, each fact once with the settings it holds for."""
+    places: dict[str, list[str]] = {}
+    for at, found in enumerate(verdicts):
+        for line in figures.unequal(plan, at, found, figures.counted(plan, at, done)):
+            places.setdefault(line, []).append(found.name)
+    total = len(verdicts)
+    return [line if len(names) == total else f"{_where(names, total)}: {line}" for line, names in places.items()]
+
+
+def _doubtful(results: Sequence[Result]) -> str:
+    """How many trials are void and how many are doubtful, in one sentence."""
+    void = sum(result.void for result in results)
+    doubtful = sum(bool(result.doubts) for result in results if not result.void)
+    if void == doubtful == 0:
+        return "No trial was void, failed or doubtful."
+    return (
+        f"{void} of {_count(len(results), 'trial')} void, which count for nothing; "
+        f"{doubtful} of the other {len(results) - void} with a doubt. A table below says which."
+    )
 
 
 def _identity(machine: Mapping[str, Any], results: Sequence[Result]) -> list[tuple[str, str]]:
@@ -356,7 +431,8 @@ def _environment() -> jinja2.Environment:
         "level": lambda level, shown: BOUNDS[level.bound] + _stacked(level.median, level.low, level.high, shown.scale),
         "ratio": ratio_text,
         "command": commands.folded,
-        "percent": lambda value: "–" if value is None else f"{value:.0%}",
+        "percent": lambda value: "–" if value is None else f"{value * 100:.0f} %",
+        "spaced": lambda text: PERCENT.sub(" %", text),
         "words": lambda text: str(text).replace("_", " "),
     }
     return environment

@@ -1,21 +1,49 @@
-"""One chart of a run as an SVG file that stands alone: the ratios with their intervals, as for the head of a README."""
+"""A run as one SVG file that stands alone, as for the head of a README: its ratios with their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from iolab import verdict
+from iolab import stats, verdict
 from iolab.plan import Metric, Plan, Result
 from iolab.report import charts, drawing
-from iolab.report.page import METRICS, ratio_rows
+from iolab.report.page import METRICS, headline, only_pair, ratio_rows
 from iolab.store import StoreError
 
+SHOWN: tuple[Metric, ...] = ("throughput", "cpu_per_request")
+EFFECT = f"±{stats.EFFECT * 100:.0f} %"
+KEY = f"Dot and bar: ratio and its 95 % interval; full where it differs. Line: no difference. Band: {EFFECT}."
 
-def ratios_svg(plan: Plan, results: Iterable[Result], metric: Metric = "throughput") -> str:
-    """The ratios of one metric over all comparisons; raises StoreError when there is none to draw yet."""
-    rows = ratio_rows(verdict.judge(plan, results), metric)
-    if not rows:
-        raise StoreError(f"{plan.name}: has no ratio of {metric} yet: run more blocks first")
-    shown = METRICS[metric]
-    chart = charts.ratios(rows, f"{shown.name}, ratio ({shown.better} is better)")
-    return drawing.standalone(chart, plan.question, "; ".join(f"{row.heading} {row.label} {row.text}" for row in rows))
+
+def ratios_svg(plan: Plan, machine: Mapping[str, Any], results: Sequence[Result]) -> str:
+    """Requests per second and CPU per request over all comparisons; raises StoreError when there is none yet."""
+    verdicts = verdict.judge(plan, results)
+    panels, said = [], []
+    for metric in SHOWN:
+        rows = ratio_rows(verdicts, metric)
+        if rows:
+            shown = METRICS[metric]
+            pair = only_pair(verdicts)
+            name = "Requests per second" if metric == "throughput" else shown.name
+            panels.append(
+                (f"{name}, {pair}" if pair else name, charts.ratios(rows, f"ratio ({shown.better} is better)"))
+            )
+            said += [f"{name} {row.heading} {row.label} {row.text}" for row in rows]
+    if not panels:
+        raise StoreError(f"{plan.name}: has no ratio yet: run more blocks first")
+    return drawing.standalone(
+        panels, plan.question, headline(verdicts), (KEY, _circumstances(plan, machine, results)), "; ".join(said)
+    )
+
+
+def _circumstances(plan: Plan, machine: Mapping[str, Any], results: Sequence[Result]) -> str:
+    """The machine, the day of the first trial and how much was run, as far as the record says."""
+    cpu, system = machine.get("cpu"), machine.get("system")
+    told = []
+    if isinstance(cpu, Mapping) and cpu.get("model"):
+        told.append(f"{cpu['model']}, {cpu.get('logical', '?')} CPUs")
+    if isinstance(system, Mapping) and system.get("kernel"):
+        told.append(f"{system.get('os', '')} {system['kernel']}".strip())
+    told.append(min(result.started for result in results)[:10])
+    return f"{'; '.join(told)}; iolab {plan.name}, {plan.blocks} blocks a setting, seed {plan.seed}"

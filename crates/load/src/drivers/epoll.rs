@@ -19,6 +19,8 @@ use crate::{Config, Failure, failure};
 
 /// Received in one call at most.
 const RECEIVE_BYTES: usize = 64 * 1024;
+/// Receives from one connection in a row, so that one fast server cannot keep the thread from the others.
+const RECEIVES_MAX: usize = 16;
 
 struct Connection<C> {
     /// None while it waits to be opened again.
@@ -69,7 +71,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         if !self.connections[key].unsent.is_empty() && ready.writable() && !self.send(key, recorder) {
             return;
         }
-        loop {
+        for _ in 0..RECEIVES_MAX {
             let connection = &mut self.connections[key];
             let Some(socket) = &mut connection.socket else { return };
             let received = socket.read(&mut self.input);
@@ -99,6 +101,12 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             if received.is_ok_and(|received| received < RECEIVE_BYTES) && !ready.ended() {
                 return;
             }
+        }
+        // An edge that was seen is not reported again unless it is asked for again.
+        if let Some(socket) = &self.connections[key].socket
+            && let Err(error) = self.epoll.change(socket, ready.key, Interest::EDGES)
+        {
+            self.fail(key, &error, recorder);
         }
     }
 
@@ -178,7 +186,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         Vec::new()
     }
 
-    fn run(mut self, recorder: &mut Recorder, halt: &AtomicBool) {
+    fn run(&mut self, recorder: &mut Recorder, halt: &AtomicBool) {
         for key in 0..self.connections.len() {
             if recorder.may_send() {
                 let connection = &mut self.connections[key];
@@ -188,7 +196,12 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         }
         let mut sweep_ns = clock::monotonic_ns() + SWEEP_NS;
         loop {
-            let due = until(recorder.due_ns().min(sweep_ns), clock::monotonic_ns());
+            if recorder.is_done() {
+                break;
+            }
+            let now_ns = clock::monotonic_ns();
+            recorder.at(now_ns);
+            let due = until(recorder.due_ns().min(sweep_ns), now_ns);
             let count =
                 self.epoll.wait(Some(due)).expect("a set of descriptors that has worked goes on working");
             let now_ns = clock::monotonic_ns();

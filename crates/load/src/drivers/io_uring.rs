@@ -122,7 +122,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         for key in self.ready.drain(..) {
             let connection = &mut self.connections[key];
             let Some(slot) = connection.slot else { continue };
-            if !recorder.may_send() {
+            // A connection that was answered and then opened anew in the same turn is listed twice.
+            if connection.exchange.is_in_flight() || !recorder.may_send() {
                 continue;
             }
             connection.request = connection.exchange.begin(now_ns, recorder);
@@ -131,7 +132,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     }
 
     /// Requests that did not fit into their sockets go on as the sockets drain.
-    fn send_rests(&mut self, recorder: &mut Recorder) {
+    fn send_rests(&mut self, now_ns: u64, recorder: &mut Recorder) {
         while let Some((slot, sent)) = self.ring.unsent_fixed() {
             let Owner::Connection(key) = self.uses[slot.index()].owner else { continue };
             match sent {
@@ -140,7 +141,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                     let rest = &self.connections[key].request[sent_bytes..];
                     self.ring.send_tracked(slot, Cow::Borrowed(rest));
                 }
-                Err(error) => self.fail(key, &error, recorder),
+                Err(error) => self.fail(key, &error, now_ns, recorder),
             }
         }
     }
@@ -154,7 +155,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                     connection.connecting = false;
                     let outcome = connection.exchange.receive(self.ring.bytes(&buffer), now_ns, recorder);
                     self.ring.recycle(buffer);
-                    self.go_on(key, outcome, recorder);
+                    self.go_on(key, outcome, now_ns, recorder);
                 } else {
                     self.ring.recycle(buffer);
                 }
@@ -171,7 +172,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             Completion::Sent { slot, result } => {
                 self.uses[slot.index()].sending = false;
                 if let (Owner::Connection(key), Err(error)) = (self.uses[slot.index()].owner, result) {
-                    self.fail(key, &error, recorder);
+                    self.fail(key, &error, now_ns, recorder);
                 }
                 self.close(slot);
             }
@@ -181,38 +182,38 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    fn go_on(&mut self, key: usize, outcome: Outcome, recorder: &mut Recorder) {
+    fn go_on(&mut self, key: usize, outcome: Outcome, now_ns: u64, recorder: &mut Recorder) {
         match outcome {
             Outcome::Waiting => {}
             Outcome::Replied => self.ready.push(key),
-            Outcome::Over => self.reopen(key, recorder),
+            Outcome::Over => self.reopen(key, now_ns, recorder),
         }
     }
 
     fn broken(&mut self, key: usize, why: &Stop, now_ns: u64, recorder: &mut Recorder) {
         match why {
-            Stop::Broken(error) => self.fail(key, error, recorder),
+            Stop::Broken(error) => self.fail(key, error, now_ns, recorder),
             Stop::End | Stop::Asked | Stop::NoBuffer => {
                 self.connections[key].exchange.end(now_ns, recorder);
-                self.reopen(key, recorder);
+                self.reopen(key, now_ns, recorder);
             }
         }
     }
 
     /// Accounts for a connection that has broken, and opens it anew.
-    fn fail(&mut self, key: usize, error: &io::Error, recorder: &mut Recorder) {
+    fn fail(&mut self, key: usize, error: &io::Error, now_ns: u64, recorder: &mut Recorder) {
         let connection = &mut self.connections[key];
         let fault = fault_of(error, connection.connecting);
         connection.exchange.fail(fault, recorder, || error.to_string());
-        self.reopen(key, recorder);
+        self.reopen(key, now_ns, recorder);
     }
 
     /// Opens a connection anew, at once if the one before it was of use. A server that refuses is asked again at
     /// the next sweep, not at once and for ever.
-    fn reopen(&mut self, key: usize, recorder: &mut Recorder) {
+    fn reopen(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) {
         self.give_up(key);
         if !self.connections[key].connecting {
-            self.open_again(key, recorder);
+            self.open_again(key, now_ns, recorder);
         }
     }
 
@@ -250,24 +251,24 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Connects and sends a first request; its time begins before the connection.
-    fn open_again(&mut self, key: usize, recorder: &mut Recorder) {
+    /// Connects; the first request goes out with those of the connections that were answered, and like theirs its
+    /// time began with this turn, before the connection.
+    fn open_again(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) {
         if !recorder.may_send() {
             return;
         }
         let connection = &mut self.connections[key];
         connection.connecting = true;
         connection.exchange = Exchange::new(self.client.clone());
-        connection.request = connection.exchange.begin(clock::monotonic_ns(), recorder);
         let opened = sys::net::start_connect(self.address).and_then(|socket| self.ring.adopt(socket));
         match opened {
             Ok(slot) => {
                 connection.slot = Some(slot);
-                let request = connection.request;
-                self.ring.send_fixed(slot, request);
                 self.own(slot, key);
+                self.ready.push(key);
             }
             Err(error) => {
+                connection.exchange.begin(now_ns, recorder);
                 connection.exchange.fail(Fault::Connect, recorder, || error.to_string());
             }
         }
@@ -283,7 +284,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             }
             if overdue || connection.slot.is_none() {
                 self.give_up(key);
-                self.open_again(key, recorder);
+                self.open_again(key, now_ns, recorder);
             }
         }
     }
@@ -294,7 +295,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         self.ring.lacks().iter().map(|&lack| lack.into()).collect()
     }
 
-    fn run(mut self, recorder: &mut Recorder, halt: &AtomicBool) {
+    fn run(&mut self, recorder: &mut Recorder, halt: &AtomicBool) {
         self.ready.extend(0..self.connections.len());
         let mut sweep_ns = clock::monotonic_ns() + SWEEP_NS;
         let mut now_ns = clock::monotonic_ns();
@@ -308,7 +309,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
             if !recorder.begin_turn(now_ns) || halt.load(Ordering::Relaxed) {
                 break;
             }
-            self.send_rests(recorder);
+            self.send_rests(now_ns, recorder);
             while let Some(completion) = self.ring.next() {
                 self.complete(completion, now_ns, recorder);
             }
@@ -319,6 +320,9 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
             if now_ns >= sweep_ns {
                 self.sweep(now_ns, recorder);
                 sweep_ns = now_ns + SWEEP_NS;
+            }
+            if recorder.is_done() {
+                break;
             }
         }
         recorder.connections_open(self.connections.iter().filter(|one| one.slot.is_some()).count());

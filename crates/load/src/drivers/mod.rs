@@ -17,7 +17,7 @@ pub(crate) trait Drive {
     fn lacks(&self) -> Vec<String>;
 
     /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
-    fn run(self, recorder: &mut Recorder, halt: &AtomicBool);
+    fn run(&mut self, recorder: &mut Recorder, halt: &AtomicBool);
 }
 
 /// How often connections are looked over for replies that are overdue and for connections to open again.

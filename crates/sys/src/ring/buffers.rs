@@ -11,6 +11,8 @@ use io_uring::types::{BufRingEntry, IOU_PBUF_RING_INC};
 /// instead is lost to the ring, no worse.
 #[derive(Debug)]
 pub struct Buffer {
+    /// The address of the memory it lies in, which only one ring has.
+    memory: usize,
     id: u16,
     offset: u32,
     len: u32,
@@ -69,10 +71,15 @@ impl BufferRing {
         state.filled_bytes += len;
         state.slices += 1;
         state.full = !(self.incremental && cqueue::buffer_more(flags));
-        Buffer { id, offset, len }
+        Buffer { memory: self.memory.as_ptr() as usize, id, offset, len }
     }
 
     pub(super) fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        assert_eq!(
+            buffer.memory,
+            self.memory.as_ptr() as usize,
+            "a buffer is used with the ring that lent it"
+        );
         assert!(buffer.offset + buffer.len <= self.buffer_bytes, "the kernel never fills beyond a buffer");
         let start = usize::from(buffer.id) * self.buffer_bytes as usize + buffer.offset as usize;
         // SAFETY: the range lies in the mapping, as asserted. The kernel has finished writing it, and will not
@@ -82,6 +89,11 @@ impl BufferRing {
 
     /// Takes a slice back, and hands the buffer to the kernel again once it is full and no slice is left.
     pub(super) fn recycle(&mut self, buffer: Buffer) {
+        assert_eq!(
+            buffer.memory,
+            self.memory.as_ptr() as usize,
+            "a buffer goes back to the ring that lent it"
+        );
         let state = &mut self.uses[usize::from(buffer.id)];
         state.slices -= 1;
         if state.full && state.slices == 0 {

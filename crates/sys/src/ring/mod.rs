@@ -437,8 +437,12 @@ impl Ring {
             self.submissions.sync();
             self.collect();
             match result {
-                Err(error) if !is_passing(&error) => return Err(error),
-                _ if self.submissions.is_empty() => {
+                Err(error) if !is_passing(&error) => {
+                    // What the caller has lent must not be left behind in the queue.
+                    assert!(self.submissions.is_empty(), "io_uring takes no more requests: {error}");
+                    return Err(error);
+                }
+                _ if self.submissions.is_empty() && !self.submissions.cq_overflow() => {
                     self.free.append(&mut self.closing);
                     return Ok(());
                 }

@@ -46,6 +46,8 @@ pub struct Options {
 const INCREMENTAL_BUFFERS: (u16, u32) = (8, 64 * 1024);
 /// Receive buffers that take one message each.
 const WHOLE_BUFFERS: (u16, u32) = (512, 2 * 1024);
+/// Receive buffers of a ring that is only made to see what the kernel has.
+const PROBE_BUFFERS: (u16, u32) = (1, 1024);
 
 impl Ring {
     /// Makes a ring, leaving out what this kernel lacks, one thing after the other.
@@ -53,6 +55,10 @@ impl Ring {
     /// # Errors
     /// Where io_uring itself is forbidden or missing, or older than Linux 5.19; the text says which.
     pub fn new(options: &Options) -> io::Result<Self> {
+        Self::with_buffers(options, INCREMENTAL_BUFFERS, WHOLE_BUFFERS)
+    }
+
+    fn with_buffers(options: &Options, incremental: (u16, u32), whole: (u16, u32)) -> io::Result<Self> {
         let mut lacks = Vec::new();
         let ring: &'static mut IoUring = Box::leak(Box::new(make(options, &mut lacks)?));
         let (mut submitter, submissions, completions) = ring.split();
@@ -66,7 +72,8 @@ impl Ring {
             }
             registered
         };
-        let buffers = make_buffers(&submitter, options.incremental, &mut lacks)?;
+        let incremental = options.incremental.then_some(incremental);
+        let buffers = make_buffers(&submitter, incremental, whole, &mut lacks)?;
         let mut ring = Self {
             submitter,
             submissions,
@@ -110,10 +117,10 @@ impl Ring {
 /// # Errors
 /// As [`Ring::new`].
 pub fn probe(options: &Options) -> io::Result<Vec<&'static str>> {
-    // A ring is never torn down, so one made only to see lives in a thread's worth of memory until the end; its
-    // table is kept small.
-    let options = Options { connections_max: 8, ..options.clone() };
-    Ring::new(&options).map(|ring| ring.lacks().to_vec())
+    // A ring is never torn down, so what one made only to see is made of stays until the end: as little as can be.
+    let options = Options { connections_max: 8, entries: 8, ..options.clone() };
+    let ring = Ring::with_buffers(&options, PROBE_BUFFERS, PROBE_BUFFERS)?;
+    Ok(ring.lacks().to_vec())
 }
 
 fn make(options: &Options, lacks: &mut Vec<&'static str>) -> io::Result<IoUring> {
@@ -152,18 +159,17 @@ fn build(options: &Options, task_run: TaskRun, without_array: bool) -> io::Resul
 
 fn make_buffers(
     submitter: &io_uring::Submitter<'_>,
-    incremental: bool,
+    incremental: Option<(u16, u32)>,
+    (count, bytes): (u16, u32),
     lacks: &mut Vec<&'static str>,
 ) -> io::Result<BufferRing> {
-    if incremental {
-        let (count, bytes) = INCREMENTAL_BUFFERS;
+    if let Some((count, bytes)) = incremental {
         let buffers = BufferRing::map(count, bytes, true)?;
         if buffers.register(submitter, GROUP).is_ok() {
             return Ok(buffers);
         }
         lacks.push("incremental receive buffers (Linux 6.12)");
     }
-    let (count, bytes) = WHOLE_BUFFERS;
     let buffers = BufferRing::map(count, bytes, false)?;
     buffers.register(submitter, GROUP).map_err(|error| explain(&error))?;
     Ok(buffers)
