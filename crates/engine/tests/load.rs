@@ -216,6 +216,22 @@ fn check(case: &Case, driver: &str) {
 }
 
 #[test]
+fn a_server_that_closes_without_saying_so_neither_hangs_a_run_nor_loses_a_request() {
+    const REQUESTS: u64 = 400;
+    for driver in DRIVERS {
+        let server = Server::start(Behaviour::ClosesEachUnsaid);
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 4);
+        spec["requests"] = REQUESTS.into();
+        let report = Report::of(&spec);
+        let settled = report.requests("correct") + report.requests("failed");
+        assert_eq!((report.requests("sent"), settled), (REQUESTS, REQUESTS), "{driver}: {report}");
+        assert_eq!(report.requests("in_flight_end"), 0, "{driver}: {report}");
+        server.end();
+    }
+}
+
+#[test]
 fn echo_of_every_size_is_right_and_does_not_stall() {
     for model in ["epoll", "io_uring"] {
         for message_bytes in [1, 64, 4096, 65_536, 1_048_576] {

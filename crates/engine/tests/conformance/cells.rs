@@ -33,6 +33,7 @@ pub(crate) const CELLS: &[Cell] = &[
     Cell { name: "pipelined burst of 1000", needs: Needs::KeepAlive, run: pipelined_burst },
     Cell { name: "half-close after a request", needs: Needs::Nothing, run: half_close_after },
     Cell { name: "half-close within a request", needs: Needs::Nothing, run: half_close_within },
+    Cell { name: "half-close behind a queue", needs: Needs::KeepAlive, run: half_close_behind_a_queue },
     Cell { name: "reset mid-request", needs: Needs::Nothing, run: reset_mid_request },
     Cell { name: "reset before the reply", needs: Needs::Nothing, run: reset_before_reply },
     Cell { name: "reset mid-reply", needs: Needs::Nothing, run: reset_mid_reply },
@@ -127,6 +128,27 @@ fn half_close_within(subject: &Subject) -> Outcome {
         client.send(part)?;
         client.half_close()?;
         client.expect(&subject.wire.reply_to_part(part))?;
+        client.expect_end()
+    })
+}
+
+/// The end comes while replies wait for a client that has not begun to read: all of them must still come.
+fn half_close_behind_a_queue(subject: &Subject) -> Outcome {
+    (600..800).step_by(40).try_for_each(|count| {
+        let exchanges: Vec<Exchange> = (0..count).map(|index| subject.large(index)).collect();
+        let requests = exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<u8>>();
+        let mut client = subject.connect()?;
+        let mut sender = Client { socket: client.socket.try_clone().map_err(|error| error.to_string())? };
+        thread::scope(|scope| {
+            let sending = scope.spawn(move || sender.send(&requests).and_then(|()| sender.half_close()));
+            thread::sleep(FULL_AFTER);
+            for (index, exchange) in exchanges.iter().enumerate() {
+                client
+                    .expect(&exchange.reply)
+                    .map_err(|error| format!("reply {index} of {count}: {error}"))?;
+            }
+            sending.join().expect("sending does not panic")
+        })?;
         client.expect_end()
     })
 }

@@ -16,6 +16,8 @@ pub(crate) enum Behaviour {
     ByteByByte,
     /// Says that it will close, and does.
     ClosesEach,
+    /// Closes after each reply without having said so.
+    ClosesEachUnsaid,
     Silent,
     /// Closes its connections and its listener after so many right replies.
     DiesAfter(u64),
@@ -136,6 +138,7 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
                 return send(&mut socket, shared, &RIGHT[..RIGHT.len() - 1], RIGHT.len());
             }
             (Behaviour::Silent, _) => {}
+            (Behaviour::ClosesEachUnsaid, _) => return send_right(&mut socket, shared, RIGHT, RIGHT.len()),
             (Behaviour::ClosesEach, _) => return send_right(&mut socket, shared, LAST, LAST.len()),
             (Behaviour::ByteByByte, _) => send_right(&mut socket, shared, RIGHT, 1)?,
             (Behaviour::DiesAfter(replies), _) if number >= replies => {
