@@ -56,7 +56,7 @@ CLIENTS = (
         r'"statusCodeDistribution":\s*\{\s*"200":\s*500\s*\}',
         r'"errorDistribution":\s*\{\s*"',
     ),
-    Client("curl", "--silent --show-error --fail --max-time 5 {url} {url} {url}", r"^xxx$"),
+    Client("curl", "--silent --show-error --fail --max-time 5 {url} {url} {url}", r"^x{3}$"),
 )
 
 

@@ -31,10 +31,11 @@ pub(crate) const REQUESTS_MAX: u64 = 1_000_000_000_000;
 /// Keeps this process on these processors; an empty list leaves it where it is.
 ///
 /// # Errors
-/// `no_such_cpu`, where none of them is there or allowed.
+/// `no_such_cpu`, where one of them is not there or not allowed.
 pub(crate) fn pin(cpus: &[usize]) -> Result<(), Failure> {
+    // Counted first: a set that is refused in part has been narrowed to the rest by then.
+    let usable = thread::available_parallelism().map_or(1, usize::from);
     sys::cpu::pin(cpus).map_err(|error| {
-        let usable = thread::available_parallelism().map_or(1, usize::from);
         let message = format!("{error}; it may use {}, counted from 0", counted(usable, "processor"));
         Failure::machine("no_such_cpu", message)
     })

@@ -1,5 +1,7 @@
 //! One connection's requests and replies, without its socket: what the drivers share.
 
+use std::io;
+
 use proto::{Client, Malformed, Verdict};
 
 use crate::record::{Fault, Recorder};
@@ -21,11 +23,24 @@ pub(crate) struct Exchange<C> {
     tail: Vec<u8>,
     began_ns: u64,
     in_flight: bool,
+    /// Whether the server has shown that it has taken the connection.
+    taken: bool,
 }
 
 impl<C> Exchange<C> {
+    /// The exchange of a connection that is open.
     pub(crate) fn new(client: C) -> Self {
-        Self { client, tail: Vec::new(), began_ns: 0, in_flight: false }
+        Self { client, tail: Vec::new(), began_ns: 0, in_flight: false, taken: true }
+    }
+
+    /// The exchange of a connection that is being opened: until the first bytes come, nobody has taken it.
+    pub(crate) fn opening(client: C) -> Self {
+        Self { taken: false, ..Self::new(client) }
+    }
+
+    /// Whether the connection has been of use. One that has not is opened again in time, not at once and for ever.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken
     }
 
     /// The next request, which begins now: `now_ns` must be read before it is sent.
@@ -52,6 +67,7 @@ impl<C> Exchange<C> {
         C: Client<W>,
     {
         recorder.received(bytes.len());
+        self.taken = true;
         if !self.in_flight {
             // Nothing was asked, so nothing can be charged; the connection cannot be trusted.
             return Outcome::Over;
@@ -120,14 +136,23 @@ impl<C> Exchange<C> {
         Outcome::Over
     }
 
+    /// The connection has broken with this error.
+    pub(crate) fn fail_with(&mut self, error: &io::Error, recorder: &mut Recorder) {
+        self.fail(fault_of(error, self.taken), recorder, || error.to_string());
+    }
+
+    /// Gives up on a reply that has not come within `timeout_ns`; says whether it did.
+    pub(crate) fn give_up_late(&mut self, now_ns: u64, timeout_ns: u64, recorder: &mut Recorder) -> bool {
+        let late = self.in_flight && now_ns.saturating_sub(self.began_ns) > timeout_ns;
+        if late {
+            self.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
+        }
+        late
+    }
+
     /// Whether a request waits for its reply.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.in_flight
-    }
-
-    /// How long the request in flight has been waiting for its reply.
-    pub(crate) fn waiting_ns(&self, now_ns: u64) -> u64 {
-        if self.in_flight { now_ns.saturating_sub(self.began_ns) } else { 0 }
     }
 
     fn finish<W: 'static>(&mut self, verdict: Verdict, now_ns: u64, recorder: &mut Recorder) -> Outcome
@@ -137,6 +162,19 @@ impl<C> Exchange<C> {
         self.in_flight = false;
         recorder.replied(verdict, now_ns - self.began_ns);
         if self.client.keeps_alive() { Outcome::Replied } else { Outcome::Over }
+    }
+}
+
+/// Which fault an error of a socket is. A reset can only come from a server that has taken the connection; other
+/// errors of one that nobody has taken say just that.
+fn fault_of(error: &io::Error, taken: bool) -> Fault {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
+            Fault::Reset
+        }
+        _ if !taken => Fault::Connect,
+        io::ErrorKind::TimedOut => Fault::Timeout,
+        _ => Fault::Closed,
     }
 }
 

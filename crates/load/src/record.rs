@@ -1,7 +1,5 @@
 //! What a run leaves behind: counts, latencies and the rate over time, one record a thread, merged at the end.
 
-use std::io;
-
 use hdrhistogram::Histogram;
 use proto::Verdict;
 use sys::{clock, process};
@@ -413,19 +411,6 @@ impl Intervals {
             self.completed.resize(completed.len(), 0);
         }
         self.completed.iter_mut().zip(completed).for_each(|(sum, count)| *sum += count);
-    }
-}
-
-/// Which fault an error of a socket is. A reset can only come from a server that has taken the connection; other
-/// errors of one whose first reply has not come, `connecting`, say that it was not taken.
-pub(crate) fn fault_of(error: &io::Error, connecting: bool) -> Fault {
-    match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
-            Fault::Reset
-        }
-        _ if connecting => Fault::Connect,
-        io::ErrorKind::TimedOut => Fault::Timeout,
-        _ => Fault::Closed,
     }
 }
 

@@ -10,7 +10,8 @@ use std::net::TcpListener;
 
 use proto::Protocol;
 
-use crate::conversation::{Scratch, after_failed_accept, converse};
+use crate::conversation::{after_failed_accept, converse};
+use crate::scratch::Scratch;
 use crate::workers::spread;
 use crate::{Choice, Config, Holds};
 

@@ -5,28 +5,16 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use proto::{Next, Output, Protocol, Server, Session};
+use proto::{Next, Protocol, Server, Session};
 
-/// Received in one call at most; a message of this size passes in one piece.
-pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
+use crate::scratch::Scratch;
+
 /// A peer whose request was refused is read to its end, so that it sees the reply, but not beyond this...
 pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
 /// ...nor for longer than this.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 /// How long an acceptor rests when there is no room for another connection.
 pub(crate) const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
-
-/// The buffers of one thread, used by one connection after the other.
-pub(crate) struct Scratch {
-    input: Box<[u8]>,
-    output: Output,
-}
-
-impl Scratch {
-    pub(crate) fn new() -> Self {
-        Self { input: vec![0; RECEIVE_BYTES].into(), output: Output::new() }
-    }
-}
 
 /// Serves one connection until either side ends it. What goes wrong with it concerns nobody else.
 pub(crate) fn converse<P: Protocol>(
@@ -36,9 +24,9 @@ pub(crate) fn converse<P: Protocol>(
 ) {
     let mut session = Session::new(P::Server::new(workload));
     while let Ok(received @ 1..) = receive(&mut socket, &mut scratch.input) {
+        scratch.tick();
         let output = &mut scratch.output;
         output.clear();
-        output.tick(sys::clock::unix_s());
         let mut next = session.receive(&scratch.input[..received], output);
         loop {
             if socket.write_all(output.as_bytes()).is_err() {

@@ -12,7 +12,8 @@ use proto::{Protocol, Server};
 use slab::Slab;
 use sys::epoll::{Epoll, Interest, Ready};
 
-use crate::readiness::{Acceptor, Connection, Scratch, Step};
+use crate::readiness::{Acceptor, Connection, Step};
+use crate::scratch::Scratch;
 use crate::workers::spread;
 use crate::{Choice, Config, Holds};
 

@@ -12,7 +12,8 @@ use std::thread::{self, Thread};
 use proto::Protocol;
 use sys::process;
 
-use crate::conversation::{Scratch, after_failed_accept, converse};
+use crate::conversation::{after_failed_accept, converse};
+use crate::scratch::Scratch;
 use crate::workers::spread;
 use crate::{Choice, Config, Holds};
 

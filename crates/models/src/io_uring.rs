@@ -185,8 +185,9 @@ impl<P: Protocol> Worker<P> {
                 self.keep_receiving(slot)
             }
             Completion::Refused(error) => {
-                // With a table of its own the ring has dropped the connection. Without, it waits in the queue.
-                if self.ring.is_plain() && sys::net::is_exhausted(&error) {
+                // Where the ring's table is full, it has dropped the connection. Where the process or the system has
+                // no room, the connection waits in the queue and would be refused again at once.
+                if self.open < self.connections_max && sys::net::is_exhausted(&error) {
                     thread::sleep(EXHAUSTED_PAUSE);
                 }
                 Ok(())

@@ -8,6 +8,7 @@
 
 mod conversation;
 mod readiness;
+mod scratch;
 mod workers;
 
 use std::collections::BTreeMap;

@@ -11,27 +11,11 @@ use std::thread;
 
 use proto::{Next, Output, Server, Session};
 
-use crate::conversation::{DISCARD_BYTES, EXHAUSTED_PAUSE, RECEIVE_BYTES};
+use crate::conversation::{DISCARD_BYTES, EXHAUSTED_PAUSE};
+use crate::scratch::Scratch;
 
 /// Receives in one step at most, so that one fast peer cannot keep a worker from the others.
 const RECEIVES_MAX: usize = 16;
-
-/// The buffers of one worker, lent to each connection in turn: hot in its cache, and no connection holds any.
-pub(crate) struct Scratch {
-    input: Box<[u8]>,
-    output: Output,
-}
-
-impl Scratch {
-    pub(crate) fn new() -> Self {
-        Self { input: vec![0; RECEIVE_BYTES].into(), output: Output::new() }
-    }
-
-    /// Brings the date of the replies up to date: once a wake-up.
-    pub(crate) fn tick(&mut self) {
-        self.output.tick(sys::clock::unix_s());
-    }
-}
 
 /// What a connection waits for after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use sys::epoll::{Epoll, Interest, Ready};
 
 use super::{Drive, SWEEP_NS, open_all, until};
 use crate::exchange::{Exchange, Outcome};
-use crate::record::{Fault, Recorder, fault_of};
+use crate::record::{Fault, Recorder};
 use crate::{Config, Failure, failure};
 
 /// Received in one call at most.
@@ -28,8 +28,6 @@ struct Connection<C> {
     exchange: Exchange<C>,
     /// What did not fit into the socket of the request in flight.
     unsent: &'static [u8],
-    /// It has been opened, but whether the server took it is not known yet.
-    connecting: bool,
 }
 
 /// A thread's connections and what it waits with.
@@ -52,7 +50,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         for (key, socket) in open_all(config, count, halt)?.into_iter().enumerate() {
             epoll.add(&socket, key as u64, Interest::EDGES).map_err(broken)?;
             let exchange = Exchange::new(client.clone());
-            connections.push(Connection { socket: Some(socket), exchange, unsent: &[], connecting: false });
+            connections.push(Connection { socket: Some(socket), exchange, unsent: &[] });
         }
         Ok(Self {
             epoll,
@@ -79,10 +77,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             recorder.at(now_ns);
             let outcome = match received {
                 Ok(0) => connection.exchange.end(now_ns, recorder),
-                Ok(received) => {
-                    connection.connecting = false;
-                    connection.exchange.receive(&self.input[..received], now_ns, recorder)
-                }
+                Ok(received) => connection.exchange.receive(&self.input[..received], now_ns, recorder),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => return self.fail(key, &error, recorder),
@@ -127,9 +122,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
 
     /// Accounts for a connection that has broken, and opens it anew.
     fn fail(&mut self, key: usize, error: &io::Error, recorder: &mut Recorder) {
-        let connection = &mut self.connections[key];
-        let fault = fault_of(error, connection.connecting);
-        connection.exchange.fail(fault, recorder, || error.to_string());
+        self.connections[key].exchange.fail_with(error, recorder);
         self.reopen(key, recorder);
     }
 
@@ -137,7 +130,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// the next sweep, not at once and for ever.
     fn reopen(&mut self, key: usize, recorder: &mut Recorder) {
         self.connections[key].socket = None;
-        if !self.connections[key].connecting {
+        if self.connections[key].exchange.is_taken() {
             self.open_again(key, recorder);
         }
     }
@@ -148,9 +141,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             return;
         }
         let connection = &mut self.connections[key];
-        connection.exchange = Exchange::new(self.client.clone());
+        connection.exchange = Exchange::opening(self.client.clone());
         connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
-        connection.connecting = true;
         let opened = sys::net::start_connect(self.address)
             .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket));
         match opened {
@@ -169,11 +161,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     fn sweep(&mut self, now_ns: u64, recorder: &mut Recorder) {
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
-            let overdue = connection.exchange.waiting_ns(now_ns) > self.timeout_ns;
-            if overdue {
-                connection.exchange.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
-            }
-            if overdue || connection.socket.is_none() {
+            let late = connection.exchange.give_up_late(now_ns, self.timeout_ns, recorder);
+            if late || connection.socket.is_none() {
                 connection.socket = None;
                 self.open_again(key, recorder);
             }

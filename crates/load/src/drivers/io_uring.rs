@@ -16,7 +16,7 @@ use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
 
 use super::{Drive, SWEEP_NS, open_all, until};
 use crate::exchange::{Exchange, Outcome};
-use crate::record::{Fault, Recorder, fault_of};
+use crate::record::{Fault, Recorder};
 use crate::{Config, Failure, failure};
 
 /// Requests handed over in one call at most; small, so that they stay hot in the cache.
@@ -29,7 +29,6 @@ struct Connection<C> {
     slot: Option<Slot>,
     exchange: Exchange<C>,
     request: &'static [u8],
-    connecting: bool,
 }
 
 /// Whose a slot is.
@@ -97,12 +96,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         for (key, socket) in open_all(config, count, halt)?.into_iter().enumerate() {
             let slot = worker.ring.adopt(socket).map_err(broken)?;
             let exchange = Exchange::new(worker.client.clone());
-            worker.connections.push(Connection {
-                slot: Some(slot),
-                exchange,
-                request: &[],
-                connecting: false,
-            });
+            worker.connections.push(Connection { slot: Some(slot), exchange, request: &[] });
             worker.own(slot, key);
         }
         Ok(worker)
@@ -152,7 +146,6 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 self.uses[slot.index()].receiving = armed;
                 if let Owner::Connection(key) = self.uses[slot.index()].owner {
                     let connection = &mut self.connections[key];
-                    connection.connecting = false;
                     let outcome = connection.exchange.receive(self.ring.bytes(&buffer), now_ns, recorder);
                     self.ring.recycle(buffer);
                     self.go_on(key, outcome, now_ns, recorder);
@@ -202,9 +195,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
 
     /// Accounts for a connection that has broken, and opens it anew.
     fn fail(&mut self, key: usize, error: &io::Error, now_ns: u64, recorder: &mut Recorder) {
-        let connection = &mut self.connections[key];
-        let fault = fault_of(error, connection.connecting);
-        connection.exchange.fail(fault, recorder, || error.to_string());
+        self.connections[key].exchange.fail_with(error, recorder);
         self.reopen(key, now_ns, recorder);
     }
 
@@ -212,7 +203,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// the next sweep, not at once and for ever.
     fn reopen(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) {
         self.give_up(key);
-        if !self.connections[key].connecting {
+        if self.connections[key].exchange.is_taken() {
             self.open_again(key, now_ns, recorder);
         }
     }
@@ -258,8 +249,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             return;
         }
         let connection = &mut self.connections[key];
-        connection.connecting = true;
-        connection.exchange = Exchange::new(self.client.clone());
+        connection.exchange = Exchange::opening(self.client.clone());
         let opened = sys::net::start_connect(self.address).and_then(|socket| self.ring.adopt(socket));
         match opened {
             Ok(slot) => {
@@ -278,11 +268,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     fn sweep(&mut self, now_ns: u64, recorder: &mut Recorder) {
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
-            let overdue = connection.exchange.waiting_ns(now_ns) > self.timeout_ns;
-            if overdue {
-                connection.exchange.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
-            }
-            if overdue || connection.slot.is_none() {
+            let late = connection.exchange.give_up_late(now_ns, self.timeout_ns, recorder);
+            if late || connection.slot.is_none() {
                 self.give_up(key);
                 self.open_again(key, now_ns, recorder);
             }

@@ -163,11 +163,6 @@ impl Ring {
         &self.lacks
     }
 
-    /// Whether connections take descriptors of the process, for want of a table of the ring's own.
-    pub fn is_plain(&self) -> bool {
-        !self.direct
-    }
-
     /// Accepts connections of this listener for as long as the ring exists.
     pub fn accept(&mut self, listener: TcpListener) {
         self.listeners.push(listener);

@@ -1,0 +1,23 @@
+//! The buffers of one thread, lent to one connection after the other: hot in its cache, and no connection holds any.
+
+use proto::Output;
+
+/// Received in one call at most; a message of this size passes in one piece.
+const RECEIVE_BYTES: usize = 64 * 1024;
+
+/// Where a thread receives, and where it composes replies.
+pub(crate) struct Scratch {
+    pub(crate) input: Box<[u8]>,
+    pub(crate) output: Output,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self { input: vec![0; RECEIVE_BYTES].into(), output: Output::new() }
+    }
+
+    /// Brings the date of the replies up to date: once a wake-up.
+    pub(crate) fn tick(&mut self) {
+        self.output.tick(sys::clock::unix_s());
+    }
+}
