@@ -122,6 +122,24 @@ def test_a_process_that_is_gone_has_used_nothing_and_is_no_error() -> None:
     assert proc.pss_bytes(gone.pid) is None
 
 
+def test_a_child_that_dies_between_the_two_accounts_is_in_just_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child is waited for after the dead were counted and before its own clock is read, which happens once."""
+    parent, child, spent_ns = 1, 2, 70 * MS
+    waited_for = False
+
+    def clock(pid: int) -> int:
+        nonlocal waited_for
+        waited_for = True
+        return 3 * MS if pid == parent else 0
+
+    def dead_children(_: object) -> int:
+        return spent_ns if waited_for else 0
+
+    monkeypatch.setattr(proc, "process_cpu_ns", clock)
+    monkeypatch.setattr(proc, "_dead_children_ns", dead_children)
+    assert proc.cpu_ns([parent, child]) == 3 * MS + spent_ns
+
+
 def test_children_that_come_and_go_while_they_are_read_never_break_a_reading() -> None:
     program = (
         "say()\nend = time.monotonic() + 60\n"
