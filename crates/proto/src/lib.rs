@@ -12,8 +12,14 @@ extern crate alloc;
 
 pub mod echo;
 pub mod http;
+pub mod line;
+mod lines;
+mod messages;
+mod mirror;
 mod output;
+pub mod rpc;
 mod session;
+pub mod work;
 
 pub use output::Output;
 pub use session::Session;

@@ -1,6 +1,7 @@
 //! Where replies are written: one buffer a worker, hot in its cache, shared by all its connections.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::http::Date;
 
@@ -73,6 +74,14 @@ impl Output {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.limit_bytes = Self::LIMIT_BYTES;
+    }
+}
+
+/// Text, such as numbers, appended as it is formatted. It never fails.
+impl fmt::Write for Output {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
     }
 }
 

@@ -5,6 +5,8 @@ use std::cell::Cell;
 
 use proto::echo::{self, Echo, Framing};
 use proto::http::{self, Http, Verify};
+use proto::line::{self, Line};
+use proto::rpc::{self, Rpc};
 use proto::{Client as _, Next, Output, Protocol, Server as _, Session, Verdict};
 
 /// The system's allocator, counting how often this thread asks it for memory.
@@ -85,5 +87,11 @@ fn twice_as_many_requests_allocate_just_as_often() {
         for message_bytes in [1, 64, 2_000] {
             check::<Echo>("echo", echo::Workload::new(framing, message_bytes).unwrap());
         }
+    }
+    for message_bytes in [1, 12, 2_000] {
+        check::<Line>("line", line::Workload::new(message_bytes).unwrap());
+    }
+    for text_bytes in [0, 11, 2_000] {
+        check::<Rpc>("rpc", rpc::Workload::new(10, text_bytes, 1).unwrap());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use proto::echo::{self, Framing};
 use proto::http::{self, Verify};
-use proto::{Client as _, Verdict};
+use proto::{Client, Verdict, line, rpc};
 
 use super::drive::{Checked, Random, ask, check, cut, serve, ways_to_cut};
 
@@ -46,13 +46,62 @@ pub fn echo_server(data: &[u8]) {
     }
 }
 
+/// Any bytes, cut in any way, get the same replies from the line server, which never panics; the replies are
+/// the beginning of what was sent, and then, if a line is too long, one that says so.
+pub fn line_server(data: &[u8]) {
+    let Some((_, mut random, stream)) = parts(data) else { return };
+    let whole = serve::<line::Workload, line::Server>(&LINE, [stream]);
+    let lines = whole.output.strip_suffix(if whole.closed { LINE_REFUSAL } else { b"" });
+    let lines = lines.expect("a line that is too long is said to be");
+    assert!(stream.starts_with(lines), "what came back is not what was sent");
+    assert!(whole.closed || lines.len() + whole.tail_bytes == stream.len(), "bytes were lost");
+    assert!(whole.tail_bytes < line::Workload::LINE_BYTES_MAX, "{} bytes are held", whole.tail_bytes);
+    for pieces in ways_to_cut(stream, &mut random) {
+        assert_eq!(serve::<line::Workload, line::Server>(&LINE, pieces), whole);
+    }
+}
+
+/// Any bytes, cut in any way, get the same replies from the rpc server, which never panics; the replies are frames
+/// of JSON, one for each of the first requests, and it closes after an error and only then.
+pub fn rpc_server(data: &[u8]) {
+    let Some((_, mut random, stream)) = parts(data) else { return };
+    let whole = serve::<rpc::Workload, rpc::Server>(&RPC, [stream]);
+    let (mut requests, mut replies) = (Frames(stream), Frames(&whole.output));
+    let mut ended = false;
+    for reply in replies.by_ref() {
+        assert!(!ended, "a reply comes after an error");
+        let reply = str::from_utf8(reply).expect("replies are text");
+        assert!(reply.ends_with("\"}"), "{reply}");
+        ended = reply.starts_with("{\"error\": \"");
+        // Also a frame that is not whole may be refused, but only a whole one is answered.
+        let is_answer = reply.starts_with("{\"answer\": ") && requests.next().is_some();
+        assert!(ended != is_answer, "{reply}");
+    }
+    assert!(replies.0.is_empty() && ended == whole.closed, "the last reply is not whole, or not an error");
+    assert!(whole.closed || whole.tail_bytes == requests.0.len(), "bytes were lost");
+    for pieces in ways_to_cut(stream, &mut random) {
+        assert_eq!(serve::<rpc::Workload, rpc::Server>(&RPC, pieces), whole);
+    }
+}
+
 /// Replies with any bytes changed, missing or added, cut in any way, are found correct by the echo client
 /// just where they are.
 pub fn echo_client(data: &[u8]) {
-    let Some((choice, mut random, edits)) = parts(data) else { return };
+    let Some((choice, random, edits)) = parts(data) else { return };
+    let client = || ECHO_CLIENTS.with(|clients| clients[usize::from(choice) % clients.len()].clone());
+    mirrored(client, choice, random, edits);
+}
+
+/// The same of the line client.
+pub fn line_client(data: &[u8]) {
+    let Some((choice, random, edits)) = parts(data) else { return };
+    mirrored(|| LINE_CLIENT.with(Clone::clone), choice, random, edits);
+}
+
+fn mirrored<W: 'static, C: Client<W>>(client: impl Fn() -> C, choice: u8, mut random: Random, edits: &[u8]) {
     let requests = 1 + usize::from(choice >> 4);
     for _ in 0..6 {
-        let mut client = ECHO_CLIENTS.with(|clients| clients[usize::from(choice) % clients.len()].clone());
+        let mut client = client();
         let sent = ask(&mut client, requests);
         let mut stream = sent.concat();
         edit(&mut stream, edits);
@@ -69,6 +118,55 @@ pub fn echo_client(data: &[u8]) {
         assert_eq!(checked.verdicts, want);
         let is_over = want.len() == requests;
         assert_eq!(client.reply(b"?").is_err(), is_over, "bytes beyond the last reply are refused");
+    }
+}
+
+/// Replies with any bytes changed, missing or added, are judged alike by the rpc client however they are cut. A reply
+/// as our server writes it is correct, and one that has not all its letters is not.
+pub fn rpc_client(data: &[u8]) {
+    let Some((choice, mut random, edits)) = parts(data) else { return };
+    let requests = 1 + usize::from(choice >> 4);
+    let first = RPC_CLIENT.with(Clone::clone);
+    // Every eighth connection begins with the same message, so these ask for the same.
+    let same = || {
+        (0..7).for_each(|_| drop(RPC_CLIENT.with(Clone::clone)));
+        RPC_CLIENT.with(Clone::clone)
+    };
+    let mut asked = first;
+    let sent = ask(&mut asked, requests);
+    let right = serve::<rpc::Workload, rpc::Server>(&RPC, sent.iter().copied()).output;
+    let mut stream = right.clone();
+    edit(&mut stream, edits);
+    let whole = check(&mut asked, requests, [stream.as_slice()], false);
+    let pairs = Frames(&stream).zip(Frames(&right)).zip(&whole.verdicts);
+    for ((reply, right), verdict) in pairs {
+        let has_letters = letters(reply).eq(letters(right));
+        assert!(reply != right || *verdict == Verdict::Correct, "a right reply is called wrong");
+        assert!(has_letters || *verdict == Verdict::Wrong, "a wrong reply is called correct");
+    }
+    for pieces in ways_to_cut(&stream, &mut random) {
+        let mut client = same();
+        assert_eq!(ask(&mut client, requests), sent);
+        assert_eq!(check(&mut client, requests, pieces, false), whole);
+    }
+}
+
+/// What a reply says, without white space and marks.
+fn letters(reply: &[u8]) -> impl Iterator<Item = &u8> {
+    reply.iter().filter(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The payloads of whole frames, and what is left after them.
+struct Frames<'a>(&'a [u8]);
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_first_chunk::<4>()?;
+        let (payload, rest) = rest.split_at_checked(u32::from_be_bytes(*head) as usize)?;
+        self.0 = rest;
+        Some(payload)
     }
 }
 
@@ -94,6 +192,17 @@ static ECHO: LazyLock<Vec<echo::Workload>> = LazyLock::new(|| {
 
 thread_local! {
     static ECHO_CLIENTS: Vec<echo::Client> = ECHO.iter().map(echo::Client::new).collect();
+}
+
+static LINE: LazyLock<line::Workload> = LazyLock::new(|| line::Workload::new(12).expect("it is possible"));
+
+const LINE_REFUSAL: &[u8] = b"error: a line has at most 4096 bytes\n";
+
+static RPC: LazyLock<rpc::Workload> = LazyLock::new(|| rpc::Workload::new(7, 11, 3).expect("it is possible"));
+
+thread_local! {
+    static LINE_CLIENT: line::Client = line::Client::new(&LINE);
+    static RPC_CLIENT: rpc::Client = rpc::Client::new(&RPC);
 }
 
 static HTTP: LazyLock<http::Workload> = LazyLock::new(|| {

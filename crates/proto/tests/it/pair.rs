@@ -2,6 +2,8 @@
 
 use proto::echo::{self, Echo, Framing};
 use proto::http::{self, Http, Verify};
+use proto::line::{self, Line};
+use proto::rpc::{self, Rpc};
 use proto::{Client, Next, Output, Protocol, Server, Session, Verdict};
 
 use super::drive::{Random, ask, check, cut, exchange};
@@ -86,7 +88,38 @@ fn echoed_messages_of_any_size_are_found_correct() {
 }
 
 #[test]
+fn lines_of_any_size_are_found_correct() {
+    for size in [1, 2, 12, 64, 4095, 4096] {
+        let workload = || line::Workload::new(size).unwrap();
+        converse::<Line>("line", workload(), 1, 20);
+        converse::<Line>("line", workload(), 3, 3);
+    }
+}
+
+#[test]
+fn answers_with_texts_of_any_size_are_found_correct() {
+    for (target, text_bytes, work_steps) in
+        [(0, 0, 0), (1000, 11, 0), (1000, 11, 1000), (1, 110_000, 0), (10, 1_000_000, 1)]
+    {
+        let workload = || rpc::Workload::new(target, text_bytes, work_steps).unwrap();
+        converse::<Rpc>("rpc", workload(), 1, 10);
+        converse::<Rpc>("rpc", workload(), 3, 3);
+    }
+}
+
+#[test]
+fn pipelined_calls_are_all_answered_in_order() {
+    for (burst, text_bytes) in [(1_000, 11), (10_000, 11), (100, 10_000)] {
+        let workload = rpc::Workload::new(3, text_bytes, 0).unwrap();
+        converse::<Rpc>("pipeline", workload, burst, 2);
+    }
+}
+
+#[test]
 fn pipelined_messages_all_come_back_in_order() {
+    for (burst, size) in [(1_000, 12), (10_000, 12), (10_000, 1)] {
+        converse::<Line>("pipeline", line::Workload::new(size).unwrap(), burst, 2);
+    }
     for framing in [Framing::Raw, Framing::Prefix, Framing::Crlf] {
         for (burst, size) in [(1_000, 64), (10_000, 64), (10_000, 1)] {
             let workload = echo::Workload::new(framing, size).unwrap();

@@ -21,7 +21,7 @@ fn check(invariant: fn(&[u8]), corpus: &[Vec<u8>]) {
 
 /// One or two streams of a corpus, in which up to three things are changed.
 fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
-    const TOKENS: [&[u8]; 12] = [
+    const TOKENS: [&[u8]; 16] = [
         b"\r\n",
         b"\n",
         b"\r",
@@ -34,6 +34,10 @@ fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
         b"\xff",
         b"HTTP/1.1 ",
         b"chunked",
+        b"\"",
+        b"\\u00",
+        b"{}",
+        b"\0\0\0\x0a",
     ];
     let mut stream = corpus[random.below(corpus.len())].clone();
     if random.below(2) == 0 {
@@ -54,12 +58,12 @@ fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn http_server() {
-    check(invariants::http_server, &transcripts::streams("server"));
+    check(invariants::http_server, &transcripts::streams("http", "server"));
 }
 
 #[test]
 fn http_client() {
-    check(invariants::http_client, &transcripts::streams("client"));
+    check(invariants::http_client, &transcripts::streams("http", "client"));
 }
 
 #[test]
@@ -72,7 +76,32 @@ fn echo_server() {
 }
 
 #[test]
-fn echo_client() {
+fn line_server() {
+    check(invariants::line_server, &transcripts::streams("line", "server"));
+}
+
+#[test]
+fn rpc_server() {
+    check(invariants::rpc_server, &transcripts::streams("rpc", "server"));
+}
+
+/// Streams of none to ten changes, as the client invariants read them.
+fn edits() -> Vec<Vec<u8>> {
     let edits = |count: u8| (0..count).map(|number| number.wrapping_mul(101)).collect();
-    check(invariants::echo_client, &[Vec::new(), edits(4), edits(12), edits(40)]);
+    [0, 4, 12, 40].map(edits).to_vec()
+}
+
+#[test]
+fn echo_client() {
+    check(invariants::echo_client, &edits());
+}
+
+#[test]
+fn line_client() {
+    check(invariants::line_client, &edits());
+}
+
+#[test]
+fn rpc_client() {
+    check(invariants::rpc_client, &edits());
 }

@@ -6,8 +6,10 @@ use proptest::prelude::*;
 use proto::Verdict;
 use proto::echo::{self, Framing};
 use proto::http::{self, Verify};
+use proto::{rpc, work};
 
 use super::drive::{check, cut, serve};
+use super::transcripts::framed;
 
 fn request() -> impl Strategy<Value = Vec<u8>> {
     let target =
@@ -46,6 +48,18 @@ fn in_chunks(chunks: Vec<Vec<u8>>) -> Vec<u8> {
 
 fn http_workload() -> &'static http::Workload {
     Box::leak(Box::new(http::Workload::new(5, "/", "a", true, Verify::Bytes).unwrap()))
+}
+
+/// A JSON string as any writer may write it, with its quotes.
+fn text() -> impl Strategy<Value = String> {
+    let character = prop_oneof![
+        any::<char>()
+            .prop_filter("these are escaped", |c| !c.is_ascii_control() && !['"', '\\'].contains(c))
+            .prop_map(String::from),
+        "\\\\[\"\\\\/bfnrt]",
+        "\\\\u[0-9a-fA-F]{4}",
+    ];
+    vec(character, 0..30).prop_map(|characters| format!("\"{}\"", characters.concat()))
 }
 
 proptest! {
@@ -106,5 +120,27 @@ proptest! {
         let stream = [whole.as_slice(), &tail].concat();
         let served = serve::<_, echo::Server>(workload, cut(&stream, &cuts));
         prop_assert_eq!((served.output, served.tail_bytes, served.closed), (whole, tail.len(), false));
+    }
+
+    #[test]
+    fn a_call_is_answered_whoever_has_written_its_json(
+        calls in vec((0..50_u32, text(), vec("[ \t\r\n]{0,3}", 9), any::<bool>()), 1..10),
+        cuts in vec(0..2000_usize, 0..12),
+    ) {
+        let workload = Box::leak(Box::new(rpc::Workload::new(0, 0, 0).unwrap()));
+        let (mut stream, mut want) = (Vec::new(), Vec::new());
+        for (target, text, spaces, turned) in calls {
+            let mut members = [("\"target\"", target.to_string()), ("\"text\"", text.clone())];
+            if turned { members.reverse(); }
+            let [(name, value), (other_name, other_value)] = members;
+            let words = ["", "{", name, ":", &value, ",", other_name, ":", &other_value];
+            let call: String = words.iter().zip(&spaces).map(|(word, space)| format!("{word}{space}")).collect();
+            stream.extend(framed(call + "}"));
+            let answer = work::compute(target);
+            want.extend(framed(format!("{{\"answer\": {answer}, \"text\": {text}}}")));
+        }
+        let served = serve::<_, rpc::Server>(workload, cut(&stream, &cuts));
+        prop_assert_eq!(String::from_utf8_lossy(&served.output), String::from_utf8_lossy(&want));
+        prop_assert_eq!((served.tail_bytes, served.closed), (0, false));
     }
 }

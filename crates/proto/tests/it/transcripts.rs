@@ -1,15 +1,16 @@
-//! Conversations written down in `testdata/http`, each replayed whole, byte by byte, and cut at random.
+//! Conversations written down in `testdata`, each replayed whole, byte by byte, and cut at random.
 //!
 //! A file is one connection. A line begins with who speaks, `>` the client and `<` the server, and ends on
-//! the wire with CR LF; after `>|` or `<|` it does not. `\r`, `\n`, `\\` and `\x00` stand for bytes. Lines
-//! with `=` say how it ends: a server's by `receive` or `close`; a client's by a verdict for each reply and then
-//! `malformed`, `keeps alive` or `closes`, with `end` where the server ends the connection.
+//! the wire with CR LF; after `>|` or `<|` it does not, and after `>4` or `<4` its length comes before it in four
+//! bytes instead. `\r`, `\n`, `\\` and `\x00` stand for bytes. Lines with `=` say how it ends: a server's by
+//! `receive` or `close`; a client's by a verdict for each reply and then `malformed`, `keeps alive` or `closes`,
+//! with `end` where the server ends the connection.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use proto::http::{Client, Server, Verify, Workload};
-use proto::{Client as _, Verdict};
+use proto::http::{Client, Verify, Workload};
+use proto::{Client as _, Protocol, Verdict, http, line, rpc};
 
 use super::drive::{Checked, Random, Served, ask, check, serve, ways_to_cut};
 
@@ -20,11 +21,11 @@ struct Transcript {
     ending: Vec<String>,
 }
 
-#[test]
-fn servers_answer_as_written_down_however_the_requests_are_cut() {
-    let workload: &Workload = Box::leak(Box::new(Workload::new(1, "/", "a", true, Verify::Bytes).unwrap()));
+/// Replays the transcripts of a protocol's servers, each alone and with the beginning of a request after it.
+fn check_servers<P: Protocol>(workload: P::Workload, beginning: &[u8]) {
+    let workload: &P::Workload = Box::leak(Box::new(workload));
     let mut random = Random(1);
-    for transcript in transcripts("server") {
+    for transcript in transcripts(P::NAME, "server") {
         let Transcript { name, requests, replies, ending } = transcript;
         let closed = match ending.join(" ").as_str() {
             "receive" => false,
@@ -34,7 +35,7 @@ fn servers_answer_as_written_down_however_the_requests_are_cut() {
         let want = Served { output: replies, closed, tail_bytes: 0 };
         let run = |bytes: &[u8], tail_bytes: usize, random: &mut Random| {
             for pieces in ways_to_cut(bytes, random) {
-                let served = serve::<Workload, Server>(workload, pieces.iter().copied());
+                let served = serve::<P::Workload, P::Server>(workload, pieces.iter().copied());
                 let text = String::from_utf8_lossy(&served.output);
                 assert!(
                     served.output == want.output,
@@ -46,15 +47,22 @@ fn servers_answer_as_written_down_however_the_requests_are_cut() {
         };
         run(&requests, 0, &mut random);
         // What comes after is either the beginning of a request, or not read.
-        let trailing = b"GET / HTTP/1.1\r\nHo";
-        run(&[&requests, trailing.as_slice()].concat(), if closed { 0 } else { trailing.len() }, &mut random);
+        run(&[&requests, beginning].concat(), if closed { 0 } else { beginning.len() }, &mut random);
     }
+}
+
+#[test]
+fn servers_answer_as_written_down_however_the_requests_are_cut() {
+    let http = Workload::new(1, "/", "a", true, Verify::Bytes).unwrap();
+    check_servers::<http::Http>(http, b"GET / HTTP/1.1\r\nHo");
+    check_servers::<line::Line>(line::Workload::new(1).unwrap(), b"hello\r");
+    check_servers::<rpc::Rpc>(rpc::Workload::new(0, 0, 0).unwrap(), b"\0\0\0\x09{\"target");
 }
 
 #[test]
 fn clients_judge_as_written_down_however_the_replies_are_cut() {
     let mut random = Random(2);
-    for transcript in transcripts("client") {
+    for transcript in transcripts("http", "client") {
         let Transcript { name, requests, replies, ending } = transcript;
         let workload = workload_of(&requests);
         let asked = requests.windows(4).filter(|window| window == b"GET ").count();
@@ -84,18 +92,18 @@ fn clients_judge_as_written_down_however_the_replies_are_cut() {
 }
 
 /// The client's, or the server's, side of every transcript of a kind, for other tests to begin from.
-pub(crate) fn streams(kind: &str) -> Vec<Vec<u8>> {
+pub(crate) fn streams(protocol: &str, kind: &str) -> Vec<Vec<u8>> {
     let side =
         |transcript: Transcript| if kind == "server" { transcript.requests } else { transcript.replies };
-    transcripts(kind).into_iter().map(side).collect()
+    transcripts(protocol, kind).into_iter().map(side).collect()
 }
 
-fn transcripts(kind: &str) -> Vec<Transcript> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/http");
+fn transcripts(protocol: &str, kind: &str) -> Vec<Transcript> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(protocol);
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with(kind));
     paths.sort();
-    assert!(!paths.is_empty(), "there are no transcripts of a {kind}");
+    assert!(!paths.is_empty(), "there are no transcripts of a {protocol} {kind}");
     paths.iter().map(|path| read(path)).collect()
 }
 
@@ -108,6 +116,8 @@ fn read(path: &Path) -> Transcript {
             "" | "#" => {}
             ">" => transcript.requests.extend([unescape(text), b"\r\n".to_vec()].concat()),
             ">|" => transcript.requests.extend(unescape(text)),
+            ">4" => transcript.requests.extend(framed(unescape(text))),
+            "<4" => transcript.replies.extend(framed(unescape(text))),
             "<" => transcript.replies.extend([unescape(text), b"\r\n".to_vec()].concat()),
             "<|" => transcript.replies.extend(unescape(text)),
             "=" => transcript.ending.push(text.to_owned()),
@@ -115,6 +125,11 @@ fn read(path: &Path) -> Transcript {
         }
     }
     transcript
+}
+
+pub(crate) fn framed(payload: impl AsRef<[u8]>) -> Vec<u8> {
+    let payload = payload.as_ref();
+    [&(payload.len() as u32).to_be_bytes(), payload].concat()
 }
 
 fn unescape(text: &str) -> Vec<u8> {

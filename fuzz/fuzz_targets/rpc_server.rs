@@ -1,0 +1,5 @@
+//! Any bytes, cut in any way, get the same replies from the rpc server, which never panics.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::invariants::rpc_server(data));
