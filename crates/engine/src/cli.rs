@@ -1,7 +1,7 @@
 //! The command line: flags become the same specs that a program sends as JSON.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::contract::{
-    CONNECTIONS_MAX_DEFAULT, Driver, Echo, Framing, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, ServeSpec,
-    ServeWord, Verify, Version, Workload,
+    Address, CONNECTIONS_MAX_DEFAULT, Driver, Echo, Framing, Http, INTERVAL_MS_DEFAULT, Line, LoadSpec,
+    LoadWord, Rpc, ServeSpec, ServeWord, Verify, Version, WorkerKind, Workload,
 };
 use crate::failure::{Failure, Fault};
 use crate::output;
@@ -32,11 +32,28 @@ pub(crate) enum Command {
     /// Load a server, check every reply, and say how long each took.
     Load(LoadFlags),
     /// Print, as JSON, what this engine can do on this machine.
-    Describe {
-        /// Print the JSON Schemas of all documents of the contract instead.
-        #[arg(long)]
-        schema: bool,
-    },
+    Describe(DescribeFlags),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DescribeFlags {
+    /// Print the JSON Schemas of all documents of the contract instead.
+    #[arg(long, exclusive = true)]
+    pub(crate) schema: bool,
+
+    /// Print only this model.
+    #[arg(long, short)]
+    pub(crate) model: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) options: OptionFlags,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OptionFlags {
+    /// An option of the model; may be given several times.
+    #[arg(long = "option", short, value_name = "NAME=VALUE", value_parser = parse_option, requires = "model")]
+    options: Vec<(String, String)>,
 }
 
 #[derive(Args, Debug)]
@@ -49,9 +66,8 @@ pub(crate) struct ServeFlags {
     #[arg(long, short, required_unless_present = "spec")]
     model: Option<String>,
 
-    /// An option of the model; may be given several times.
-    #[arg(long = "option", short, value_name = "NAME=VALUE", value_parser = parse_option)]
-    options: Vec<(String, String)>,
+    #[command(flatten)]
+    options: OptionFlags,
 
     #[arg(long, value_enum, default_value_t = Protocol::Http)]
     protocol: Protocol,
@@ -61,15 +77,24 @@ pub(crate) struct ServeFlags {
     reply_bytes: Option<usize>,
 
     #[command(flatten)]
-    echo: EchoFlags,
+    messages: MessageFlags,
 
-    /// Where to listen. Port 0 lets the kernel choose.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
-    listen: String,
+    /// More computing for each call, as in 50us or 1ms (rpc) [default: none]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    work: Option<Duration>,
 
-    /// Event loops or accepting threads, each with its own listening socket.
+    /// Where to listen: 127.0.0.1:8080, [::1]:8080 or unix:/path; may be given several times. Port 0 lets the kernel
+    /// choose.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: Vec<String>,
+
+    /// Event loops or accepting threads, each with its own listening sockets.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
+
+    /// What a worker is.
+    #[arg(long, value_enum, default_value_t = WorkerKind::Thread)]
+    worker_kind: WorkerKind,
 
     /// Processors to run on, as in 0,2-3 [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
@@ -86,7 +111,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
     pub(crate) spec: Option<String>,
 
-    /// What to ask: http://host:port/path, or tcp://host:port for other protocols.
+    /// What to ask: http://host:port/path, tcp://host:port for other protocols, or unix:/path.
     #[arg(required_unless_present = "spec")]
     url: Option<String>,
 
@@ -122,7 +147,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     cpus: Option<Cpus>,
 
-    /// [default: http for http://, echo for tcp://]
+    /// [default: http for http://, echo for others]
     #[arg(long, value_enum)]
     protocol: Option<Protocol>,
 
@@ -135,28 +160,39 @@ pub(crate) struct LoadFlags {
     no_keepalive: bool,
 
     #[command(flatten)]
-    echo: EchoFlags,
+    messages: MessageFlags,
 
     /// Print the report as one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
+/// What is said over the protocols that are not HTTP, by both sides.
 #[derive(Args, Debug)]
-struct EchoFlags {
+struct MessageFlags {
     /// How the end of a message is found (echo) [default: raw]
     #[arg(long, value_enum)]
     framing: Option<Framing>,
 
-    /// The length of a message without its frame (echo) [default: 64]
+    /// The length of a message (echo, without its frame; line, with its line feed) [default: 64; 12]
     #[arg(long, value_name = "N")]
     message_bytes: Option<usize>,
+
+    /// Steps of computing for each call (rpc) [default: 1000]
+    #[arg(long, value_name = "N")]
+    target: Option<u32>,
+
+    /// The length of the text of a call (rpc) [default: 11]
+    #[arg(long, value_name = "N")]
+    text_bytes: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Protocol {
     Http,
     Echo,
+    Line,
+    Rpc,
 }
 
 /// A list of processors. Clap would take a bare `Vec` for a flag that may be given several times.
@@ -190,37 +226,29 @@ impl ServeFlags {
     /// # Errors
     /// A flag that does not belong to the protocol, an option given twice, an address that is none.
     pub(crate) fn to_spec(&self) -> Result<ServeSpec, Failure> {
-        let workload = match self.protocol {
-            Protocol::Http => {
-                self.echo.refuse("http")?;
-                let default = Http::default();
-                Workload::Http(Http {
-                    reply_bytes: self.reply_bytes.unwrap_or(default.reply_bytes),
-                    ..default
-                })
-            }
-            Protocol::Echo => {
-                refuse("--reply-bytes", self.reply_bytes.is_some(), "echo")?;
-                Workload::Echo(self.echo.to_workload())
-            }
-        };
-        let mut options = BTreeMap::new();
-        for (name, value) in &self.options {
-            if let Some(other) = options.insert(name.clone(), value.clone()) {
-                let message = format!("option {name} is given twice, as {other} and as {value}: keep one");
-                return Err(Failure::request("bad_flag", message));
-            }
+        let default = Http::default();
+        let http = Http { reply_bytes: self.reply_bytes.unwrap_or(default.reply_bytes), ..default };
+        let mut workload = self.messages.to_workload(self.protocol, http)?;
+        let others = [
+            ("--reply-bytes", self.reply_bytes.is_some(), Protocol::Http),
+            ("--work", self.work.is_some(), Protocol::Rpc),
+        ];
+        refuse_others(&others, self.protocol)?;
+        if let (Workload::Rpc(rpc), Some(work)) = (&mut workload, self.work) {
+            rpc.work_ns = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
         }
         Ok(ServeSpec {
             schema: Version,
             role: ServeWord::Is,
             model: self.model.clone().unwrap_or_default(),
-            options,
+            options: self.options.to_map()?,
             workload,
-            listen: listen_address(&self.listen)?,
+            listen: self.listen.iter().map(|text| listen_address(text)).collect::<Result<_, _>>()?,
             workers: self.workers,
+            worker_kind: self.worker_kind,
             cpus: list(&self.cpus),
             connections_max: self.connections_max,
+            count_calls: false,
         })
     }
 }
@@ -247,7 +275,7 @@ impl LoadFlags {
             role: LoadWord::Is,
             driver: self.driver,
             workload,
-            connect: url::resolve(&url)?,
+            connect: vec![url::resolve(&url)?],
             connections: self.connections,
             threads: self.threads,
             cpus: list(&self.cpus),
@@ -260,65 +288,112 @@ impl LoadFlags {
     }
 
     fn to_workload(&self, url: &Url) -> Result<Workload, Failure> {
-        let natural = match url.scheme {
-            Scheme::Http => Protocol::Http,
-            Scheme::Tcp => Protocol::Echo,
+        let natural = if url.scheme == Scheme::Http { Protocol::Http } else { Protocol::Echo };
+        let protocol = self.protocol.unwrap_or(natural);
+        let needed = match (url.scheme, protocol) {
+            (Scheme::Tcp, Protocol::Http) => Some(format!("http://{}/", url.authority)),
+            (Scheme::Http, Protocol::Echo | Protocol::Line | Protocol::Rpc) => {
+                Some(format!("tcp://{}", url.authority))
+            }
+            _ => None,
         };
-        match self.protocol.unwrap_or(natural) {
-            Protocol::Http if url.scheme == Scheme::Http => {
-                self.echo.refuse("http")?;
-                Ok(Workload::Http(Http {
-                    target: url.target.clone(),
-                    host: Some(url.authority.clone()),
-                    keep_alive: !self.no_keepalive,
-                    verify: self.verify.unwrap_or(Verify::Bytes),
-                    ..Http::default()
-                }))
+        if let Some(needed) = needed {
+            let message = format!("--protocol {} needs {needed}", protocol.name());
+            return Err(Failure::request("bad_flag", message));
+        }
+        let http_flags = [
+            ("--verify", self.verify.is_some(), Protocol::Http),
+            ("--no-keepalive", self.no_keepalive, Protocol::Http),
+        ];
+        refuse_others(&http_flags, protocol)?;
+        let http = Http {
+            target: url.target.clone(),
+            host: Some(url.authority.clone()),
+            keep_alive: !self.no_keepalive,
+            verify: self.verify.unwrap_or(Verify::Bytes),
+            ..Http::default()
+        };
+        self.messages.to_workload(protocol, http)
+    }
+}
+
+impl MessageFlags {
+    /// The workload of a protocol: `http` if it is that, or what these flags say.
+    fn to_workload(&self, protocol: Protocol, http: Http) -> Result<Workload, Failure> {
+        let lines = if protocol == Protocol::Line { Protocol::Line } else { Protocol::Echo };
+        let others = [
+            ("--framing", self.framing.is_some(), Protocol::Echo),
+            ("--message-bytes", self.message_bytes.is_some(), lines),
+            ("--target", self.target.is_some(), Protocol::Rpc),
+            ("--text-bytes", self.text_bytes.is_some(), Protocol::Rpc),
+        ];
+        refuse_others(&others, protocol)?;
+        let (echo, line, rpc) = (Echo::default(), Line::default(), Rpc::default());
+        Ok(match protocol {
+            Protocol::Http => Workload::Http(http),
+            Protocol::Echo => Workload::Echo(Echo {
+                framing: self.framing.unwrap_or(echo.framing),
+                message_bytes: self.message_bytes.unwrap_or(echo.message_bytes),
+            }),
+            Protocol::Line => {
+                Workload::Line(Line { message_bytes: self.message_bytes.unwrap_or(line.message_bytes) })
             }
-            Protocol::Echo if url.scheme == Scheme::Tcp => {
-                refuse("--verify", self.verify.is_some(), "echo")?;
-                refuse("--no-keepalive", self.no_keepalive, "echo")?;
-                Ok(Workload::Echo(self.echo.to_workload()))
+            Protocol::Rpc => Workload::Rpc(Rpc {
+                target: self.target.unwrap_or(rpc.target),
+                text_bytes: self.text_bytes.unwrap_or(rpc.text_bytes),
+                ..rpc
+            }),
+        })
+    }
+}
+
+impl OptionFlags {
+    /// The options by their names.
+    ///
+    /// # Errors
+    /// One that is given twice.
+    pub(crate) fn to_map(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let mut options = BTreeMap::new();
+        for (name, value) in &self.options {
+            if let Some(other) = options.insert(name.clone(), value.clone()) {
+                let message = format!("option {name} is given twice, as {other} and as {value}: keep one");
+                return Err(Failure::request("bad_flag", message));
             }
-            Protocol::Http => {
-                Err(Failure::request("bad_flag", format!("--protocol http needs http://{}/", url.authority)))
-            }
-            Protocol::Echo => {
-                Err(Failure::request("bad_flag", format!("--protocol echo needs tcp://{}", url.authority)))
-            }
+        }
+        Ok(options)
+    }
+}
+
+impl Protocol {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Echo => "echo",
+            Self::Line => "line",
+            Self::Rpc => "rpc",
         }
     }
 }
 
-impl EchoFlags {
-    fn to_workload(&self) -> Echo {
-        let default = Echo::default();
-        Echo {
-            framing: self.framing.unwrap_or(default.framing),
-            message_bytes: self.message_bytes.unwrap_or(default.message_bytes),
+/// Refuses flags that were given and are of another protocol: a flag that would be ignored is a setting that would not
+/// be measured.
+fn refuse_others(flags: &[(&str, bool, Protocol)], protocol: Protocol) -> Result<(), Failure> {
+    match flags.iter().find(|(_, given, of)| *given && *of != protocol) {
+        None => Ok(()),
+        Some((flag, ..)) => {
+            let name = protocol.name();
+            let message = format!("{flag} means nothing to --protocol {name}: leave it out");
+            Err(Failure::request("bad_flag", message))
         }
     }
-
-    fn refuse(&self, protocol: &str) -> Result<(), Failure> {
-        refuse("--framing", self.framing.is_some(), protocol)?;
-        refuse("--message-bytes", self.message_bytes.is_some(), protocol)
-    }
 }
 
-/// A flag that would be ignored is a setting that would not be measured.
-fn refuse(flag: &str, given: bool, protocol: &str) -> Result<(), Failure> {
-    if given {
-        let message = format!("{flag} means nothing to --protocol {protocol}: leave it out");
-        return Err(Failure::request("bad_flag", message));
-    }
-    Ok(())
-}
-
-fn listen_address(text: &str) -> Result<SocketAddr, Failure> {
-    let addresses = text.to_socket_addrs();
-    addresses.ok().and_then(|mut addresses| addresses.next()).ok_or_else(|| {
-        let message = format!("cannot listen on `{text}`: write an address and a port, as in 127.0.0.1:8080");
-        Failure::request("bad_flag", message)
+/// An address, or a name that is resolved now.
+fn listen_address(text: &str) -> Result<Address, Failure> {
+    text.parse().or_else(|message| {
+        let resolved = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+        let failure = || Failure::request("bad_flag", format!("cannot listen: {message}"));
+        resolved.map(|address| Address(address.into())).ok_or_else(failure)
     })
 }
 

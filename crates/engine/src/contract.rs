@@ -5,12 +5,15 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::fmt;
+use std::str::FromStr;
 
 use clap::ValueEnum;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use proto::Protocol;
 
 use crate::failure::Failure;
 
@@ -48,6 +51,7 @@ pub(crate) fn schemas() -> String {
         ("load-spec", schema_for!(LoadSpec)),
         ("serve-ready", schema_for!(ServeReady)),
         ("load-ready", schema_for!(LoadReady)),
+        ("served", schema_for!(Served)),
         ("measuring", schema_for!(Measuring)),
         ("measured", schema_for!(Measured)),
         ("report", schema_for!(Report)),
@@ -57,9 +61,9 @@ pub(crate) fn schemas() -> String {
     serde_json::to_string_pretty(&schemas).expect("a schema is JSON")
 }
 
-/// A description as JSON to be read by people too.
-pub(crate) fn pretty(description: &Description) -> String {
-    serde_json::to_string_pretty(description).expect("the contract's documents have string keys")
+/// A document as JSON to be read by people too.
+pub(crate) fn pretty<T: Serialize>(document: &T) -> String {
+    serde_json::to_string_pretty(document).expect("the contract's documents have string keys")
 }
 
 /// The version of the contract. There is one, so it has no value to hold.
@@ -113,6 +117,7 @@ words! {
     ServeWord = "serve",
     LoadWord = "load",
     ReadyWord = "ready",
+    ServedWord = "served",
     MeasuringWord = "measuring",
     MeasuredWord = "measured",
     ReportWord = "report",
@@ -134,6 +139,20 @@ pub(crate) enum Role {
 pub(crate) enum Workload {
     Http(Http),
     Echo(Echo),
+    Line(Line),
+    Rpc(Rpc),
+}
+
+impl Workload {
+    /// The word of its protocol.
+    pub(crate) const fn protocol(&self) -> &'static str {
+        match self {
+            Self::Http(_) => proto::http::Http::NAME,
+            Self::Echo(_) => proto::echo::Echo::NAME,
+            Self::Line(_) => proto::line::Line::NAME,
+            Self::Rpc(_) => proto::rpc::Rpc::NAME,
+        }
+    }
 }
 
 /// GET requests over HTTP/1.1.
@@ -183,6 +202,38 @@ impl Default for Echo {
     }
 }
 
+/// Lines of text that come back as they were sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Line {
+    /// The length of a line with its line feed, in bytes.
+    pub(crate) message_bytes: usize,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { message_bytes: 12 }
+    }
+}
+
+/// Calls whose answer takes the server a stated amount of computing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Rpc {
+    /// Steps of computing that lead to the answer.
+    pub(crate) target: u32,
+    /// The length of the text that goes there and back, in bytes.
+    pub(crate) text_bytes: usize,
+    /// More computing for each call, in nanoseconds: the server finds out at its start how many steps that is.
+    pub(crate) work_ns: u64,
+}
+
+impl Default for Rpc {
+    fn default() -> Self {
+        Self { target: 1000, text_bytes: 11, work_ns: 0 }
+    }
+}
+
 /// How the end of an echoed message is found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -207,17 +258,72 @@ pub(crate) struct ServeSpec {
     #[serde(default)]
     pub(crate) options: BTreeMap<String, String>,
     pub(crate) workload: Workload,
-    /// Where it listens. Port 0 lets the kernel choose.
-    #[schemars(with = "String")]
-    pub(crate) listen: SocketAddr,
+    /// Where it listens, on one address or on several. Port 0 lets the kernel choose.
+    pub(crate) listen: Vec<Address>,
     #[serde(default = "one")]
     pub(crate) workers: usize,
+    #[serde(default)]
+    pub(crate) worker_kind: WorkerKind,
     /// The processors it may run on; none: all of them.
     #[serde(default)]
     pub(crate) cpus: Vec<usize>,
-    /// Connections it holds at most.
+    /// Connections a worker holds at most.
     #[serde(default = "connections_max")]
     pub(crate) connections_max: usize,
+    /// Whether to count its system calls, which costs each of them a little time.
+    #[serde(default)]
+    pub(crate) count_calls: bool,
+}
+
+/// What a worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WorkerKind {
+    /// A thread of the server's process.
+    #[default]
+    Thread,
+    /// A process of its own, started again when it dies.
+    Process,
+}
+
+/// Where a server listens: `127.0.0.1:8080`, `[::1]:8080` or `unix:/path/to/socket`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Address(pub(crate) sys::net::Address);
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self)
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Address {
+    fn schema_name() -> Cow<'static, str> {
+        "Address".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "description": "`127.0.0.1:8080`, `[::1]:8080` or `unix:/path/to/socket`."})
+    }
 }
 
 /// What a load generator is to do: the line it reads from standard input.
@@ -229,9 +335,8 @@ pub(crate) struct LoadSpec {
     #[serde(default)]
     pub(crate) driver: Driver,
     pub(crate) workload: Workload,
-    /// The address of the server.
-    #[schemars(with = "String")]
-    pub(crate) connect: SocketAddr,
+    /// The addresses of the server; connections take them in turn.
+    pub(crate) connect: Vec<Address>,
     pub(crate) connections: usize,
     #[serde(default = "one")]
     pub(crate) threads: usize,
@@ -265,6 +370,15 @@ pub(crate) enum Driver {
     IoUring,
 }
 
+impl From<WorkerKind> for models::WorkerKind {
+    fn from(kind: WorkerKind) -> Self {
+        match kind {
+            WorkerKind::Thread => Self::Thread,
+            WorkerKind::Process => Self::Process,
+        }
+    }
+}
+
 impl From<Driver> for ::load::Driver {
     fn from(driver: Driver) -> Self {
         match driver {
@@ -283,14 +397,42 @@ pub(crate) struct ServeReady {
     pub(crate) role: ServeWord,
     /// The model with its options that are not default, as `io_uring[recv=oneshot]`.
     pub(crate) model: String,
-    /// The address with the port it has got.
-    #[schemars(with = "String")]
-    pub(crate) listen: SocketAddr,
+    /// The addresses with the ports it has got.
+    pub(crate) listen: Vec<Address>,
     pub(crate) pid: u32,
     pub(crate) build: String,
     pub(crate) workers: usize,
+    pub(crate) worker_kind: WorkerKind,
+    /// Connections a worker serves at the same time; null: as many as the system and `connections_max` allow.
+    pub(crate) holds: Option<usize>,
+    /// What is wrong with this variant, where it is one that was published with a defect.
+    pub(crate) defects: Vec<String>,
     /// Features of the kernel it does without.
     pub(crate) lacks: Vec<String>,
+}
+
+/// What a server has done so far. It is told when a line comes on standard input, and when the server ends.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Served {
+    pub(crate) schema: Version,
+    pub(crate) event: ServedWord,
+    pub(crate) role: ServeWord,
+    pub(crate) workers: Vec<ServedWorker>,
+    /// How often a worker process was started again.
+    pub(crate) restarts: u64,
+    /// System calls of all workers so far, if they are counted and the kernel lets us.
+    pub(crate) calls: Option<u64>,
+}
+
+/// What one worker has done so far.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServedWorker {
+    /// Connections it has taken, those that have ended among them.
+    pub(crate) connections: u64,
+    /// Connections it has closed at once, by the limit that made it.
+    pub(crate) refused: BTreeMap<String, u64>,
 }
 
 /// All connections of a load generator are open.
@@ -352,8 +494,7 @@ pub(crate) struct Report {
     pub(crate) driver: Driver,
     pub(crate) lacks: Vec<String>,
     pub(crate) workload: Workload,
-    #[schemars(with = "String")]
-    pub(crate) connect: SocketAddr,
+    pub(crate) connect: Vec<Address>,
     /// Connections asked for.
     pub(crate) connections: usize,
     /// Connections open when the window ended.
@@ -466,10 +607,13 @@ pub(crate) struct Description {
 pub(crate) struct ModelDescription {
     pub(crate) name: String,
     pub(crate) about: String,
+    /// What it takes beyond any Linux; empty for most.
+    pub(crate) needs: String,
     pub(crate) protocols: Vec<String>,
     pub(crate) options: Vec<OptionDescription>,
-    /// How many connections a worker serves at the same time.
-    pub(crate) holds: Holds,
+    /// Connections a worker serves at the same time; null: as many as the system and `connections_max` allow. Over
+    /// HTTP a model that serves one ends each connection with its reply, so that others have their turn.
+    pub(crate) holds: Option<usize>,
     pub(crate) available: bool,
     /// Why it is not available, if so.
     pub(crate) why_not: Option<String>,
@@ -477,23 +621,19 @@ pub(crate) struct ModelDescription {
     pub(crate) lacks: Vec<String>,
 }
 
-/// How many connections a model serves at the same time.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Holds {
-    /// One in each worker; over HTTP its replies end the connection, so that others have their turn.
-    One,
-    Many,
-}
-
 /// A choice a model offers.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OptionDescription {
     pub(crate) name: String,
-    /// The default comes first.
+    /// The default comes first; for a number it is the only one.
     pub(crate) values: Vec<String>,
+    /// The least and the most of a number; null for words.
+    pub(crate) min: Option<usize>,
+    pub(crate) max: Option<usize>,
     pub(crate) about: String,
+    /// What is wrong with values that are kept because they were published.
+    pub(crate) defects: BTreeMap<String, String>,
 }
 
 /// A driver of the load generator.

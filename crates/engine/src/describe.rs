@@ -3,18 +3,35 @@
 use std::io;
 use std::process::ExitCode;
 
-use models::{Choice, MODELS, Model};
-use proto::{Protocol, echo::Echo, http::Http};
+use models::{Choice, MODELS, Model, Values};
 
+use crate::cli::DescribeFlags;
 use crate::contract::{
-    self, BUILD, Description, Driver, DriverDescription, Holds, ModelDescription, OptionDescription, Version,
+    self, BUILD, Description, Driver, DriverDescription, ModelDescription, OptionDescription, Role, Version,
 };
+use crate::limits::connections_possible;
 use crate::output;
+use crate::serve;
+use crate::supervision::{self, Owner};
+use crate::workload::PROTOCOLS;
 
-/// Runs the command.
-pub(crate) fn command(schema: bool) -> ExitCode {
-    output::line(&if schema { contract::schemas() } else { contract::pretty(&description()) });
-    ExitCode::SUCCESS
+/// Runs the command: prints the schemas, one variant of a model, or everything.
+pub(crate) fn command(flags: &DescribeFlags) -> ExitCode {
+    let text = match (&flags.model, flags.schema) {
+        (_, true) => Ok(contract::schemas()),
+        (None, false) => Ok(contract::pretty(&description())),
+        (Some(name), false) => flags.options.to_map().and_then(|options| {
+            let found = serve::find_model(name)?;
+            serve::check_options(found, &options)?;
+            let config = models::Config { options, ..plain() };
+            Ok(contract::pretty(&model(found, &config)))
+        }),
+    };
+    supervision::finish(text.map(|text| output::line(&text)), Owner::Person, Role::Serve)
+}
+
+fn plain() -> models::Config {
+    models::Config { connections_max: connections_possible(), ..models::Config::default() }
 }
 
 fn description() -> Description {
@@ -22,29 +39,21 @@ fn description() -> Description {
         schema: Version,
         build: BUILD.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        models: MODELS.iter().map(model).collect(),
+        models: MODELS.iter().map(|found| model(found, &plain())).collect(),
         drivers: ::load::Driver::ALL.iter().copied().map(driver).collect(),
-        protocols: protocols(),
+        protocols: PROTOCOLS.map(str::to_owned).to_vec(),
     }
 }
 
-/// Every model speaks every protocol: a protocol is a type parameter of the model.
-fn protocols() -> Vec<String> {
-    vec![Http::NAME.to_owned(), Echo::NAME.to_owned()]
-}
-
-fn model(model: &Model) -> ModelDescription {
-    let config = models::Config { workers: 1, connections_max: 1024, ..models::Config::default() };
-    let (available, why_not, lacks) = availability((model.lacks)(&config));
+fn model(model: &Model, config: &models::Config) -> ModelDescription {
+    let (available, why_not, lacks) = availability((model.lacks)(config));
     ModelDescription {
         name: model.name.to_owned(),
         about: model.about.to_owned(),
-        protocols: protocols(),
-        options: model.options.iter().map(option).collect(),
-        holds: match model.holds {
-            models::Holds::One => Holds::One,
-            models::Holds::Many => Holds::Many,
-        },
+        needs: model.needs.to_owned(),
+        protocols: PROTOCOLS.iter().filter(|name| model.speaks(name)).map(|&name| name.to_owned()).collect(),
+        options: model.choices().map(option).collect(),
+        holds: (model.holds)(config),
         available,
         why_not,
         lacks,
@@ -52,10 +61,17 @@ fn model(model: &Model) -> ModelDescription {
 }
 
 fn option(choice: &Choice) -> OptionDescription {
+    let (values, min, max) = match choice.values {
+        Values::Words(words) => (words.to_vec(), None, None),
+        Values::Number { default, min, max } => (vec![default], Some(min), Some(max)),
+    };
     OptionDescription {
         name: choice.name.to_owned(),
-        values: choice.values.iter().map(|&value| value.to_owned()).collect(),
+        values: values.into_iter().map(str::to_owned).collect(),
+        min,
+        max,
         about: choice.about.to_owned(),
+        defects: choice.defects.iter().map(|&(value, text)| (value.to_owned(), text.to_owned())).collect(),
     }
 }
 

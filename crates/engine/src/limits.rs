@@ -19,6 +19,9 @@ pub(crate) const CONNECTIONS_MAX: usize = 1 << 20;
 /// Descriptors a process needs beside its connections: standard streams, listeners, rings, pipes.
 pub(crate) const DESCRIPTORS_RESERVED: usize = 64;
 
+/// More addresses than the published servers listened on, and few enough to be waited for together.
+pub(crate) const LISTENERS_MAX: usize = 64;
+
 /// A day. A longer run says nothing that several shorter ones do not, and is lost as a whole.
 pub(crate) const DURATION_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
@@ -39,6 +42,11 @@ pub(crate) fn pin(cpus: &[usize]) -> Result<(), Failure> {
         let message = format!("{error}; it may use {}, counted from 0", counted(usable, "processor"));
         Failure::machine("no_such_cpu", message)
     })
+}
+
+/// How many connections the descriptors of this process allow, once their soft limit has been raised.
+pub(crate) fn connections_possible() -> usize {
+    sys::process::descriptors_max().saturating_sub(DESCRIPTORS_RESERVED).max(1)
 }
 
 /// Refuses a number outside its range.

@@ -10,24 +10,24 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use proto::{Protocol, echo, http};
+use proto::Protocol;
 
 use crate::cli::LoadFlags;
 use crate::contract::{
     self, BUILD, Bytes, Errors, Generator, Intervals, Latency, LoadReady, LoadSpec, LoadWord, Measured,
     MeasuredWord, Measuring, MeasuringWord, ReadyWord, Report, ReportWord, Requests, Role, Version,
-    WARMUP_MS_DEFAULT, Workload,
+    WARMUP_MS_DEFAULT,
 };
 use crate::failure::{Failure, Fault};
 use crate::limits::{
-    CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, REQUESTS_MAX, THREADS_MAX, pin,
-    within,
+    CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, LISTENERS_MAX, REQUESTS_MAX,
+    THREADS_MAX, pin, within,
 };
 use crate::output;
 use crate::summary;
 use crate::supervision::{self, Owner};
 use crate::units::{count, counted};
-use crate::workload;
+use crate::workload::{self, Visit};
 
 /// Runs the command.
 pub(crate) fn command(flags: &LoadFlags) -> ExitCode {
@@ -76,11 +76,21 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// Checks the spec and loads the server. The protocol is chosen here, once.
 fn run(spec: &LoadSpec, owner: Owner, tell: &mut dyn FnMut(Event)) -> Result<::load::Report, Failure> {
     let config = to_config(spec)?;
-    match &spec.workload {
-        Workload::Http(http) => {
-            drive::<http::Http>(&config, workload::http(http, spec.connect)?, owner, tell)
-        }
-        Workload::Echo(echo) => drive::<echo::Echo>(&config, workload::echo(echo)?, owner, tell),
+    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { config: &config, owner, tell })
+}
+
+/// A load that has been checked.
+struct Drive<'a> {
+    config: &'a Config,
+    owner: Owner,
+    tell: &'a mut dyn FnMut(Event),
+}
+
+impl Visit for Drive<'_> {
+    type Output = ::load::Report;
+
+    fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<::load::Report, Failure> {
+        drive::<P>(self.config, workload, self.owner, self.tell)
     }
 }
 
@@ -96,7 +106,10 @@ fn drive<P: Protocol>(
         let message = format!("the driver {} cannot run here: {error}", config.driver.name());
         return Err(Failure::machine("unavailable", message));
     }
-    supervision::end_with_input(owner)?;
+    if owner == Owner::Program {
+        // A generator has nothing to tell before its report.
+        supervision::answer_input(|| (), || ())?;
+    }
     sys::process::on_terminate(&STOP)?;
     ::load::run::<P>(config, workload, &STOP, tell).map_err(|failure| {
         let fault = match failure.kind {
@@ -110,6 +123,7 @@ fn drive<P: Protocol>(
 fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
     within("threads", spec.threads, 1..=THREADS_MAX)?;
     within("connections", spec.connections, 1..=CONNECTIONS_MAX)?;
+    within("the number of addresses to connect to", spec.connect.len(), 1..=LISTENERS_MAX)?;
     within("timeout_ms", spec.timeout_ms, 1..=DURATION_MS_MAX)?;
     within("interval_ms", spec.interval_ms, 1..=DURATION_MS_MAX)?;
     if spec.threads > spec.connections {
@@ -130,7 +144,7 @@ fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
     }
     Ok(Config {
         driver: spec.driver.into(),
-        address: spec.connect,
+        addresses: spec.connect.iter().map(|address| address.0.clone()).collect(),
         connections: spec.connections,
         threads: spec.threads,
         cpus: spec.cpus.clone(),
@@ -216,7 +230,7 @@ fn document(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Report) -> R
         driver: spec.driver,
         lacks,
         workload: spec.workload.clone(),
-        connect: spec.connect,
+        connect: spec.connect.clone(),
         connections: spec.connections,
         connections_open: measured.connections_open,
         threads: spec.threads,

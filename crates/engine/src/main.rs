@@ -8,6 +8,7 @@ mod contract;
 mod describe;
 mod failure;
 mod limits;
+mod listen;
 mod load;
 mod output;
 mod owner;
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     match cli::parse() {
         Ok(Command::Serve(flags)) => serve::command(&flags),
         Ok(Command::Load(flags)) => load::command(&flags),
-        Ok(Command::Describe { schema }) => describe::command(schema),
+        Ok(Command::Describe(flags)) => describe::command(&flags),
         Err(code) => code,
     }
 }

@@ -2,22 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::process::{self, ExitCode};
 
-use models::{Holds, MODELS, Model};
-use proto::{echo, http};
+use models::{Board, Limit, MODELS, Model, Values, Worker};
+use proto::Protocol;
+use sys::perf::Calls;
 
 use crate::cli::ServeFlags;
-use crate::contract::{self, BUILD, ReadyWord, Role, ServeReady, ServeSpec, ServeWord, Version, Workload};
+use crate::contract::{
+    self, BUILD, ReadyWord, Role, ServeReady, ServeSpec, ServeWord, Served, ServedWord, ServedWorker,
+    Version, Workload,
+};
 use crate::failure::Failure;
-use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, THREADS_MAX, pin, within};
+use crate::limits::{CONNECTIONS_MAX, LISTENERS_MAX, THREADS_MAX, connections_possible, pin, within};
+use crate::listen;
 use crate::output;
-use crate::owner;
 use crate::supervision::{self, Owner};
 use crate::units::counted;
-use crate::workload::{self, forever};
+use crate::workload::{self, Visit, forever};
 
 /// Runs the command. It returns only when the server has failed.
 pub(crate) fn command(flags: &ServeFlags) -> ExitCode {
@@ -30,79 +32,161 @@ pub(crate) fn command(flags: &ServeFlags) -> ExitCode {
     supervision::finish(outcome, owner, Role::Serve)
 }
 
+/// Checks all that can be refused before anything is opened, and serves.
 fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
     within("workers", spec.workers, 1..=THREADS_MAX)?;
     within("connections_max", spec.connections_max, 1..=CONNECTIONS_MAX)?;
+    within("the number of addresses to listen on", spec.listen.len(), 1..=LISTENERS_MAX)?;
     let model = find_model(&spec.model)?;
     check_options(model, &spec.options)?;
+    if !model.speaks(spec.workload.protocol()) {
+        let message = format!("model {} speaks only {}", model.name, model.only.unwrap_or_default());
+        return Err(Failure::request("unknown_protocol", message));
+    }
     let config = forever(models::Config {
-        workers: spec.workers,
+        worker_kind: spec.worker_kind.into(),
         cpus: spec.cpus.clone(),
         connections_max: spec.connections_max.min(connections_possible()),
         options: spec.options.clone(),
+        board: Some(Board::new(spec.workers)?),
     });
-    match &spec.workload {
-        Workload::Http(http) => {
-            // Where one connection is served at a time, one that stays open would shut out all others.
-            let keep_alive = http.keep_alive && model.holds == Holds::Many;
-            let workload = workload::http(&contract::Http { keep_alive, ..http.clone() }, spec.listen)?;
-            begin(spec, model, config, owner, |listeners| {
-                models::serve::<http::Http>(model.name, listeners, config, workload)
-            })
-        }
-        Workload::Echo(echo) => {
-            let workload = workload::echo(echo)?;
-            begin(spec, model, config, owner, |listeners| {
-                models::serve::<echo::Echo>(model.name, listeners, config, workload)
-            })
-        }
+    let mut workload = spec.workload.clone();
+    if let Workload::Http(http) = &mut workload {
+        // Where one connection is served at a time, one that stays open would shut out all others.
+        http.keep_alive &= (model.holds)(config) != Some(1);
     }
+    let beginning = Beginning { spec, model, config, owner };
+    workload::dispatch(&workload, &spec.listen[0], Role::Serve, beginning)
 }
 
-/// Listens, says so, and serves. Nothing is opened before all that can be refused has been checked.
-fn begin(
-    spec: &ServeSpec,
-    model: &Model,
-    config: &models::Config,
+/// A server that has been checked.
+struct Beginning<'a> {
+    spec: &'a ServeSpec,
+    model: &'static Model,
+    config: &'static models::Config,
     owner: Owner,
-    serve: impl FnOnce(Vec<TcpListener>) -> io::Result<Infallible>,
-) -> Result<Infallible, Failure> {
-    let lacks = (model.lacks)(config).map_err(|error| {
-        Failure::machine("unavailable", format!("{} cannot run here: {error}", model.name))
-    })?;
-    pin(&config.cpus)?;
-    supervision::end_with_input(owner)?;
-    let listeners = listen(spec.listen, spec.workers)?;
-    let ready = ServeReady {
-        schema: Version,
-        event: ReadyWord::Is,
-        role: ServeWord::Is,
-        model: model.title(config),
-        listen: listeners[0].local_addr()?,
-        pid: process::id(),
-        build: BUILD.to_owned(),
-        workers: spec.workers,
-        lacks,
-    };
-    warn_if_exposed(ready.listen);
-    match owner {
-        Owner::Person => output::line(&greeting(&ready, &spec.workload)),
-        Owner::Program => output::line(&contract::line(&ready)),
+}
+
+impl Visit for Beginning<'_> {
+    type Output = Infallible;
+
+    /// Listens, says so, and serves.
+    fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<Infallible, Failure> {
+        let Self { spec, model, config, owner } = self;
+        let mut lacks = (model.lacks)(config).map_err(|error| unavailable(model, &error))?;
+        pin(&config.cpus)?;
+        let calls = spec.count_calls.then(Calls::count).transpose().unwrap_or_else(|error| {
+            lacks.push(error.to_string());
+            None
+        });
+        let (listeners, addresses) = listen::open(spec, config.backlog(), &mut lacks)?;
+        let board = config.board.expect("it was made with the configuration");
+        let workers = listeners.into_iter().zip(board.workers());
+        let workers = workers.map(|(listeners, counts)| Worker { listeners, counts }).collect();
+        let ready = ServeReady {
+            schema: Version,
+            event: ReadyWord::Is,
+            role: ServeWord::Is,
+            model: model.title(config),
+            listen: addresses,
+            pid: process::id(),
+            build: BUILD.to_owned(),
+            workers: spec.workers,
+            worker_kind: spec.worker_kind,
+            holds: (model.holds)(config),
+            defects: model.defects(config).into_iter().map(str::to_owned).collect(),
+            lacks,
+        };
+        begin(owner, &ready, spec.workload.protocol(), forever(Account { board, calls }))?;
+        models::serve::<P>(model.name, workers, config, workload).map_err(Failure::from)
     }
-    serve(listeners).map_err(Failure::from)
 }
 
-fn greeting(ready: &ServeReady, workload: &Workload) -> String {
-    let ServeReady { model, listen, workers, lacks, .. } = ready;
-    let address = match workload {
-        Workload::Http(_) => format!("http://{listen}/"),
-        Workload::Echo(_) => format!("tcp://{listen}"),
+/// Says that the server is ready, and sees to it that it tells what it has served when it is asked and when it ends.
+fn begin(owner: Owner, ready: &ServeReady, protocol: &str, account: &'static Account) -> Result<(), Failure> {
+    for address in ready.listen.iter().filter(|address| address.0.is_exposed()) {
+        output::say(&format!("warning: other machines can reach {address}; 127.0.0.1 keeps it to this one"));
+    }
+    let tell = move || match owner {
+        Owner::Person => output::line(&account.summary()),
+        Owner::Program => output::line(&contract::line(&account.document())),
     };
-    let without = if lacks.is_empty() { String::new() } else { format!(", without {}", lacks.join(", ")) };
-    format!("serving {address} with {model}, {}{without}; Ctrl-C ends it", counted(*workers, "worker"))
+    let listen = ready.listen.clone();
+    let last = move || {
+        listen::leave(&listen);
+        tell();
+    };
+    match owner {
+        Owner::Person => supervision::end_with_signal(last)?,
+        Owner::Program => supervision::answer_input(tell, last)?,
+    }
+    output::line(&match owner {
+        Owner::Person => greeting(ready, protocol),
+        Owner::Program => contract::line(ready),
+    });
+    Ok(())
 }
 
-fn find_model(name: &str) -> Result<&'static Model, Failure> {
+/// What a server has done so far.
+struct Account {
+    board: Board,
+    calls: Option<Calls>,
+}
+
+impl Account {
+    fn document(&self) -> Served {
+        let worker = |counts: models::Counts| ServedWorker {
+            connections: counts.connections(),
+            refused: Limit::ALL.map(|limit| (limit.name().to_owned(), counts.refused(limit))).into(),
+        };
+        Served {
+            schema: Version,
+            event: ServedWord::Is,
+            role: ServeWord::Is,
+            workers: self.board.workers().map(worker).collect(),
+            restarts: self.board.restarts(),
+            calls: self.calls.as_ref().and_then(|calls| calls.so_far().ok()),
+        }
+    }
+
+    /// One line a worker.
+    fn summary(&self) -> String {
+        let lines = self.board.workers().enumerate().map(|(index, counts)| {
+            let refused = Limit::ALL.into_iter().map(|limit| (limit, counts.refused(limit)));
+            let refused: Vec<String> = refused
+                .filter(|(_, count)| *count > 0)
+                .map(|(limit, count)| format!(", {count} refused ({})", limit.name()))
+                .collect();
+            let taken = counted(counts.connections() as usize, "connection");
+            format!("worker {index}: {taken}{}", refused.concat())
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn greeting(ready: &ServeReady, protocol: &str) -> String {
+    let ServeReady { model, listen, workers, lacks, defects, .. } = ready;
+    let url = |address: &contract::Address| match &address.0 {
+        sys::net::Address::Unix(_) => address.to_string(),
+        sys::net::Address::Ip(address) if protocol == "http" => format!("http://{address}/"),
+        sys::net::Address::Ip(address) => format!("tcp://{address}"),
+    };
+    let urls = listen.iter().map(url).collect::<Vec<_>>().join(" ");
+    let without = if lacks.is_empty() { String::new() } else { format!(", without {}", lacks.join(", ")) };
+    let flaws = defects.iter().map(|defect| format!("; defective: {defect}")).collect::<String>();
+    format!("serving {urls} with {model}, {}{without}{flaws}; Ctrl-C ends it", counted(*workers, "worker"))
+}
+
+fn unavailable(model: &Model, error: &std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::InvalidInput => Failure::request("bad_option", error.to_string()),
+        _ => Failure::machine("unavailable", format!("{} cannot run here: {error}", model.name)),
+    }
+}
+
+/// # Errors
+/// `unknown_model`, with the names that are known.
+pub(crate) fn find_model(name: &str) -> Result<&'static Model, Failure> {
     let names = MODELS.iter().map(|model| model.name);
     MODELS
         .iter()
@@ -110,79 +194,25 @@ fn find_model(name: &str) -> Result<&'static Model, Failure> {
         .ok_or_else(|| Failure::unknown("unknown_model", "model", name, names))
 }
 
-fn check_options(model: &Model, options: &BTreeMap<String, String>) -> Result<(), Failure> {
+/// # Errors
+/// An option or a value that the model does not have, with those that it has.
+pub(crate) fn check_options(model: &Model, options: &BTreeMap<String, String>) -> Result<(), Failure> {
     for (name, value) in options {
-        if model.options.is_empty() {
-            let message = format!("model {} has no options: leave out {name}={value}", model.name);
-            return Err(Failure::request("unknown_option", message));
-        }
-        let names = model.options.iter().map(|choice| choice.name);
-        let choice = (model.options.iter().find(|choice| choice.name == name)).ok_or_else(|| {
+        let names = model.choices().map(|choice| choice.name);
+        let choice = model.choices().find(|choice| choice.name == name).ok_or_else(|| {
             Failure::unknown("unknown_option", &format!("option of {}", model.name), name, names)
         })?;
-        if !choice.values.contains(&value.as_str()) {
-            let values = choice.values.iter().copied();
-            return Err(Failure::unknown(
-                "unknown_value",
-                &format!("{name} of {}", model.name),
-                value,
-                values,
-            ));
+        if choice.accepts(value) {
+            continue;
         }
+        let noun = format!("{name} of {}", model.name);
+        return Err(match choice.values {
+            Values::Words(words) => Failure::unknown("unknown_value", &noun, value, words.iter().copied()),
+            Values::Number { min, max, .. } => Failure::request(
+                "unknown_value",
+                format!("{noun} is `{value}`; it is a number from {min} to {max}"),
+            ),
+        });
     }
     Ok(())
-}
-
-/// How many connections the descriptors of this process allow, once their soft limit has been raised.
-fn connections_possible() -> usize {
-    sys::process::descriptors_max().saturating_sub(DESCRIPTORS_RESERVED).max(1)
-}
-
-/// One listening socket for each worker, all on the same address.
-///
-/// The kernel lets a process join a port that another one of the same user shares among its workers, and would
-/// then spread connections over both. So a fixed port is first taken alone, to see that it is free.
-fn listen(address: SocketAddr, workers: usize) -> Result<Vec<TcpListener>, Failure> {
-    let describe = |error| cannot_listen(address, &error);
-    if workers == 1 {
-        return Ok(vec![sys::net::listen(address, false).map_err(describe)?]);
-    }
-    if address.port() != 0 {
-        drop(sys::net::listen(address, false).map_err(describe)?);
-    }
-    let first = sys::net::listen(address, true).map_err(describe)?;
-    let address = first.local_addr()?;
-    let mut listeners = vec![first];
-    for _ in 1..workers {
-        listeners.push(sys::net::listen(address, true).map_err(describe)?);
-    }
-    Ok(listeners)
-}
-
-fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
-    let (host, port) = (address.ip(), address.port());
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let by = owner::of_port(address)
-                .map_or(String::new(), |(name, pid)| format!(" by {name} (pid {pid})"));
-            let message = format!("port {port} of {host} is in use{by}: end that, or take another port");
-            Failure::work("address_in_use", message)
-        }
-        io::ErrorKind::PermissionDenied => {
-            let message = format!("port {port} needs privileges: take a port from 1024 on");
-            Failure::work("permission_denied", message)
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            let message =
-                format!("{host} is not an address of this machine: take 127.0.0.1, or one of its own");
-            Failure::work("address_unavailable", message)
-        }
-        _ => Failure::work("cannot_listen", format!("cannot listen on {address}: {error}")),
-    }
-}
-
-fn warn_if_exposed(address: SocketAddr) {
-    if !address.ip().is_loopback() {
-        output::say(&format!("warning: other machines can reach {address}; 127.0.0.1 keeps it to this one"));
-    }
 }

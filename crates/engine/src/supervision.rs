@@ -41,21 +41,38 @@ pub(crate) fn spec_line() -> Result<String, Failure> {
     Ok(line)
 }
 
-/// From here on a supervised process ends when its standard input does.
+/// From here on a supervised process calls `answer` for each line that comes on standard input, and when that ends it
+/// calls `last` and ends itself.
 ///
 /// It is called once the spec has been checked, so that what is wrong with it is told even to somebody who ends
 /// the input at once.
 ///
 /// # Errors
 /// Where there is no room for another thread.
-pub(crate) fn end_with_input(owner: Owner) -> Result<(), Failure> {
-    if owner == Owner::Program {
-        thread::Builder::new().name("supervision".into()).spawn(|| {
-            // What else comes has no meaning; an error there means that the input is gone, too.
-            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-            process::exit(0);
-        })?;
-    }
+pub(crate) fn answer_input(
+    answer: impl Fn() + Send + 'static,
+    last: impl FnOnce() + Send + 'static,
+) -> Result<(), Failure> {
+    thread::Builder::new().name("supervision".into()).spawn(move || {
+        // What the lines say has no meaning; an error means that the input is gone, too.
+        io::stdin().lock().split(b'\n').map_while(Result::ok).for_each(|_| answer());
+        last();
+        process::exit(0);
+    })?;
+    Ok(())
+}
+
+/// From here on a process that a person has started calls `last` and ends when it is asked to, by Ctrl-C or `kill`.
+///
+/// # Errors
+/// Where there is no room for another thread.
+pub(crate) fn end_with_signal(last: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    sys::process::hold_termination()?;
+    thread::Builder::new().name("supervision".into()).spawn(move || {
+        sys::process::wait_for_termination();
+        last();
+        process::exit(0);
+    })?;
     Ok(())
 }
 

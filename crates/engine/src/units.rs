@@ -10,12 +10,13 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let unit_ms = match unit {
+        "us" => 1e-3,
         "ms" => 1.0,
         "s" => 1e3,
         "m" => 60e3,
         "h" => 3600e3,
         "" => return Err(format!("`{text}` has no unit; write {text}s or {text}ms")),
-        _ => return Err(format!("`{unit}` is not a unit; use ms, s, m or h, as in 500ms or 10s")),
+        _ => return Err(format!("`{unit}` is not a unit; use us, ms, s, m or h, as in 500ms or 10s")),
     };
     let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     match number.parse::<f64>() {
@@ -82,6 +83,7 @@ mod tests {
     #[test]
     fn durations_are_read_with_their_unit() {
         check_duration("500ms", Ok(500));
+        check_duration("2000us", Ok(2));
         check_duration("10s", Ok(10_000));
         check_duration("1.5s", Ok(1_500));
         check_duration("1m", Ok(60_000));
@@ -92,7 +94,7 @@ mod tests {
     #[test]
     fn a_duration_that_is_none_says_how_one_is_written() {
         check_duration("10", Err("`10` has no unit; write 10s or 10ms"));
-        check_duration("10sec", Err("`sec` is not a unit; use ms, s, m or h, as in 500ms or 10s"));
+        check_duration("10sec", Err("`sec` is not a unit; use us, ms, s, m or h, as in 500ms or 10s"));
         check_duration("-1s", Err("`-1s` is not a duration; write it as in 500ms, 10s or 1m"));
         check_duration("s", Err("`s` is not a duration; write it as in 500ms, 10s or 1m"));
         check_duration("1..5s", Err("`1..5s` is not a duration; write it as in 500ms, 10s or 1m"));

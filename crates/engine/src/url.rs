@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use crate::contract::Address;
 use crate::failure::Failure;
 
 /// How a server is spoken to, by the first word of its address.
@@ -10,6 +11,8 @@ use crate::failure::Failure;
 pub(crate) enum Scheme {
     Http,
     Tcp,
+    /// A path in the file system.
+    Unix,
 }
 
 /// A parsed address. Only the parts that decide what is sent, and where.
@@ -18,7 +21,7 @@ pub(crate) struct Url {
     pub(crate) scheme: Scheme,
     /// Host and port as written: what the Host header says.
     pub(crate) authority: String,
-    /// A name, or an address without brackets.
+    /// A name, or an address without brackets; or the path of a socket.
     pub(crate) host: String,
     pub(crate) port: u16,
     /// Path and query; `/` if there is none.
@@ -26,11 +29,14 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// Reads `http://host[:port][/path][?query]` or `tcp://host:port`.
+    /// Reads `http://host[:port][/path][?query]`, `tcp://host:port` or `unix:/path`.
     ///
     /// # Errors
     /// One line that says what to write instead.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Self::of_path(text, path);
+        }
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(format!("`{text}` is not complete: write http://{text} or tcp://{text}"));
         };
@@ -48,7 +54,7 @@ impl Url {
         let port = match (port, scheme) {
             (Some(port), _) => port,
             (None, Scheme::Http) => 80,
-            (None, Scheme::Tcp) => return Err(format!("`{text}` has no port: write tcp://{authority}:PORT")),
+            (None, _) => return Err(format!("`{text}` has no port: write tcp://{authority}:PORT")),
         };
         let target = target.split_once('#').map_or(target, |(target, _fragment)| target);
         if scheme == Scheme::Tcp && !matches!(target, "" | "/") {
@@ -57,6 +63,14 @@ impl Url {
         let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
         Ok(Self { scheme, authority: authority.to_owned(), host: host.to_owned(), port, target })
     }
+
+    fn of_path(text: &str, path: &str) -> Result<Self, String> {
+        if path.is_empty() {
+            return Err(format!("`{text}` has no path: write it as in unix:/tmp/server.sock"));
+        }
+        let (authority, host, target) = ("localhost".into(), path.to_owned(), "/".into());
+        Ok(Self { scheme: Scheme::Unix, authority, host, port: 0, target })
+    }
 }
 
 /// The socket address of a server: of several, the first that accepts a connection, so that `localhost` finds
@@ -64,8 +78,11 @@ impl Url {
 ///
 /// # Errors
 /// A name that cannot be resolved.
-pub(crate) fn resolve(url: &Url) -> Result<SocketAddr, Failure> {
+pub(crate) fn resolve(url: &Url) -> Result<Address, Failure> {
     let Url { host, port, .. } = url;
+    if url.scheme == Scheme::Unix {
+        return Ok(Address(sys::net::Address::Unix(host.into())));
+    }
     let addresses: Vec<SocketAddr> = (host.as_str(), *port)
         .to_socket_addrs()
         .map_err(|error| Failure::work("unresolvable", unresolvable(host, &error.to_string())))?
@@ -73,8 +90,8 @@ pub(crate) fn resolve(url: &Url) -> Result<SocketAddr, Failure> {
     let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, PROBE_TIMEOUT).is_ok();
     match addresses.as_slice() {
         [] => Err(Failure::work("unresolvable", unresolvable(host, "it has no address"))),
-        [only] => Ok(*only),
-        several => Ok(*several.iter().find(answers).unwrap_or(&several[0])),
+        [only] => Ok(Address((*only).into())),
+        several => Ok(Address((*several.iter().find(answers).unwrap_or(&several[0])).into())),
     }
 }
 
@@ -124,6 +141,7 @@ mod tests {
         check("http://localhost?c=d", Ok((Scheme::Http, "localhost", "localhost", 80, "/?c=d")));
         check("http://[::1]:8080/x", Ok((Scheme::Http, "[::1]:8080", "::1", 8080, "/x")));
         check("http://[::1]", Ok((Scheme::Http, "[::1]", "::1", 80, "/")));
+        check("unix:/tmp/a.sock", Ok((Scheme::Unix, "localhost", "/tmp/a.sock", 0, "/")));
         check("tcp://127.0.0.1:9000", Ok((Scheme::Tcp, "127.0.0.1:9000", "127.0.0.1", 9000, "/")));
     }
 
@@ -141,6 +159,7 @@ mod tests {
         check("http://localhost:/", Err("a number from 1 to 65535"));
         check("http://[::1]x/", Err("a number from 1 to 65535"));
         check("tcp://localhost", Err("write tcp://localhost:PORT"));
+        check("unix:", Err("write it as in unix:/tmp/server.sock"));
         check("tcp://localhost:9000/path", Err("tcp:// has no path"));
     }
 

@@ -237,10 +237,10 @@ fn echo_of_every_size_is_right_and_does_not_stall() {
         for message_bytes in [1, 64, 4096, 65_536, 1_048_576] {
             let workload = json!({"protocol": "echo", "framing": "raw", "message_bytes": message_bytes});
             let server = Engine::start(&json!({
-                "schema": 1, "role": "serve", "model": model, "workload": workload, "listen": "127.0.0.1:0",
+                "schema": 1, "role": "serve", "model": model, "workload": workload, "listen": ["127.0.0.1:0"],
             }));
             let ready = server.event().expect("the server starts");
-            let address = ready["listen"].as_str().expect("it is ready");
+            let address = ready["listen"][0].as_str().expect("it is ready");
             for driver in DRIVERS {
                 for connections in [1, 50] {
                     eprintln!("{model}, {message_bytes} bytes, {driver}, {connections} connections");
@@ -303,7 +303,7 @@ fn wait_for_end(engine: &mut Engine) -> ExitStatus {
 
 fn spec(driver: &str, connect: &str, workload: &Value, connections: usize) -> Value {
     json!({
-        "schema": 1, "role": "load", "driver": driver, "workload": workload, "connect": connect,
+        "schema": 1, "role": "load", "driver": driver, "workload": workload, "connect": [connect],
         "connections": connections,
     })
 }

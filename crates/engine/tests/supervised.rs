@@ -44,7 +44,7 @@ fn an_engine_dies_with_the_process_that_started_it() {
         .env("ENGINE", env!("CARGO_BIN_EXE_iolab-engine"))
         .env(
             "SPEC",
-            r#"{"schema":1,"role":"serve","model":"epoll","workload":{"protocol":"echo"},"listen":"127.0.0.1:0"}"#,
+            r#"{"schema":1,"role":"serve","model":"epoll","workload":{"protocol":"echo"},"listen":["127.0.0.1:0"]}"#,
         )
         .stdout(std::process::Stdio::piped())
         .spawn()
@@ -71,7 +71,7 @@ fn a_run_is_told_from_ready_to_report() {
         let (_server, address) = Supervised::server("epoll", r#"{"protocol":"http","reply_bytes":100}"#);
         let workload = r#"{"protocol":"http","reply_bytes":100}"#;
         let spec = format!(
-            r#"{{"schema":1,"role":"load","driver":"{driver}","workload":{workload},"connect":"{address}",
+            r#"{{"schema":1,"role":"load","driver":"{driver}","workload":{workload},"connect":["{address}"],
             "connections":3,"warmup_ms":100,"duration_ms":300}}"#
         );
         let mut load = Supervised::start("load", &spec.replace('\n', " "));
@@ -120,7 +120,7 @@ fn a_server_dies_of_sigterm() {
 
 #[test]
 fn a_wrong_spec_is_refused_with_the_reason() {
-    let serve = |fields: &str| format!(r#"{{"schema":1,"role":"serve","listen":"127.0.0.1:0",{fields}}}"#);
+    let serve = |fields: &str| format!(r#"{{"schema":1,"role":"serve","listen":["127.0.0.1:0"],{fields}}}"#);
     let echo = r#""workload":{"protocol":"echo"}"#;
     check_refused("serve", "", "bad_spec", "takes one line of JSON");
     check_refused("serve", "hello", "bad_spec", "expected value at line 1 column 1");
@@ -176,7 +176,7 @@ fn a_failure_is_an_event_too() {
 fn load_spec(address: SocketAddr, fields: &str) -> String {
     let workload = r#"{"protocol":"echo"}"#;
     format!(
-        r#"{{"schema":1,"role":"load","workload":{workload},"connect":"{address}","connections":2,{fields}}}"#
+        r#"{{"schema":1,"role":"load","workload":{workload},"connect":["{address}"],"connections":2,{fields}}}"#
     )
 }
 

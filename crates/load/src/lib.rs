@@ -10,13 +10,13 @@ mod drivers;
 mod exchange;
 mod record;
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use proto::{Client, Protocol};
+use sys::net::Address;
 
 pub use self::record::{Errors, Generator, Intervals, Report, Requests};
 use self::record::{Record, Recorder, Timeline};
@@ -73,7 +73,8 @@ pub enum End {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub driver: Driver,
-    pub address: SocketAddr,
+    /// Where the server listens; connections take several in turn.
+    pub addresses: Vec<Address>,
     /// Connections, each with one request outstanding: as soon as a reply is whole the next request goes out.
     pub connections: usize,
     /// Threads the connections are spread over; at most one for each connection.
@@ -89,10 +90,17 @@ pub struct Config {
     pub interval: Duration,
 }
 
+impl Config {
+    /// Whether there is a time before the window. Without one, every request counts.
+    fn is_warmed_up(&self) -> bool {
+        self.warmup > Duration::ZERO && matches!(self.end, End::After(_))
+    }
+}
+
 /// What is told while a run goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// All connections are open.
+    /// All connections are open; and each has been answered once, if there is a warm-up.
     Ready { connections: usize, lacks: Vec<String> },
     /// The measured window begins.
     Measuring { at_ns: u64 },
@@ -210,15 +218,14 @@ fn work<P: Protocol>(
     let _ = sys::cpu::pin(&share.cpus);
     let _ = sys::process::exact_timers();
     let client = P::Client::new(workload);
-    let recorder = Recorder::new(share.requests);
     match config.driver {
         Driver::Epoll => {
             let worker = drivers::epoll::Worker::open(config, share.connections, client, halt);
-            drive(worker, recorder, ready, started, halt)
+            drive(worker, config, share, ready, started, halt)
         }
         Driver::IoUring => {
             let worker = drivers::io_uring::Worker::open(config, share.connections, client, halt);
-            drive(worker, recorder, ready, started, halt)
+            drive(worker, config, share, ready, started, halt)
         }
     }
 }
@@ -226,13 +233,20 @@ fn work<P: Protocol>(
 /// Tells that the connections are open, waits for the common start, and runs to the end.
 fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
-    mut recorder: Recorder,
+    config: &Config,
+    share: &Share,
     ready: &mpsc::Sender<Ready>,
     started: &mpsc::Receiver<Timeline>,
     halt: &AtomicBool,
 ) -> Record {
+    let mut recorder = Recorder::new(share.requests);
     let mut worker = match worker {
-        Ok(worker) => {
+        Ok(mut worker) => {
+            if config.is_warmed_up() {
+                // One request on each connection, which nobody records: a server that starts a process for each is
+                // still at it when the last has connected, and would be for a second of its warm-up.
+                worker.run(&mut Recorder::new(share.connections as u64), halt);
+            }
             // The receiver lives until every thread has told it.
             let _ = ready.send(Ok(worker.lacks()));
             worker
@@ -297,7 +311,7 @@ mod tests {
     fn check(connections: usize, threads: usize, requests: u64) {
         let config = Config {
             driver: Driver::Epoll,
-            address: ([127, 0, 0, 1], 1).into(),
+            addresses: Vec::new(),
             connections,
             threads,
             cpus: vec![3, 5],

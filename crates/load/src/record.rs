@@ -479,7 +479,7 @@ mod tests {
     fn the_window_begins_on_the_edge_of_an_interval() {
         let config = Config {
             driver: crate::Driver::Epoll,
-            address: ([127, 0, 0, 1], 1).into(),
+            addresses: Vec::new(),
             connections: 1,
             threads: 1,
             cpus: Vec::new(),

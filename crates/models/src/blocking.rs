@@ -6,32 +6,26 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
 
 use proto::Protocol;
 
-use crate::conversation::{after_failed_accept, converse};
-use crate::scratch::Scratch;
-use crate::workers::spread;
-use crate::{Choice, Config, Holds};
+use crate::conversation::one_at_a_time;
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config};
 
 pub(crate) const ABOUT: &str = "one connection at a time in blocking calls";
 pub(crate) const OPTIONS: &[Choice] = &[];
-pub(crate) const HOLDS: Holds = Holds::One;
+pub(crate) const NEEDS: &str = crate::NOTHING;
 pub(crate) use crate::lacks_nothing as lacks;
 
+pub(crate) fn holds(_config: &Config) -> Option<usize> {
+    Some(1)
+}
+
 pub(crate) fn serve<P: Protocol>(
-    listeners: Vec<TcpListener>,
+    workers: Vec<Worker>,
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    spread(listeners, config, move |listener| {
-        let mut scratch = Scratch::new();
-        loop {
-            match listener.accept() {
-                Ok((socket, _)) => converse::<P>(socket, workload, &mut scratch),
-                Err(error) => after_failed_accept(&error),
-            }
-        }
-    })
+    spread(workers, config, move |worker| one_at_a_time::<P>(worker, workload))
 }

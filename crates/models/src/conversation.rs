@@ -1,29 +1,43 @@
-//! A connection from its first byte to its last in plain blocking calls: what blocking, fork and thread share.
+//! A connection from its first byte to its last in plain blocking calls: what blocking, fork, prefork and thread share.
 
+use std::convert::Infallible;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::thread;
+use std::net::Shutdown;
 use std::time::Duration;
 
 use proto::{Next, Protocol, Server, Session};
+use sys::net::Socket;
 
+use crate::acceptor::Acceptor;
 use crate::scratch::Scratch;
+use crate::workers::Worker;
 
 /// A peer whose request was refused is read to its end, so that it sees the reply, but not beyond this...
 pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
 /// ...nor for longer than this.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
-/// How long an acceptor rests when there is no room for another connection.
-pub(crate) const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
 
-/// Serves one connection until either side ends it. What goes wrong with it concerns nobody else.
+/// Serves one connection after the other, for ever.
+pub(crate) fn one_at_a_time<P: Protocol>(
+    worker: Worker,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    let (mut acceptor, mut scratch) = (Acceptor::new(worker), Scratch::new());
+    loop {
+        let socket = acceptor.wait();
+        acceptor.settle(Ok(()));
+        converse::<P>(&socket, workload, &mut scratch);
+    }
+}
+
+/// Serves one connection until either side ends it; then it is to be dropped. What goes wrong with it concerns nobody else.
 pub(crate) fn converse<P: Protocol>(
-    mut socket: TcpStream,
+    mut socket: &Socket,
     workload: &'static P::Workload,
     scratch: &mut Scratch,
 ) {
     let mut session = Session::new(P::Server::new(workload));
-    while let Ok(received @ 1..) = receive(&mut socket, &mut scratch.input) {
+    while let Ok(received @ 1..) = receive(socket, &mut scratch.input) {
         scratch.tick();
         let output = &mut scratch.output;
         output.clear();
@@ -38,7 +52,7 @@ pub(crate) fn converse<P: Protocol>(
                 Next::Send => next = session.resume(output),
                 Next::Close => {
                     if session.tail_bytes() > 0 {
-                        discard(&mut socket, &mut scratch.input);
+                        discard(socket, &mut scratch.input);
                     }
                     return;
                 }
@@ -47,17 +61,9 @@ pub(crate) fn converse<P: Protocol>(
     }
 }
 
-/// Makes sure that a failing accept does not keep a processor busy: where there is no room for a connection, it
-/// will fail again at once until one ends.
-pub(crate) fn after_failed_accept(error: &io::Error) {
-    if sys::net::is_exhausted(error) {
-        thread::sleep(EXHAUSTED_PAUSE);
-    }
-}
-
 /// Ends our side and reads what the peer still sends: closing with unread bytes would reset the connection, and
 /// the peer might never see why it was refused.
-fn discard(socket: &mut TcpStream, input: &mut [u8]) {
+fn discard(socket: &Socket, input: &mut [u8]) {
     let (mut left, timeout) = (DISCARD_BYTES, Some(DISCARD_TIME));
     if socket.shutdown(Shutdown::Write).is_err() || socket.set_read_timeout(timeout).is_err() {
         return;
@@ -70,7 +76,7 @@ fn discard(socket: &mut TcpStream, input: &mut [u8]) {
     }
 }
 
-fn receive(socket: &mut TcpStream, input: &mut [u8]) -> io::Result<usize> {
+fn receive(mut socket: &Socket, input: &mut [u8]) -> io::Result<usize> {
     loop {
         match socket.read(input) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

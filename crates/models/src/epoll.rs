@@ -2,68 +2,111 @@
 //!
 //! By default edges are reported: a connection is registered once, with all it will ever wait for, and costs no
 //! further `epoll_ctl`; the kernel need not look at it again after each event. With `trigger=level` it is reported
-//! for as long as it is ready, and what to wait for changes with a system call.
+//! for as long as it is ready, and what to wait for changes with a system call; with `trigger=oneshot` it is reported
+//! once and then forgotten, until a system call asks again.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
 
 use proto::{Protocol, Server};
 use slab::Slab;
 use sys::epoll::{Epoll, Interest, Ready};
 
-use crate::readiness::{Acceptor, Connection, Step};
+use crate::acceptor::Acceptor;
+use crate::counts::Limit;
+use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
-use crate::workers::spread;
-use crate::{Choice, Config, Holds};
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config, Values};
 
 pub(crate) const ABOUT: &str = "an event loop that asks epoll which connections are ready";
 pub(crate) const OPTIONS: &[Choice] = &[TRIGGER];
-pub(crate) const HOLDS: Holds = Holds::Many;
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::holds_many as holds;
 pub(crate) use crate::lacks_nothing as lacks;
 
 const TRIGGER: Choice = Choice {
     name: "trigger",
-    values: &["edge", "level"],
-    about: "whether readiness is reported when it begins, or for as long as it lasts",
+    values: Values::Words(&["edge", "level", "oneshot"]),
+    about: "whether readiness is reported when it begins, for as long as it lasts, or once and then only when asked for \
+            again",
+    defects: &[],
 };
 
-/// The listener's key: no connection has it.
-const LISTENER: u64 = u64::MAX;
+/// The keys of listeners, from here on: no connection has one.
+const LISTENERS: u64 = 1 << 63;
 
 pub(crate) fn serve<P: Protocol>(
-    listeners: Vec<TcpListener>,
+    workers: Vec<Worker>,
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    spread(listeners, config, move |listener| Worker::<P>::new(listener, config, workload)?.run())
+    spread(workers, config, move |worker| Loop::<P>::new(worker, config, workload)?.run())
 }
 
-struct Worker<P: Protocol> {
+/// When the kernel reports that a connection is ready.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trigger {
+    Edge,
+    Level,
+    Once,
+}
+
+impl Trigger {
+    /// What a fresh connection waits for.
+    fn first(self) -> Interest {
+        match self {
+            Self::Edge => Interest::EDGES,
+            Self::Level => Interest::READ,
+            Self::Once => Interest::READ.once(),
+        }
+    }
+
+    /// What to ask for after a step that a report has led to; nothing where the kernel goes on as it is.
+    fn after(self, step: Step, ready: Ready) -> Option<Interest> {
+        match (self, step) {
+            // An edge that was seen is not reported again unless it is asked for again.
+            (Self::Edge, Step::Again) => Some(Interest::EDGES),
+            (Self::Level, Step::Send) if !ready.writable() => Some(Interest::WRITE),
+            (Self::Level, Step::Receive | Step::Again) if ready.writable() => Some(Interest::READ),
+            (Self::Once, Step::Send) => Some(Interest::WRITE.once()),
+            (Self::Once, Step::Receive | Step::Again) => Some(Interest::READ.once()),
+            _ => None,
+        }
+    }
+}
+
+struct Loop<P: Protocol> {
     epoll: Epoll,
     acceptor: Acceptor,
     connections: Slab<Connection<P::Server>>,
     scratch: Scratch,
-    edges: bool,
+    trigger: Trigger,
     connections_max: usize,
     workload: &'static P::Workload,
 }
 
-impl<P: Protocol> Worker<P> {
+impl<P: Protocol> Loop<P> {
     fn new(
-        listener: TcpListener,
+        worker: Worker,
         config: &'static Config,
         workload: &'static P::Workload,
     ) -> io::Result<Self> {
         sys::process::own_descriptors()?;
-        let (epoll, acceptor) = (Epoll::new()?, Acceptor::new(listener)?);
-        epoll.add(&acceptor, LISTENER, Interest::READ)?;
+        let (epoll, acceptor) = (Epoll::new()?, Acceptor::nonblocking(worker)?);
+        for (key, listener) in (LISTENERS..).zip(acceptor.listeners()) {
+            epoll.add(listener, key, Interest::READ)?;
+        }
         Ok(Self {
             epoll,
             acceptor,
             connections: Slab::new(),
             scratch: Scratch::new(),
-            edges: config.choice(&TRIGGER) == "edge",
+            trigger: match config.choice(&TRIGGER) {
+                "level" => Trigger::Level,
+                "oneshot" => Trigger::Once,
+                _ => Trigger::Edge,
+            },
             connections_max: config.connections_max,
             workload,
         })
@@ -75,39 +118,34 @@ impl<P: Protocol> Worker<P> {
             self.scratch.tick();
             for index in 0..count {
                 let ready = self.epoll.ready(index);
-                if ready.key == LISTENER { self.accept() } else { self.step(ready)? }
+                match ready.key.checked_sub(LISTENERS) {
+                    Some(listener) => self.accept(listener as usize),
+                    None => self.step(ready)?,
+                }
             }
         }
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, listener: usize) {
         let room = self.connections_max.saturating_sub(self.connections.len());
         let (epoll, connections) = (&self.epoll, &mut self.connections);
-        let interest = if self.edges { Interest::EDGES } else { Interest::READ };
-        self.acceptor.accept(room, |socket| {
+        let interest = self.trigger.first();
+        self.acceptor.accept(listener, room, |socket| {
             let entry = connections.vacant_entry();
-            // Where the system has no room for another watch, the connection is refused by dropping it.
-            if epoll.add(&socket, entry.key() as u64, interest).is_ok() {
-                entry.insert(Connection::new(socket, P::Server::new(self.workload)));
-            }
+            epoll.add(&socket, entry.key() as u64, interest).map_err(|_| Limit::Memory)?;
+            entry.insert(Connection::new(socket, P::Server::new(self.workload)));
+            Ok(())
         });
     }
 
     fn step(&mut self, ready: Ready) -> io::Result<()> {
         let key = ready.key as usize;
         let connection = &mut self.connections[key];
-        let step = connection.step(&mut self.scratch, self.edges && ready.ended());
-        match step {
-            Step::Close => drop(self.connections.remove(key)),
-            // An edge that was seen is not reported again unless it is asked for again.
-            Step::Again if self.edges => self.epoll.change(connection, ready.key, Interest::EDGES)?,
-            Step::Send if !self.edges && !ready.writable() => {
-                self.epoll.change(connection, ready.key, Interest::WRITE)?;
-            }
-            Step::Receive | Step::Again if !self.edges && ready.writable() => {
-                self.epoll.change(connection, ready.key, Interest::READ)?;
-            }
-            Step::Receive | Step::Send | Step::Again => {}
+        let step = connection.step(&mut self.scratch, self.trigger == Trigger::Edge && ready.ended());
+        if step == Step::Close {
+            drop(self.connections.remove(key));
+        } else if let Some(interest) = self.trigger.after(step, ready) {
+            self.epoll.change(connection, ready.key, interest)?;
         }
         Ok(())
     }

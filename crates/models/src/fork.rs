@@ -1,83 +1,113 @@
 //! A process for each connection: accept, fork, and the child serves it to its end in blocking calls.
 //!
 //! Complete isolation for the price of copying page tables, and of a process the scheduler must know. Children
-//! that have ended are reaped as they end; unreaped, they would fill the process table.
+//! that have ended are reaped as they end; with `reap=never` they stay in the process table until it is full.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 
 use proto::Protocol;
+use sys::net::Socket;
 use sys::process;
 
-use crate::conversation::{after_failed_accept, converse};
+use crate::acceptor::Acceptor;
+use crate::conversation::converse;
+use crate::counts::Limit;
 use crate::scratch::Scratch;
-use crate::workers::spread;
-use crate::{Choice, Config, Holds};
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config, Values, WorkerKind};
 
 pub(crate) const ABOUT: &str = "a process for each connection, forked when it is accepted";
-pub(crate) const OPTIONS: &[Choice] = &[];
-pub(crate) const HOLDS: Holds = Holds::Many;
+pub(crate) const OPTIONS: &[Choice] = &[REAP];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::holds_many as holds;
 pub(crate) use crate::lacks_nothing as lacks;
 
-/// Children that have not been reaped yet, of all workers: the kernel hands an ended child to whoever asks.
+const REAP: Choice = Choice {
+    name: "reap",
+    values: Values::Words(&["soon", "never"]),
+    about: "when a child that has ended is collected",
+    defects: &[(
+        "never",
+        "every connection leaves a dead process behind, and the server refuses all once the system allows no more",
+    )],
+};
+
+/// Children that have not been reaped yet, of all workers of this process: the kernel hands an ended child to whoever
+/// asks.
 static CHILDREN: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn serve<P: Protocol>(
-    listeners: Vec<TcpListener>,
+    workers: Vec<Worker>,
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    let reaper = thread::Builder::new().name("reaper".into()).spawn(reap)?;
-    let reaper = reaper.thread().clone();
-    // A closure that is shared by workers is copied to each, so it may only hold what can be.
-    let reaper: &'static Thread = Box::leak(Box::new(reaper));
-    let children_max = config.connections_max.saturating_mul(listeners.len());
-    spread(listeners, config, move |listener| {
+    let workers_here = if config.worker_kind == WorkerKind::Process { 1 } else { workers.len() };
+    let children_max = config.connections_max.saturating_mul(workers_here);
+    let reaps = config.choice(&REAP) == "soon";
+    spread(workers, config, move |worker| {
+        let reaper = reaps.then(start_reaper).transpose()?;
         // A fork copies the whole table: a child must not hold the connections of other workers, which would then
         // not end when they are closed.
         process::own_descriptors()?;
+        let mut acceptor = Acceptor::new(worker);
         loop {
-            match listener.accept() {
-                Ok((socket, _)) => start::<P>(socket, workload, children_max, reaper),
-                Err(error) => after_failed_accept(&error),
-            }
+            let socket = acceptor.wait();
+            let started = match &reaper {
+                Some(reaper) => start_counted::<P>(socket, workload, children_max, reaper),
+                None => start::<P>(socket, workload),
+            };
+            acceptor.settle(started);
         }
     })
 }
 
-/// Forks a child for a connection. Where there are enough of them, or the system allows no further process, the
-/// connection is refused, by closing it.
-fn start<P: Protocol>(
-    socket: TcpStream,
+/// Starts a child for a connection, where there are not enough of them.
+fn start_counted<P: Protocol>(
+    socket: Socket,
     workload: &'static P::Workload,
     children_max: usize,
     reaper: &Thread,
-) {
+) -> Result<(), Limit> {
     // Counted before it exists: it may end, and be reaped, before this function goes on.
     if CHILDREN.fetch_add(1, Ordering::Relaxed) >= children_max {
         CHILDREN.fetch_sub(1, Ordering::Relaxed);
-        return;
+        return Err(Limit::ConnectionsMax);
     }
-    let parent = std::process::id();
-    let forked = process::fork(|| {
-        if process::die_with_parent(parent).is_ok() {
-            converse::<P>(socket, workload, &mut Scratch::new());
-        }
-    });
-    match forked {
+    let started = start::<P>(socket, workload);
+    match started {
         Ok(()) => reaper.unpark(),
         Err(_) => drop(CHILDREN.fetch_sub(1, Ordering::Relaxed)),
     }
+    started
+}
+
+/// Forks a child for a connection. Where the system allows no further process it is refused, by closing it.
+fn start<P: Protocol>(socket: Socket, workload: &'static P::Workload) -> Result<(), Limit> {
+    let parent = std::process::id();
+    let forked = process::fork(|| {
+        if process::die_with_parent(parent).is_ok() {
+            converse::<P>(&socket, workload, &mut Scratch::new());
+        }
+    });
+    forked.map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::OutOfMemory => Limit::Memory,
+        _ => Limit::Processes,
+    })
+}
+
+fn start_reaper() -> io::Result<Thread> {
+    let reaper = thread::Builder::new().name("reaper".into()).spawn(reap)?;
+    Ok(reaper.thread().clone())
 }
 
 /// Waits for children to end, as long as there are any.
 fn reap() {
     loop {
         match process::wait_child() {
-            Ok(()) => drop(CHILDREN.fetch_sub(1, Ordering::Relaxed)),
+            Ok(_) => drop(CHILDREN.fetch_sub(1, Ordering::Relaxed)),
             Err(_) => thread::park(),
         }
     }

@@ -2,48 +2,32 @@
 //!
 //! One request accepts all connections and one receives all bytes of a connection; buffers are chosen when bytes
 //! arrive; replies are sent without a completion unless something went wrong. So a turn of the loop is a single
-//! call however many connections have something to do. Each option takes one of these away, to show its worth.
+//! call however many connections have something to do. Each option takes one of these away, to show its worth, or
+//! adds one that seldom pays.
+
+mod options;
 
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use proto::{Next, Output, Protocol, Server, Session};
-use sys::ring::{self, Buffer, Completion, Options, Ring, Send, Slot, Stop, TaskRun, Wait};
+use sys::net::Listeners;
+use sys::ring::{self, Buffer, Completion, Ring, Send, Slot, Stop, Wait};
 
-use crate::conversation::{DISCARD_BYTES, EXHAUSTED_PAUSE};
-use crate::workers::spread;
-use crate::{Choice, Config, Holds};
+use crate::acceptor::EXHAUSTED_PAUSE;
+use crate::conversation::DISCARD_BYTES;
+use crate::counts::{Counts, Limit};
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config};
 
 pub(crate) const ABOUT: &str = "a ring of requests and completions, batched in one system call";
-pub(crate) const OPTIONS: &[Choice] = &[RECEIVE, BUFFERS, TASK_RUN, FILES];
-pub(crate) const HOLDS: Holds = Holds::Many;
+pub(crate) const OPTIONS: &[Choice] = options::ALL;
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::holds_many as holds;
 
-const RECEIVE: Choice = Choice {
-    name: "recv",
-    values: &["multishot", "oneshot"],
-    about: "whether one request receives for the life of a connection, or one message",
-};
-const BUFFERS: Choice = Choice {
-    name: "buffers",
-    values: &["incremental", "whole"],
-    about: "whether a receive buffer takes many messages, or one",
-};
-const TASK_RUN: Choice = Choice {
-    name: "taskrun",
-    values: &["deferred", "cooperative", "interrupting"],
-    about: "when the kernel completes requests: while we wait, at any system call, or at once",
-};
-const FILES: Choice = Choice {
-    name: "files",
-    values: &["direct", "plain"],
-    about: "whether connections live in the ring's own table, or in the process's",
-};
-
-/// Requests handed over in one call at most; small, so that they stay hot in the cache.
-const ENTRIES: u32 = 256;
 /// Replies gathered before they are sent in the middle of a turn: beyond this they would leave the cache.
 const GATHER_BYTES: usize = 256 * 1024;
 /// Input set aside for a connection that cannot send, before receiving is stopped.
@@ -52,35 +36,45 @@ const ASIDE_BYTES: usize = 64 * 1024;
 const NO_TURN: u64 = 0;
 
 pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
-    Ok(ring::probe(&options(config))?.into_iter().map(String::from).collect())
+    options::check(config)?;
+    Ok(ring::probe(options::variant(config))?.into_iter().map(String::from).collect())
 }
 
 pub(crate) fn serve<P: Protocol>(
-    listeners: Vec<TcpListener>,
+    workers: Vec<Worker>,
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    spread(listeners, config, move |listener| {
-        let mut ring = Ring::new(&options(config))?;
-        ring.accept(listener);
-        Worker::<P>::new(ring, config.connections_max, workload).run()
+    if options::is_shared(config) {
+        return serve_shared::<P>(workers, config, workload);
+    }
+    spread(workers, config, move |worker| {
+        let mut serving = Loop::<P>::new(worker.counts, config, workload)?;
+        serving.accept(worker.listeners)?;
+        loop {
+            serving.turn()?;
+        }
     })
 }
 
-fn options(config: &Config) -> Options {
-    let connections_max = config.connections_max.min(sys::process::descriptors_max()) as u32;
-    Options {
-        entries: ENTRIES,
-        connections_max,
-        direct: config.choice(&FILES) == "direct",
-        multishot: config.choice(&RECEIVE) == "multishot",
-        incremental: config.choice(&BUFFERS) == "incremental",
-        task_run: match config.choice(&TASK_RUN) {
-            "cooperative" => TaskRun::Cooperative,
-            "interrupting" => TaskRun::Interrupting,
-            _ => TaskRun::Deferred,
-        },
+/// All workers take turns with one loop: a ring and its connections under a lock.
+fn serve_shared<P: Protocol>(
+    mut workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    let mut serving = Loop::<P>::new(workers[0].counts, config, workload)?;
+    for worker in &mut workers {
+        serving.accept(std::mem::replace(&mut worker.listeners, Listeners::new(Vec::new())?))?;
     }
+    let shared: &'static Mutex<Loop<P>> = Box::leak(Box::new(Mutex::new(serving)));
+    spread(workers, config, move |worker| {
+        loop {
+            let mut serving = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            serving.counts = worker.counts;
+            serving.turn()?;
+        }
+    })
 }
 
 /// How far a connection is from being closed.
@@ -104,7 +98,7 @@ struct Connection<S> {
     turn: u64,
     /// A receive request is in flight.
     receiving: bool,
-    /// A tracked send is in flight: the peer reads slowly.
+    /// A tracked send is in flight: the peer reads slowly, or no send is silent.
     sending: bool,
     /// Our side is being ended.
     ending: bool,
@@ -112,8 +106,9 @@ struct Connection<S> {
     ended: bool,
 }
 
-struct Worker<P: Protocol> {
+struct Loop<P: Protocol> {
     ring: Ring,
+    counts: Counts,
     connections: Vec<Option<Connection<P::Server>>>,
     open: usize,
     connections_max: usize,
@@ -126,34 +121,39 @@ struct Worker<P: Protocol> {
     workload: &'static P::Workload,
 }
 
-impl<P: Protocol> Worker<P> {
-    fn new(ring: Ring, connections_max: usize, workload: &'static P::Workload) -> Self {
-        Self {
-            ring,
+impl<P: Protocol> Loop<P> {
+    fn new(counts: Counts, config: &Config, workload: &'static P::Workload) -> io::Result<Self> {
+        Ok(Self {
+            ring: Ring::new(options::variant(config))?,
+            counts,
             connections: Vec::new(),
             open: 0,
-            connections_max,
+            connections_max: options::connections_max(config),
             output: Output::new(),
             sends: Vec::new(),
             turn: NO_TURN + 1,
             starved: Vec::new(),
             workload,
-        }
+        })
     }
 
-    fn run(mut self) -> io::Result<Infallible> {
-        loop {
-            self.submit(Wait::Forever)?;
-            self.output.tick(sys::clock::unix_s());
-            while let Some(completion) = self.ring.next() {
-                self.complete(completion)?;
-            }
-            // Every buffer has been given back by now.
-            while let Some(slot) = self.starved.pop() {
-                connection(&mut self.connections, slot).receiving = false;
-                self.keep_receiving(slot)?;
-            }
+    fn accept(&mut self, listeners: Listeners) -> io::Result<()> {
+        listeners.into_vec().into_iter().try_for_each(|listener| self.ring.accept(listener))
+    }
+
+    /// Waits until something has happened, and serves it.
+    fn turn(&mut self) -> io::Result<()> {
+        self.submit(Wait::Forever)?;
+        self.output.tick(sys::clock::unix_s());
+        while let Some(completion) = self.ring.next() {
+            self.complete(completion)?;
         }
+        // Every buffer has been given back by now.
+        while let Some(slot) = self.starved.pop() {
+            connection(&mut self.connections, slot).receiving = false;
+            self.keep_receiving(slot)?;
+        }
+        Ok(())
     }
 
     /// Sends the replies gathered so far and begins a new turn.
@@ -164,6 +164,11 @@ impl<P: Protocol> Worker<P> {
             let rest = self.output.as_bytes()[send.range.clone()][unsent.sent_bytes..].to_vec();
             connection(&mut self.connections, send.slot).sending = true;
             self.ring.send_tracked(send.slot, Cow::Owned(rest));
+        }
+        if self.ring.reports_sends() {
+            for send in &self.sends {
+                connection(&mut self.connections, send.slot).sending = true;
+            }
         }
         self.sends.clear();
         self.output.clear();
@@ -187,8 +192,12 @@ impl<P: Protocol> Worker<P> {
             Completion::Refused(error) => {
                 // Where the ring's table is full, it has dropped the connection. Where the process or the system has
                 // no room, the connection waits in the queue and would be refused again at once.
-                if self.open < self.connections_max && sys::net::is_exhausted(&error) {
-                    thread::sleep(EXHAUSTED_PAUSE);
+                if sys::net::is_exhausted(&error) {
+                    if self.open < self.connections_max {
+                        thread::sleep(EXHAUSTED_PAUSE);
+                    } else {
+                        self.counts.refuse(Limit::ConnectionsMax);
+                    }
                 }
                 Ok(())
             }
@@ -198,8 +207,10 @@ impl<P: Protocol> Worker<P> {
     fn accepted(&mut self, slot: Slot) {
         // The ring's own table cannot hold more; the process's can.
         if self.open >= self.connections_max {
+            self.counts.refuse(Limit::ConnectionsMax);
             return self.ring.close(slot);
         }
+        self.counts.take();
         self.open += 1;
         if self.connections.len() <= slot.index() {
             self.connections.resize_with(slot.index() + 1, || None);
@@ -329,6 +340,9 @@ impl<P: Protocol> Worker<P> {
             return self.keep_receiving(slot);
         }
         connection.phase = Phase::Open;
+        if connection.session.tail_bytes() == 0 {
+            return self.keep_receiving(slot);
+        }
         let start = self.output.begin();
         let next = connection.session.resume(&mut self.output);
         self.after_reply(slot, start, next)

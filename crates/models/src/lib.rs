@@ -6,116 +6,213 @@
 
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod conversation;
+mod counts;
+mod event_loop;
 mod readiness;
+mod runtimes;
 mod scratch;
 mod workers;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
 
 use proto::Protocol;
+
+pub use counts::{Board, Counts, Limit};
+pub use workers::Worker;
 
 /// How a server is to run. It lives as long as the process.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Event loops, or accepting threads, each with its own listener.
-    pub workers: usize,
+    /// Whether workers are threads of this process or processes below it.
+    pub worker_kind: WorkerKind,
     /// Processors to run on, one worker each in turn; empty leaves the choice to the kernel.
     pub cpus: Vec<usize>,
     /// Connections held at once by one worker; further ones are accepted and closed.
     pub connections_max: usize,
-    /// Variants of the model that are not the default: values of its [`Choice`]s by name.
+    /// Variants of the model that are not the default: values of its [`Choice`]s by name, checked by
+    /// [`Choice::accepts`].
     pub options: BTreeMap<String, String>,
+    /// Where workers count; none while nothing is served.
+    pub board: Option<Board>,
 }
 
 impl Config {
     /// The value of one of the model's choices.
     fn choice(&self, choice: &Choice) -> &str {
-        self.options.get(choice.name).map_or(choice.values[0], String::as_str)
+        self.options.get(choice.name).map_or_else(|| choice.values.default(), String::as_str)
     }
+
+    /// The value of a choice that is a number.
+    fn number(&self, choice: &Choice) -> usize {
+        self.choice(choice).parse().expect("options are checked before they are used")
+    }
+
+    /// How many connections the kernel may hold that the server has not accepted yet.
+    pub fn backlog(&self) -> usize {
+        self.number(&BACKLOG)
+    }
+}
+
+/// What a worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkerKind {
+    /// A thread of the one process.
+    #[default]
+    Thread,
+    /// A process under a parent that starts it again when it dies.
+    Process,
 }
 
 /// A variant of a model that users choose by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     pub name: &'static str,
-    /// What it may be; the first is the default.
-    pub values: &'static [&'static str],
+    pub values: Values,
     pub about: &'static str,
+    /// Values kept because they were published, and what is wrong with each.
+    pub defects: &'static [(&'static str, &'static str)],
 }
 
-/// How many connections a model serves at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// One in each worker: it must end before the next is served.
-    One,
-    /// As many as [`Config::connections_max`] and the limits of the system allow.
-    Many,
+/// What a choice may be.
+#[derive(Clone, Copy, Debug)]
+pub enum Values {
+    /// One of these; the first is the default.
+    Words(&'static [&'static str]),
+    /// A number of this range.
+    Number { default: &'static str, min: usize, max: usize },
 }
+
+impl Values {
+    /// What it is where nobody has chosen.
+    pub const fn default(&self) -> &'static str {
+        match self {
+            Self::Words(words) => words[0],
+            Self::Number { default, .. } => default,
+        }
+    }
+}
+
+impl Choice {
+    /// Whether it may have this value.
+    pub fn accepts(&self, value: &str) -> bool {
+        match self.values {
+            Values::Words(words) => words.contains(&value),
+            Values::Number { min, max, .. } => {
+                value.parse().is_ok_and(|number| (min..=max).contains(&number))
+            }
+        }
+    }
+}
+
+/// The choice that every model has.
+pub const BACKLOG: Choice = Choice {
+    name: "backlog",
+    values: Values::Number { default: "65535", min: 1, max: 65_535 },
+    about: "connections that the kernel holds until they are accepted; it cuts this to its own limit",
+    defects: &[("3", "a short burst overflows it, and who comes then waits a second or more to try again")],
+};
 
 /// A model as users see it before it runs.
 pub struct Model {
     pub name: &'static str,
     /// One line for lists.
     pub about: &'static str,
+    /// What it takes beyond any Linux; empty for most.
+    pub needs: &'static str,
+    /// Its own options; [`BACKLOG`] is everyone's.
     pub options: &'static [Choice],
-    pub holds: Holds,
+    /// The one protocol it speaks, if it does not speak all.
+    pub only: Option<&'static str>,
+    /// How many connections one worker serves at the same time: as many as the limits of the system and
+    /// [`Config::connections_max`] allow, or so many.
+    pub holds: fn(&Config) -> Option<usize>,
     /// What it would do without on this machine.
     ///
     /// # Errors
-    /// Where it cannot run here; the text says why and what to do.
+    /// Where it cannot run here, or its options contradict each other (`InvalidInput`); the text says why and what
+    /// to do.
     pub lacks: fn(&Config) -> io::Result<Vec<String>>,
 }
 
 impl Model {
+    /// All its options.
+    pub fn choices(&self) -> impl Iterator<Item = &'static Choice> + Clone + use<> {
+        self.options.iter().chain([&BACKLOG])
+    }
+
+    /// Whether it speaks the protocol of this name.
+    pub fn speaks(&self, protocol: &str) -> bool {
+        self.only.is_none_or(|only| only == protocol)
+    }
+
     /// The name with the options that are not default, as results show it: `io_uring[recv=oneshot]`.
     pub fn title(&self, config: &Config) -> String {
-        let chosen: Vec<String> = (self.options.iter())
-            .filter(|choice| config.choice(choice) != choice.values[0])
+        let chosen: Vec<String> = (self.choices())
+            .filter(|choice| config.choice(choice) != choice.values.default())
             .map(|choice| format!("{}={}", choice.name, config.choice(choice)))
             .collect();
         if chosen.is_empty() { self.name.into() } else { format!("{}[{}]", self.name, chosen.join(",")) }
+    }
+
+    /// What is wrong with the variant that was chosen, if it is one that was published with a defect.
+    pub fn defects(&self, config: &Config) -> Vec<&'static str> {
+        let chosen = |choice: &&Choice, value: &str| config.choice(choice) == value;
+        (self.choices())
+            .flat_map(|choice| choice.defects.iter().filter(move |(value, _)| chosen(&choice, value)))
+            .map(|(_, text)| *text)
+            .collect()
     }
 }
 
 /// Lists the models: a word here and a file of that name are all a new one needs.
 macro_rules! models {
-    ($($name:ident),+ $(,)?) => {
+    ($($name:ident $((only $only:ident))?),+ $(,)?) => {
         $(mod $name;)+
 
-        /// Every model, in the order in which they teach: from one connection at a time to rings.
+        /// Every model, in the order in which they teach: from one connection at a time to rings and runtimes.
         pub static MODELS: &[Model] = &[$(Model {
             name: stringify!($name),
             about: $name::ABOUT,
+            needs: $name::NEEDS,
             options: $name::OPTIONS,
-            holds: $name::HOLDS,
+            only: [$(stringify!($only),)?].as_slice().first().copied(),
+            holds: $name::holds,
             lacks: $name::lacks,
         }),+];
 
-        /// Serves for ever. There is one listener for each worker, all on the same address.
+        /// Serves for ever; each worker brings its [`sys::net::Listeners`].
         ///
         /// # Errors
         /// `NotFound` if there is no such model; otherwise what kept it from starting, or a worker from going on.
         pub fn serve<P: Protocol>(
             model: &str,
-            listeners: Vec<TcpListener>,
+            workers: Vec<Worker>,
             config: &'static Config,
             workload: &'static P::Workload,
         ) -> io::Result<Infallible> {
             match model {
-                $(stringify!($name) => $name::serve::<P>(listeners, config, workload),)+
+                $(stringify!($name) => $name::serve::<P>(workers, config, workload),)+
                 other => Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no model {other}"))),
             }
         }
     };
 }
 
-models! { blocking, fork, thread, epoll, io_uring }
+models! { blocking, fork, prefork, thread, thread_pool, coroutine, select, poll, epoll, libevent, io_uring, tokio, hyper (only http), monoio }
 
 /// For models that need nothing but what every Linux has.
+const NOTHING: &str = "";
+
+/// For models that run on every Linux.
 fn lacks_nothing(_config: &Config) -> io::Result<Vec<String>> {
     Ok(Vec::new())
+}
+
+/// For models that know no limit of their own.
+fn holds_many(_config: &Config) -> Option<usize> {
+    None
 }

@@ -3,19 +3,18 @@
 //! The model says that a socket may be ready; [`Connection::step`] receives, answers and sends as far as the
 //! socket lets it, and says what to wait for.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::thread;
 
 use proto::{Next, Output, Server, Session};
+use sys::net::Socket;
 
-use crate::conversation::{DISCARD_BYTES, EXHAUSTED_PAUSE};
+use crate::conversation::DISCARD_BYTES;
 use crate::scratch::Scratch;
 
 /// Receives in one step at most, so that one fast peer cannot keep a worker from the others.
-const RECEIVES_MAX: usize = 16;
+pub(crate) const RECEIVES_MAX: usize = 16;
 
 /// What a connection waits for after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +41,7 @@ enum Then {
 
 /// A socket with its session.
 pub(crate) struct Connection<S> {
-    socket: TcpStream,
+    socket: Socket,
     session: Session<S>,
     /// Replies that did not fit into the socket; empty but for slow readers.
     unsent: Vec<u8>,
@@ -50,7 +49,7 @@ pub(crate) struct Connection<S> {
 }
 
 impl<S> Connection<S> {
-    pub(crate) fn new(socket: TcpStream, server: S) -> Self {
+    pub(crate) fn new(socket: Socket, server: S) -> Self {
         Self { socket, session: Session::new(server), unsent: Vec::new(), then: Then::Receive }
     }
 
@@ -166,7 +165,7 @@ impl<S> AsFd for Connection<S> {
 }
 
 /// Sends what fits: all, some or, where the socket is full, nothing.
-fn send_some(socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn send_some(socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
     if bytes.is_empty() {
         return Ok(0);
     }
@@ -177,60 +176,4 @@ fn send_some(socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
             other => return other,
         }
     }
-}
-
-/// A listener that refuses cleanly what it has no room for.
-pub(crate) struct Acceptor {
-    listener: TcpListener,
-    /// A descriptor kept free for the moment when all others are taken: with it the next connection can be
-    /// accepted and closed, instead of waiting unanswered while the listener stays ready for ever.
-    spare: Option<File>,
-}
-
-impl Acceptor {
-    /// Connections accepted in one go, before the others have their turn.
-    const BATCH: usize = 64;
-
-    pub(crate) fn new(listener: TcpListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        Ok(Self { listener, spare: spare_descriptor() })
-    }
-
-    /// Accepts the connections that are waiting, `room` of them at most; further ones are closed at once.
-    pub(crate) fn accept(&mut self, mut room: usize, mut take: impl FnMut(TcpStream)) {
-        for _ in 0..Self::BATCH {
-            match sys::net::accept(&self.listener) {
-                Ok(_) if room == 0 => {}
-                Ok(socket) => {
-                    room -= 1;
-                    take(socket);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if sys::net::is_exhausted(&error) => return self.refuse(),
-                // The connection ended before it was accepted, or a signal came.
-                Err(_) => {}
-            }
-        }
-    }
-
-    fn refuse(&mut self) {
-        match self.spare.take() {
-            Some(spare) => {
-                drop(spare);
-                drop(sys::net::accept(&self.listener));
-            }
-            None => thread::sleep(EXHAUSTED_PAUSE),
-        }
-        self.spare = spare_descriptor();
-    }
-}
-
-impl AsFd for Acceptor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
-
-fn spare_descriptor() -> Option<File> {
-    File::open("/dev/null").ok()
 }

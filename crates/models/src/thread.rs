@@ -1,55 +1,123 @@
 //! A thread for each connection: accept, start a thread, and it serves the connection to its end.
 //!
 //! The program stays a straight line, and the kernel schedules it; the price is a stack and a task for each
-//! connection, idle or not, and a switch for each message.
+//! connection, idle or not, and a switch for each message. Two of its options keep mistakes that are easily made in C
+//! and were published: with `pass=shared` a new thread looks for its connection in one place, where it may find that
+//! of the next; with `join=never` the stacks of threads that have ended stay.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
-use std::sync::Arc;
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 
 use proto::Protocol;
+use sys::net::Socket;
 
-use crate::conversation::{after_failed_accept, converse};
+use crate::acceptor::Acceptor;
+use crate::conversation::converse;
+use crate::counts::Limit;
 use crate::scratch::Scratch;
-use crate::workers::spread;
-use crate::{Choice, Config, Holds};
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config, Values};
 
 pub(crate) const ABOUT: &str = "a thread for each connection, started when it is accepted";
-pub(crate) const OPTIONS: &[Choice] = &[];
-pub(crate) const HOLDS: Holds = Holds::Many;
+pub(crate) const OPTIONS: &[Choice] = &[PASS, JOIN];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::holds_many as holds;
 pub(crate) use crate::lacks_nothing as lacks;
+
+const PASS: Choice = Choice {
+    name: "pass",
+    values: Values::Words(&["own", "shared"]),
+    about: "whether a thread is given its connection, or looks for it in a place that all threads share",
+    defects: &[(
+        "shared",
+        "of connections that come close together, two threads may serve one and nobody ever serves the other",
+    )],
+};
+
+const JOIN: Choice = Choice {
+    name: "join",
+    values: Values::Words(&["detached", "never"]),
+    about: "whether a thread that has ended gives its stack back",
+    defects: &[(
+        "never",
+        "every connection leaves a stack behind, and the server refuses all once memory is full",
+    )],
+};
 
 /// Buffers live on the heap, so a stack holds only a few frames; it is reserved, not touched.
 const STACK_BYTES: usize = 64 * 1024;
 
 pub(crate) fn serve<P: Protocol>(
-    listeners: Vec<TcpListener>,
+    workers: Vec<Worker>,
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    spread(listeners, config, move |listener| {
+    let shares = config.choice(&PASS) == "shared";
+    let detaches = config.choice(&JOIN) == "detached";
+    spread(workers, config, move |worker| {
         let open = Arc::new(AtomicUsize::new(0));
+        let place = Arc::new(Mutex::new(Place::default()));
+        let mut acceptor = Acceptor::new(worker);
         loop {
-            let socket = match listener.accept() {
-                // Dropping the socket refuses the connection.
-                Ok(_) if open.load(Ordering::Relaxed) >= config.connections_max => continue,
-                Ok((socket, _)) => socket,
-                Err(error) => {
-                    after_failed_accept(&error);
-                    continue;
+            let socket = Arc::new(acceptor.wait());
+            if open.load(Ordering::Relaxed) >= config.connections_max {
+                drop(socket);
+                acceptor.settle(Err(Limit::ConnectionsMax));
+                continue;
+            }
+            let counted = Counted::new(&open);
+            let serve = move |socket: Option<Arc<Socket>>| {
+                let _counted = counted;
+                if let Some(socket) = socket {
+                    converse::<P>(&socket, workload, &mut Scratch::new());
                 }
             };
-            let counted = Counted::new(&open);
-            // A failure to start drops the closure, and with it the connection: it is refused.
-            let _ = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-                let _counted = counted;
-                converse::<P>(socket, workload, &mut Scratch::new());
-            });
+            let started = if shares {
+                leave(&place, socket);
+                let place = Arc::clone(&place);
+                start(detaches, move || serve(find(&place)))
+            } else {
+                start(detaches, move || serve(Some(socket)))
+            };
+            acceptor.settle(started);
         }
     })
+}
+
+/// Starts a thread. Where that fails the closure is dropped, and with it the connection it was given.
+fn start(detaches: bool, work: impl FnOnce() + Send + 'static) -> Result<(), Limit> {
+    let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(work);
+    let handle = started.map_err(|_| Limit::Threads)?;
+    if !detaches {
+        // Dropping the handle would detach the thread.
+        mem::forget(handle);
+    }
+    Ok(())
+}
+
+/// Where the acceptor leaves a connection for the thread that it then starts: its one loop variable.
+#[derive(Default)]
+struct Place {
+    /// Until a thread has found it.
+    left: Option<Arc<Socket>>,
+    /// The same: later threads find it for as long as it is open.
+    last: Weak<Socket>,
+}
+
+/// Overwrites what was left before. If no thread has found that yet, none will: it stays open with nobody to serve it.
+fn leave(place: &Mutex<Place>, socket: Arc<Socket>) {
+    let mut place = place.lock().expect("nobody panics with it");
+    place.last = Arc::downgrade(&socket);
+    mem::forget(place.left.replace(socket));
+}
+
+fn find(place: &Mutex<Place>) -> Option<Arc<Socket>> {
+    let mut place = place.lock().expect("nobody panics with it");
+    place.left.take().or_else(|| place.last.upgrade())
 }
 
 /// Counts a connection for as long as it lives.

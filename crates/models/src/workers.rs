@@ -1,35 +1,147 @@
-//! Spreading a server over threads, one listener each.
+//! Spreading a server over threads or processes, each with listeners of its own.
 
 use std::convert::Infallible;
-use std::io;
-use std::net::TcpListener;
+use std::io::{self, Write};
+use std::iter;
 use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::Config;
+use sys::net::Listeners;
+use sys::process;
 
-/// Runs `work` once for each listener, in a thread of its own on a processor of its own, and returns only when
-/// one of them fails.
+use crate::counts::Counts;
+use crate::{Config, WorkerKind};
+
+/// What a worker is given: where its connections come from, and where it counts them.
+pub struct Worker {
+    pub listeners: Listeners,
+    pub counts: Counts,
+}
+
+/// Runs `work` once for each worker, on a processor of its own, and returns only when one of them fails.
 ///
 /// # Errors
 /// The first that a worker returns, or that starting one causes.
 pub(crate) fn spread(
-    mut listeners: Vec<TcpListener>,
+    mut workers: Vec<Worker>,
     config: &'static Config,
-    work: impl Fn(TcpListener) -> io::Result<Infallible> + Copy + Send + 'static,
+    work: impl Fn(Worker) -> io::Result<Infallible> + Copy + Send + 'static,
 ) -> io::Result<Infallible> {
-    if listeners.len() == 1 {
-        return work(listeners.remove(0));
+    if config.worker_kind == WorkerKind::Process {
+        return supervise(workers, 1, config, work);
+    }
+    if workers.len() == 1 {
+        return work(workers.remove(0));
     }
     let (failed, failures) = mpsc::channel();
-    for (index, listener) in listeners.into_iter().enumerate() {
+    for (index, worker) in workers.into_iter().enumerate() {
         let failed = failed.clone();
-        let cpus = Vec::from_iter(config.cpus.get(index % config.cpus.len().max(1)).copied());
         thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            let Err(error) = sys::cpu::pin(&cpus).and_then(|()| work(listener));
+            let Err(error) = pin(index, config).and_then(|()| work(worker));
             // The receiver is there for as long as the process lives.
             let _ = failed.send(error);
         })?;
     }
     Err(failures.recv().expect("the channel is open: this function holds a sender"))
+}
+
+fn pin(index: usize, config: &Config) -> io::Result<()> {
+    let cpu = config.cpus.get(index % config.cpus.len().max(1)).copied();
+    sys::cpu::pin(cpu.as_slice())
+}
+
+/// A process that ends is started again, but not sooner than this after its last start: one that fails at once must
+/// not keep a processor busy with failing.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// One that has ended so often in a row, each time before it had lived for [`RESTART_PAUSE`], will not do better the
+/// next time. A server that is never there would be measured as a slow one.
+const EARLY_ENDS_MAX: u32 = 5;
+
+/// `each` processes for each worker under this one, which holds their listeners, so that connections wait and are not
+/// lost while a process is started again. Returns only when it has to give up, and then ends them all.
+///
+/// # Errors
+/// What keeps the processes from being started at first, or one of them from living later.
+pub(crate) fn supervise(
+    workers: Vec<Worker>,
+    each: usize,
+    config: &'static Config,
+    work: impl Fn(Worker) -> io::Result<Infallible> + Copy,
+) -> io::Result<Infallible> {
+    let board = config.board.expect("a server has a board");
+    let mut workers: Vec<Option<Worker>> = workers.into_iter().map(Some).collect();
+    let mut processes = Vec::new();
+    for index in (0..workers.len()).flat_map(|worker| iter::repeat_n(worker, each)) {
+        processes.push(Process::new(index, start(&mut workers, index, config, work)?));
+    }
+    loop {
+        let (pid, status) = process::wait_child()?;
+        let Some(process) = processes.iter_mut().find(|process| process.pid == pid) else { continue };
+        let mut reason = status.to_string();
+        process.pid = loop {
+            process.rest(&reason)?;
+            match start(&mut workers, process.worker, config, work) {
+                Ok(pid) => break pid,
+                // A limit on processes, or on memory; there may be room again soon.
+                Err(error) => reason = format!("it cannot be started: {error}"),
+            }
+        };
+        board.restarted();
+        // Nobody may be reading; the count on the board says it too.
+        let _ = writeln!(io::stderr(), "worker {} ended ({reason}): started again", process.worker);
+    }
+}
+
+/// A process of a worker.
+struct Process {
+    worker: usize,
+    pid: u32,
+    started: Instant,
+    /// How often in a row it has ended soon.
+    early_ends: u32,
+}
+
+impl Process {
+    fn new(worker: usize, pid: u32) -> Self {
+        Self { worker, pid, started: Instant::now(), early_ends: 0 }
+    }
+
+    /// Waits until one that has ended may be started again, and takes it that it is.
+    ///
+    /// # Errors
+    /// Where there is no use in it.
+    fn rest(&mut self, reason: &str) -> io::Result<()> {
+        let early = RESTART_PAUSE.checked_sub(self.started.elapsed());
+        self.early_ends = if early.is_some() { self.early_ends + 1 } else { 0 };
+        if self.early_ends == EARLY_ENDS_MAX {
+            let (worker, times) = (self.worker, self.early_ends);
+            return Err(io::Error::other(format!(
+                "worker {worker} has ended {times} times in a row soon after its start, at last with {reason}"
+            )));
+        }
+        thread::sleep(early.unwrap_or_default());
+        self.started = Instant::now();
+        Ok(())
+    }
+}
+
+/// Forks a process of a worker, which leaves the listeners of the others to them.
+fn start(
+    workers: &mut Vec<Option<Worker>>,
+    index: usize,
+    config: &'static Config,
+    work: impl Fn(Worker) -> io::Result<Infallible>,
+) -> io::Result<u32> {
+    let parent = std::process::id();
+    process::fork(|| {
+        let alone = workers.len() == 1;
+        let worker = workers[index].take().expect("only the child takes it");
+        workers.clear();
+        let pinned = || if alone { Ok(()) } else { pin(index, config) };
+        let prepared = process::die_with_parent(parent).and_then(|()| pinned());
+        let Err(error) = prepared.and_then(|()| work(worker));
+        let _ = writeln!(io::stderr(), "worker {index}: {error}");
+    })
 }

@@ -20,6 +20,12 @@ impl Interest {
     pub const EDGES: Self =
         Self((libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP) as u32 | libc::EPOLLET as u32);
 
+    /// The same, but reported only once: then nothing, until [`Epoll::change`] asks again.
+    #[must_use]
+    pub const fn once(self) -> Self {
+        Self(self.0 | libc::EPOLLONESHOT as u32)
+    }
+
     /// Either of the two.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
@@ -74,6 +80,14 @@ impl Epoll {
         // SAFETY: the descriptor is new and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; Self::EVENTS_MAX], ready: 0 })
+    }
+
+    /// Another handle of the same instance, with which another thread may change what is waited for.
+    ///
+    /// # Errors
+    /// A limit on descriptors.
+    pub fn share(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, events: self.events.clone(), ready: 0 })
     }
 
     /// Watches a descriptor until it is closed.

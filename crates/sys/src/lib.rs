@@ -7,9 +7,16 @@
 pub mod clock;
 pub mod cpu;
 pub mod epoll;
+pub mod libevent;
 pub mod net;
+pub mod perf;
+pub mod poll;
 pub mod process;
 pub mod ring;
+pub mod select;
+pub mod shared;
+pub mod stacks;
+pub mod steer;
 
 use std::io;
 

@@ -1,77 +1,198 @@
-//! TCP sockets as every model and the generator want them, so that none of them differs by an option.
+//! Stream sockets as every model and the generator want them, so that none of them differs by an option.
+
+use std::fmt;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::ptr;
+use std::str::FromStr;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Type};
+
+/// A connected stream, TCP or Unix.
+pub use socket2::Socket;
 
 use crate::checked;
 
 /// How many connections the kernel may hold that the server has not accepted yet; it cuts this to `somaxconn`.
-const BACKLOG: i32 = 65_535;
+pub const BACKLOG: i32 = 65_535;
 
-/// The congestion control set on every socket. The default of some machines, BBR, paces its sends with timers
+/// The congestion control set on every TCP socket. The default of some machines, BBR, paces its sends with timers
 /// and so measures the timers; this one is in every kernel.
 const CONGESTION_CONTROL: &[u8] = b"cubic";
 
-/// Opens a listening socket. Accepted sockets inherit its options, so they cost no system call later.
-///
-/// With `reuse_port` several sockets may listen on the same address, one for each worker, and the kernel spreads
-/// connections over them.
-///
-/// # Errors
-/// As `bind(2)` and `listen(2)`: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
-pub fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if reuse_port {
-        socket.set_reuse_port(true)?;
-    }
-    tune(&socket)?;
-    socket.bind(&SockAddr::from(address))?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// TCP over IPv4 or IPv6; port 0 lets the kernel choose.
+    Ip(SocketAddr),
+    /// A path in the file system.
+    Unix(PathBuf),
 }
 
-/// Accepts a connection without waiting; the socket it returns does not block either.
-///
-/// # Errors
-/// `WouldBlock` if no connection is waiting; otherwise as `accept4(2)`.
-pub fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: the peer's address is not wanted, which null pointers say.
-    let fd =
-        checked(unsafe { libc::accept4(listener.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) })?;
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    Ok(unsafe { TcpStream::from_raw_fd(fd) })
+impl Address {
+    /// Whether other machines can reach it.
+    pub fn is_exposed(&self) -> bool {
+        matches!(self, Self::Ip(address) if !address.ip().is_loopback())
+    }
+
+    /// A socket of its family, tuned.
+    fn socket(&self, kind: Type) -> io::Result<Socket> {
+        match self {
+            Self::Unix(_) => Socket::new(Domain::UNIX, kind, None),
+            Self::Ip(address) => {
+                let socket = Socket::new(Domain::for_address(*address), kind, Some(Protocol::TCP))?;
+                socket.set_tcp_nodelay(true)?;
+                // A kernel without it keeps its default, which the lab records.
+                let _ = socket.set_tcp_congestion(CONGESTION_CONTROL);
+                Ok(socket)
+            }
+        }
+    }
+
+    fn to_system(&self) -> io::Result<SockAddr> {
+        match self {
+            Self::Ip(address) => Ok(SockAddr::from(*address)),
+            Self::Unix(path) => SockAddr::unix(path),
+        }
+    }
+
+    fn of_system(address: &SockAddr) -> Option<Self> {
+        let unix = || address.as_pathname().map(|path| Self::Unix(path.to_owned()));
+        address.as_socket().map(Self::Ip).or_else(unix)
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Ip(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(formatter),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    /// Reads `127.0.0.1:8080`, `[::1]:8080` or `unix:/path/to/socket`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err(format!("`{text}` has no path: write it as in unix:/tmp/server.sock")),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Ip).map_err(|_| {
+                format!("`{text}` is not an address and a port: write it as in 127.0.0.1:8080 or [::1]:8080")
+            }),
+        }
+    }
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener(Socket);
+
+impl Listener {
+    /// Opens a listening socket. Accepted sockets inherit its options, so they cost no system call later.
+    ///
+    /// With `reuse_port` several sockets may listen on the same TCP address, one for each worker, and the kernel
+    /// spreads connections over them. A path in the file system is taken over when nobody listens on it any more.
+    ///
+    /// # Errors
+    /// As `bind(2)` and `listen(2)`: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
+    pub fn open(address: &Address, reuse_port: bool, backlog: i32) -> io::Result<Self> {
+        let socket = address.socket(Type::STREAM)?;
+        match address {
+            Address::Ip(_) => {
+                socket.set_reuse_address(true)?;
+                socket.set_reuse_port(reuse_port)?;
+            }
+            Address::Unix(path) => remove_if_stale(path),
+        }
+        socket.bind(&address.to_system()?)?;
+        socket.listen(backlog)?;
+        Ok(Self(socket))
+    }
+
+    /// Another handle of the same queue of connections: what workers share where addresses cannot be.
+    ///
+    /// # Errors
+    /// A limit on descriptors.
+    pub fn share(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// Where it listens, with the port it has got.
+    ///
+    /// # Errors
+    /// None that a listening socket can cause.
+    pub fn address(&self) -> io::Result<Address> {
+        Address::of_system(&self.0.local_addr()?)
+            .ok_or_else(|| io::Error::other("a socket without an address"))
+    }
+
+    /// Whether [`Self::accept`] waits for a connection or says that there is none. Shared by all its handles.
+    ///
+    /// # Errors
+    /// None that a listening socket can cause.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.0.set_nonblocking(nonblocking)
+    }
+
+    /// Accepts a connection; `nonblocking` is how the socket it returns is to be.
+    ///
+    /// # Errors
+    /// `WouldBlock` if no connection is waiting and it does not wait; otherwise as `accept4(2)`.
+    pub fn accept(&self, nonblocking: bool) -> io::Result<Socket> {
+        let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
+        // SAFETY: the peer's address is not wanted, which null pointers say.
+        let fd =
+            checked(unsafe { libc::accept4(self.0.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) })?;
+        // SAFETY: the descriptor is new and belongs to nobody else.
+        Ok(unsafe { Socket::from_raw_fd(fd) })
+    }
+
+    /// The plain socket, for runtimes that have listeners of their own.
+    pub fn into_socket(self) -> Socket {
+        self.0
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Connects and waits until it is done; the socket it returns does not block.
 ///
 /// # Errors
 /// As `connect(2)`; `TimedOut` after `timeout`.
-pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    tune(&socket)?;
-    socket.connect_timeout(&SockAddr::from(address), timeout)?;
+pub fn connect(address: &Address, timeout: Duration) -> io::Result<Socket> {
+    let socket = address.socket(Type::STREAM)?;
+    socket.connect_timeout(&address.to_system()?, timeout)?;
     socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// Begins to connect and does not wait: the socket becomes writable when it is connected, or has failed.
 ///
 /// # Errors
 /// As `connect(2)`, where that can be said at once.
-pub fn start_connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let kind = Type::STREAM.nonblocking();
-    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
-    tune(&socket)?;
-    match socket.connect(&SockAddr::from(address)) {
+pub fn start_connect(address: &Address) -> io::Result<Socket> {
+    let socket = address.socket(Type::STREAM.nonblocking())?;
+    match socket.connect(&address.to_system()?) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _ => Ok(socket.into()),
+        _ => Ok(socket),
     }
 }
 
@@ -80,9 +201,75 @@ pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-fn tune(socket: &Socket) -> io::Result<()> {
-    socket.set_tcp_nodelay(true)?;
-    // A kernel without it keeps its default, which the lab records.
-    let _ = socket.set_tcp_congestion(CONGESTION_CONTROL);
-    Ok(())
+/// Removes a socket file whose server has ended: binding would fail although the address is free.
+fn remove_if_stale(path: &Path) {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err_and(refused) {
+        // If it cannot be removed, binding says why.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// The listening sockets of one worker, accepted from as if they were one.
+#[derive(Debug)]
+pub struct Listeners {
+    all: Vec<Listener>,
+    /// What `poll(2)` is asked about them; empty where there is only one, which can be waited for by accepting.
+    polled: Vec<libc::pollfd>,
+}
+
+impl Listeners {
+    /// Takes sockets to wait for together.
+    ///
+    /// # Errors
+    /// None that listening sockets can cause.
+    pub fn new(all: Vec<Listener>) -> io::Result<Self> {
+        let mut polled = Vec::new();
+        if all.len() > 1 {
+            for listener in &all {
+                listener.set_nonblocking(true)?;
+                polled.push(libc::pollfd {
+                    fd: listener.as_fd().as_raw_fd(),
+                    events: libc::POLLIN,
+                    revents: 0,
+                });
+            }
+        }
+        Ok(Self { all, polled })
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Listener> {
+        self.all.iter()
+    }
+
+    /// Each of them, for a model that waits in its own way.
+    pub fn into_vec(self) -> Vec<Listener> {
+        self.all
+    }
+
+    /// Waits for a connection on any of them, and accepts it; the socket it returns blocks.
+    ///
+    /// # Errors
+    /// As `accept4(2)`.
+    pub fn accept(&mut self) -> io::Result<Socket> {
+        if let [only] = self.all.as_slice() {
+            return only.accept(false);
+        }
+        loop {
+            for (listener, polled) in self.all.iter().zip(&mut self.polled) {
+                if std::mem::take(&mut polled.revents) != 0 {
+                    match listener.accept(false) {
+                        // Another worker that shares the socket was faster.
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        other => return other,
+                    }
+                }
+            }
+            let count = self.polled.len() as libc::nfds_t;
+            // SAFETY: `polled` holds `count` entries.
+            checked(unsafe { libc::poll(self.polled.as_mut_ptr(), count, -1) })?;
+        }
+    }
 }

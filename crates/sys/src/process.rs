@@ -1,6 +1,8 @@
 //! Processes and signals: children that are reaped, and programs that end with what started them.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -11,16 +13,19 @@ use crate::checked;
 /// What `child` has captured is dropped here as well: each process has its own copy of it. `child` must not wait for
 /// other threads of this process, or for a lock that one of them may hold: the copy does not have them.
 ///
+/// Returns the child's number.
+///
 /// # Errors
 /// `WouldBlock` where a limit on processes is reached, `OutOfMemory` where there is no memory for the tables.
-pub fn fork(child: impl FnOnce()) -> io::Result<()> {
+pub fn fork(child: impl FnOnce()) -> io::Result<u32> {
     // SAFETY: the child goes on with one thread and what glibc keeps usable after a fork, its allocator included,
     // and it never returns into the code of the parent.
-    if checked(unsafe { libc::fork() })? == 0 {
+    let pid = checked(unsafe { libc::fork() })?;
+    if pid == 0 {
         child();
         exit_now(0);
     }
-    Ok(())
+    Ok(pid.cast_unsigned())
 }
 
 /// Ends this process at once, without running destructors or flushing what the parent also holds.
@@ -29,13 +34,15 @@ fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Waits until a child has ended, and collects it.
+/// Waits until a child has ended, collects it, and returns its number and how it ended.
 ///
 /// # Errors
 /// Where there is no child.
-pub fn wait_child() -> io::Result<()> {
-    // SAFETY: a null status pointer is allowed and means that the status is not wanted.
-    checked(unsafe { libc::waitpid(-1, ptr::null_mut(), 0) }).map(drop)
+pub fn wait_child() -> io::Result<(u32, ExitStatus)> {
+    let mut status = 0;
+    // SAFETY: `status` is valid for the write.
+    let pid = checked(unsafe { libc::waitpid(-1, &raw mut status, 0) })?;
+    Ok((pid.cast_unsigned(), ExitStatus::from_raw(status)))
 }
 
 /// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM). The second such signal ends it.
@@ -55,6 +62,37 @@ extern "C" fn raise_flag(_signal: libc::c_int) {
     let Some(flag) = (unsafe { TERMINATE.load(Ordering::Acquire).as_ref() }) else { return };
     if flag.swap(true, Ordering::Relaxed) {
         exit_now(130);
+    }
+}
+
+/// Keeps SIGINT and SIGTERM from ending this thread and those it starts later: [`wait_for_termination`] takes them.
+///
+/// # Errors
+/// None that valid signal numbers can cause.
+pub fn hold_termination() -> io::Result<()> {
+    let signals = termination_signals();
+    // SAFETY: `signals` is valid for the read, and the former mask is not wanted.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Waits until the user or the system asks the process to end. [`hold_termination`] comes first.
+pub fn wait_for_termination() {
+    let (signals, mut signal) = (termination_signals(), 0);
+    // SAFETY: both are valid, one for the read and one for the write. It fails only for a set that is none.
+    unsafe { libc::sigwait(&raw const signals, &raw mut signal) };
+}
+
+fn termination_signals() -> libc::sigset_t {
+    // SAFETY: all zeroes is a valid set, and the calls write only to it.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut signals);
+        libc::sigaddset(&raw mut signals, libc::SIGINT);
+        libc::sigaddset(&raw mut signals, libc::SIGTERM);
+        signals
     }
 }
 

@@ -17,10 +17,29 @@ fn flags_of_a_server_become_its_spec() {
     check_serve(
         "--model epoll --listen [::1]:0 --workers 2 --cpus 0,2-3 --connections-max 9",
         Ok(ServeSpec {
-            listen: "[::1]:0".parse().expect("an address"),
+            listen: vec!["[::1]:0".parse().expect("an address")],
             workers: 2,
             cpus: vec![0, 2, 3],
             connections_max: 9,
+            ..serve_spec()
+        }),
+    );
+    check_serve(
+        "--model epoll --listen unix:/tmp/a.sock --listen 127.0.0.1:1 --worker-kind process",
+        Ok(ServeSpec {
+            listen: ["unix:/tmp/a.sock", "127.0.0.1:1"].map(|text| text.parse().expect("an address")).into(),
+            worker_kind: WorkerKind::Process,
+            ..serve_spec()
+        }),
+    );
+    check_serve(
+        "--model epoll --protocol line --message-bytes 80",
+        Ok(ServeSpec { workload: Workload::Line(Line { message_bytes: 80 }), ..serve_spec() }),
+    );
+    check_serve(
+        "--model epoll --protocol rpc --target 5 --work 50us",
+        Ok(ServeSpec {
+            workload: Workload::Rpc(Rpc { target: 5, work_ns: 50_000, ..Rpc::default() }),
             ..serve_spec()
         }),
     );
@@ -49,9 +68,12 @@ fn flags_of_a_server_that_cannot_be_say_what_to_do() {
         Err("--framing means nothing to --protocol http: leave it out"),
     );
     check_serve("--model epoll --protocol echo --reply-bytes 1", Err("--reply-bytes means nothing"));
+    check_serve("--model epoll --protocol line --framing raw", Err("--framing means nothing"));
+    check_serve("--model epoll --protocol http --work 1ms", Err("--work means nothing to --protocol http"));
+    check_serve("--model epoll --protocol rpc --message-bytes 1", Err("--message-bytes means nothing"));
     check_serve("--model epoll --option recv", Err("`recv` is not NAME=VALUE, as in recv=oneshot"));
     check_serve("--model epoll -o a=1 -o a=2", Err("option a is given twice, as 1 and as 2: keep one"));
-    check_serve("--model epoll --listen 8080", Err("write an address and a port, as in 127.0.0.1:8080"));
+    check_serve("--model epoll --listen 8080", Err("write it as in 127.0.0.1:8080 or [::1]:8080"));
     check_serve("--model epoll --cpus 3-1", Err("`3-1` is not a list of processors; write it as in 0,2-3"));
     check_serve("--model epoll --cpus 0,", Err("is not a list of processors"));
     check_serve("--model epoll --workers two", Err("invalid value 'two' for '--workers <N>'"));
@@ -98,6 +120,14 @@ fn flags_of_a_load_become_its_spec() {
             ..load_spec()
         }),
     );
+    check_load(
+        "unix:/tmp/a.sock --protocol rpc --text-bytes 7",
+        Ok(LoadSpec {
+            workload: Workload::Rpc(Rpc { text_bytes: 7, ..Rpc::default() }),
+            connect: vec!["unix:/tmp/a.sock".parse().expect("an address")],
+            ..load_spec()
+        }),
+    );
     check_load("http://127.0.0.1:8080 -z 1h", {
         Ok(LoadSpec { duration_ms: Some(3_600_000), interval_ms: 360, ..load_spec() })
     });
@@ -116,6 +146,7 @@ fn flags_of_a_load_that_cannot_be_say_what_to_do() {
     check_load("tcp://127.0.0.1:8080 --protocol http", Err("--protocol http needs http://127.0.0.1:8080/"));
     check_load("http://127.0.0.1:8080 --message-bytes 9", Err("--message-bytes means nothing"));
     check_load("tcp://127.0.0.1:8080 --no-keepalive", Err("--no-keepalive means nothing"));
+    check_load("http://127.0.0.1:8080 --protocol line", Err("--protocol line needs tcp://127.0.0.1:8080"));
     check_load("tcp://127.0.0.1:8080 --verify bytes", Err("--verify means nothing"));
 }
 
@@ -126,10 +157,12 @@ fn serve_spec() -> ServeSpec {
         model: "epoll".into(),
         options: BTreeMap::new(),
         workload: Workload::Http(Http::default()),
-        listen: "127.0.0.1:8080".parse().expect("an address"),
+        listen: vec!["127.0.0.1:8080".parse().expect("an address")],
         workers: 1,
+        worker_kind: WorkerKind::Thread,
         cpus: vec![],
         connections_max: 16_384,
+        count_calls: false,
     }
 }
 
@@ -139,7 +172,7 @@ fn load_spec() -> LoadSpec {
         role: LoadWord::Is,
         driver: Driver::Epoll,
         workload: http(Http::default()),
-        connect: "127.0.0.1:8080".parse().expect("an address"),
+        connect: vec!["127.0.0.1:8080".parse().expect("an address")],
         connections: 50,
         threads: 1,
         cpus: vec![],

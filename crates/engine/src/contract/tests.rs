@@ -15,6 +15,7 @@ fn every_example_is_read_and_written_without_loss() {
             Some("serve-spec") => check_example::<ServeSpec>(&name, &text),
             Some("load-spec") => check_example::<LoadSpec>(&name, &text),
             Some("serve-ready") => check_example::<ServeReady>(&name, &text),
+            Some("served") => check_example::<Served>(&name, &text),
             Some("load-ready") => check_example::<LoadReady>(&name, &text),
             Some("measuring") => check_example::<Measuring>(&name, &text),
             Some("measured") => check_example::<Measured>(&name, &text),
@@ -29,7 +30,7 @@ fn every_example_is_read_and_written_without_loss() {
 #[test]
 fn what_is_left_out_has_its_default() {
     let spec: LoadSpec = read(
-        r#"{"schema": 1, "role": "load", "workload": {"protocol": "http"}, "connect": "127.0.0.1:1",
+        r#"{"schema": 1, "role": "load", "workload": {"protocol": "http"}, "connect": ["127.0.0.1:1"],
             "connections": 9, "duration_ms": 1}"#,
     )
     .expect("it is complete");

@@ -65,7 +65,7 @@ fn numbers_that_cannot_be_are_refused() {
 }
 
 fn spec(fields: &str) -> LoadSpec {
-    let head = r#""schema": 1, "role": "load", "workload": {"protocol": "echo"}, "connect": "127.0.0.1:1""#;
+    let head = r#""schema": 1, "role": "load", "workload": {"protocol": "echo"}, "connect": ["127.0.0.1:1"]"#;
     contract::read(&format!("{{{head}, {fields}}}")).expect("the fields are those of a spec")
 }
 

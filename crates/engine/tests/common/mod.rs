@@ -1,5 +1,7 @@
 //! The real engine as a child process, spoken to as the contract says.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const ENGINE: &str = env!("CARGO_BIN_EXE_iolab-engine");
+pub(crate) const ENGINE: &str = env!("CARGO_BIN_EXE_iolab-engine");
 
 /// An engine that says nothing for this long hangs: the longest silence asked for here is a run of a few seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
@@ -17,15 +19,20 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 pub(crate) struct Engine {
     child: Child,
     /// The engine lives for as long as this is open.
-    _stdin: ChildStdin,
+    stdin: ChildStdin,
     events: Receiver<String>,
 }
 
 impl Engine {
     /// Starts `serve` or `load`, whichever the spec is for.
     pub(crate) fn start(spec: &Value) -> Self {
+        Self::start_by(&mut Command::new(ENGINE), spec)
+    }
+
+    /// The same, by a command that runs it or becomes it.
+    pub(crate) fn start_by(command: &mut Command, spec: &Value) -> Self {
         let role = spec["role"].as_str().expect("a spec has a role");
-        let mut child = Command::new(ENGINE)
+        let mut child = command
             .args([role, "--spec", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -41,13 +48,25 @@ impl Engine {
                 let _ = teller.send(line);
             }
         });
-        Self { child, _stdin: stdin, events }
+        Self { child, stdin, events }
     }
 
     /// The next event; `None` if the engine has ended, or hangs.
     pub(crate) fn event(&self) -> Option<Value> {
         let line = self.events.recv_timeout(SILENCE_MAX).ok()?;
         Some(serde_json::from_str(&line).expect("an event is a line of JSON"))
+    }
+
+    /// What a server has done so far.
+    pub(crate) fn served(&mut self) -> Value {
+        writeln!(self.stdin).expect("the engine reads its input");
+        let served = self.event().expect("the engine answers");
+        assert_eq!(served["event"], "served", "{served}");
+        served
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// How it ended, if it has.

@@ -1,10 +1,11 @@
 //! What is done to each server. A cell drives the server through plain sockets and says what was wrong.
 
 use std::io::{ErrorKind, Read, Write};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::subject::{Client, Outcome, Subject, Variant};
+use super::subject::{Client, Outcome, Subject};
 use super::wire::{Exchange, Wire};
 
 /// One thing that every server must stand.
@@ -22,10 +23,15 @@ pub(crate) enum Needs {
     KeepAlive,
     /// Several connections at a time.
     Many,
+    /// As many connections at a time as there is room for; it refuses further ones.
+    Refusal,
+    /// A way to cut the descriptors of a running process short.
+    Descriptors,
     /// A limit to the length of a request.
     Limit,
 }
 
+/// All of them; the first is the least that can be asked of a server.
 pub(crate) const CELLS: &[Cell] = &[
     Cell { name: "whole requests", needs: Needs::Nothing, run: whole },
     Cell { name: "one byte at a time", needs: Needs::Nothing, run: one_byte_at_a_time },
@@ -39,18 +45,25 @@ pub(crate) const CELLS: &[Cell] = &[
     Cell { name: "reset mid-reply", needs: Needs::Nothing, run: reset_mid_reply },
     Cell { name: "slow reader with 4000 replies queued", needs: Needs::KeepAlive, run: slow_reader },
     Cell { name: "slow writer", needs: Needs::Nothing, run: slow_writer },
-    Cell { name: "200 idle beside 10 busy", needs: Needs::Many, run: idle_beside_busy },
+    Cell { name: "500 idle beside 10 busy", needs: Needs::Many, run: idle_beside_busy },
     Cell { name: "oversized input", needs: Needs::Limit, run: oversized },
-    Cell { name: "connections_max refuses and recovers", needs: Needs::Many, run: refuses_and_recovers },
+    Cell { name: "connections_max refuses and recovers", needs: Needs::Refusal, run: refuses_and_recovers },
+    Cell { name: "no descriptor left", needs: Needs::Descriptors, run: no_descriptor_left },
 ];
 
 impl Needs {
     /// Why a server is spared a cell, if it is.
     pub(crate) fn lacking(self, subject: &Subject) -> Option<&'static str> {
+        let waits = subject.at_most(IDLE) < IDLE;
         match self {
             Self::Nothing => None,
             Self::KeepAlive => subject.closes.then_some("it closes after each reply"),
-            Self::Many => (!subject.variant.holds_many).then_some("it holds one connection at a time"),
+            Self::Many => (subject.at_most(2) == 1).then_some("it holds one connection at a time"),
+            Self::Refusal => waits.then_some("further connections wait for those it holds"),
+            Self::Descriptors if waits => Some("it holds fewer connections than it has descriptors"),
+            Self::Descriptors => {
+                Command::new("prlimit").arg("--version").output().err().map(|_| "there is no prlimit")
+            }
             Self::Limit => subject.wire.oversized().err(),
         }
     }
@@ -134,7 +147,7 @@ fn half_close_within(subject: &Subject) -> Outcome {
 
 /// The end comes while replies wait for a client that has not begun to read: all of them must still come.
 fn half_close_behind_a_queue(subject: &Subject) -> Outcome {
-    (600..800).step_by(40).try_for_each(|count| {
+    (600..800).step_by(80).try_for_each(|count| {
         let exchanges: Vec<Exchange> = (0..count).map(|index| subject.large(index)).collect();
         let requests = exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<u8>>();
         let mut client = subject.connect()?;
@@ -209,7 +222,7 @@ fn slow_reader(subject: &Subject) -> Outcome {
     if growth_bytes > GROWTH_BYTES_MAX {
         return Err(format!("it grew by {growth_bytes} bytes while the client did not read"));
     }
-    if subject.variant.holds_many {
+    if subject.at_most(2) == 2 {
         subject
             .connect()?
             .ask(&subject.small(0))
@@ -242,8 +255,8 @@ fn send_until_full(client: &mut Client, bytes: &[u8]) -> Outcome<usize> {
 }
 
 fn slow_writer(subject: &Subject) -> Outcome {
-    let count = if subject.variant.holds_many { 20 } else { 1 };
-    let mut clients = (0..count).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
+    let mut clients =
+        (0..subject.at_most(20)).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
     let exchange = subject.small(0);
     for byte in &exchange.request {
         for client in &mut clients {
@@ -254,9 +267,14 @@ fn slow_writer(subject: &Subject) -> Outcome {
     clients.iter_mut().try_for_each(|client| client.expect(&exchange.reply))
 }
 
+/// Connections that a server should stand though they do nothing; one that holds fewer gets as many as it holds.
+const IDLE: usize = 500;
+const BUSY: usize = 10;
+
 fn idle_beside_busy(subject: &Subject) -> Outcome {
-    let mut idle = (0..200).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
-    let mut busy = (0..10).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
+    let idle = subject.at_most(IDLE + BUSY) - BUSY;
+    let mut idle = (0..idle).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
+    let mut busy = (0..BUSY).map(|_| subject.connect()).collect::<Outcome<Vec<Client>>>()?;
     for index in 0..100 {
         let exchange = subject.small(index);
         busy.iter_mut().try_for_each(|client| client.send(&exchange.request))?;
@@ -288,22 +306,36 @@ fn oversized(subject: &Subject) -> Outcome {
 /// Runs against a small server of its own.
 fn refuses_and_recovers(subject: &Subject) -> Outcome {
     const CONNECTIONS_MAX: usize = 8;
-    let Variant { workers, .. } = subject.variant;
-    let room = CONNECTIONS_MAX * workers;
+    let room = CONNECTIONS_MAX * subject.variant.workers;
     let mut small = Subject::start(&subject.variant, subject.wire, CONNECTIONS_MAX)?;
     for round in 0..2 {
         let text = |error: String| format!("round {round}: {error}");
-        // The kernel deals connections out to workers by chance, so it takes more than there is room for.
-        let mut clients = (0..6 * room).map(|_| small.connect()).collect::<Outcome<Vec<Client>>>()?;
-        let exchange = small.small(round);
-        let answers = clients.iter_mut().map(|client| client.ask(&exchange));
-        let served = answers.filter(Result::is_ok).count();
+        // Where the kernel deals connections out to workers by chance, it takes more than there is room for.
+        let served = small.serves_or_refuses(6 * room, &subject.small(round)).map_err(text)?;
         if served != room {
             return Err(text(format!("{served} connections were served where there is room for {room}")));
         }
-        drop(clients);
         small.wait_for_room().map_err(text)?;
         small.check_recovery().map_err(text)?;
+    }
+    Ok(())
+}
+
+/// Runs against a server of its own that finds no descriptor for most of its clients. A model that needs none in the
+/// process that accepts serves them all.
+fn no_descriptor_left(subject: &Subject) -> Outcome {
+    const FREE: usize = 8;
+    let mut short = Subject::start(&subject.variant, subject.wire, IDLE)?;
+    short.limit_descriptors(FREE)?;
+    for round in 0..2 {
+        let text = |error: String| format!("round {round}: {error}");
+        let count = 6 * FREE * subject.variant.workers;
+        let served = short.serves_or_refuses(count, &subject.small(round)).map_err(text)?;
+        if served == 0 {
+            return Err(text(format!("it served nobody, though there were {FREE} descriptors left")));
+        }
+        short.wait_for_room().map_err(text)?;
+        short.check_recovery().map_err(text)?;
     }
     Ok(())
 }

@@ -1,8 +1,15 @@
 //! A server under test, and a plain client of it.
 
+use std::env;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::iter;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,17 +23,57 @@ pub(crate) type Outcome<T = ()> = Result<T, String>;
 /// A client waits this long for anything; a server that needs longer stands still.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Within this a server must be as it was before, and answer.
+/// Within this a server answers a fresh request, whatever was done to it before.
 const RECOVERY_MAX: Duration = Duration::from_secs(1);
 
-/// A model with its options, and how many workers it runs.
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listen {
+    Ipv4,
+    Ipv6,
+    Unix,
+    /// On five ports.
+    Five,
+}
+
+impl Listen {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "",
+            Self::Ipv6 => " on IPv6",
+            Self::Unix => " on a path",
+            Self::Five => " on 5 ports",
+        }
+    }
+
+    fn addresses(self) -> Vec<String> {
+        static PATHS: AtomicUsize = AtomicUsize::new(0);
+        let ipv4 = "127.0.0.1:0".to_owned();
+        match self {
+            Self::Ipv4 => vec![ipv4],
+            Self::Ipv6 => vec!["[::1]:0".to_owned()],
+            Self::Five => vec![ipv4; 5],
+            Self::Unix => {
+                let number = PATHS.fetch_add(1, Ordering::Relaxed);
+                let name = format!("iolab-conformance-{}-{number}.sock", std::process::id());
+                vec![format!("{UNIX}{}", env::temp_dir().join(name).display())]
+            }
+        }
+    }
+}
+
+/// What an address that is a path begins with.
+const UNIX: &str = "unix:";
+
+/// A model with its options, its workers and where it listens.
 #[derive(Clone, Debug)]
 pub(crate) struct Variant {
     pub(crate) model: String,
     pub(crate) options: Vec<(String, String)>,
     pub(crate) workers: usize,
-    /// Whether a worker serves several connections at the same time.
-    pub(crate) holds_many: bool,
+    /// `thread` or `process`.
+    pub(crate) worker_kind: &'static str,
+    pub(crate) listen: Listen,
 }
 
 impl Variant {
@@ -34,27 +81,34 @@ impl Variant {
         let options: Vec<String> =
             self.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let options = if options.is_empty() { String::new() } else { format!("[{}]", options.join(",")) };
-        let workers = if self.workers == 1 { String::new() } else { format!(" x {}", self.workers) };
-        format!("{}{options}{workers}", self.model)
+        let workers = match (self.workers, self.worker_kind) {
+            (1, "thread") => String::new(),
+            (count, "thread") => format!(" x {count}"),
+            (count, kind) => format!(" x {count} {kind}"),
+        };
+        format!("{}{options}{workers}{}", self.model, self.listen.name())
     }
 }
 
-/// What a process holds on to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the processes of a server hold on to, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Footprint {
     descriptors: usize,
     threads: usize,
-    children: usize,
+    processes: usize,
 }
 
 /// A running server.
 pub(crate) struct Subject {
     engine: Engine,
-    pid: u32,
-    address: SocketAddr,
+    addresses: Vec<String>,
+    /// Connections opened so far: they take the addresses in turn.
+    connects: AtomicUsize,
     footprint: Footprint,
     pub(crate) variant: Variant,
     pub(crate) wire: Wire,
+    /// How many connections a worker serves at the same time, if there is a limit to it.
+    holds: Option<usize>,
     /// It ends a connection after each HTTP reply, and says so in the reply.
     pub(crate) closes: bool,
 }
@@ -64,30 +118,44 @@ impl Subject {
         let options = Value::from_iter(variant.options.clone());
         let engine = Engine::start(&json!({
             "schema": 1, "role": "serve", "model": variant.model, "options": options,
-            "workload": wire.workload(), "listen": "127.0.0.1:0", "workers": variant.workers,
-            "connections_max": connections_max,
+            "workload": wire.workload(), "listen": variant.listen.addresses(), "workers": variant.workers,
+            "worker_kind": variant.worker_kind, "connections_max": connections_max,
         }));
         let ready = engine.event().ok_or("it ended, or hung, before it was ready")?;
-        let address = ready["listen"].as_str().and_then(|address| address.parse().ok());
-        let address = address.ok_or_else(|| format!("it is not ready: {ready}"))?;
-        let pid =
-            ready["pid"].as_u64().and_then(|pid| pid.try_into().ok()).ok_or("it does not tell its pid")?;
-        let footprint = Footprint { descriptors: 0, threads: 0, children: 0 };
-        let mut subject =
-            Self { engine, pid, address, footprint, variant: variant.clone(), wire, closes: false };
+        let addresses = ready["listen"].as_array().ok_or_else(|| format!("it is not ready: {ready}"))?;
+        let mut subject = Self {
+            engine,
+            addresses: addresses.iter().flat_map(Value::as_str).map(str::to_owned).collect(),
+            connects: AtomicUsize::new(0),
+            footprint: Footprint::default(),
+            variant: variant.clone(),
+            wire,
+            holds: ready["holds"].as_u64().map(|holds| holds as usize),
+            closes: false,
+        };
         subject.closes = subject.finds_that_it_closes()?;
-        subject.footprint = subject.footprint_at_rest()?;
+        subject.footprint = subject.first_footprint()?;
         Ok(subject)
     }
 
     pub(crate) fn connect(&self) -> Outcome<Client> {
-        let socket = TcpStream::connect(self.address).map_err(|error| format!("cannot connect: {error}"))?;
-        let set_up = socket
-            .set_nodelay(true)
-            .and_then(|()| socket.set_read_timeout(Some(PATIENCE)))
-            .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
+        let turn = self.connects.fetch_add(1, Ordering::Relaxed);
+        let address = &self.addresses[turn % self.addresses.len()];
+        let connected = match address.strip_prefix(UNIX) {
+            // Sockets are descriptors: what is done to one here can be done to the other.
+            Some(path) => UnixStream::connect(path).map(|socket| TcpStream::from(OwnedFd::from(socket))),
+            None => TcpStream::connect(address).and_then(|socket| socket.set_nodelay(true).map(|()| socket)),
+        };
+        let socket = connected.map_err(|error| format!("cannot connect: {error}"))?;
+        let set_up =
+            (socket.set_read_timeout(Some(PATIENCE))).and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
         set_up.map_err(|error| format!("cannot set up a socket: {error}"))?;
         Ok(Client { socket })
+    }
+
+    /// So many connections, or as many as it serves at the same time.
+    pub(crate) fn at_most(&self, count: usize) -> usize {
+        self.holds.map_or(count, |holds| holds.min(count))
     }
 
     /// The `index`th small exchange, with the reply this server owes.
@@ -101,7 +169,7 @@ impl Subject {
 
     /// What all its processes have in memory.
     pub(crate) fn resident_bytes(&self) -> usize {
-        children(self.pid).into_iter().chain([self.pid]).map(resident_bytes).sum()
+        family(self.engine.pid()).into_iter().map(resident_bytes).sum()
     }
 
     /// Waits until a server that was full has seen its clients go.
@@ -123,19 +191,15 @@ impl Subject {
         if let Some(status) = self.engine.ended() {
             return Err(format!("it has died: {status}"));
         }
+        self.check_footprint()?;
         let begin = Instant::now();
-        let mut client = self.connect()?;
-        client.ask(&self.small(0)).map_err(|error| format!("afterwards, a fresh request: {error}"))?;
-        drop(client);
+        let answered = self.connect()?.ask(&self.small(0));
+        answered.map_err(|error| format!("afterwards, a fresh request: {error}"))?;
         let took = begin.elapsed();
         if took > RECOVERY_MAX {
             return Err(format!("afterwards, a fresh request took {took:?}"));
         }
-        let after = self.footprint_at_rest()?;
-        if after != self.footprint {
-            return Err(format!("afterwards it holds {after:?}; before it was {:?}", self.footprint));
-        }
-        Ok(())
+        self.check_footprint()
     }
 
     fn owed(&self, exchange: Exchange) -> Exchange {
@@ -153,19 +217,91 @@ impl Subject {
         Ok(String::from_utf8_lossy(&client.rest()?).contains("\r\nConnection: close\r\n"))
     }
 
-    /// The footprint once it is that of the beginning; or, if it does not come back to it, the last one.
-    fn footprint_at_rest(&self) -> Outcome<Footprint> {
+    /// What it holds on to once it has started: when all of it sleeps, and nothing has changed for a while. On a busy
+    /// machine a server may stand still in the middle of its start, but then it is ready to run.
+    fn first_footprint(&self) -> Outcome<Footprint> {
         let begin = Instant::now();
-        let first_time = self.footprint.descriptors == 0;
-        let mut before = footprint(self.pid)?;
-        loop {
-            thread::sleep(Duration::from_millis(if first_time { 50 } else { 2 }));
-            let now = footprint(self.pid)?;
-            let at_rest = if first_time { now == before } else { now == self.footprint };
-            if at_rest || begin.elapsed() > RECOVERY_MAX {
-                return Ok(now);
-            }
+        let mut before = Footprint::default();
+        let mut same = 0;
+        while same < 3 {
+            thread::sleep(Duration::from_millis(20));
+            let asleep = family(self.engine.pid()).into_iter().flat_map(tasks).all(|task| is_asleep(&task));
+            let now = footprint(self.engine.pid());
+            same = if asleep && now == before { same + 1 } else { 0 };
             before = now;
+            if begin.elapsed() > PATIENCE {
+                return Err("it does not come to rest".into());
+            }
+        }
+        Ok(before)
+    }
+
+    /// Waits until it holds what it held in the beginning.
+    fn check_footprint(&self) -> Outcome {
+        let begin = Instant::now();
+        loop {
+            thread::sleep(Duration::from_millis(2));
+            let now = footprint(self.engine.pid());
+            if now == self.footprint {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(format!("afterwards it holds {now:?}; before it was {:?}", self.footprint));
+            }
+        }
+    }
+
+    /// Leaves each of its processes so many free descriptors.
+    pub(crate) fn limit_descriptors(&self, free: usize) -> Outcome {
+        family(self.engine.pid()).into_iter().try_for_each(|pid| {
+            let highest = descriptors(pid).max().unwrap_or(0);
+            let limit = format!("--nofile={0}:{0}", highest + 1 + free);
+            let status = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
+            match status {
+                Ok(status) if status.success() => Ok(()),
+                other => Err(format!("prlimit {limit}: {other:?}")),
+            }
+        })
+    }
+
+    /// Has so many clients at the same time ask once, and checks that each is either served or refused by closing it, and
+    /// that the server has counted those it refused. Returns how many were served.
+    pub(crate) fn serves_or_refuses(&mut self, count: usize, exchange: &Exchange) -> Outcome<usize> {
+        let counted_before = self.refused();
+        let mut clients = (0..count).map(|_| self.connect()).collect::<Outcome<Vec<Client>>>()?;
+        let mut served = 0;
+        for client in &mut clients {
+            match client.ask(exchange) {
+                Ok(()) => served += 1,
+                Err(_) if client.is_dropped() => {}
+                Err(error) => return Err(format!("neither served nor refused: {error}")),
+            }
+        }
+        let (begin, refused) = (Instant::now(), (count - served) as u64);
+        // Some count a connection after they have closed it.
+        while self.refused() - counted_before != refused {
+            if begin.elapsed() > RECOVERY_MAX {
+                let counted = self.refused() - counted_before;
+                return Err(format!("{refused} connections were refused, and {counted} counted"));
+            }
+        }
+        Ok(served)
+    }
+
+    /// How many connections it says it has refused.
+    fn refused(&mut self) -> u64 {
+        let served = self.engine.served();
+        let workers = served["workers"].as_array().expect("it tells of each worker");
+        let limits = workers.iter().flat_map(|worker| worker["refused"].as_object());
+        limits.flat_map(|limits| limits.values()).filter_map(Value::as_u64).sum()
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        for path in self.addresses.iter().filter_map(|address| address.strip_prefix(UNIX)) {
+            // Where it is gone already there is nothing to do.
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -245,28 +381,40 @@ fn excerpt(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned()
 }
 
-fn footprint(pid: u32) -> Outcome<Footprint> {
-    let entries = |name: &str| {
-        let path = format!("/proc/{pid}/{name}");
-        fs::read_dir(&path).map_err(|error| format!("cannot read {path}: {error}"))
-    };
-    // The kernel's own workers come and go with a ring, and belong to nobody.
-    let is_own = |path: &std::path::Path| {
-        let name = fs::read_to_string(path.join("comm"));
-        name.is_ok_and(|name| !name.starts_with("iou-"))
-    };
-    Ok(Footprint {
-        descriptors: entries("fd")?.count(),
-        threads: entries("task")?.flatten().filter(|entry| is_own(&entry.path())).count(),
-        children: children(pid).len(),
-    })
+fn footprint(pid: u32) -> Footprint {
+    let family = family(pid);
+    Footprint {
+        descriptors: family.iter().map(|&pid| descriptors(pid).count()).sum(),
+        threads: family.iter().map(|&pid| tasks(pid).count()).sum(),
+        processes: family.len(),
+    }
 }
 
-/// The children of all threads of a process, those that have ended and were not reaped among them.
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>()).collect()
+/// A process with its descendants, those that have ended and were not reaped among them.
+fn family(pid: u32) -> Vec<u32> {
+    let lists = tasks(pid).filter_map(|task| fs::read_to_string(task.join("children")).ok());
+    let children = lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>());
+    iter::once(pid).chain(children.flat_map(family)).collect()
+}
+
+/// The descriptors of all threads of a process: each may have a table of its own.
+fn descriptors(pid: u32) -> impl Iterator<Item = usize> {
+    let entries = tasks(pid).flat_map(|task| fs::read_dir(task.join("fd"))).flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The folders of a process's threads; none if it has ended. The kernel's own, which come and go with a ring, are left
+/// out.
+fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let is_own =
+        |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| !name.starts_with("iou-"));
+    entries.map(|entry| entry.path()).filter(is_own)
+}
+
+fn is_asleep(task: &Path) -> bool {
+    let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:\tS"))
 }
 
 fn resident_bytes(pid: u32) -> usize {

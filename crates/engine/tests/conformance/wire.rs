@@ -2,6 +2,8 @@
 //!
 //! The replies are written down here once, so all models are held to the same bytes and not to each other.
 
+use std::iter;
+
 use serde_json::{Value, json};
 
 /// The length of the body of `/` and of a large echoed message: 2,000 of them fill any socket.
@@ -14,6 +16,8 @@ pub(crate) enum Wire {
     Raw,
     Prefix,
     Crlf,
+    Line,
+    Rpc,
 }
 
 /// A request, and its reply as [`is_right`] takes it.
@@ -23,7 +27,8 @@ pub(crate) struct Exchange {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Self; 4] = [Self::Http, Self::Raw, Self::Prefix, Self::Crlf];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Http, Self::Raw, Self::Prefix, Self::Crlf, Self::Line, Self::Rpc];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -31,12 +36,19 @@ impl Wire {
             Self::Raw => "echo raw",
             Self::Prefix => "echo prefix",
             Self::Crlf => "echo crlf",
+            Self::Line => "line",
+            Self::Rpc => "rpc",
         }
     }
 
     /// The protocol's name in the output of `describe`.
     pub(crate) const fn protocol(self) -> &'static str {
-        if matches!(self, Self::Http) { "http" } else { "echo" }
+        match self {
+            Self::Http => "http",
+            Self::Raw | Self::Prefix | Self::Crlf => "echo",
+            Self::Line => "line",
+            Self::Rpc => "rpc",
+        }
     }
 
     /// The workload of a server's spec.
@@ -46,20 +58,28 @@ impl Wire {
             Self::Raw => json!({"protocol": "echo", "framing": "raw"}),
             Self::Prefix => json!({"protocol": "echo", "framing": "prefix"}),
             Self::Crlf => json!({"protocol": "echo", "framing": "crlf"}),
+            Self::Line | Self::Rpc => json!({"protocol": self.protocol()}),
         }
     }
 
     /// The `index`th of many small exchanges. Neighbours differ, so that a reply in the wrong place shows.
     pub(crate) fn small(self, index: usize) -> Exchange {
-        if self != Self::Http {
-            return self.echo(format!("message {index} of many").as_bytes());
+        let text = format!("message {index} of many");
+        match self {
+            Self::Http => match index % 3 {
+                0 => Exchange { request: get("/plaintext"), reply: page("text/plain", b"Hello, World!") },
+                1 => {
+                    let body = br#"{"message":"Hello, World!"}"#;
+                    Exchange { request: get("/json"), reply: page("application/json", body) }
+                }
+                _ => {
+                    let reply = head("404 Not Found", "Content-Length: 0\r\n");
+                    Exchange { request: get("/absent"), reply }
+                }
+            },
+            Self::Rpc => call(index as u32 % 100, &text),
+            _ => self.echo(text.as_bytes()),
         }
-        let (target, reply) = match index % 3 {
-            0 => ("/plaintext", page("text/plain", b"Hello, World!")),
-            1 => ("/json", page("application/json", br#"{"message":"Hello, World!"}"#)),
-            _ => ("/absent", head("404 Not Found", "Content-Length: 0\r\n")),
-        };
-        Exchange { request: get(target), reply }
     }
 
     /// The `index`th of many large exchanges.
@@ -67,9 +87,11 @@ impl Wire {
         if self == Self::Http {
             return Exchange { request: get("/"), reply: page("text/plain", &[b'x'; LARGE_BYTES]) };
         }
-        let mut message = format!("large message {index}: ").into_bytes();
-        message.resize(LARGE_BYTES, b'a' + (index % 26) as u8);
-        self.echo(&message)
+        let mut message = format!("large message {index}: ");
+        // One byte less, because the longest line has as many with its end.
+        let filling = LARGE_BYTES - 1 - message.len();
+        message.extend(iter::repeat_n(char::from(b'a' + (index % 26) as u8), filling));
+        if self == Self::Rpc { call(index as u32 % 100, &message) } else { self.echo(message.as_bytes()) }
     }
 
     /// A request in two parts and what comes back after the first: something to leave unread, which makes a
@@ -97,6 +119,15 @@ impl Wire {
                 Ok(Exchange { request, reply: head("431 Request Header Fields Too Large", fields) })
             }
             Self::Crlf => Ok(Exchange { request: vec![b'x'; 1024 * 1024 + 3], reply: Vec::new() }),
+            Self::Line => {
+                let reply = b"error: a line has at most 4096 bytes\n".to_vec();
+                Ok(Exchange { request: vec![b'x'; 4097], reply })
+            }
+            Self::Rpc => {
+                let mut request = 0x0010_0001_u32.to_be_bytes().to_vec();
+                request.resize(8 * 1024, b'x');
+                Ok(Exchange { request, reply: frame(r#"{"error": "a request has 1 to 1048576 bytes"}"#) })
+            }
             Self::Raw => Err("raw messages have no limit"),
             Self::Prefix => Err("a prefix of two bytes cannot exceed the limit"),
         }
@@ -106,7 +137,8 @@ impl Wire {
         let request = match self {
             Self::Prefix => [&(message.len() as u16).to_be_bytes(), message].concat(),
             Self::Crlf => [message, b"\r\n"].concat(),
-            Self::Raw | Self::Http => message.to_vec(),
+            Self::Line => [message, b"\n"].concat(),
+            Self::Raw | Self::Http | Self::Rpc => message.to_vec(),
         };
         Exchange { reply: request.clone(), request }
     }
@@ -121,24 +153,61 @@ impl Exchange {
     }
 }
 
-/// Whether what came is what was due, whatever date it bears.
+/// Whether what came is what was due: byte for byte; in HTTP by its meaning, because hyper writes its own heads. There
+/// the same fields may come in another order, with any date, and a refusal need not name the server.
 pub(crate) fn is_right(due: &[u8], came: &[u8]) -> bool {
-    // The date is near the front or nowhere, which spares a search through large messages.
-    let front = &due[..due.len().min(128)];
-    match front.windows(DATE.len()).position(|window| window == DATE) {
-        None => due == came,
-        Some(start) => {
-            let end = start + DATE.len();
-            due.len() == came.len()
-                && due[..start] == came[..start]
-                && came[start..end].ends_with(b" GMT")
-                && due[end..] == came[end..]
+    if due == came {
+        return true;
+    }
+    let (Some(due), Some(came)) = (Reply::parse(due), Reply::parse(came)) else { return false };
+    let refuses = due.status.starts_with("HTTP/1.1 4") && due.fields.contains(&CLOSE);
+    let fields =
+        due.fields.iter().filter(|field| !refuses || came.fields.contains(field) || field.0 != "Server");
+    due.status == came.status && fields.eq(&came.fields) && due.body == came.body
+}
+
+/// An HTTP reply in parts.
+struct Reply<'bytes> {
+    status: &'bytes str,
+    /// Names and values in order of the names, without the value of the date.
+    fields: Vec<(&'bytes str, &'bytes str)>,
+    body: &'bytes [u8],
+}
+
+const CLOSE: (&str, &str) = ("Connection", "close");
+
+impl<'bytes> Reply<'bytes> {
+    fn parse(bytes: &'bytes [u8]) -> Option<Self> {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+        let mut lines = str::from_utf8(&bytes[..end]).ok()?.split("\r\n");
+        let status = lines.next().filter(|line| line.starts_with("HTTP/1."))?;
+        let mut fields = lines.map(|line| line.split_once(": ")).collect::<Option<Vec<_>>>()?;
+        for (name, value) in &mut fields {
+            if *name == "Date" && value.len() == DATE.len() && value.ends_with(" GMT") {
+                *value = "";
+            }
         }
+        fields.sort_unstable();
+        Some(Self { status, fields, body: &bytes[end + 4..] })
     }
 }
 
+/// A call for `target` with a text, and its answer.
+fn call(target: u32, text: &str) -> Exchange {
+    let answer =
+        (0..target).fold(target, |x, _| (x ^ (x >> 15)).wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    Exchange {
+        request: frame(&format!(r#"{{"target": {target}, "text": "{text}"}}"#)),
+        reply: frame(&format!(r#"{{"answer": {answer}, "text": "{text}"}}"#)),
+    }
+}
+
+fn frame(payload: &str) -> Vec<u8> {
+    [&(payload.len() as u32).to_be_bytes(), payload.as_bytes()].concat()
+}
+
 /// Stands for the date of a reply.
-const DATE: &[u8] = b"Thu, 01 Jan 1970 00:00:00 GMT";
+const DATE: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
 
 fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes()
@@ -150,6 +219,5 @@ fn page(content_type: &str, body: &[u8]) -> Vec<u8> {
 }
 
 fn head(status: &str, fields: &str) -> Vec<u8> {
-    let date = str::from_utf8(DATE).expect("the date is text");
-    format!("HTTP/1.1 {status}\r\nServer: iolab\r\nDate: {date}\r\n{fields}\r\n").into_bytes()
+    format!("HTTP/1.1 {status}\r\nServer: iolab\r\nDate: {DATE}\r\n{fields}\r\n").into_bytes()
 }

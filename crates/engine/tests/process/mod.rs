@@ -61,12 +61,12 @@ impl Supervised {
     /// A server that is ready, and where it listens.
     pub(crate) fn server(model: &str, workload: &str) -> (Self, SocketAddr) {
         let spec = format!(
-            r#"{{"schema":1,"role":"serve","model":"{model}","workload":{workload},"listen":"127.0.0.1:0"}}"#
+            r#"{{"schema":1,"role":"serve","model":"{model}","workload":{workload},"listen":["127.0.0.1:0"]}}"#
         );
         let mut server = Self::start("serve", &spec);
         let ready = server.event();
         assert_eq!(ready["event"], "ready", "{ready}");
-        let listen = ready["listen"].as_str().expect("it says where").parse().expect("it is an address");
+        let listen = ready["listen"][0].as_str().expect("it says where").parse().expect("it is an address");
         (server, listen)
     }
 

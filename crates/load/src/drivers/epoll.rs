@@ -5,14 +5,14 @@
 
 use std::io::{self, Read, Write};
 use std::marker::PhantomData;
-use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::Client;
 use sys::clock;
 use sys::epoll::{Epoll, Interest, Ready};
+use sys::net::{Address, Socket};
 
-use super::{Drive, SWEEP_NS, open_all, until};
+use super::{Drive, SWEEP_NS, address_of, open_all, until};
 use crate::exchange::{Exchange, Outcome};
 use crate::record::{Fault, Recorder};
 use crate::{Config, Failure, failure};
@@ -24,7 +24,7 @@ const RECEIVES_MAX: usize = 16;
 
 struct Connection<C> {
     /// None while it waits to be opened again.
-    socket: Option<TcpStream>,
+    socket: Option<Socket>,
     exchange: Exchange<C>,
     /// What did not fit into the socket of the request in flight.
     unsent: &'static [u8],
@@ -36,7 +36,7 @@ pub(crate) struct Worker<W, C> {
     connections: Vec<Connection<C>>,
     input: Box<[u8]>,
     client: C,
-    address: SocketAddr,
+    addresses: Vec<Address>,
     timeout_ns: u64,
     workload: PhantomData<W>,
 }
@@ -57,7 +57,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             connections,
             input: vec![0; RECEIVE_BYTES].into(),
             client,
-            address: config.address,
+            addresses: config.addresses.clone(),
             timeout_ns: config.timeout.as_nanos() as u64,
             workload: PhantomData,
         })
@@ -143,7 +143,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         let connection = &mut self.connections[key];
         connection.exchange = Exchange::opening(self.client.clone());
         connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
-        let opened = sys::net::start_connect(self.address)
+        let opened = sys::net::start_connect(address_of(&self.addresses, key))
             .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket));
         match opened {
             Ok(socket) => {
@@ -177,8 +177,8 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
 
     fn run(&mut self, recorder: &mut Recorder, halt: &AtomicBool) {
         for key in 0..self.connections.len() {
-            if recorder.may_send() {
-                let connection = &mut self.connections[key];
+            let connection = &mut self.connections[key];
+            if connection.socket.is_some() && recorder.may_send() {
                 connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
                 self.send(key, recorder);
             }

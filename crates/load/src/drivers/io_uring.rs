@@ -7,14 +7,14 @@
 use std::borrow::Cow;
 use std::io;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::Client;
 use sys::clock;
+use sys::net::Address;
 use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
 
-use super::{Drive, SWEEP_NS, open_all, until};
+use super::{Drive, SWEEP_NS, address_of, open_all, until};
 use crate::exchange::{Exchange, Outcome};
 use crate::record::{Fault, Recorder};
 use crate::{Config, Failure, failure};
@@ -56,7 +56,7 @@ pub(crate) struct Worker<W, C> {
     ready: Vec<usize>,
     starved: Vec<Slot>,
     client: C,
-    address: SocketAddr,
+    addresses: Vec<Address>,
     timeout_ns: u64,
     workload: PhantomData<W>,
 }
@@ -89,7 +89,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             ready: Vec::with_capacity(count),
             starved: Vec::new(),
             client,
-            address: config.address,
+            addresses: config.addresses.clone(),
             timeout_ns: config.timeout.as_nanos() as u64,
             workload: PhantomData,
         };
@@ -250,7 +250,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
         let connection = &mut self.connections[key];
         connection.exchange = Exchange::opening(self.client.clone());
-        let opened = sys::net::start_connect(self.address).and_then(|socket| self.ring.adopt(socket));
+        let opened = sys::net::start_connect(address_of(&self.addresses, key))
+            .and_then(|socket| self.ring.adopt(socket));
         match opened {
             Ok(slot) => {
                 connection.slot = Some(slot);

@@ -4,9 +4,10 @@ pub(crate) mod epoll;
 pub(crate) mod io_uring;
 
 use std::io;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use sys::net::{Address, Socket};
 
 use crate::record::Recorder;
 use crate::{Config, Failure, failure};
@@ -24,28 +25,33 @@ pub(crate) trait Drive {
 const SWEEP_NS: u64 = 20_000_000;
 
 /// Opens all connections, one after the other, unless `halt` is raised.
-fn open_all(config: &Config, count: usize, halt: &AtomicBool) -> Result<Vec<TcpStream>, Failure> {
+fn open_all(config: &Config, count: usize, halt: &AtomicBool) -> Result<Vec<Socket>, Failure> {
     let mut sockets = Vec::with_capacity(count);
     for opened in 0..count {
         if halt.load(Ordering::Relaxed) {
             return Err(failure("interrupted", format!("stopped when {opened} connections were open")));
         }
-        let socket = sys::net::connect(config.address, config.timeout)
-            .map_err(|error| explain(&error, config, opened))?;
+        let address = address_of(&config.addresses, opened);
+        let socket = sys::net::connect(address, config.timeout)
+            .map_err(|error| explain(&error, address, config.timeout, opened))?;
         sockets.push(socket);
     }
     Ok(sockets)
 }
 
-fn explain(error: &io::Error, config: &Config, opened: usize) -> Failure {
-    let address = config.address;
+/// Connections take the addresses of a server in turn.
+fn address_of(addresses: &[Address], key: usize) -> &Address {
+    &addresses[key % addresses.len()]
+}
+
+fn explain(error: &io::Error, address: &Address, timeout: Duration, opened: usize) -> Failure {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused if opened == 0 => failure(
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound if opened == 0 => failure(
             "connection_refused",
             format!("nothing listens on {address}: start the server first, or check the port"),
         ),
         io::ErrorKind::TimedOut => {
-            let seconds = config.timeout.as_secs_f64();
+            let seconds = timeout.as_secs_f64();
             let text =
                 format!("{address} did not accept a connection within {seconds} s ({opened} are open)");
             failure("connect_timeout", format!("{text}: check the address, or raise --timeout"))

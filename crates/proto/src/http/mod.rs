@@ -107,6 +107,14 @@ impl Workload {
         })
     }
 
+    /// The page at a path, as the type and the bytes of its body: for servers that compose heads of their own.
+    pub fn page(&self, path: &str) -> Option<(&'static str, &[u8])> {
+        page_number(path).map(|number| {
+            let page = &self.pages[usize::from(number)];
+            (page.content_type, &*page.body)
+        })
+    }
+
     /// Tells the client the body it must get. Without it, the first body is what later ones must equal.
     #[must_use]
     pub fn expecting(self, body: &[u8]) -> Self {
@@ -128,13 +136,14 @@ const HOST_BYTES_MAX: usize = 259;
 
 /// What a route answers, in parts: all but the status line, the server's name and the date.
 struct Page {
+    content_type: &'static str,
     /// From the end of the date to the end of the head, for each [`Persistence`].
     rests: [Box<[u8]>; 3],
     body: Box<[u8]>,
 }
 
 impl Page {
-    fn new(content_type: &str, body: Vec<u8>) -> Self {
+    fn new(content_type: &'static str, body: Vec<u8>) -> Self {
         let rest = |persistence: Persistence| {
             let line = persistence.line();
             let length = body.len();
@@ -143,7 +152,17 @@ impl Page {
                 .into_boxed_slice()
         };
         let rests = [rest(Persistence::Keep), rest(Persistence::KeepOld), rest(Persistence::Close)];
-        Self { rests, body: body.into_boxed_slice() }
+        Self { content_type, rests, body: body.into_boxed_slice() }
+    }
+}
+
+/// Which of the workload's pages lies at a path.
+fn page_number(path: &str) -> Option<u8> {
+    match path {
+        "/" => Some(0),
+        "/plaintext" => Some(1),
+        "/json" => Some(2),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@ use httparse::{Header, Request};
 use super::chunked::Chunked;
 use super::fields::{Fields, Status, is_host};
 use super::scan::{Scan, has_clean_lines};
-use super::{FIELDS_MAX, HEAD_BYTES_MAX, Persistence, TARGET_BYTES_MAX, Workload};
+use super::{FIELDS_MAX, HEAD_BYTES_MAX, Persistence, TARGET_BYTES_MAX, Workload, page_number};
 use crate::{Next, Output};
 
 /// One connection as the server sees it: a few dozen bytes, because thousands of them may be idle.
@@ -238,11 +238,9 @@ fn route(method: &str, target: &str) -> Kind {
         }
         _ => return Kind::Refusal(Status::NotImplemented),
     };
-    let page = match path {
-        Some("/") => Kind::Page(0),
-        Some("/plaintext") => Kind::Page(1),
-        Some("/json") => Kind::Page(2),
-        Some(_) => return Kind::Refusal(Status::NotFound),
+    let page = match path.map(page_number) {
+        Some(Some(number)) => Kind::Page(number),
+        Some(None) => return Kind::Refusal(Status::NotFound),
         None => return Kind::Refusal(Status::BadRequest),
     };
     if method == "OPTIONS" { Kind::Options } else { page }

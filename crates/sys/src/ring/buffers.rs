@@ -1,21 +1,97 @@
-//! The buffers a ring receives into: chosen by the kernel when bytes arrive, so that an idle connection holds none.
+//! The buffers a ring receives into: chosen by the kernel when bytes arrive, so that an idle connection holds none;
+//! or, to show what that is worth, one of each connection.
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-use io_uring::cqueue;
 use io_uring::types::{BufRingEntry, IOU_PBUF_RING_INC};
+use io_uring::{Submitter, cqueue};
+
+/// Bytes of a buffer that belongs to one connection.
+const OWN_BYTES: usize = 16 * 1024;
 
 /// Bytes that one completion put into one buffer. Give it back with [`super::Ring::recycle`]; one that is dropped
 /// instead is lost to the ring, no worse.
 #[derive(Debug)]
 pub struct Buffer {
-    /// The address of the memory it lies in, which only one ring has.
-    memory: usize,
-    id: u16,
-    offset: u32,
+    /// The ring that lent it.
+    lender: u32,
+    id: u32,
+    start: NonNull<u8>,
     len: u32,
+}
+
+/// The receive buffers of one ring.
+pub(super) struct Buffers {
+    lender: u32,
+    kind: Kind,
+}
+
+enum Kind {
+    Chosen(BufferRing),
+    Own(OwnBuffers),
+}
+
+impl Buffers {
+    /// Buffers that the kernel chooses.
+    pub(super) fn chosen(ring: BufferRing) -> Self {
+        Self::new(Kind::Chosen(ring))
+    }
+
+    /// A buffer for each connection.
+    pub(super) fn own() -> Self {
+        Self::new(Kind::Own(OwnBuffers { all: Vec::new() }))
+    }
+
+    fn new(kind: Kind) -> Self {
+        static LENDERS: AtomicU32 = AtomicU32::new(0);
+        Self { lender: LENDERS.fetch_add(1, Ordering::Relaxed), kind }
+    }
+
+    /// Where the next bytes of a connection are to go, and how many of them; nothing where the kernel chooses.
+    pub(super) fn ask(&mut self, slot: u32) -> Option<(*mut u8, u32)> {
+        match &mut self.kind {
+            Kind::Chosen(_) => None,
+            Kind::Own(own) => Some((own.ask(slot), OWN_BYTES as u32)),
+        }
+    }
+
+    /// Notes that a receive has ended without bytes.
+    pub(super) fn withdraw(&mut self, slot: u32) {
+        if let Kind::Own(own) = &mut self.kind {
+            own.all[slot as usize].state = State::Free;
+        }
+    }
+
+    /// Notes what a completion says it put where; `id` is the buffer it names, if it names one.
+    pub(super) fn take(&mut self, slot: u32, id: Option<u16>, len: u32, flags: u32) -> Buffer {
+        let lender = self.lender;
+        match (&mut self.kind, id) {
+            (Kind::Chosen(ring), Some(id)) => {
+                let start = ring.take(id, len, flags);
+                Buffer { lender, id: u32::from(id), start, len }
+            }
+            (Kind::Own(own), None) => Buffer { lender, id: slot, start: own.take(slot, len), len },
+            _ => unreachable!("a completion names a buffer exactly where the kernel chooses them"),
+        }
+    }
+
+    pub(super) fn bytes(&self, buffer: &Buffer) -> &[u8] {
+        assert_eq!(buffer.lender, self.lender, "a buffer is used with the ring that lent it");
+        // SAFETY: the range lies in memory of this ring that is never freed, as `take` has asserted. The kernel has
+        // finished writing it, and will not write it again before this slice is recycled.
+        unsafe { std::slice::from_raw_parts(buffer.start.as_ptr(), buffer.len as usize) }
+    }
+
+    /// Takes a slice back.
+    pub(super) fn recycle(&mut self, buffer: Buffer) {
+        assert_eq!(buffer.lender, self.lender, "a buffer goes back to the ring that lent it");
+        match &mut self.kind {
+            Kind::Chosen(ring) => ring.recycle(buffer.id),
+            Kind::Own(own) => own.all[buffer.id as usize].state = State::Free,
+        }
+    }
 }
 
 /// How a buffer is used up.
@@ -35,11 +111,10 @@ struct Use {
 /// a core. In an *incremental* ring (Linux 6.12) one buffer takes many messages, one behind the other, so that
 /// few large buffers serve small and large messages alike; otherwise each message takes a whole buffer.
 pub(super) struct BufferRing {
-    entries: NonNull<BufRingEntry>,
+    entries: Entries,
     memory: NonNull<u8>,
     uses: Vec<Use>,
     buffer_bytes: u32,
-    tail: u16,
     incremental: bool,
 }
 
@@ -47,78 +122,141 @@ impl BufferRing {
     /// Maps `count` buffers (a power of two) of `buffer_bytes` each. The memory is never unmapped: the kernel may
     /// hold requests that name it for as long as the ring exists, and a ring lives as long as its process.
     pub(super) fn map(count: u16, buffer_bytes: u32, incremental: bool) -> io::Result<Self> {
-        assert!(count.is_power_of_two(), "the kernel masks indices");
-        let entries = map_pages(usize::from(count) * size_of::<BufRingEntry>())?.cast();
+        let entries = Entries::map(count)?;
         let memory = map_pages(usize::from(count) * buffer_bytes as usize)?;
         let uses = vec![Use { filled_bytes: 0, slices: 0, full: false }; usize::from(count)];
-        let mut ring = Self { entries, memory, uses, buffer_bytes, tail: 0, incremental };
+        let mut ring = Self { entries, memory, uses, buffer_bytes, incremental };
         (0..count).for_each(|id| ring.add(id));
         Ok(ring)
     }
 
-    pub(super) fn register(&self, submitter: &io_uring::Submitter<'_>, group: u16) -> io::Result<()> {
+    pub(super) fn register(&self, submitter: &Submitter<'_>, group: u16) -> io::Result<()> {
         let flags = if self.incremental { IOU_PBUF_RING_INC as u16 } else { 0 };
-        let address = self.entries.as_ptr() as u64;
-        // SAFETY: both mappings live as long as the process, the entries are page-aligned and initialised, and
-        // the kernel alone writes into a buffer while it is in the ring.
-        unsafe { submitter.register_buf_ring_with_flags(address, self.uses.len() as u16, group, flags) }
+        self.entries.register(submitter, group, flags)
     }
 
-    /// Notes what a completion says it put where.
-    pub(super) fn take(&mut self, id: u16, len: u32, flags: u32) -> Buffer {
+    fn take(&mut self, id: u16, len: u32, flags: u32) -> NonNull<u8> {
         let state = &mut self.uses[usize::from(id)];
         let offset = state.filled_bytes;
+        assert!(offset + len <= self.buffer_bytes, "the kernel never fills beyond a buffer");
         state.filled_bytes += len;
         state.slices += 1;
         state.full = !(self.incremental && cqueue::buffer_more(flags));
-        Buffer { memory: self.memory.as_ptr() as usize, id, offset, len }
-    }
-
-    pub(super) fn bytes(&self, buffer: &Buffer) -> &[u8] {
-        assert_eq!(
-            buffer.memory,
-            self.memory.as_ptr() as usize,
-            "a buffer is used with the ring that lent it"
-        );
-        assert!(buffer.offset + buffer.len <= self.buffer_bytes, "the kernel never fills beyond a buffer");
-        let start = usize::from(buffer.id) * self.buffer_bytes as usize + buffer.offset as usize;
-        // SAFETY: the range lies in the mapping, as asserted. The kernel has finished writing it, and will not
-        // write it again before every slice of the buffer is recycled, this one included.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(start), buffer.len as usize) }
+        let start = usize::from(id) * self.buffer_bytes as usize + offset as usize;
+        // SAFETY: the offset lies in the mapping: there are as many buffers as uses, and it is within one.
+        unsafe { self.memory.add(start) }
     }
 
     /// Takes a slice back, and hands the buffer to the kernel again once it is full and no slice is left.
-    pub(super) fn recycle(&mut self, buffer: Buffer) {
-        assert_eq!(
-            buffer.memory,
-            self.memory.as_ptr() as usize,
-            "a buffer goes back to the ring that lent it"
-        );
-        let state = &mut self.uses[usize::from(buffer.id)];
+    fn recycle(&mut self, id: u32) {
+        let state = &mut self.uses[id as usize];
         state.slices -= 1;
         if state.full && state.slices == 0 {
-            self.add(buffer.id);
+            self.add(id as u16);
         }
     }
 
     fn add(&mut self, id: u16) {
         self.uses[usize::from(id)] = Use { filled_bytes: 0, slices: 0, full: false };
-        let index = usize::from(self.tail) & (self.uses.len() - 1);
+        let address = self.memory.as_ptr() as u64 + u64::from(id) * u64::from(self.buffer_bytes);
+        self.entries.add(address, self.buffer_bytes, id);
+    }
+}
+
+/// A queue through which the kernel is given buffers, to fill or to send.
+pub(super) struct Entries {
+    first: NonNull<BufRingEntry>,
+    count: u16,
+    tail: u16,
+}
+
+impl Entries {
+    /// Maps a queue of `count` places, a power of two. It is never unmapped.
+    pub(super) fn map(count: u16) -> io::Result<Self> {
+        assert!(count.is_power_of_two(), "the kernel masks indices");
+        let first = map_pages(usize::from(count) * size_of::<BufRingEntry>())?.cast();
+        Ok(Self { first, count, tail: 0 })
+    }
+
+    /// Makes the queue known to a ring as the one of this group.
+    pub(super) fn register(&self, submitter: &Submitter<'_>, group: u16, flags: u16) -> io::Result<()> {
+        let address = self.first.as_ptr() as u64;
+        // SAFETY: the mapping lives as long as the process and is page-aligned, and what is added to it is memory
+        // that stays where it is for as long as the kernel may use it.
+        unsafe { submitter.register_buf_ring_with_flags(address, self.count, group, flags) }
+    }
+
+    /// Empties the queue, whatever the kernel has left in it. It must not be registered.
+    pub(super) fn clear(&mut self) {
+        self.tail = 0;
+        self.publish();
+    }
+
+    /// Hands a buffer to the kernel. There must be a free place for it, and the memory must stay where it is until the
+    /// kernel has given it back.
+    pub(super) fn add(&mut self, address: u64, len: u32, id: u16) {
+        let index = usize::from(self.tail & (self.count - 1));
         // SAFETY: the masked index is within the mapped entries, and the kernel does not read an entry before the
         // tail has passed it. The fields are set one by one: the first entry's spare field is the tail itself.
         unsafe {
-            let entry = self.entries.add(index).as_mut();
-            entry.set_addr(self.memory.as_ptr() as u64 + u64::from(id) * u64::from(self.buffer_bytes));
-            entry.set_len(self.buffer_bytes);
+            let entry = self.first.add(index).as_mut();
+            entry.set_addr(address);
+            entry.set_len(len);
             entry.set_bid(id);
         }
         self.tail = self.tail.wrapping_add(1);
+        self.publish();
+    }
+
+    fn publish(&mut self) {
         // SAFETY: the tail field is a 16-bit number inside the first entry, aligned, and both sides access it
         // atomically. The release makes the entry visible first.
         unsafe {
-            let tail = BufRingEntry::tail(self.entries.as_ptr()).cast_mut();
+            let tail = BufRingEntry::tail(self.first.as_ptr()).cast_mut();
             AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);
         }
+    }
+}
+
+/// A buffer for each connection, by its slot. None is ever freed: a connection to come uses it again.
+struct OwnBuffers {
+    all: Vec<Own>,
+}
+
+struct Own {
+    memory: NonNull<u8>,
+    state: State,
+}
+
+/// Who may touch a connection's own buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// The kernel: a receive names it.
+    Asked,
+    /// The caller: it holds the bytes.
+    Lent,
+}
+
+impl OwnBuffers {
+    fn ask(&mut self, slot: u32) -> *mut u8 {
+        let index = slot as usize;
+        while self.all.len() <= index {
+            let memory = NonNull::from(Box::leak(vec![0; OWN_BYTES].into_boxed_slice())).cast();
+            self.all.push(Own { memory, state: State::Free });
+        }
+        let own = &mut self.all[index];
+        assert_eq!(own.state, State::Free, "a connection receives once at a time, and into a free buffer");
+        own.state = State::Asked;
+        own.memory.as_ptr()
+    }
+
+    fn take(&mut self, slot: u32, len: u32) -> NonNull<u8> {
+        let own = &mut self.all[slot as usize];
+        assert_eq!(own.state, State::Asked, "bytes come only where they were asked for");
+        assert!(len as usize <= OWN_BYTES, "the kernel never fills beyond a buffer");
+        own.state = State::Lent;
+        own.memory
     }
 }
 

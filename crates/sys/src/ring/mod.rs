@@ -7,30 +7,33 @@
 //! A ring belongs to the thread that made it, and is never torn down: it lives as long as the process.
 
 mod buffers;
+mod sends;
 mod setup;
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
-use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 use slab::Slab;
+use socket2::Domain;
 
 pub use self::buffers::Buffer;
-use self::buffers::BufferRing;
-pub use self::setup::{Options, TaskRun, probe};
+use self::buffers::Buffers;
+pub use self::sends::Sending;
+use self::sends::{Bundles, Tracked};
+pub use self::setup::{Options, Polling, TaskRun, Variant, probe};
+use crate::net::{Listener, Socket};
 
 /// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first try, which would find nothing.
 const POLL_FIRST: u16 = 1 << 0;
 /// `IORING_RECV_MULTISHOT`: one request delivers until it is cancelled or fails.
 const RECEIVE_MULTISHOT: u16 = 1 << 1;
-/// The only group of buffers a ring has.
+/// The group of the buffers a ring receives into.
 const GROUP: u16 = 0;
 
 /// A connection of this ring: the index of a direct descriptor, or a descriptor of the process.
@@ -129,33 +132,38 @@ impl Kind {
     }
 }
 
-/// A send whose bytes the ring keeps until the kernel has taken them all.
-struct Tracked {
-    slot: Slot,
-    bytes: Cow<'static, [u8]>,
-    sent_bytes: usize,
-}
-
 /// A ring with its buffers and its table of connections.
 pub struct Ring {
     submitter: Submitter<'static>,
     submissions: SubmissionQueue<'static>,
     completions: CompletionQueue<'static>,
-    buffers: BufferRing,
+    buffers: Buffers,
     /// Completions taken off the kernel's queue and not yet given out.
     pending: VecDeque<cqueue::Entry>,
     unsent: Vec<Unsent>,
     unsent_fixed: Vec<(Slot, i32)>,
     tracked: ManuallyDrop<Slab<Tracked>>,
-    listeners: Vec<TcpListener>,
+    /// Memory of tracked sends that are complete, for those to come.
+    spare: Vec<Vec<u8>>,
+    bundles: Bundles,
+    listeners: Vec<Socket>,
     /// Free indices of the table of direct descriptors, where this side fills it and not the kernel.
     free: Vec<u32>,
     /// Indices that are free once the kernel has been told to close them.
     closing: Vec<u32>,
     direct: bool,
     multishot: bool,
+    accept_multishot: bool,
+    sending: Sending,
+    /// A thread of the kernel takes the submissions, in its own time.
+    polled: bool,
     lacks: Vec<&'static str>,
 }
+
+// SAFETY: what the ring points to, the mappings and the memory it shares with the kernel, lives as long as the process
+// and is reached only through the ring itself. To the kernel a ring is a descriptor; one that only its maker may use
+// refuses another thread with an error.
+unsafe impl std::marker::Send for Ring {}
 
 impl Ring {
     /// What was asked for and this kernel does not have; the ring works without it.
@@ -164,16 +172,36 @@ impl Ring {
     }
 
     /// Accepts connections of this listener for as long as the ring exists.
-    pub fn accept(&mut self, listener: TcpListener) {
+    ///
+    /// # Errors
+    /// None that a listening socket can cause.
+    pub fn accept(&mut self, listener: Listener) -> io::Result<()> {
+        let listener = listener.into_socket();
+        self.suit(&listener)?;
         self.listeners.push(listener);
         self.arm_accept(self.listeners.len() as u32 - 1);
+        Ok(())
     }
 
     /// Takes a connected socket into the ring.
     ///
     /// # Errors
     /// The socket is closed if the table is full.
-    pub fn adopt(&mut self, socket: TcpStream) -> io::Result<Slot> {
+    pub fn adopt(&mut self, socket: Socket) -> io::Result<Slot> {
+        self.suit(&socket)?;
+        self.place(socket)
+    }
+
+    /// Receives message by message from here on where a socket needs it. A multishot receive waits for a wake-up that
+    /// has been when the end of a Unix stream came together with its last bytes (seen on Linux 6.18).
+    fn suit(&mut self, socket: &Socket) -> io::Result<()> {
+        if self.multishot && socket.domain()? == Domain::UNIX {
+            self.multishot = false;
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, socket: Socket) -> io::Result<Slot> {
         if !self.direct {
             return Ok(Slot(socket.into_raw_fd() as u32));
         }
@@ -192,12 +220,15 @@ impl Ring {
     pub fn receive(&mut self, slot: Slot, fresh: bool) {
         let mut how = if self.multishot { RECEIVE_MULTISHOT } else { 0 };
         how |= if fresh { POLL_FIRST } else { 0 };
+        let own = self.buffers.ask(slot.0);
+        let (address, len) = own.unwrap_or((std::ptr::null_mut(), 0));
         let entry = if self.direct {
-            opcode::Recv::new(Fixed(slot.0), std::ptr::null_mut(), 0).buf_group(GROUP).ioprio(how).build()
+            opcode::Recv::new(Fixed(slot.0), address, len).buf_group(GROUP).ioprio(how).build()
         } else {
-            opcode::Recv::new(Fd(slot.0 as i32), std::ptr::null_mut(), 0).buf_group(GROUP).ioprio(how).build()
+            opcode::Recv::new(Fd(slot.0 as i32), address, len).buf_group(GROUP).ioprio(how).build()
         };
-        self.push(entry.flags(squeue::Flags::BUFFER_SELECT).user_data(Kind::Receive.user_data(slot.0)));
+        let entry = if own.is_none() { entry.flags(squeue::Flags::BUFFER_SELECT) } else { entry };
+        self.push(entry.user_data(Kind::Receive.user_data(slot.0)));
     }
 
     /// Stops what [`Self::receive`] began; [`Completion::Stopped`] follows.
@@ -219,20 +250,6 @@ impl Ring {
     /// once. Otherwise [`Self::unsent_fixed`] says how many did.
     pub fn send_fixed(&mut self, slot: Slot, bytes: &'static [u8]) {
         self.push_silent(slot, bytes.as_ptr(), bytes.len(), Kind::Fixed.user_data(slot.0));
-    }
-
-    /// Sends bytes however long it takes; [`Completion::Sent`] follows. One at a time for a connection.
-    pub fn send_tracked(&mut self, slot: Slot, bytes: Cow<'static, [u8]>) {
-        let key = self.tracked.insert(Tracked { slot, bytes, sent_bytes: 0 });
-        self.push_tracked(key);
-    }
-
-    /// Gives up a tracked send that is waiting for room; [`Completion::Sent`] follows.
-    pub fn cancel_send(&mut self, slot: Slot) {
-        let key = self.tracked.iter().find(|(_, send)| send.slot == slot).map(|(key, _)| key);
-        if let Some(key) = key {
-            self.cancel(Kind::Tracked.user_data(key as u32));
-        }
     }
 
     /// Ends our side of the connection; [`Completion::SendingEnded`] follows. The kernel does this in a thread of
@@ -264,13 +281,18 @@ impl Ring {
     ///
     /// The sends neither wait nor report success: when this returns, the kernel has copied what fits into the
     /// sockets, and [`Self::unsent`] lists those that did not go out whole. At most one send for a connection.
+    /// A ring that sends in another way copies the bytes, and [`Self::reports_sends`].
     ///
     /// # Errors
     /// Only where the ring itself is broken.
     pub fn turn(&mut self, bytes: &[u8], sends: &[Send], wait: Wait) -> io::Result<()> {
         for (index, send) in sends.iter().enumerate() {
             let part = &bytes[send.range.clone()];
-            self.push_silent(send.slot, part.as_ptr(), part.len(), Kind::Silent.user_data(index as u32));
+            if self.reports_sends() {
+                self.send_copy(send.slot, part);
+            } else {
+                self.push_silent(send.slot, part.as_ptr(), part.len(), Kind::Silent.user_data(index as u32));
+            }
         }
         let wait = if self.pending.is_empty() { wait } else { Wait::Not };
         self.enter(wait)
@@ -329,43 +351,33 @@ impl Ring {
 
     fn received(&mut self, entry: &cqueue::Entry, slot: Slot) -> Completion {
         let armed = cqueue::more(entry.flags());
-        let why = match (entry.result(), cqueue::buffer_select(entry.flags())) {
-            (len, Some(id)) if len > 0 => {
-                let buffer = self.buffers.take(id, len as u32, entry.flags());
+        let why = match entry.result() {
+            len if len > 0 => {
+                let id = cqueue::buffer_select(entry.flags());
+                let buffer = self.buffers.take(slot.0, id, len as u32, entry.flags());
                 return Completion::Received { slot, buffer, armed };
             }
-            (0, _) => Stop::End,
-            (error, _) if error == -libc::ENOBUFS => Stop::NoBuffer,
-            (error, _) if error == -libc::ECANCELED => Stop::Asked,
-            (error, _) => Stop::Broken(io::Error::from_raw_os_error(-error)),
+            0 => Stop::End,
+            error if error == -libc::ENOBUFS => Stop::NoBuffer,
+            error if error == -libc::ECANCELED => Stop::Asked,
+            error => Stop::Broken(io::Error::from_raw_os_error(-error)),
         };
+        self.buffers.withdraw(slot.0);
         Completion::Stopped { slot, why }
-    }
-
-    fn tracked_sent(&mut self, entry: &cqueue::Entry, key: usize) -> Option<Completion> {
-        let send = &mut self.tracked[key];
-        let slot = send.slot;
-        let result = match entry.result() {
-            error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
-            sent => {
-                send.sent_bytes += sent as usize;
-                if send.sent_bytes < send.bytes.len() {
-                    self.push_tracked(key);
-                    return None;
-                }
-                Ok(())
-            }
-        };
-        self.tracked.remove(key);
-        Some(Completion::Sent { slot, result })
     }
 
     fn arm_accept(&mut self, index: u32) {
         let listener = Fd(self.listeners[index as usize].as_raw_fd());
-        let accept = opcode::AcceptMulti::new(listener).allocate_file_index(self.direct);
         // A direct descriptor is in no table that an exec could leak, and the kernel refuses the flag for it.
-        let accept = if self.direct { accept } else { accept.flags(libc::SOCK_CLOEXEC) };
-        self.push(accept.build().user_data(Kind::Accept.user_data(index)));
+        let flags = if self.direct { 0 } else { libc::SOCK_CLOEXEC };
+        let entry = if self.accept_multishot {
+            opcode::AcceptMulti::new(listener).allocate_file_index(self.direct).flags(flags).build()
+        } else {
+            let anywhere = self.direct.then(DestinationSlot::auto_target);
+            let nobody = std::ptr::null_mut();
+            opcode::Accept::new(listener, nobody, nobody.cast()).file_index(anywhere).flags(flags).build()
+        };
+        self.push(entry.user_data(Kind::Accept.user_data(index)));
     }
 
     fn push_silent(&mut self, slot: Slot, address: *const u8, len: usize, user_data: u64) {
@@ -374,31 +386,6 @@ impl Ring {
         let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
         let entry = self.send_entry(slot, address, len, flags, 0);
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(user_data));
-    }
-
-    fn push_tracked(&mut self, key: usize) {
-        let send = &self.tracked[key];
-        let (slot, rest) = (send.slot, &send.bytes[send.sent_bytes..]);
-        let (address, len) = (rest.as_ptr(), rest.len());
-        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
-        let entry = self.send_entry(slot, address, len, flags, POLL_FIRST);
-        self.push(entry.user_data(Kind::Tracked.user_data(key as u32)));
-    }
-
-    fn send_entry(
-        &self,
-        slot: Slot,
-        address: *const u8,
-        len: usize,
-        flags: i32,
-        ioprio: u16,
-    ) -> squeue::Entry {
-        let len = len as u32;
-        if self.direct {
-            opcode::Send::new(Fixed(slot.0), address, len).flags(flags).ioprio(ioprio).build()
-        } else {
-            opcode::Send::new(Fd(slot.0 as i32), address, len).flags(flags).ioprio(ioprio).build()
-        }
     }
 
     fn push(&mut self, entry: squeue::Entry) {
@@ -410,6 +397,10 @@ impl Ring {
                 return;
             }
             self.enter(Wait::Not).expect("a ring that has worked goes on working");
+            if self.polled {
+                // If this fails, the next round finds out what there is.
+                let _ = self.submitter.squeue_wait();
+            }
         }
     }
 
@@ -421,6 +412,9 @@ impl Ring {
             // back, without which the kernel counts them and does not wait.
             self.submissions.sync();
             self.completions.sync();
+            if self.polled && !self.completions.is_empty() {
+                wait = Wait::Not;
+            }
             let result = match wait {
                 Wait::Not => self.submitter.submit(),
                 Wait::Forever => self.submitter.submit_and_wait(1),
@@ -441,6 +435,9 @@ impl Ring {
                     self.free.append(&mut self.closing);
                     return Ok(());
                 }
+                // The kernel's thread takes them by and by, and what is lent to it is copied.
+                _ if self.polled && !self.submissions.cq_overflow() => return Ok(()),
+                // Completions that the queue had no room for are kept by the kernel until it has.
                 _ => wait = Wait::Not,
             }
         }

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::net::TcpStream;
 use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use io_uring::IoUring;
+use io_uring::{IoUring, Probe, opcode};
 use slab::Slab;
 
-use super::buffers::BufferRing;
-use super::{Completion, GROUP, Ring, Stop, Wait};
+use super::buffers::{BufferRing, Buffers};
+use super::{Bundles, Completion, GROUP, Ring, Sending, Stop, Wait};
+use crate::net::Socket;
 
 /// When the kernel runs the work that completes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,78 @@ pub struct Options {
     pub task_run: TaskRun,
 }
 
+/// A ring that does without some of what helps, or with something that seldom does, to show what each is worth.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    pub options: Options,
+    /// Whether one request accepts all connections of a listener.
+    pub accept_multishot: bool,
+    /// Whether each connection receives into a buffer of its own, and not into one that the kernel chooses when bytes
+    /// come. Then each receive is for one message, whatever the options say.
+    pub own_buffers: bool,
+    pub sending: Sending,
+    /// Whether a thread of the kernel looks for submissions, so that none needs a system call. Then completions come
+    /// at once, whatever the options say; and as nobody knows when that thread takes a send, none is silent.
+    pub polling: Option<Polling>,
+    /// Whether the kernel finds the ring by an index of the thread instead of a descriptor of the process.
+    pub registered: bool,
+    /// Whether several threads use it, one at a time. Then it is not registered and task work is not deferred,
+    /// because both are for one thread.
+    pub shared: bool,
+}
+
+/// A thread of the kernel that looks for submissions.
+#[derive(Clone, Copy, Debug)]
+pub struct Polling {
+    /// It sleeps when it has found none for so long, and must then be woken.
+    pub idle_ms: u32,
+    /// The processor it keeps busy; otherwise one of those of the thread that makes the ring.
+    pub cpu: Option<u32>,
+}
+
+impl From<&Options> for Variant {
+    /// With all that helps, as far as the options do not say otherwise.
+    fn from(options: &Options) -> Self {
+        Self {
+            options: options.clone(),
+            accept_multishot: true,
+            own_buffers: false,
+            sending: Sending::Silent,
+            polling: None,
+            registered: true,
+            shared: false,
+        }
+    }
+}
+
+impl From<&Self> for Variant {
+    fn from(variant: &Self) -> Self {
+        variant.clone()
+    }
+}
+
+impl Variant {
+    /// Without what cannot go together, as the fields say.
+    fn settled(mut self) -> Self {
+        if self.own_buffers {
+            self.options.multishot = false;
+        }
+        if self.polling.is_some() {
+            self.options.task_run = TaskRun::Interrupting;
+            if self.sending == Sending::Silent {
+                self.sending = Sending::Plain;
+            }
+        }
+        if self.shared {
+            self.registered = false;
+            if self.options.task_run == TaskRun::Deferred {
+                self.options.task_run = TaskRun::Cooperative;
+            }
+        }
+        self
+    }
+}
+
 /// Receive buffers that take many messages each: large, so that a message of 64 KiB lies in one; few, so that all
 /// of them stay in the L2 cache.
 const INCREMENTAL_BUFFERS: (u16, u32) = (8, 64 * 1024);
@@ -54,15 +126,17 @@ impl Ring {
     ///
     /// # Errors
     /// Where io_uring itself is forbidden or missing, or older than Linux 5.19; the text says which.
-    pub fn new(options: &Options) -> io::Result<Self> {
-        Self::with_buffers(options, INCREMENTAL_BUFFERS, WHOLE_BUFFERS)
+    pub fn new(variant: impl Into<Variant>) -> io::Result<Self> {
+        Self::with_buffers(&variant.into().settled(), INCREMENTAL_BUFFERS, WHOLE_BUFFERS)
     }
 
-    fn with_buffers(options: &Options, incremental: (u16, u32), whole: (u16, u32)) -> io::Result<Self> {
+    fn with_buffers(variant: &Variant, incremental: (u16, u32), whole: (u16, u32)) -> io::Result<Self> {
+        let options = &variant.options;
         let mut lacks = Vec::new();
-        let ring: &'static mut IoUring = Box::leak(Box::new(make(options, &mut lacks)?));
+        let ring: &'static mut IoUring = Box::leak(Box::new(make(variant, &mut lacks)?));
+        let bundles = ring.params().is_feature_recvsend_bundle();
         let (mut submitter, submissions, completions) = ring.split();
-        if submitter.register_ring_fd().is_err() {
+        if variant.registered && submitter.register_ring_fd().is_err() {
             lacks.push("registered ring (Linux 5.18)");
         }
         let direct = options.direct && {
@@ -72,8 +146,13 @@ impl Ring {
             }
             registered
         };
-        let incremental = options.incremental.then_some(incremental);
-        let buffers = make_buffers(&submitter, incremental, whole, &mut lacks)?;
+        let sending = find_sending(variant.sending, &submitter, bundles, &mut lacks);
+        let buffers = if variant.own_buffers {
+            Buffers::own()
+        } else {
+            let incremental = options.incremental.then_some(incremental);
+            Buffers::chosen(make_buffers(&submitter, incremental, whole, &mut lacks)?)
+        };
         let mut ring = Self {
             submitter,
             submissions,
@@ -83,11 +162,16 @@ impl Ring {
             unsent: Vec::new(),
             unsent_fixed: Vec::new(),
             tracked: ManuallyDrop::new(Slab::new()),
+            spare: Vec::new(),
+            bundles: Bundles::default(),
             listeners: Vec::new(),
             free: (0..options.connections_max).rev().collect(),
             closing: Vec::new(),
             direct,
             multishot: options.multishot,
+            accept_multishot: variant.accept_multishot,
+            sending,
+            polled: variant.polling.is_some(),
             lacks,
         };
         if options.multishot && !ring.receives_multishot()? {
@@ -101,7 +185,7 @@ impl Ring {
     fn receives_multishot(&mut self) -> io::Result<bool> {
         let (ours, theirs) = UnixStream::pair()?;
         // The ring does not mind what kind of stream it is; the type only says who owns the descriptor.
-        let slot = self.adopt(TcpStream::from(std::os::fd::OwnedFd::from(ours)))?;
+        let slot = self.place(Socket::from(std::os::fd::OwnedFd::from(ours)))?;
         drop(theirs);
         self.receive(slot, false);
         self.turn(&[], &[], Wait::AtMost(Duration::from_secs(1)))?;
@@ -116,18 +200,19 @@ impl Ring {
 ///
 /// # Errors
 /// As [`Ring::new`].
-pub fn probe(options: &Options) -> io::Result<Vec<&'static str>> {
+pub fn probe(variant: impl Into<Variant>) -> io::Result<Vec<&'static str>> {
+    let mut variant = variant.into().settled();
     // A ring is never torn down, so what one made only to see is made of stays until the end: as little as can be.
-    let options = Options { connections_max: 8, entries: 8, ..options.clone() };
-    let ring = Ring::with_buffers(&options, PROBE_BUFFERS, PROBE_BUFFERS)?;
+    variant.options = Options { connections_max: 8, entries: 8, ..variant.options };
+    let ring = Ring::with_buffers(&variant, PROBE_BUFFERS, PROBE_BUFFERS)?;
     Ok(ring.lacks().to_vec())
 }
 
-fn make(options: &Options, lacks: &mut Vec<&'static str>) -> io::Result<IoUring> {
-    let mut task_run = options.task_run;
+fn make(variant: &Variant, lacks: &mut Vec<&'static str>) -> io::Result<IoUring> {
+    let mut task_run = variant.options.task_run;
     let mut without_array = true;
     loop {
-        match build(options, task_run, without_array) {
+        match build(variant, task_run, without_array) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) && without_array => {
                 without_array = false;
                 lacks.push("submission without an index array (Linux 6.6)");
@@ -142,7 +227,8 @@ fn make(options: &Options, lacks: &mut Vec<&'static str>) -> io::Result<IoUring>
     }
 }
 
-fn build(options: &Options, task_run: TaskRun, without_array: bool) -> io::Result<IoUring> {
+fn build(variant: &Variant, task_run: TaskRun, without_array: bool) -> io::Result<IoUring> {
+    let options = &variant.options;
     let mut builder = IoUring::builder();
     let completions = options.connections_max.next_power_of_two().clamp(4 * options.entries, 65_536);
     builder.setup_cqsize(completions).setup_clamp().setup_submit_all();
@@ -154,7 +240,34 @@ fn build(options: &Options, task_run: TaskRun, without_array: bool) -> io::Resul
         TaskRun::Cooperative => builder.setup_coop_taskrun(),
         TaskRun::Interrupting => &mut builder,
     };
+    if let Some(Polling { idle_ms, cpu }) = variant.polling {
+        builder.setup_sqpoll(idle_ms);
+        if let Some(cpu) = cpu {
+            builder.setup_sqpoll_cpu(cpu);
+        }
+    }
     builder.build(options.entries)
+}
+
+/// How the ring can send: as it was asked to, or plainly.
+fn find_sending(
+    wanted: Sending,
+    submitter: &io_uring::Submitter<'_>,
+    bundles: bool,
+    lacks: &mut Vec<&'static str>,
+) -> Sending {
+    let mut probe = Probe::new();
+    let missing = match wanted {
+        Sending::Bundle if !bundles => "bundled sends (Linux 6.10)",
+        Sending::ZeroCopy
+            if submitter.register_probe(&mut probe).is_err() || !probe.is_supported(opcode::SendZc::CODE) =>
+        {
+            "zero-copy sends (Linux 6.0)"
+        }
+        other => return other,
+    };
+    lacks.push(missing);
+    Sending::Plain
 }
 
 fn make_buffers(
@@ -199,82 +312,4 @@ impl Drop for Ring {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::Slot;
-    use super::*;
-
-    const FULL: Options = Options {
-        entries: 64,
-        connections_max: 64,
-        direct: true,
-        multishot: true,
-        incremental: true,
-        task_run: TaskRun::Deferred,
-    };
-
-    /// Sends `message` to a ring in pieces and expects to receive it whole, whatever the ring is made of.
-    fn check(options: &Options, message: &[u8]) {
-        use std::io::Write;
-        let mut ring = Ring::new(options).expect("this machine has io_uring");
-        let listener = crate::net::listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
-        let address = listener.local_addr().unwrap();
-        ring.accept(listener);
-        let mut client = TcpStream::connect(address).unwrap();
-        let message_owned = message.to_vec();
-        let sender = std::thread::spawn(move || {
-            client.write_all(&message_owned).unwrap();
-            client
-        });
-        let mut got = Vec::new();
-        while got.len() < message.len() {
-            ring.turn(&[], &[], Wait::AtMost(Duration::from_secs(5))).unwrap();
-            while let Some(completion) = ring.next() {
-                match completion {
-                    Completion::Accepted(slot) => ring.receive(slot, true),
-                    Completion::Received { slot, buffer, armed } => {
-                        got.extend_from_slice(ring.bytes(&buffer));
-                        ring.recycle(buffer);
-                        if !armed {
-                            ring.receive(slot, false);
-                        }
-                    }
-                    Completion::Stopped { slot, why: Stop::NoBuffer } => ring.receive(slot, false),
-                    other => panic!("not expected here: {other:?}"),
-                }
-            }
-        }
-        assert_eq!(got, message);
-        drop(sender.join().unwrap());
-    }
-
-    #[test]
-    fn every_kind_of_ring_receives_what_was_sent() {
-        let message: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
-        for direct in [true, false] {
-            for multishot in [true, false] {
-                for incremental in [true, false] {
-                    for task_run in [TaskRun::Deferred, TaskRun::Cooperative, TaskRun::Interrupting] {
-                        let options = Options { direct, multishot, incremental, task_run, ..FULL };
-                        check(&options, &message[..1]);
-                        check(&options, &message);
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_slot_is_an_index_that_is_used_again_after_a_close() {
-        let mut ring = Ring::new(&FULL).expect("this machine has io_uring");
-        let pair = || {
-            let (ours, theirs) = UnixStream::pair().unwrap();
-            (TcpStream::from(std::os::fd::OwnedFd::from(ours)), theirs)
-        };
-        let (first, _theirs) = pair();
-        let slot: Slot = ring.adopt(first).unwrap();
-        ring.close(slot);
-        ring.turn(&[], &[], Wait::Not).unwrap();
-        let (second, _theirs) = pair();
-        assert_eq!(ring.adopt(second).unwrap(), slot);
-    }
-}
+mod tests;

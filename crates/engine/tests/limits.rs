@@ -1,0 +1,155 @@
+//! What a server does at a limit: it refuses the next connection, counts it by the name of the limit, serves the others
+//! and recovers.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{ENGINE, Engine};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A user that owns no processes. Limits on processes count those of a user, and do not bind root.
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn connections_beyond_the_most_it_was_told_to_hold() {
+    for model in ["fork", "thread", "thread_pool", "epoll", "io_uring"] {
+        check(Server::start(&json!({"model": model, "connections_max": 8})), "connections_max", 24);
+    }
+}
+
+#[test]
+fn descriptors() {
+    for model in ["thread", "thread_pool", "epoll"] {
+        let server = Server::start(&json!({"model": model}));
+        // Once it is running: otherwise it would know beforehand how many connections it can hold.
+        let limit = Command::new("prlimit")
+            .args(["--pid", &server.engine.pid().to_string(), "--nofile=24:24"])
+            .status();
+        if limit.is_err() {
+            eprintln!("skipped: there is no prlimit");
+            return;
+        }
+        check(server, "descriptors", 40);
+    }
+}
+
+#[test]
+fn numbers_of_descriptors_that_select_can_watch() {
+    check(Server::start(&json!({"model": "select"})), "set_size", 1100);
+}
+
+#[test]
+fn processes() {
+    check_tasks("fork", "processes");
+}
+
+#[test]
+fn threads() {
+    check_tasks("thread", "threads");
+}
+
+#[test]
+fn a_full_cache_of_connections_closes_the_one_that_was_idle_longest() {
+    // One thread serves them in the order in which they ask.
+    let options = json!({"cache": "10", "threads": "1"});
+    let Server { mut engine, address } = Server::start(&json!({"model": "thread_pool", "options": options}));
+    let mut clients: Vec<TcpStream> = Vec::new();
+    for _ in 0..10 {
+        clients.push(TcpStream::connect(&address).expect("it listens"));
+        assert!(clients.last_mut().is_some_and(echoes));
+    }
+    assert!(echoes(&mut clients[0]));
+    clients.push(TcpStream::connect(&address).expect("it listens"));
+    assert!(clients.last_mut().is_some_and(echoes));
+    let open: Vec<usize> = (0..clients.len()).filter(|&index| echoes(&mut clients[index])).collect();
+    assert_eq!(open, [0, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!(engine.served()["workers"][0]["connections"], 11);
+}
+
+/// Runs a server as a user that may have few processes and threads.
+fn check_tasks(model: &str, limit: &str) {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let mut command = Command::new("prlimit");
+    command.uid(NOBODY).args(["--nproc=16:16", ENGINE]);
+    if !is_root || Command::new(ENGINE).uid(NOBODY).arg("--version").output().is_err() {
+        eprintln!("skipped: it takes root to run the engine as another user");
+        return;
+    }
+    check(Server::start_by(&mut command, &json!({"model": model})), limit, 40);
+}
+
+/// Has so many clients talk to a server that has no room for all of them, twice.
+fn check(server: Server, limit: &str, clients: usize) {
+    let Server { mut engine, address } = server;
+    let mut counted = 0;
+    for round in 0..2 {
+        let connect = |_| TcpStream::connect(&address).expect("it listens");
+        let mut all: Vec<TcpStream> = (0..clients).map(connect).collect();
+        let served = all.iter_mut().filter_map(|client| echoes(client).then_some(())).count();
+        assert!((1..clients).contains(&served), "{limit}, round {round}: {served} of {clients} were served");
+        counted += (clients - served) as u64;
+        let refused = wait_for_refusals(&mut engine, counted);
+        assert_eq!(refused[limit], counted, "{limit}, round {round}: {served} served, {refused}");
+        drop(all);
+        // It finds out bit by bit that they are gone, and refuses until then.
+        let begin = Instant::now();
+        while !TcpStream::connect(&address).is_ok_and(|mut client| echoes(&mut client)) {
+            counted += 1;
+            assert!(begin.elapsed() < PATIENCE, "{limit}, round {round}: it does not recover");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What a server has refused, once it has counted so many.
+fn wait_for_refusals(server: &mut Engine, count: u64) -> Value {
+    let begin = Instant::now();
+    loop {
+        let served = server.served();
+        let refused = &served["workers"][0]["refused"];
+        let sum: u64 = refused.as_object().expect("it is").values().filter_map(Value::as_u64).sum();
+        if sum == count || begin.elapsed() > PATIENCE {
+            return refused.clone();
+        }
+    }
+}
+
+/// An echo server that is ready.
+struct Server {
+    engine: Engine,
+    address: String,
+}
+
+impl Server {
+    fn start(fields: &Value) -> Self {
+        Self::start_by(&mut Command::new(ENGINE), fields)
+    }
+
+    fn start_by(command: &mut Command, fields: &Value) -> Self {
+        let mut spec = json!({
+            "schema": 1, "role": "serve", "workload": {"protocol": "echo"}, "listen": ["127.0.0.1:0"],
+        });
+        spec.as_object_mut().expect("it is").extend(fields.as_object().expect("it is").clone());
+        let engine = Engine::start_by(command, &spec);
+        let ready = engine.event().expect("it starts");
+        let address = ready["listen"][0].as_str().unwrap_or_else(|| panic!("{ready}")).to_owned();
+        Self { engine, address }
+    }
+}
+
+/// Whether a message comes back; not if the connection is refused.
+fn echoes(client: &mut TcpStream) -> bool {
+    client.set_read_timeout(Some(PATIENCE)).expect("it takes a timeout");
+    let mut reply = [0; 5];
+    client.write_all(b"hello").and_then(|()| client.read_exact(&mut reply)).is_ok() && &reply == b"hello"
+}

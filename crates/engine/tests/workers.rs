@@ -1,0 +1,205 @@
+//! Several workers, threads or processes: connections are dealt out evenly, and a worker process that dies is replaced.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::Engine;
+use serde_json::{Value, json};
+
+/// Longer than anything here takes on a busy machine; only what never comes reaches it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A worker process is not started again sooner than this after its last start.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+#[test]
+fn connections_are_dealt_out_evenly() {
+    for kind in ["thread", "process"] {
+        for model in ["blocking", "thread", "thread_pool", "epoll", "io_uring"] {
+            check_even(model, kind, 2, 20);
+        }
+        check_even("epoll", kind, 3, 21);
+    }
+    check_even("prefork", "process", 2, 20);
+}
+
+#[test]
+fn a_worker_process_that_is_killed_is_started_again_while_the_others_go_on() {
+    check_restart(json!({"model": "epoll", "workers": 2}), 20);
+    check_restart(json!({"model": "thread_pool", "workers": 2}), 20);
+    check_restart(json!({"model": "fork", "workers": 2}), 20);
+    check_restart(json!({"model": "prefork", "options": {"processes": "3"}}), 3);
+}
+
+#[test]
+fn a_worker_process_that_dies_again_and_again_is_started_once_a_second_until_the_server_gives_up() {
+    let (mut server, _) = serve(json!({"model": "epoll", "workers": 2}));
+    let (mut pid, mut deaths) = (children(server.pid())[0], 0);
+    loop {
+        let begin = Instant::now();
+        kill(pid);
+        deaths += 1;
+        let Some(next) = successor(&mut server, pid) else { break };
+        // The first may have lived long enough to be started again at once.
+        if deaths > 1 {
+            assert!(begin.elapsed() > RESTART_PAUSE / 2, "restart {deaths} came after {:?}", begin.elapsed());
+        }
+        assert!(deaths < 20, "it is started again for ever");
+        pid = next;
+    }
+    assert!(deaths >= 5, "it gave up after {deaths} deaths");
+    let failed = server.event().expect("it says why it gave up");
+    let message = failed["message"].as_str().expect("it is text");
+    assert!(message.contains("ended 5 times in a row soon after its start"), "{failed}");
+}
+
+#[test]
+fn worker_processes_die_with_their_server() {
+    for model in ["epoll", "prefork", "fork", "thread_pool"] {
+        let (server, address) = serve(json!({"model": model, "workers": 2}));
+        // A fork of a worker must go as well.
+        let _client = talk_to(&address);
+        let family = descendants(server.pid());
+        assert!(family.len() >= 2, "{model} has {} processes below it", family.len());
+        kill(server.pid());
+        let gone = wait_until(|| family.iter().all(|&pid| !is_alive(pid)));
+        assert!(gone, "{model} has left processes");
+    }
+}
+
+fn check_even(model: &str, kind: &str, workers: usize, connections: usize) {
+    let (mut server, ready) = start(json!({"model": model, "workers": workers, "worker_kind": kind}));
+    let lacks = ready["lacks"].as_array().expect("it is a list");
+    if lacks.iter().flat_map(Value::as_str).any(|lack| lack.starts_with("an even spread")) {
+        eprintln!("skipped: {ready}");
+        return;
+    }
+    let address = address_of(&ready);
+    let mut clients: Vec<TcpStream> = (0..connections).map(|_| connect(&address)).collect();
+    let share = connections / workers;
+    // One that serves a single connection at a time comes to the next when that is closed.
+    if model == "blocking" {
+        clients.drain(..).for_each(|mut client| assert!(echoes(&mut client)));
+    }
+    assert!(clients.iter_mut().all(echoes), "{model} does not serve all");
+    let taken = taken(&server.served());
+    assert_eq!(taken, vec![share as u64; workers], "{model} with workers of kind {kind}");
+}
+
+/// Kills one process of a server: only its connections may be lost, and so many new ones must be served.
+fn check_restart(spec: Value, connections: usize) {
+    let (mut server, address) = serve(spec.clone());
+    let mut clients: Vec<TcpStream> = (0..connections).map(|_| connect(&address)).collect();
+    assert!(clients.iter_mut().all(echoes), "{spec} does not serve all");
+    let before = children(server.pid());
+    kill(before[0]);
+    let left = clients.iter_mut().filter_map(|client| echoes(client).then_some(())).count();
+    assert!((1..connections).contains(&left), "{spec} serves {left} of {connections} after a death");
+    assert!(successor(&mut server, before[0]).is_some(), "{spec} does not start it again");
+    drop(clients);
+    let mut clients: Vec<TcpStream> = (0..connections).map(|_| connect(&address)).collect();
+    assert!(clients.iter_mut().all(echoes), "{spec} does not serve all after a death");
+    assert_eq!(children(server.pid()).len(), before.len(), "{spec}");
+    let served = server.served();
+    assert_eq!(served["restarts"], 1, "{spec}: {served}");
+}
+
+/// An echo server, with workers that are processes unless the spec says otherwise, and where it listens.
+fn serve(fields: Value) -> (Engine, String) {
+    let (server, ready) = start(fields);
+    (server, address_of(&ready))
+}
+
+/// The same, with all it says of itself.
+fn start(fields: Value) -> (Engine, Value) {
+    let mut spec = json!({
+        "schema": 1, "role": "serve", "workload": {"protocol": "echo"}, "listen": ["127.0.0.1:0"],
+        "worker_kind": "process",
+    });
+    spec.as_object_mut().expect("it is").extend(fields.as_object().expect("it is").clone());
+    let server = Engine::start(&spec);
+    let ready = server.event().expect("it starts");
+    let expected = spec["workers"].as_u64().unwrap_or(1) as usize;
+    if spec["worker_kind"] == "process" {
+        assert!(wait_until(|| children(server.pid()).len() >= expected), "{spec} does not start its workers");
+    }
+    (server, ready)
+}
+
+fn address_of(ready: &Value) -> String {
+    ready["listen"][0].as_str().unwrap_or_else(|| panic!("it is not ready: {ready}")).to_owned()
+}
+
+/// The process that has taken the place of `old`; `None` if the server has ended.
+fn successor(server: &mut Engine, old: u32) -> Option<u32> {
+    let siblings: Vec<u32> = children(server.pid()).into_iter().filter(|&pid| pid != old).collect();
+    let mut found = None;
+    let decided = wait_until(|| {
+        found = children(server.pid()).into_iter().find(|pid| *pid != old && !siblings.contains(pid));
+        found.is_some() || server.ended().is_some()
+    });
+    assert!(decided, "it neither starts process {old} again nor gives up");
+    found
+}
+
+fn taken(served: &Value) -> Vec<u64> {
+    let workers = served["workers"].as_array().expect("it tells of each worker");
+    workers.iter().map(|worker| worker["connections"].as_u64().expect("it is a number")).collect()
+}
+
+fn connect(address: &str) -> TcpStream {
+    let client = TcpStream::connect(address).expect("it listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("it takes a timeout");
+    client
+}
+
+fn talk_to(address: &str) -> TcpStream {
+    let mut client = connect(address);
+    assert!(echoes(&mut client));
+    client
+}
+
+/// Whether a message comes back; not if the connection is lost.
+fn echoes(client: &mut TcpStream) -> bool {
+    let mut reply = [0; 5];
+    client.write_all(b"hello").and_then(|()| client.read_exact(&mut reply)).is_ok() && &reply == b"hello"
+}
+
+fn kill(pid: u32) {
+    let status = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+    assert!(status.is_ok_and(|status| status.success()), "cannot kill {pid}");
+}
+
+/// Whether it comes true.
+fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    while !condition() {
+        if begin.elapsed() > PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// The children of a process, in the order in which they were started.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>()).collect()
+}
+
+fn descendants(pid: u32) -> Vec<u32> {
+    children(pid).into_iter().flat_map(|child| [vec![child], descendants(child)].concat()).collect()
+}
+
+fn is_alive(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}

@@ -1,0 +1,121 @@
+//! Accepting connections, and refusing cleanly those there is no room for: what all models with sockets share.
+
+use std::fs::File;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use sys::net::{Listener, Listeners, Socket, is_exhausted};
+
+use crate::counts::{Counts, Limit};
+use crate::workers::Worker;
+
+/// How long an acceptor rests when there is no room for another connection, not even to refuse it.
+pub(crate) const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
+
+/// The listeners of a worker, with what it needs to refuse a connection.
+pub(crate) struct Acceptor {
+    listeners: Listeners,
+    counts: Counts,
+    /// A descriptor kept free for the moment when all others are taken: with it the next connection can be
+    /// accepted and closed, instead of waiting unanswered while the listener stays ready for ever.
+    spare: Option<File>,
+}
+
+impl Acceptor {
+    /// Connections accepted in one go, before the others have their turn.
+    const BATCH: usize = 64;
+
+    /// For a model that sleeps in [`Self::wait`].
+    pub(crate) fn new(worker: Worker) -> Self {
+        Self { listeners: worker.listeners, counts: worker.counts, spare: spare_descriptor() }
+    }
+
+    /// For a model that is told which listener is ready, and calls [`Self::accept`].
+    pub(crate) fn nonblocking(worker: Worker) -> io::Result<Self> {
+        worker.listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        Ok(Self::new(worker))
+    }
+
+    /// The listeners, in the order of the indices that [`Self::accept`] takes.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.listeners.iter()
+    }
+
+    /// Waits until there is a connection that can be held.
+    pub(crate) fn wait(&mut self) -> Socket {
+        loop {
+            let accepted = match self.listeners.accept() {
+                Err(error) if is_exhausted(&error) => self.accept_with_spare(|this| this.listeners.accept()),
+                // The connection ended before it was accepted, or a signal came.
+                other => other.ok(),
+            };
+            if let Some(socket) = accepted {
+                return socket;
+            }
+        }
+    }
+
+    /// Counts what has become of a connection that [`Self::wait`] returned.
+    pub(crate) fn settle(&self, taken: Result<(), Limit>) {
+        match taken {
+            Ok(()) => self.counts.take(),
+            Err(limit) => self.counts.refuse(limit),
+        }
+    }
+
+    /// Accepts the connections that wait at a listener, `room` of them at most; further ones are closed at once, as
+    /// are those that `take` cannot hold.
+    pub(crate) fn accept(
+        &mut self,
+        index: usize,
+        mut room: usize,
+        mut take: impl FnMut(Socket) -> Result<(), Limit>,
+    ) {
+        for _ in 0..Self::BATCH {
+            let accepted = match self.at(index).accept(true) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if is_exhausted(&error) => {
+                    self.accept_with_spare(|this| this.at(index).accept(true))
+                }
+                other => other.ok(),
+            };
+            let taken = match accepted {
+                Some(_) if room == 0 => Err(Limit::ConnectionsMax),
+                Some(socket) => take(socket),
+                None => continue,
+            };
+            room -= usize::from(taken.is_ok());
+            self.settle(taken);
+        }
+    }
+
+    fn at(&self, index: usize) -> &Listener {
+        self.listeners.iter().nth(index).expect("the index is that of a listener")
+    }
+
+    /// Accepts once more with the spare descriptor. The connection can be held if there is a new spare by then.
+    fn accept_with_spare(&mut self, accept: impl FnOnce(&mut Self) -> io::Result<Socket>) -> Option<Socket> {
+        let Some(spare) = self.spare.take() else {
+            thread::sleep(EXHAUSTED_PAUSE);
+            self.spare = spare_descriptor();
+            return None;
+        };
+        drop(spare);
+        let socket = accept(self).ok();
+        self.spare = spare_descriptor();
+        if self.spare.is_some() {
+            return socket;
+        }
+        if socket.is_some() {
+            self.counts.refuse(Limit::Descriptors);
+        }
+        drop(socket);
+        self.spare = spare_descriptor();
+        None
+    }
+}
+
+fn spare_descriptor() -> Option<File> {
+    File::open("/dev/null").ok()
+}

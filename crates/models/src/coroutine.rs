@@ -1,0 +1,279 @@
+//! Coroutines: each connection is a straight line of calls that seem to block, on a small stack of its own; where it
+//! would wait, another goes on.
+//!
+//! Below is the loop of `epoll`; what it resumes is not a state machine but a stack. A switch is a dozen instructions
+//! in the program. The price is a page or two of stack for each connection, idle or not. The worker's buffers go from
+//! one coroutine to the next with the control, so no stack holds any.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use proto::{Next, Protocol, Server, Session};
+use slab::Slab;
+use sys::epoll::{Epoll, Interest};
+use sys::net::Socket;
+use sys::stacks::{Stack, Stacks, guards_take_mappings};
+
+use crate::acceptor::Acceptor;
+use crate::conversation::DISCARD_BYTES;
+use crate::counts::Limit;
+use crate::readiness::{RECEIVES_MAX, send_some};
+use crate::scratch::Scratch;
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config};
+
+pub(crate) const ABOUT: &str = "a coroutine with a stack of its own for each connection, resumed by epoll";
+pub(crate) const OPTIONS: &[Choice] = &[];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::holds_many as holds;
+
+pub(crate) fn lacks(_config: &Config) -> io::Result<Vec<String>> {
+    let lack = "stack guards that take no mapping (Linux 6.13): vm.max_map_count limits its connections";
+    Ok(if guards_take_mappings()? { vec![lack.into()] } else { Vec::new() })
+}
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    spread(workers, config, move |worker| {
+        // It lives as long as the process: a coroutine that waits is never taken down.
+        Box::leak(Box::new(Scheduler::<P>::new(worker, config, workload)?)).run()
+    })
+}
+
+/// What a coroutine gets when it is resumed.
+struct Turn {
+    scratch: Box<Scratch>,
+    /// The peer has ended its side: receiving goes on until it says so.
+    ended: bool,
+}
+
+/// What a coroutine waits for; with it come the buffers.
+enum Pause {
+    /// Its socket.
+    Ready(Box<Scratch>),
+    /// Only that others have had their turn.
+    Again(Box<Scratch>),
+}
+
+type Conversation = Coroutine<Turn, Pause, Box<Scratch>, Stack>;
+
+/// The keys of listeners, from here on: no connection has one.
+const LISTENERS: u64 = 1 << 63;
+
+struct Scheduler<P: Protocol> {
+    epoll: Epoll,
+    acceptor: Acceptor,
+    stacks: Stacks,
+    conversations: Slab<Conversation>,
+    /// Those that are to go on without waiting.
+    again: VecDeque<usize>,
+    connections_max: usize,
+    workload: &'static P::Workload,
+}
+
+impl<P: Protocol> Scheduler<P> {
+    fn new(
+        worker: Worker,
+        config: &'static Config,
+        workload: &'static P::Workload,
+    ) -> io::Result<Self> {
+        sys::process::own_descriptors()?;
+        let (epoll, acceptor) = (Epoll::new()?, Acceptor::nonblocking(worker)?);
+        for (key, listener) in (LISTENERS..).zip(acceptor.listeners()) {
+            epoll.add(listener, key, Interest::READ)?;
+        }
+        Ok(Self {
+            epoll,
+            acceptor,
+            stacks: Stacks::new(config.connections_max)?,
+            conversations: Slab::new(),
+            again: VecDeque::new(),
+            connections_max: config.connections_max,
+            workload,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<Infallible> {
+        let mut scratch = Box::new(Scratch::new());
+        loop {
+            let timeout = (!self.again.is_empty()).then_some(Duration::ZERO);
+            let count = self.epoll.wait(timeout)?;
+            scratch.tick();
+            for index in 0..count {
+                let ready = self.epoll.ready(index);
+                match ready.key.checked_sub(LISTENERS) {
+                    Some(listener) => self.accept(listener as usize),
+                    None => scratch = self.resume(ready.key as usize, Turn { scratch, ended: ready.ended() }),
+                }
+            }
+            // Only those that were there before: who asks again goes behind the others.
+            for _ in 0..self.again.len() {
+                let Some(key) = self.again.pop_front() else { break };
+                scratch = self.resume(key, Turn { scratch, ended: false });
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: usize) {
+        let room = self.connections_max.saturating_sub(self.conversations.len());
+        let (epoll, stacks, conversations) = (&self.epoll, &mut self.stacks, &mut self.conversations);
+        let workload = self.workload;
+        self.acceptor.accept(listener, room, |socket| {
+            let entry = conversations.vacant_entry();
+            let stack = stacks.take().map_err(|_| Limit::Memory)?;
+            if epoll.add(&socket, entry.key() as u64, Interest::EDGES).is_err() {
+                stacks.give_back(stack);
+                return Err(Limit::Memory);
+            }
+            entry.insert(Coroutine::with_stack(stack, move |yielder, turn: Turn| {
+                converse::<P>(socket, workload, yielder, turn)
+            }));
+            Ok(())
+        });
+    }
+
+    /// Lets a conversation go on, and returns the buffers when it waits again or is over. A number may by now be that
+    /// of another: being resumed for nothing harms none.
+    fn resume(&mut self, key: usize, turn: Turn) -> Box<Scratch> {
+        let Some(conversation) = self.conversations.get_mut(key) else { return turn.scratch };
+        match conversation.resume(turn) {
+            CoroutineResult::Yield(Pause::Ready(scratch)) => scratch,
+            CoroutineResult::Yield(Pause::Again(scratch)) => {
+                self.again.push_back(key);
+                scratch
+            }
+            CoroutineResult::Return(scratch) => {
+                self.stacks.give_back(self.conversations.remove(key).into_stack());
+                scratch
+            }
+        }
+    }
+}
+
+/// A connection from its first byte to its last; returns the buffers. What goes wrong with it concerns nobody else.
+fn converse<P: Protocol>(
+    socket: Socket,
+    workload: &'static P::Workload,
+    yielder: &Yielder<Turn, Pause>,
+    turn: Turn,
+) -> Box<Scratch> {
+    let Turn { scratch, ended } = turn;
+    let mut stream = Stream { socket, yielder, scratch: Some(scratch), ended, readable: true, receives: 0 };
+    let _ = stream.serve::<P>(workload);
+    stream.scratch.expect(Stream::HAS_SCRATCH)
+}
+
+/// A socket as its coroutine sees it: its calls seem to block.
+struct Stream<'a> {
+    socket: Socket,
+    yielder: &'a Yielder<Turn, Pause>,
+    /// The worker's buffers, here while the coroutine runs.
+    scratch: Option<Box<Scratch>>,
+    ended: bool,
+    /// There may be something to receive; not so after a short receive, which saves a call that would find nothing.
+    readable: bool,
+    /// Receives since the others have had their turn.
+    receives: usize,
+}
+
+impl Stream<'_> {
+    const HAS_SCRATCH: &'static str = "whoever runs has the buffers";
+
+    fn serve<P: Protocol>(&mut self, workload: &'static P::Workload) -> io::Result<()> {
+        let mut session = Session::new(P::Server::new(workload));
+        loop {
+            let received = self.receive()?;
+            if received == 0 {
+                return Ok(());
+            }
+            let Scratch { input, output } = self.scratch();
+            let mut next = session.receive(&input[..received], output);
+            loop {
+                self.send()?;
+                match next {
+                    Next::Receive => break,
+                    Next::Send => next = session.resume(&mut self.scratch().output),
+                    Next::Close if session.tail_bytes() > 0 => return self.discard(),
+                    Next::Close => return Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Waits for bytes and receives them; 0 is the end.
+    fn receive(&mut self) -> io::Result<usize> {
+        loop {
+            if !self.readable {
+                self.pause(Pause::Ready);
+            } else if self.receives == RECEIVES_MAX {
+                self.pause(Pause::Again);
+            }
+            let scratch = self.scratch.as_mut().expect(Self::HAS_SCRATCH);
+            match self.socket.read(&mut scratch.input) {
+                Ok(received) => {
+                    self.receives += 1;
+                    self.readable = received == scratch.input.len() || self.ended;
+                    return Ok(received);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends the replies in the output, and leaves it empty.
+    fn send(&mut self) -> io::Result<()> {
+        let output = &mut self.scratch.as_mut().expect(Self::HAS_SCRATCH).output;
+        let sent = send_some(&mut self.socket, output.as_bytes());
+        // What did not fit is copied: while this waits, others use the buffer.
+        let unsent = sent.as_ref().map_or(Vec::new(), |&sent| output.as_bytes()[sent..].to_vec());
+        output.clear();
+        sent?;
+        self.send_later(&unsent)
+    }
+
+    fn send_later(&mut self, mut unsent: &[u8]) -> io::Result<()> {
+        while !unsent.is_empty() {
+            self.pause(Pause::Ready);
+            let sent = send_some(&mut self.socket, unsent)?;
+            unsent = &unsent[sent..];
+        }
+        Ok(())
+    }
+
+    /// Ends our side and receives what a refused peer still sends: closing with unread bytes would reset the connection
+    /// before the peer has seen the reply.
+    fn discard(&mut self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)?;
+        let mut left = DISCARD_BYTES;
+        while left > 0 {
+            match self.receive()? {
+                0 => break,
+                received => left = left.saturating_sub(received),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends the buffers to others until it is resumed.
+    fn pause(&mut self, pause: fn(Box<Scratch>) -> Pause) {
+        let scratch = self.scratch.take().expect(Self::HAS_SCRATCH);
+        let turn = self.yielder.suspend(pause(scratch));
+        self.scratch = Some(turn.scratch);
+        self.ended |= turn.ended;
+        // Whatever the event was, it may have brought bytes, and it does not come again.
+        (self.readable, self.receives) = (true, 0);
+    }
+
+    fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.as_mut().expect(Self::HAS_SCRATCH)
+    }
+}

@@ -1,0 +1,112 @@
+//! hyper: an HTTP library on tokio. It has its own parser and composes its own replies, so unlike all other models
+//! this one is compared as a whole.
+//!
+//! The replies say the same as ours: status, fields and body. Date comes last, because hyper appends it. What hyper
+//! refuses by itself it refuses in its own words: fewer fields, and some oddities pass that our parser rejects.
+//!
+//! Its `pipeline_flush` stays off, as it is by default: it keeps a reply back while part of the next request has come,
+//! never sends a refusal, and lets replies to a client that does not read pile up. It would only help pipelines.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::io;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, SERVER};
+use hyper::server::conn::http1::Builder;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use proto::Protocol;
+use proto::http::Workload;
+
+use crate::runtimes::{self, RUNTIME, Service, Stream, discard};
+use crate::workers::Worker;
+use crate::{Choice, Config};
+
+pub(crate) const ABOUT: &str = "the HTTP library hyper on tokio's runtime";
+pub(crate) const OPTIONS: &[Choice] = &[RUNTIME];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::holds_many as holds;
+pub(crate) use crate::runtimes::lacks;
+
+/// What hyper buffers of a connection, and so the longest head it takes: the limit of our own parser.
+const BUFFER_BYTES_MAX: usize = 16 * 1024;
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    let workload: &dyn Any = workload;
+    let workload = workload.downcast_ref().expect("a model is only asked for a protocol that it speaks");
+    runtimes::serve(workers, config, Http { workload })
+}
+
+#[derive(Clone, Copy)]
+struct Http {
+    workload: &'static Workload,
+}
+
+impl Service for Http {
+    async fn serve<S: Stream>(self, stream: S) {
+        let mut builder = Builder::new();
+        builder
+            .keep_alive(self.workload.keep_alive)
+            .half_close(true)
+            .title_case_headers(true)
+            .max_buf_size(BUFFER_BYTES_MAX);
+        let service = service_fn(|request| answer(request, self.workload));
+        let mut connection = builder.serve_connection(TokioIo::new(stream), service);
+        // What goes wrong with a connection concerns nobody else; but a peer that was refused must see the reply.
+        if (&mut connection).await.is_err() {
+            discard(connection.into_parts().io.into_inner()).await;
+        }
+    }
+}
+
+/// Reads a request to its end, and answers it.
+async fn answer(
+    request: Request<Incoming>,
+    workload: &'static Workload,
+) -> hyper::Result<Response<Full<Bytes>>> {
+    let response = response(request.method(), request.uri().path(), workload);
+    let mut body = request.into_body();
+    while let Some(frame) = body.frame().await {
+        frame?;
+    }
+    Ok(response)
+}
+
+fn response(method: &Method, path: &str, workload: &'static Workload) -> Response<Full<Bytes>> {
+    match *method {
+        Method::GET | Method::HEAD | Method::POST | Method::PUT => match workload.page(path) {
+            Some((content_type, body)) => {
+                let mut response = reply(StatusCode::OK, Bytes::from_static(body));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+                response
+            }
+            None => reply(StatusCode::NOT_FOUND, Bytes::new()),
+        },
+        Method::OPTIONS => allowing(StatusCode::NO_CONTENT),
+        Method::DELETE | Method::PATCH | Method::TRACE | Method::CONNECT => {
+            allowing(StatusCode::METHOD_NOT_ALLOWED)
+        }
+        _ => reply(StatusCode::NOT_IMPLEMENTED, Bytes::new()),
+    }
+}
+
+/// A reply that says which methods there are.
+fn allowing(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = reply(status, Bytes::new());
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, OPTIONS"));
+    response
+}
+
+fn reply(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(SERVER, HeaderValue::from_static("iolab"));
+    response
+}

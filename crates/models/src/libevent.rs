@@ -1,0 +1,95 @@
+//! libevent: the event loop is a C library's, which calls back for each descriptor that is ready.
+//!
+//! The loop that many servers have been built on. It has plain events, not the library's buffers, and so does what
+//! `epoll` with `trigger=level` does, plus the library's own accounts of events. Which call of the kernel it waits with
+//! is `backend`.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use proto::Protocol;
+use sys::libevent::{Backend, Base, Event};
+use sys::select::FD_SETSIZE;
+
+use crate::counts::Limit;
+use crate::event_loop::{EventLoop, Watch};
+use crate::select::FIXED_MAX;
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config, Values};
+
+pub(crate) const ABOUT: &str = "the event loop of the library libevent, which calls back what is ready";
+pub(crate) const OPTIONS: &[Choice] = &[BACKEND];
+pub(crate) const NEEDS: &str = "libevent 2.1 when it is built";
+
+const BACKEND: Choice = Choice {
+    name: "backend",
+    values: Values::Words(&[Backend::Epoll.name(), Backend::Poll.name(), Backend::Select.name()]),
+    about: "which call of the kernel the library waits with",
+    defects: &[],
+};
+
+pub(crate) fn holds(config: &Config) -> Option<usize> {
+    (backend(config) == Backend::Select).then_some(FIXED_MAX)
+}
+
+pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
+    Base::new(backend(config)).map(|_| Vec::new())
+}
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    spread(workers, config, move |worker| {
+        let base = Base::new(backend(config))?;
+        let watch = Events { base: base.clone(), events: Vec::new(), end: end(config) };
+        let mut events = EventLoop::<P, Events>::new(worker, watch, holds(config), config, workload)?;
+        base.run(|fd| {
+            // It does not say which of the calls are of one wake-up; the clock is cheap enough for each.
+            events.tick();
+            events.turn(fd)
+        })
+    })
+}
+
+fn backend(config: &Config) -> Backend {
+    let name = config.choice(&BACKEND);
+    Backend::ALL.into_iter().find(|backend| backend.name() == name).expect("options are checked")
+}
+
+/// No descriptor from here on is watched. The library's maps for select grow, but as distributions build it, the C
+/// library ends a program that sets a bit beyond the size of its own.
+fn end(config: &Config) -> usize {
+    if backend(config) == Backend::Select { FD_SETSIZE } else { usize::MAX }
+}
+
+/// The events of a worker, each at the number of its descriptor.
+struct Events {
+    base: Base,
+    events: Vec<Option<Event>>,
+    end: usize,
+}
+
+impl Watch for Events {
+    fn add(&mut self, fd: &impl AsFd) -> Result<(), Limit> {
+        let index = fd.as_fd().as_raw_fd() as usize;
+        if index >= self.end {
+            return Err(Limit::SetSize);
+        }
+        if self.events.len() <= index {
+            self.events.resize_with(index + 1, || None);
+        }
+        self.events[index] = Some(self.base.event(fd).map_err(|_| Limit::Memory)?);
+        Ok(())
+    }
+
+    fn change(&mut self, fd: RawFd, sending: bool) -> io::Result<()> {
+        self.events[fd as usize].as_mut().expect("it was added").change(sending)
+    }
+
+    fn remove(&mut self, fd: RawFd) {
+        self.events[fd as usize] = None;
+    }
+}

@@ -1,0 +1,205 @@
+//! monoio: a task for each connection, on a runtime made for io_uring: one thread a worker, nothing shared.
+//!
+//! The kernel fills a buffer while the task waits, so each connection owns one, and one for its replies: that is how
+//! monoio is written for, and what it costs. It asks for one message at a time; buffers that the kernel chooses and
+//! requests that stay, as in the model io_uring, it has not. With `driver=legacy` the same tasks wait with epoll.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+
+use monoio::io::{AsyncReadRent, AsyncWriteRent, AsyncWriteRentExt};
+use monoio::net::{TcpListener, UnixListener};
+use monoio::time::{sleep, timeout};
+use monoio::{Buildable, Driver, IoUringDriver, LegacyDriver, RuntimeBuilder};
+use proto::{Next, Output, Protocol, Server, Session};
+use sys::net::Address;
+
+use crate::acceptor::EXHAUSTED_PAUSE;
+use crate::conversation::DISCARD_BYTES;
+use crate::runtimes::{DISCARD_TIME, Gate, with_scratch};
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config, Values};
+
+pub(crate) const ABOUT: &str = "a task for each connection on monoio's runtime, with io_uring";
+pub(crate) const OPTIONS: &[Choice] = &[DRIVER, TASK_RUN];
+pub(crate) const NEEDS: &str = "io_uring, Linux 6.1 (taskrun=interrupting: Linux 5.6; driver=legacy: any)";
+pub(crate) use crate::holds_many as holds;
+
+const DRIVER: Choice = Choice {
+    name: "driver",
+    values: Values::Words(&["io_uring", "legacy"]),
+    about: "whether tasks wait with io_uring or with epoll",
+    defects: &[],
+};
+const TASK_RUN: Choice = Choice {
+    name: "taskrun",
+    values: Values::Words(&["deferred", "cooperative", "interrupting"]),
+    about: "when the kernel completes requests: while we wait, at any system call, or at once, as monoio does unasked",
+    defects: &[],
+};
+
+/// Received in one call at most, as in the other models. Memory that was never written to takes no room.
+const RECEIVE_BYTES: usize = 64 * 1024;
+
+/// A driver that wakes tasks at a time, too.
+type Timed<D> = monoio::time::TimeDriver<D>;
+
+/// Never falls back to the other driver: what was asked for is there or it is an error.
+pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
+    let task_run = config.choice(&TASK_RUN);
+    if is_legacy(config) {
+        if task_run != TASK_RUN.values.default() {
+            let text = "driver=legacy has no ring to set taskrun of: leave out one of the two";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+    } else if !monoio::utils::detect_uring() {
+        let text = "io_uring is forbidden here, or older than Linux 5.6: allow it, or take driver=legacy";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    } else if let Err(error) = ring(task_run).build() {
+        let text =
+            format!("io_uring with taskrun={task_run} cannot be set up ({error}): take taskrun=interrupting");
+        return Err(io::Error::new(error.kind(), text));
+    }
+    Ok(Vec::new())
+}
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    spread(workers, config, move |worker| {
+        sys::process::own_descriptors()?;
+        if is_legacy(config) {
+            run::<P, _>(RuntimeBuilder::<LegacyDriver>::new().enable_timer(), worker, config, workload)
+        } else {
+            run::<P, _>(ring(config.choice(&TASK_RUN)), worker, config, workload)
+        }
+    })
+}
+
+fn is_legacy(config: &Config) -> bool {
+    config.choice(&DRIVER) == "legacy"
+}
+
+fn ring(task_run: &str) -> RuntimeBuilder<Timed<IoUringDriver>> {
+    let mut flags = monoio_io_uring::IoUring::builder();
+    match task_run {
+        "deferred" => flags.setup_single_issuer().setup_defer_taskrun(),
+        "cooperative" => flags.setup_coop_taskrun(),
+        _ => &mut flags,
+    };
+    RuntimeBuilder::<IoUringDriver>::new().uring_builder(flags).enable_timer()
+}
+
+fn run<P: Protocol, D: Driver + Buildable>(
+    builder: RuntimeBuilder<D>,
+    worker: Worker,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    Buildable::build(builder)?.block_on(async {
+        let open = Arc::default();
+        for listener in worker.listeners.into_vec() {
+            let gate = Gate::new(worker.counts, &open, config.connections_max);
+            // A ring would not wait for a socket that does not block, and epoll's other half must not.
+            listener.set_nonblocking(is_legacy(config))?;
+            match listener.address()? {
+                Address::Ip(_) => {
+                    let listener = TcpListener::from_std(listener.into_socket().into())?;
+                    let next = async move || listener.accept().await.map(|(stream, _)| stream);
+                    monoio::spawn(accept::<P, _>(next, gate, workload));
+                }
+                Address::Unix(_) => {
+                    let listener = UnixListener::from_std(listener.into_socket().into())?;
+                    let next = async move || listener.accept().await.map(|(stream, _)| stream);
+                    monoio::spawn(accept::<P, _>(next, gate, workload));
+                }
+            }
+        }
+        pending().await
+    })
+}
+
+async fn accept<P: Protocol, S: Stream>(
+    next: impl AsyncFn() -> io::Result<S>,
+    mut gate: Gate,
+    workload: &'static P::Workload,
+) {
+    loop {
+        match next().await {
+            Ok(stream) => {
+                if let Some(place) = gate.admit() {
+                    monoio::spawn(async move {
+                        let _place = place;
+                        converse(stream, Session::new(P::Server::new(workload))).await;
+                    });
+                }
+            }
+            Err(error) => {
+                if gate.is_shut(&error) {
+                    sleep(EXHAUSTED_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// A connection of monoio's, TCP or Unix.
+trait Stream: AsyncReadRent + AsyncWriteRent + 'static {}
+impl<S: AsyncReadRent + AsyncWriteRent + 'static> Stream for S {}
+
+/// Serves one connection until either side ends it. What goes wrong with it concerns nobody else.
+async fn converse<W: 'static, T: Server<W>>(mut stream: impl Stream, mut session: Session<T>) {
+    let (mut input, mut reply) = (Vec::with_capacity(RECEIVE_BYTES), Vec::new());
+    let mut received;
+    loop {
+        (received, input) = stream.read(input).await;
+        let Ok(1..) = received else { return };
+        let mut next = compose(&mut reply, |output| session.receive(&input, output));
+        loop {
+            let sent;
+            (sent, reply) = stream.write_all(reply).await;
+            if sent.is_err() {
+                return;
+            }
+            match next {
+                Next::Receive => break,
+                Next::Send => next = compose(&mut reply, |output| session.resume(output)),
+                Next::Close => {
+                    if session.tail_bytes() > 0 && stream.shutdown().await.is_ok() {
+                        // What comes of it concerns nobody: the connection is over.
+                        let _ = timeout(DISCARD_TIME, discard(stream, input)).await;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Composes a reply in the output of the thread, and copies it to the buffer of the connection.
+fn compose(reply: &mut Vec<u8>, advance: impl FnOnce(&mut Output) -> Next) -> Next {
+    with_scratch(|scratch| {
+        scratch.tick();
+        scratch.output.clear();
+        let next = advance(&mut scratch.output);
+        reply.clear();
+        reply.extend_from_slice(scratch.output.as_bytes());
+        next
+    })
+}
+
+/// Reads what a refused peer still sends: closing with unread bytes would reset the connection, and the peer might
+/// never see why it was refused.
+async fn discard(mut stream: impl Stream, mut input: Vec<u8>) {
+    let mut left = DISCARD_BYTES;
+    let mut received;
+    while left > 0 {
+        (received, input) = stream.read(input).await;
+        let Ok(count @ 1..) = received else { return };
+        left = left.saturating_sub(count);
+    }
+}

@@ -1,0 +1,56 @@
+//! poll: as select, but the kernel is shown a list of descriptors instead of a map, with what each waits for.
+//!
+//! There is no limit to the numbers, and a few connections with high numbers cost no more than any others; but the list
+//! is eight bytes a connection where the map was a bit or two, and still all of it is copied and looked through at
+//! every wait.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, RawFd};
+
+use proto::Protocol;
+use sys::poll::Poll;
+
+use crate::counts::Limit;
+use crate::event_loop::{EventLoop, Watch};
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config};
+
+pub(crate) const ABOUT: &str = "an event loop that shows poll all its connections at every wait, as a list";
+pub(crate) const OPTIONS: &[Choice] = &[];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::holds_many as holds;
+pub(crate) use crate::lacks_nothing as lacks;
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    spread(workers, config, move |worker| {
+        let mut events = EventLoop::<P, Poll>::new(worker, Poll::new(), holds(config), config, workload)?;
+        loop {
+            events.watch.wait()?;
+            events.tick();
+            while let Some(fd) = events.watch.next_ready() {
+                events.turn(fd)?;
+            }
+        }
+    })
+}
+
+impl Watch for Poll {
+    fn add(&mut self, fd: &impl AsFd) -> Result<(), Limit> {
+        self.add(fd);
+        Ok(())
+    }
+
+    fn change(&mut self, fd: RawFd, sending: bool) -> io::Result<()> {
+        self.change(fd, sending);
+        Ok(())
+    }
+
+    fn remove(&mut self, fd: RawFd) {
+        self.remove(fd);
+    }
+}

@@ -1,0 +1,41 @@
+//! So many processes, forked beforehand, that all accept from one queue, and each serves a connection to its end.
+//!
+//! The isolation of a process a connection without a fork for each: the kernel wakes one of those that wait, and the
+//! program stays as plain as one that serves a single client. But there are never more connections served than
+//! processes; further ones wait in the kernel's queue, for as long as those that are served stay idle.
+//!
+//! With several workers, each has its own listeners and so many processes on them; `worker_kind` makes no difference.
+
+use std::convert::Infallible;
+use std::io;
+
+use proto::Protocol;
+
+use crate::conversation::one_at_a_time;
+use crate::workers::{Worker, supervise};
+use crate::{Choice, Config, Values};
+
+pub(crate) const ABOUT: &str = "a fixed number of processes, one connection at a time each";
+pub(crate) const OPTIONS: &[Choice] = &[PROCESSES];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::lacks_nothing as lacks;
+
+const PROCESSES: Choice = Choice {
+    name: "processes",
+    values: Values::Number { default: "16", min: 1, max: 1024 },
+    about: "processes of each worker, and so the connections it serves at the same time",
+    defects: &[],
+};
+
+pub(crate) fn holds(config: &Config) -> Option<usize> {
+    Some(config.number(&PROCESSES))
+}
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    let each = config.number(&PROCESSES).min(config.connections_max);
+    supervise(workers, each, config, move |worker| one_at_a_time::<P>(worker, workload))
+}

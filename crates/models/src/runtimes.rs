@@ -1,0 +1,215 @@
+//! Models that leave the waiting to an asynchronous runtime: who is let in, and what tokio and hyper share.
+//!
+//! A runtime accepts through a listener of its own, one connection a call, and hands out the error where that fails.
+//! So a [`Gate`] stands behind each listener instead of the [`crate::acceptor::Acceptor`].
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::fs::File;
+use std::future::{Future, pending};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sys::net::{Address, is_exhausted};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+
+use crate::acceptor::EXHAUSTED_PAUSE;
+use crate::conversation::DISCARD_BYTES;
+use crate::counts::{Counts, Limit};
+use crate::scratch::Scratch;
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config, Values, WorkerKind};
+
+/// A peer whose request was refused is read for this long at most.
+pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(5);
+
+/// Which of tokio's two runtimes.
+pub(crate) const RUNTIME: Choice = Choice {
+    name: "runtime",
+    values: Values::Words(&["current", "multi"]),
+    about: "whether each worker has a runtime of one thread, or all share one that moves tasks between its threads",
+    defects: &[],
+};
+
+/// For models on tokio.
+pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
+    if config.choice(&RUNTIME) == "multi" && config.worker_kind == WorkerKind::Process {
+        let text = "runtime=multi is one process with many threads: leave out one of the two, or take runtime=current";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(Vec::new())
+}
+
+/// What a model on tokio does with a connection from its first byte to its last.
+pub(crate) trait Service: Copy + Send + 'static {
+    fn serve<S: Stream>(self, stream: S) -> impl Future<Output = ()> + Send;
+}
+
+/// A connection of tokio's, TCP or Unix.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+/// Serves for ever on tokio: a task for each listener, and one for each connection.
+pub(crate) fn serve(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    service: impl Service,
+) -> io::Result<Infallible> {
+    if config.choice(&RUNTIME) == "multi" {
+        let runtime = Builder::new_multi_thread().worker_threads(workers.len()).enable_all().build()?;
+        return runtime.block_on(accept_all(workers, config, service));
+    }
+    spread(workers, config, move |worker| {
+        sys::process::own_descriptors()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(accept_all(vec![worker], config, service))
+    })
+}
+
+async fn accept_all(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    service: impl Service,
+) -> io::Result<Infallible> {
+    for worker in workers {
+        let open = Arc::default();
+        for listener in worker.listeners.into_vec() {
+            let gate = Gate::new(worker.counts, &open, config.connections_max);
+            listener.set_nonblocking(true)?;
+            match listener.address()? {
+                Address::Ip(_) => {
+                    let listener = TcpListener::from_std(listener.into_socket().into())?;
+                    tokio::spawn(accept(listener, gate, service));
+                }
+                Address::Unix(_) => {
+                    let listener = UnixListener::from_std(listener.into_socket().into())?;
+                    tokio::spawn(accept(listener, gate, service));
+                }
+            }
+        }
+    }
+    pending().await
+}
+
+async fn accept<L: Listen>(listener: L, mut gate: Gate, service: impl Service) {
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                if let Some(place) = gate.admit() {
+                    tokio::spawn(async move {
+                        let _place = place;
+                        service.serve(stream).await;
+                    });
+                }
+            }
+            Err(error) => {
+                if gate.is_shut(&error) {
+                    sleep(EXHAUSTED_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// A listener of tokio's.
+trait Listen: Send + Sync + 'static {
+    type Stream: Stream;
+
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Listen for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        Self::accept(self).await.map(|(stream, _)| stream)
+    }
+}
+
+impl Listen for UnixListener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<UnixStream> {
+        Self::accept(self).await.map(|(stream, _)| stream)
+    }
+}
+
+/// Ends our side and reads what a refused peer still sends: closing with unread bytes would reset the connection,
+/// and the peer might never see why it was refused.
+pub(crate) async fn discard<S: Stream>(mut stream: S) {
+    if stream.shutdown().await.is_ok() {
+        let mut rest = stream.take(DISCARD_BYTES as u64);
+        // What comes of it concerns nobody: the connection is over.
+        let _ = timeout(DISCARD_TIME, copy(&mut rest, &mut sink())).await;
+    }
+}
+
+/// Decides who is let in by one listener.
+pub(crate) struct Gate {
+    counts: Counts,
+    open: Arc<AtomicUsize>,
+    connections_max: usize,
+    /// A descriptor kept free for the moment when all others are taken. A connection accepted in its place is
+    /// refused, by closing it, unless there is a new spare by then.
+    spare: Option<File>,
+}
+
+impl Gate {
+    /// `open` counts the connections of the worker, whichever of its listeners they came by.
+    pub(crate) fn new(counts: Counts, open: &Arc<AtomicUsize>, connections_max: usize) -> Self {
+        Self { counts, open: Arc::clone(open), connections_max, spare: spare_descriptor() }
+    }
+
+    /// Counts a connection that was accepted. `None`: there is no room for it, and it must be dropped.
+    pub(crate) fn admit(&mut self) -> Option<Place> {
+        self.spare = self.spare.take().or_else(spare_descriptor);
+        let place = match self.spare {
+            Some(_) => Place::take(&self.open, self.connections_max).ok_or(Limit::ConnectionsMax),
+            None => Err(Limit::Descriptors),
+        };
+        match &place {
+            Ok(_) => self.counts.take(),
+            Err(limit) => self.counts.refuse(*limit),
+        }
+        place.ok()
+    }
+
+    /// Whether accepting is to rest after this error, because the next attempt would fail in the same way at once.
+    pub(crate) fn is_shut(&mut self, error: &io::Error) -> bool {
+        is_exhausted(error) && self.spare.take().is_none()
+    }
+}
+
+/// A connection's place among those that a worker may hold, for as long as it lives.
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>, connections_max: usize) -> Option<Self> {
+        // Taken first: several listeners may do so at once.
+        let place = Self(Arc::clone(open));
+        (open.fetch_add(1, Ordering::Relaxed) < connections_max).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn spare_descriptor() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// Lends the buffers of the thread: they must not be wanted any longer when a task waits, for the next task on this
+/// thread will want them.
+pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    thread_local!(static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new()));
+    SCRATCH.with_borrow_mut(work)
+}

@@ -1,0 +1,74 @@
+//! select: the loop before epoll. Every wait tells the kernel about all connections, as a map of bits, and gets a map
+//! of those that are ready.
+//!
+//! Kernel and program look through all bits up to the highest descriptor, so a wait costs the more the more connections
+//! there are, idle ones included. With `set=fixed` the map is as long as the C library's, 1,024 bits; the kernel would
+//! take a longer one, which is `set=big`.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, RawFd};
+
+use proto::Protocol;
+use sys::select::{FD_SETSIZE, Select};
+
+use crate::counts::Limit;
+use crate::event_loop::{EventLoop, Watch};
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config, Values};
+
+pub(crate) const ABOUT: &str = "an event loop that shows select all its connections at every wait, as bits";
+pub(crate) const OPTIONS: &[Choice] = &[SET];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::lacks_nothing as lacks;
+
+const SET: Choice = Choice {
+    name: "set",
+    values: Values::Words(&["fixed", "big"]),
+    about: "whether descriptors must fit into the C library's 1,024 bits, or have as many as it takes",
+    defects: &[],
+};
+
+/// Connections in a set of [`FD_SETSIZE`]: what is left of it is for listeners and what else the process has open.
+pub(crate) const FIXED_MAX: usize = FD_SETSIZE - 24;
+
+pub(crate) fn holds(config: &Config) -> Option<usize> {
+    is_fixed(config).then_some(FIXED_MAX)
+}
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    spread(workers, config, move |worker| {
+        let select = Select::new(if is_fixed(config) { FD_SETSIZE } else { usize::MAX });
+        let mut events = EventLoop::<P, Select>::new(worker, select, holds(config), config, workload)?;
+        loop {
+            events.watch.wait()?;
+            events.tick();
+            while let Some(fd) = events.watch.next_ready() {
+                events.turn(fd)?;
+            }
+        }
+    })
+}
+
+fn is_fixed(config: &Config) -> bool {
+    config.choice(&SET) == "fixed"
+}
+
+impl Watch for Select {
+    fn add(&mut self, fd: &impl AsFd) -> Result<(), Limit> {
+        self.add(fd).map_err(|_| Limit::SetSize)
+    }
+
+    fn change(&mut self, fd: RawFd, sending: bool) -> io::Result<()> {
+        self.change(fd, sending);
+        Ok(())
+    }
+
+    fn remove(&mut self, fd: RawFd) {
+        self.remove(fd);
+    }
+}

@@ -1,0 +1,246 @@
+//! A fixed number of threads serve all connections; those with nothing to do lie in a cache, watched by one more.
+//!
+//! The watcher asks epoll which of the cached connections are ready, each reported once, and puts them in a queue; a
+//! thread of the pool takes one, serves what is there, and gives it back. So a connection belongs to one thread at a
+//! time, requests that compute spread over processors by themselves, and no thread ever waits for a peer: one that
+//! sends or reads slowly lies in the cache like an idle one. The price of each message is a queue with its lock, a
+//! switch to another thread, and a system call to have the connection watched again.
+//!
+//! There are never more connections in the queue than are open, which `cache` and `connections_max` bound.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+
+use proto::{Protocol, Server};
+use slab::Slab;
+use sys::epoll::{Epoll, Interest};
+use sys::net::Socket;
+
+use crate::acceptor::Acceptor;
+use crate::counts::Limit;
+use crate::readiness::{Connection, Step};
+use crate::scratch::Scratch;
+use crate::workers::{Worker, spread};
+use crate::{Choice, Config, Values};
+
+pub(crate) const ABOUT: &str = "a fixed number of threads, and a cache of connections that wait for them";
+pub(crate) const OPTIONS: &[Choice] = &[THREADS, CACHE];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::lacks_nothing as lacks;
+
+const THREADS: Choice = Choice {
+    name: "threads",
+    values: Values::Number { default: "25", min: 1, max: 1024 },
+    about: "threads of each worker that serve connections",
+    defects: &[],
+};
+
+const CACHE: Choice = Choice {
+    name: "cache",
+    values: Values::Number { default: "10000", min: 1, max: 1_000_000 },
+    about: "connections that each worker keeps open; for one more, that which was idle longest is closed",
+    defects: &[],
+};
+
+pub(crate) fn holds(config: &Config) -> Option<usize> {
+    Some(config.number(&CACHE))
+}
+
+/// The keys of listeners, from here on: no connection has one.
+const LISTENERS: u64 = 1 << 63;
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    spread(workers, config, move |worker| {
+        let watcher = Watcher::<P>::new(worker, config, workload)?;
+        for index in 0..config.number(&THREADS) {
+            let pool = Arc::clone(&watcher.pool);
+            thread::Builder::new().name(format!("pool-{index}")).spawn(move || work::<P>(&pool))?;
+        }
+        watcher.run()
+    })
+}
+
+/// The connections of a worker, and which of them wait for a thread.
+struct Pool<S> {
+    /// The watcher's, to have connections watched again.
+    epoll: Epoll,
+    state: Mutex<State<S>>,
+    ready: Condvar,
+}
+
+struct State<S> {
+    connections: Slab<Entry<S>>,
+    /// Connections that are ready, with their keys.
+    queue: VecDeque<(usize, Connection<S>)>,
+    threads_waiting: usize,
+    /// Counts connections that were given back, as a clock for how long each has been idle.
+    turns: u64,
+}
+
+/// Where a connection is.
+enum Entry<S> {
+    /// In the cache, since that turn.
+    Cached(Connection<S>, u64),
+    /// Queued, or with a thread.
+    Out,
+    /// With a thread that had it watched again but has not given it back yet, and ready already.
+    OutAndReady,
+}
+
+impl<S> Pool<S> {
+    fn new(epoll: Epoll) -> Self {
+        let state = State { connections: Slab::new(), queue: VecDeque::new(), threads_waiting: 0, turns: 0 };
+        Self { epoll, state: Mutex::new(state), ready: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().expect("nobody panics with it")
+    }
+
+    /// The next connection to serve; waits for it.
+    fn next<'a>(&'a self, mut state: MutexGuard<'a, State<S>>) -> (usize, Connection<S>) {
+        loop {
+            if let Some(next) = state.queue.pop_front() {
+                return next;
+            }
+            state.threads_waiting += 1;
+            state = self.ready.wait(state).expect("nobody panics with it");
+            state.threads_waiting -= 1;
+        }
+    }
+}
+
+impl<S> State<S> {
+    /// Takes note that a connection is ready. Returns whether it is queued for a thread now.
+    fn report(&mut self, key: usize) -> bool {
+        let entry = &mut self.connections[key];
+        match mem::replace(entry, Entry::Out) {
+            Entry::Cached(connection, _) => {
+                self.queue.push_back((key, connection));
+                true
+            }
+            Entry::Out | Entry::OutAndReady => {
+                *entry = Entry::OutAndReady;
+                false
+            }
+        }
+    }
+
+    /// Takes back a connection that is watched again.
+    fn give_back(&mut self, key: usize, connection: Connection<S>) {
+        self.turns += 1;
+        let entry = &mut self.connections[key];
+        match entry {
+            Entry::OutAndReady => {
+                *entry = Entry::Out;
+                self.queue.push_back((key, connection));
+            }
+            _ => *entry = Entry::Cached(connection, self.turns),
+        }
+    }
+
+    /// Closes the connection that has been in the cache longest, if there is one. All are looked at: it is rare, and
+    /// so no request pays for an order of them.
+    fn evict(&mut self) -> bool {
+        let cached = self.connections.iter().filter_map(|(key, entry)| match entry {
+            Entry::Cached(_, since) => Some((since, key)),
+            Entry::Out | Entry::OutAndReady => None,
+        });
+        let longest = cached.min().map(|(_, key)| key);
+        longest.map(|key| self.connections.remove(key)).is_some()
+    }
+}
+
+/// What a thread of the pool does.
+fn work<P: Protocol>(pool: &Pool<P::Server>) {
+    let mut scratch = Scratch::new();
+    let mut state = pool.lock();
+    loop {
+        let (key, mut connection) = pool.next(state);
+        scratch.tick();
+        let interest = match connection.step(&mut scratch, false) {
+            Step::Receive | Step::Again => Some(Interest::READ.once()),
+            Step::Send => Some(Interest::WRITE.once()),
+            Step::Close => None,
+        };
+        let watched =
+            interest.filter(|&interest| pool.epoll.change(&connection, key as u64, interest).is_ok());
+        if watched.is_some() {
+            state = pool.lock();
+            state.give_back(key, connection);
+        } else {
+            // Closed before its key is free: nothing can be reported for it any more.
+            drop(connection);
+            state = pool.lock();
+            state.connections.remove(key);
+        }
+    }
+}
+
+/// Accepts connections and watches those in the cache.
+struct Watcher<P: Protocol> {
+    epoll: Epoll,
+    acceptor: Acceptor,
+    pool: Arc<Pool<P::Server>>,
+    cache: usize,
+    connections_max: usize,
+    workload: &'static P::Workload,
+}
+
+impl<P: Protocol> Watcher<P> {
+    fn new(worker: Worker, config: &'static Config, workload: &'static P::Workload) -> io::Result<Self> {
+        let (epoll, acceptor) = (Epoll::new()?, Acceptor::nonblocking(worker)?);
+        for (key, listener) in (LISTENERS..).zip(acceptor.listeners()) {
+            epoll.add(listener, key, Interest::READ)?;
+        }
+        let (pool, cache) = (Arc::new(Pool::new(epoll.share()?)), config.number(&CACHE));
+        Ok(Self { epoll, acceptor, pool, cache, connections_max: config.connections_max, workload })
+    }
+
+    fn run(mut self) -> io::Result<Infallible> {
+        loop {
+            let count = self.epoll.wait(None)?;
+            self.queue_ready(count);
+            // Only now: a key that becomes free here may have been reported before.
+            for index in 0..count {
+                if let Some(listener) = self.epoll.ready(index).key.checked_sub(LISTENERS) {
+                    self.accept(listener as usize);
+                }
+            }
+        }
+    }
+
+    /// Queues the connections that were reported, all at once, and wakes as many threads as there are, if they sleep.
+    fn queue_ready(&self, count: usize) {
+        let mut state = self.pool.lock();
+        let keys = (0..count).map(|index| self.epoll.ready(index).key).filter(|&key| key < LISTENERS);
+        let queued = keys.filter(|&key| state.report(key as usize)).count();
+        let woken = queued.min(state.threads_waiting);
+        drop(state);
+        (0..woken).for_each(|_| self.pool.ready.notify_one());
+    }
+
+    fn accept(&mut self, listener: usize) {
+        let mut state = self.pool.lock();
+        let room = self.connections_max.saturating_sub(state.connections.len());
+        let (epoll, cache, workload) = (&self.epoll, self.cache, self.workload);
+        self.acceptor.accept(listener, room, |socket: Socket| {
+            if state.connections.len() >= cache && !state.evict() {
+                return Err(Limit::ConnectionsMax);
+            }
+            let turn = state.turns;
+            let entry = state.connections.vacant_entry();
+            epoll.add(&socket, entry.key() as u64, Interest::READ.once()).map_err(|_| Limit::Memory)?;
+            entry.insert(Entry::Cached(Connection::new(socket, P::Server::new(workload)), turn));
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,137 @@
+//! tokio: a task for each connection, written as if it blocked; the runtime waits for all of them with epoll.
+//!
+//! By default each worker has a runtime of one thread, and a connection stays with its worker. With
+//! `runtime=multi` one runtime has as many threads as there are workers, and an idle thread takes tasks from a busy
+//! one. Tasks receive into the buffers of their thread, which works because a reply is composed before the task waits
+//! again; so an idle connection holds no buffer, as in the other event loops.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use proto::{Next, Output, Protocol, Server, Session};
+use tokio::io::{AsyncWriteExt, ReadBuf};
+
+use crate::runtimes::{self, RUNTIME, Service, Stream, discard, with_scratch};
+use crate::workers::Worker;
+use crate::{Choice, Config};
+
+pub(crate) const ABOUT: &str = "a task for each connection on tokio's runtime";
+pub(crate) const OPTIONS: &[Choice] = &[RUNTIME];
+pub(crate) const NEEDS: &str = crate::NOTHING;
+pub(crate) use crate::holds_many as holds;
+pub(crate) use crate::runtimes::lacks;
+
+pub(crate) fn serve<P: Protocol>(
+    workers: Vec<Worker>,
+    config: &'static Config,
+    workload: &'static P::Workload,
+) -> io::Result<Infallible> {
+    runtimes::serve(workers, config, Conversation::<P> { workload })
+}
+
+struct Conversation<P: Protocol> {
+    workload: &'static P::Workload,
+}
+
+// Not derived, which would ask the same of the protocol.
+impl<P: Protocol> Clone for Conversation<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Protocol> Copy for Conversation<P> {}
+
+impl<P: Protocol> Service for Conversation<P> {
+    async fn serve<S: Stream>(self, stream: S) {
+        // What goes wrong with a connection concerns nobody else.
+        let _ = converse(stream, Session::new(P::Server::new(self.workload))).await;
+    }
+}
+
+/// What became of a reply.
+struct Reply {
+    /// What did not fit into the socket; empty but for slow readers.
+    unsent: Vec<u8>,
+    next: Next,
+}
+
+async fn converse<W: 'static, T: Server<W>>(
+    mut stream: impl Stream,
+    mut session: Session<T>,
+) -> io::Result<()> {
+    loop {
+        let mut reply = poll_fn(|context| receive(context, &mut stream, &mut session)).await?;
+        loop {
+            stream.write_all(&reply.unsent).await?;
+            match reply.next {
+                Next::Receive => break,
+                Next::Send => {
+                    reply =
+                        poll_fn(|context| Poll::Ready(resume(context, &mut stream, &mut session))).await?;
+                }
+                Next::Close => {
+                    if session.tail_bytes() > 0 {
+                        discard(stream).await;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Waits for bytes, and answers them. It is the readiness that is waited for, so no buffer is held meanwhile; and
+/// unlike `readable` and `try_read` this takes a short read as the last, and saves a call that would find nothing.
+fn receive<W: 'static, T: Server<W>>(
+    context: &mut Context<'_>,
+    stream: &mut impl Stream,
+    session: &mut Session<T>,
+) -> Poll<io::Result<Reply>> {
+    with_scratch(|scratch| {
+        let mut received = ReadBuf::new(&mut scratch.input);
+        ready!(Pin::new(&mut *stream).poll_read(context, &mut received))?;
+        if received.filled().is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let output = &mut scratch.output;
+        output.clear();
+        output.tick(sys::clock::unix_s());
+        let next = session.receive(received.filled(), output);
+        Poll::Ready(send(context, stream, output, next))
+    })
+}
+
+/// Goes on with what was received before.
+fn resume<W: 'static, T: Server<W>>(
+    context: &mut Context<'_>,
+    stream: &mut impl Stream,
+    session: &mut Session<T>,
+) -> io::Result<Reply> {
+    with_scratch(|scratch| {
+        scratch.output.clear();
+        let next = session.resume(&mut scratch.output);
+        send(context, stream, &scratch.output, next)
+    })
+}
+
+/// Sends what fits at once, so that only the rest is copied.
+fn send(
+    context: &mut Context<'_>,
+    stream: &mut impl Stream,
+    output: &Output,
+    next: Next,
+) -> io::Result<Reply> {
+    let bytes = output.as_bytes();
+    let sent = match bytes {
+        [] => 0,
+        _ => match Pin::new(stream).poll_write(context, bytes) {
+            Poll::Ready(sent) => sent?,
+            Poll::Pending => 0,
+        },
+    };
+    Ok(Reply { unsent: bytes[sent..].to_vec(), next })
+}

@@ -1,0 +1,338 @@
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::thread;
+
+use super::super::{Send, Slot};
+use super::*;
+use crate::net::{Address, BACKLOG, Listener, connect};
+
+const FULL: Options = Options {
+    entries: 64,
+    connections_max: 64,
+    direct: true,
+    multishot: true,
+    incremental: true,
+    task_run: TaskRun::Deferred,
+};
+
+fn full() -> Variant {
+    Variant::from(&FULL)
+}
+
+/// Nothing but what differs from a full ring, one or two things each.
+fn variants() -> Vec<Variant> {
+    let polling = Some(Polling { idle_ms: 1, cpu: None });
+    let mut variants = vec![
+        Variant { accept_multishot: false, ..full() },
+        Variant { own_buffers: true, ..full() },
+        Variant { own_buffers: true, options: Options { direct: false, ..FULL }, ..full() },
+        Variant { polling, ..full() },
+        Variant { registered: false, ..full() },
+        Variant { shared: true, ..full() },
+        Variant { shared: true, polling, ..full() },
+    ];
+    for sending in [Sending::Silent, Sending::Plain, Sending::Bundle, Sending::ZeroCopy] {
+        for direct in [true, false] {
+            variants.push(Variant { sending, options: Options { direct, ..FULL }, ..full() });
+        }
+    }
+    variants
+}
+
+fn options() -> Vec<Options> {
+    let mut all = Vec::new();
+    for direct in [true, false] {
+        for multishot in [true, false] {
+            for incremental in [true, false] {
+                for task_run in [TaskRun::Deferred, TaskRun::Cooperative, TaskRun::Interrupting] {
+                    all.push(Options { direct, multishot, incremental, task_run, ..FULL });
+                }
+            }
+        }
+    }
+    all
+}
+
+fn listen(ring: &mut Ring) -> Address {
+    let listener = Listener::open(&"127.0.0.1:0".parse().unwrap(), false, BACKLOG).unwrap();
+    let address = listener.address().unwrap();
+    ring.accept(listener).unwrap();
+    address
+}
+
+fn dial(address: &Address) -> Socket {
+    let socket = connect(address, Duration::from_secs(1)).unwrap();
+    socket.set_nonblocking(false).unwrap();
+    socket
+}
+
+fn pair() -> (Socket, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Socket::from(OwnedFd::from(ours)), theirs)
+}
+
+fn message(bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|n| (n % 251) as u8).collect()
+}
+
+fn turn(ring: &mut Ring) {
+    ring.turn(&[], &[], Wait::AtMost(Duration::from_secs(5))).unwrap();
+}
+
+/// Sends a message to a ring in pieces and expects to receive it whole, whatever the ring is made of; then the ring
+/// sends it back, to a peer that does not read at first.
+fn check(variant: &Variant, message: &[u8]) {
+    let mut ring = Ring::new(variant).expect("this machine has io_uring");
+    assert!(ring.lacks().is_empty(), "this machine has everything: {:?}", ring.lacks());
+    let mut client = dial(&listen(&mut ring));
+    let owned = message.to_vec();
+    let sender = thread::spawn(move || {
+        client.write_all(&owned).unwrap();
+        client
+    });
+    let (slot, got) = receive(&mut ring, message.len());
+    assert_eq!(got, message);
+    let mut client = sender.join().unwrap();
+    let expected = message.to_vec();
+    let reader = thread::spawn(move || {
+        let mut got = vec![0; expected.len()];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(got, expected);
+        client
+    });
+    send(&mut ring, slot, message);
+    drop(reader.join().unwrap());
+}
+
+fn receive(ring: &mut Ring, len: usize) -> (Slot, Vec<u8>) {
+    let (mut from, mut got) = (None, Vec::new());
+    while got.len() < len {
+        turn(ring);
+        while let Some(completion) = ring.next() {
+            match completion {
+                Completion::Accepted(slot) => ring.receive(slot, true),
+                Completion::Received { slot, buffer, armed } => {
+                    from = Some(slot);
+                    got.extend_from_slice(ring.bytes(&buffer));
+                    ring.recycle(buffer);
+                    if !armed {
+                        ring.receive(slot, false);
+                    }
+                }
+                Completion::Stopped { slot, why: Stop::NoBuffer } => ring.receive(slot, false),
+                other => panic!("not expected here: {other:?}"),
+            }
+        }
+    }
+    (from.unwrap(), got)
+}
+
+/// Sends as a server does: in a turn, with a tracked send for what did not go out.
+fn send(ring: &mut Ring, slot: Slot, bytes: &[u8]) {
+    let mut waiting = ring.reports_sends();
+    ring.turn(bytes, &[Send { slot, range: 0..bytes.len() }], Wait::Not).unwrap();
+    while let Some(unsent) = ring.unsent() {
+        ring.send_tracked(slot, bytes[unsent.sent_bytes..].to_vec().into());
+        waiting = true;
+    }
+    while waiting {
+        turn(ring);
+        while let Some(completion) = ring.next() {
+            match completion {
+                Completion::Sent { slot: sent, result: Ok(()) } if sent == slot => waiting = false,
+                other => panic!("not expected here: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_ring_receives_what_was_sent_and_sends_it_back() {
+    let all = options().iter().map(Variant::from).chain(variants()).collect::<Vec<_>>();
+    let large = message(3_000_000);
+    // Each in a thread of its own: one thread may register sixteen rings.
+    thread::scope(|scope| {
+        for variant in &all {
+            let large = &large;
+            let run = move || {
+                check(variant, &large[..1]);
+                check(variant, large);
+            };
+            scope.spawn(run).join().unwrap_or_else(|_| panic!("{variant:?}"));
+        }
+    });
+}
+
+#[test]
+fn a_probe_finds_everything_that_a_ring_has() {
+    for variant in variants() {
+        assert_eq!(probe(&variant).unwrap(), Vec::<&str>::new(), "{variant:?}");
+    }
+}
+
+#[test]
+fn a_ring_accepts_from_all_its_listeners() {
+    for accept_multishot in [true, false] {
+        let mut ring = Ring::new(Variant { accept_multishot, ..full() }).unwrap();
+        let addresses: Vec<Address> = (0..3).map(|_| listen(&mut ring)).collect();
+        let clients: Vec<Socket> = addresses.iter().chain(&addresses).map(dial).collect();
+        let mut accepted = 0;
+        while accepted < clients.len() {
+            turn(&mut ring);
+            while let Some(Completion::Accepted(_)) = ring.next() {
+                accepted += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn completions_that_the_queue_has_no_room_for_come_all_the_same() {
+    const COUNT: usize = 500;
+    for task_run in [TaskRun::Deferred, TaskRun::Cooperative, TaskRun::Interrupting] {
+        for own_buffers in [true, false] {
+            // The queue has room for 32 completions.
+            let options =
+                Options { entries: 8, connections_max: 8, direct: false, multishot: false, task_run, ..FULL };
+            let mut ring = Ring::new(Variant { own_buffers, ..Variant::from(&options) }).unwrap();
+            let mut peers = Vec::new();
+            for _ in 0..COUNT {
+                let (ours, theirs) = pair();
+                let slot = ring.adopt(ours).unwrap();
+                ring.receive(slot, true);
+                peers.push((slot, theirs));
+            }
+            ring.turn(&[], &[], Wait::Not).unwrap();
+            for (slot, theirs) in &mut peers {
+                theirs.write_all(&[slot.index() as u8]).unwrap();
+            }
+            // Deferred ones are not even tried before the next turn.
+            let overflows = task_run != TaskRun::Deferred;
+            ring.submissions.sync();
+            assert_eq!(ring.submissions.cq_overflow(), overflows, "{task_run:?}");
+            let mut got = Vec::new();
+            while got.len() < COUNT {
+                turn(&mut ring);
+                while let Some(completion) = ring.next() {
+                    let Completion::Received { slot, buffer, .. } = completion else {
+                        panic!("not expected here: {completion:?}")
+                    };
+                    assert_eq!(ring.bytes(&buffer), [slot.index() as u8]);
+                    ring.recycle(buffer);
+                    got.push(slot.index());
+                }
+            }
+            got.sort_unstable();
+            let mut sent: Vec<usize> = peers.iter().map(|(slot, _)| slot.index()).collect();
+            sent.sort_unstable();
+            assert_eq!(got, sent);
+        }
+    }
+}
+
+#[test]
+fn a_kernel_thread_takes_more_submissions_than_the_queue_holds() {
+    const COUNT: usize = 48;
+    let polling = Some(Polling { idle_ms: 1, cpu: None });
+    let options = Options { entries: 8, ..FULL };
+    let mut ring = Ring::new(Variant { polling, ..Variant::from(&options) }).unwrap();
+    let mut peers = Vec::new();
+    for _ in 0..COUNT {
+        let (ours, theirs) = pair();
+        let slot = ring.adopt(ours).unwrap();
+        ring.receive(slot, true);
+        peers.push(theirs);
+    }
+    drop(peers);
+    let mut ended = 0;
+    while ended < COUNT {
+        turn(&mut ring);
+        while let Some(completion) = ring.next() {
+            assert!(matches!(completion, Completion::Stopped { why: Stop::End, .. }), "{completion:?}");
+            ended += 1;
+        }
+    }
+}
+
+#[test]
+fn sockets_that_cannot_send_without_a_copy_send_plainly() {
+    let mut ring = Ring::new(Variant { sending: Sending::ZeroCopy, ..full() }).unwrap();
+    let (ours, mut theirs) = pair();
+    let slot = ring.adopt(ours).unwrap();
+    for text in [b"one", b"two"] {
+        send(&mut ring, slot, text);
+        let mut got = [0; 3];
+        theirs.read_exact(&mut got).unwrap();
+        assert_eq!(&got, text);
+    }
+}
+
+#[test]
+fn the_end_of_a_unix_stream_is_seen_with_its_last_bytes() {
+    let mut ring = Ring::new(&FULL).unwrap();
+    let (ours, mut theirs) = pair();
+    let slot = ring.adopt(ours).unwrap();
+    ring.receive(slot, true);
+    ring.turn(&[], &[], Wait::Not).unwrap();
+    theirs.write_all(b"x").unwrap();
+    drop(theirs);
+    let mut ended = false;
+    while !ended {
+        turn(&mut ring);
+        let completion = ring.next().expect("something comes within seconds");
+        match completion {
+            Completion::Received { buffer, armed, .. } => {
+                ring.recycle(buffer);
+                assert!(!armed, "it must be asked for again");
+                ring.receive(slot, false);
+            }
+            Completion::Stopped { why: Stop::End, .. } => ended = true,
+            other => panic!("not expected here: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn threads_take_turns_with_a_shared_ring() {
+    let mut ring = Ring::new(Variant { shared: true, ..full() }).unwrap();
+    let mut peers = Vec::new();
+    for _ in 0..16 {
+        let (ours, theirs) = pair();
+        let slot = ring.adopt(ours).unwrap();
+        ring.receive(slot, true);
+        peers.push(theirs);
+    }
+    let state = Mutex::new((ring, 0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let (ring, got) = &mut *state.lock().unwrap();
+                    if *got == 16 {
+                        break;
+                    }
+                    ring.turn(&[], &[], Wait::AtMost(Duration::from_millis(10))).unwrap();
+                    while let Some(completion) = ring.next() {
+                        if let Completion::Received { buffer, .. } = completion {
+                            *got += ring.bytes(&buffer).len();
+                            ring.recycle(buffer);
+                        }
+                    }
+                }
+            });
+        }
+        peers.iter_mut().for_each(|peer| peer.write_all(b"x").unwrap());
+    });
+}
+
+#[test]
+fn a_slot_is_an_index_that_is_used_again_after_a_close() {
+    let mut ring = Ring::new(&FULL).expect("this machine has io_uring");
+    let (first, _theirs) = pair();
+    let slot: Slot = ring.adopt(first).unwrap();
+    ring.close(slot);
+    ring.turn(&[], &[], Wait::Not).unwrap();
+    let (second, _theirs) = pair();
+    assert_eq!(ring.adopt(second).unwrap(), slot);
+}
