@@ -11,8 +11,8 @@ import pytest
 
 import fake_engine
 from iolab import engine, machine, proc
-from iolab.agent import Sample
-from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, ServeReady
+from iolab.agent import Calls, Sample
+from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
 from iolab.plan import Cell
 from iolab.runner import Clocks
@@ -60,23 +60,27 @@ class FakeHost:
     `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below.
     """
 
-    FAULTS = ("not_started", "no_io_uring", "dies", "wrong", "busy", "late", "very_late", "stopped")
+    FAULTS = ("not_started", "no_io_uring", "dies", "wrong", "busy", "late", "very_late", "stopped", "waiting")
 
     def __init__(self, faults: dict[int, str] | None = None, identity: str = "one") -> None:
         self.faults = faults or {}
         assert set(self.faults.values()) <= set(self.FAULTS)
         self.identity = identity
         self.started: list[str] = []
+        self.counted: list[str] = []
         self.running: list[object] = []
         self.now_ns = 1_000_000_000
 
     def describe(self) -> dict[str, Any]:
         return {"schema": 1, "identity": {"engine": self.identity}}
 
-    def start(self, cell: Cell) -> FakeServer:
+    def start(self, cell: Cell, *, count_calls: bool = False) -> FakeServer:
+        if count_calls:
+            self.counted.append(cell.contestant.text)
+            return FakeServer(self, cell, "")
         fault = self.faults.get(len(self.started), "")
         self.started.append(cell.contestant.text)
-        self.now_ns += 300 * MS
+        self.now_ns += (cell.trial_ms - cell.warmup_ms - cell.duration_ms) * MS
         if fault == "not_started":
             raise TrialFailed("address_in_use", "the port is taken")
         if fault == "no_io_uring":
@@ -95,12 +99,13 @@ class FakeHost:
 class FakeServer:
     """Uses half of a processor, and 10 MiB. On a `busy` machine others use a whole one."""
 
-    address = "127.0.0.1:1"
+    addresses = ("127.0.0.1:1",)
 
     def __init__(self, host: FakeHost, cell: Cell, fault: str) -> None:
         self.host, self.cell, self.fault = host, cell, fault
         self.late_ns = {"late": 30 * MS, "very_late": 500 * MS}.get(fault, 0)
-        self.ready = ServeReady(model=cell.contestant.text, listen=self.address, pid=1, build="b", workers=1)
+        self.ready = ServeReady(model=cell.contestant.text, listen=self.addresses, pid=1, build="b", workers=1)
+        self.asked = False
         host.running.append(self)
 
     def check(self) -> None:
@@ -120,6 +125,22 @@ class FakeServer:
 
     def pss_bytes(self) -> int | None:
         return 9 << 20
+
+    def own_bytes(self) -> int | None:
+        # It takes 5 MiB for its connections, once they have come.
+        return 9 << 20 if any(isinstance(process, FakeLoad) for process in self.host.running) else 4 << 20
+
+    def ask(self) -> None:
+        self.asked = True
+
+    def served(self) -> Served:
+        assert self.asked, "it answers when it is asked"
+        taken = 3 if self.fault == "waiting" else self.cell.connections
+        return Served(workers=(WorkerCounts(connections=taken),), restarts=0)
+
+    def calls(self) -> Calls:
+        # Two million a second, which is twenty a request of the reference.
+        return Calls(self.host.now_ns, self.host.now_ns // 500)
 
     def stop(self) -> None:
         self.host.running.remove(self)

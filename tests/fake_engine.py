@@ -23,16 +23,29 @@ import zlib
 from typing import Any
 
 BUILD = "fa4efa4efa4efa4e"
-RATES = {"blocking": 20_000, "epoll": 100_000, "io_uring": 125_000, "thread": 80_000}
-FAULTS = ("none", "dies_at_start", "dies_under_load", "hangs", "forbidden", "garbage", "wrong_replies", "mute_window")
+RATES = {"blocking": 20_000, "epoll": 100_000, "io_uring": 125_000, "thread": 80_000, "prefork": 90_000}
+RATES |= {"absent": 50_000}
+# System calls a request.
+CALLS = {"epoll": 2.0, "io_uring": 0.5}
+FAULTS = (
+    "none",
+    "dies_at_start",
+    "dies_under_load",
+    "hangs",
+    "forbidden",
+    "garbage",
+    "wrong_replies",
+    "mute_window",
+    "uncountable",
+)
+PROTOCOLS = ["http", "echo", "line", "rpc"]
 PACE = float(os.environ.get("FAKE_PACE", "0"))
 
 
 def main() -> int:
     role = sys.argv[1]
     if role == "describe":
-        print(json.dumps(description()))
-        return 0
+        return describe(sys.argv[2:])
     if role == "forks" and os.fork():
         return os.wait()[1]
     if role in ("plain", "forks"):
@@ -42,28 +55,66 @@ def main() -> int:
         print(json.dumps(sys.argv[1:]))
         return 0
     spec = json.loads(sys.stdin.readline())
-    threading.Thread(target=end_with_standard_input, daemon=True).start()
+    if role == "load":
+        threading.Thread(target=end_with_standard_input, daemon=True).start()
     return serve(spec) if role == "serve" else load(spec)
 
 
+def describe(arguments: list[str]) -> int:
+    if not arguments:
+        print(json.dumps(description()))
+        return 0
+    _, name, *words = arguments
+    options = dict(word.split("=") for word in words[1::2])
+    if options.get("fault", "none") not in FAULTS:
+        print(f"error: {options['fault']} is no fault of {name}: use one of {', '.join(FAULTS)}", file=sys.stderr)
+        return 2
+    print(json.dumps(model(name, options)))
+    return 0
+
+
+def model(name: str, options: dict[str, str]) -> dict[str, Any]:
+    words: dict[str, Any] = {"name": "fault", "values": FAULTS, "about": "how it misbehaves"}
+    words |= {"min": None, "max": None, "defects": {"garbage": "it talks nonsense"}}
+    number = {"name": "processes", "values": ["16"], "min": 1, "max": 1024, "defects": {}, "about": "how many"}
+    holds = {"blocking": 1, "prefork": int(options.get("processes", "16"))}.get(name)
+    why_not = "this machine has none" if name == "absent" else None
+    return {
+        "name": name,
+        "about": f"a pretended {name}",
+        "needs": "a machine of its own" if name == "absent" else "",
+        "protocols": PROTOCOLS,
+        "options": [words, number] if name == "prefork" else [words],
+        "holds": holds,
+        "available": why_not is None,
+        "why_not": why_not,
+        "lacks": [],
+    }
+
+
 def description() -> dict[str, Any]:
-    fault = {"name": "fault", "values": FAULTS, "about": "how it misbehaves"}
-    models: list[dict[str, Any]] = [
-        {"name": name, "about": f"a pretended {name}", "protocols": ["http", "echo"], "options": [fault]}
-        | {"holds": "one" if name == "blocking" else "many", "available": True, "why_not": None, "lacks": []}
-        for name in RATES
-    ]
+    models = [model(name, {}) for name in RATES]
     drivers: list[dict[str, Any]] = [
         {"name": name, "about": f"a pretended {name}", "available": True, "why_not": None, "lacks": []}
         for name in ("epoll", "io_uring")
     ]
-    about = {"schema": 1, "build": BUILD, "version": "0.0.0", "protocols": ["http", "echo"]}
+    about = {"schema": 1, "build": BUILD, "version": "0.0.0", "protocols": PROTOCOLS}
     return about | {"models": models, "drivers": drivers}
 
 
 def end_with_standard_input() -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def answer_standard_input(model: str, count: bool) -> None:
+    """Each line asks what was served: calls grow with time as if the server had been busy ever since."""
+    per_s = CALLS.get(model, 3.0) * RATES.get(model, 50_000)
+    while os.read(sys.stdin.fileno(), 4096):
+        calls = round(per_s * time.monotonic()) if count else None
+        counts = [{"connections": 1_000_000, "refused": {"connections_max": 0}}]
+        say(event="served", role="serve", workers=counts, restarts=0, calls=calls)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -80,47 +131,58 @@ def serve(spec: dict[str, Any]) -> int:
     if fault == "forbidden":
         say(event="failed", role="serve", kind="io_uring_forbidden", message="io_uring is forbidden here: allow it")
         return 78
-    host, port = spec["listen"].rsplit(":", 1)
-    listener = socket.create_server((host, int(port)))
-    listen = f"{host}:{listener.getsockname()[1]}"
+    listeners = [listener_at(address) for address in spec["listen"]]
+    count = spec.get("count_calls", False) and fault != "uncountable"
+    lacks = ["system calls cannot be counted: nobody may"] if fault == "uncountable" else []
+    threading.Thread(target=answer_standard_input, args=(spec["model"], count), daemon=True).start()
     named = spec["model"] if fault == "none" else f"{spec['model']}[fault={fault}]"
     say(
         event="ready",
         role="serve",
         model=named,
-        listen=listen,
+        listen=[f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners],
         pid=os.getpid(),
         build=BUILD,
         workers=spec.get("workers", 1),
-        lacks=[],
+        worker_kind=spec.get("worker_kind", "thread"),
+        holds=None,
+        lacks=lacks,
+        defects=["it can be counted by nobody"] if fault == "uncountable" else [],
     )
-    return accept(listener, spec["model"], fault)
+    return accept(listeners[0], spec["model"], fault, counts=spec.get("count_calls", False))
 
 
-def accept(listener: socket.socket, model: str, fault: str) -> int:
+def listener_at(address: str) -> socket.socket:
+    host, port = address.rsplit(":", 1)
+    return socket.create_server((host, int(port)))
+
+
+def accept(listener: socket.socket, model: str, fault: str, counts: bool = False) -> int:
     while True:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
-            connection.sendall(json.dumps([model, fault]).encode())
+            connection.sendall(json.dumps([model, fault, counts]).encode())
 
 
 def load(spec: dict[str, Any]) -> int:
-    host, port = spec["connect"].rsplit(":", 1)
+    host, port = spec["connect"][0].rsplit(":", 1)
     try:
         with socket.create_connection((host, int(port)), timeout=5) as connection:
-            model, fault = json.loads(connection.makefile().read())
+            model, fault, counts = json.loads(connection.makefile().read())
     except OSError as error:
-        say(event="failed", role="load", kind="refused", message=f"{spec['connect']} cannot be reached: {error}")
+        say(event="failed", role="load", kind="refused", message=f"{spec['connect'][0]} cannot be reached: {error}")
         return 1
     # Noise of half a percent, different in every trial, the same for the same port.
     rate = RATES.get(model, 50_000) * random.Random(port).uniform(0.995, 1.005)
     ready = {"driver": spec["driver"], "connections": spec["connections"], "pid": os.getpid(), "build": BUILD}
     say(event="ready", role="load", lacks=[], **ready)
-    time.sleep(PACE * spec["warmup_ms"] / 1_000)
+    # What is counted between two instants takes the time between them.
+    pace = 1.0 if counts else PACE
+    time.sleep(pace * spec["warmup_ms"] / 1_000)
     begin_ns = time.monotonic_ns()
     if fault != "mute_window":
         say(event="measuring", role="load", monotonic_ns=begin_ns)
-    time.sleep(PACE * spec.get("duration_ms", 0) / 1_000)
+    time.sleep(pace * spec.get("duration_ms", 0) / 1_000)
     if fault == "dies_under_load" and "duration_ms" in spec:
         print("a pretended crash under load", file=sys.stderr)
         return 1
@@ -135,9 +197,13 @@ def report(spec: dict[str, Any], rate: float, begin_ns: int, wrong: int) -> dict
     wall_ns = round((correct + wrong) / rate * 1e9) if "requests" in spec else spec["duration_ms"] * 1_000_000
     in_flight = 0 if "requests" in spec else spec["connections"]
     workload = spec["workload"]
-    http = workload["protocol"] == "http"
-    frame = 0 if http or workload["framing"] == "raw" else 2
-    size = 80 + workload["reply_bytes"] if http else workload["message_bytes"] + frame
+    sizes = {
+        "http": 80 + workload.get("reply_bytes", 0),
+        "rpc": 40 + workload.get("text_bytes", 0),
+        "line": workload.get("message_bytes", 0),
+        "echo": workload.get("message_bytes", 0) + (0 if workload.get("framing") == "raw" else 2),
+    }
+    size = sizes[workload["protocol"]]
     ended = correct + wrong
     slice_ns = spec["interval_ms"] * 1_000_000
     slices = (spec["warmup_ms"] * 1_000_000 + wall_ns) // slice_ns

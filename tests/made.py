@@ -24,7 +24,7 @@ def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float 
         "build": "0123456789abcdef",
         "driver": cell.driver,
         "workload": cell.workload,
-        "connect": "127.0.0.1:40001",
+        "connect": ("127.0.0.1:40001",),
         "connections": cell.connections,
         "connections_open": cell.connections,
         "threads": cell.threads,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,12 @@ def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Pat
     assert report.is_file()
     assert "20/20 vs: " in done.stderr
     assert "10 blocks, 20 trials, about " in done.stderr
-    assert max(map(len, done.stdout.splitlines()[:-1])) <= 100
+    table = done.stdout.partition("io_uring serves")[0]
+    assert max(map(len, table.splitlines())) <= 100
+    calls = dict(re.findall(r"(\w+): ([\d.]+) system calls a request, ", done.stdout))
+    assert 1 < float(calls["epoll"]) < 4
+    assert 0.25 < float(calls["io_uring"]) < 1
+    assert "system calls: vs: epoll: " in done.stderr
 
 
 @pytest.mark.usefixtures("fake", "quiet")
@@ -89,6 +95,41 @@ def test_run_answers_an_experiment_and_judges_its_claims(tmp_path: Path) -> None
     assert again.stdout == done.stdout
 
 
+MANY = """
+name = "many"
+question = "Which one?"
+contestants = ["epoll", "io_uring", "thread", "blocking", "absent"]
+blocks = 8
+[fixed]
+protocol = "line"
+warmup_ms = 400
+duration_ms = 1600
+[axes]
+connections = [1, 50]
+"""
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_a_run_of_many_leaves_out_who_cannot_take_part_and_ranks_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "many.toml").write_text(MANY)
+    done = iolab("run", tmp_path / "many.toml", "--out", tmp_path / "runs")
+    assert done.exit_code == 0, done.stderr
+    assert "connections=50: without blocking: holds 1" in done.stderr
+    assert "connections=1: without absent: this machine has none" in done.stderr
+    assert "connections=1: without blocking" not in done.stderr
+    assert done.stdout.count("Most requests: io_uring.") == 2
+    again = iolab("run", tmp_path / "many.toml", "--out", tmp_path / "runs")
+    assert again.stdout == done.stdout
+    assert "system calls" not in again.stderr, "costs are seen once"
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_where_calls_cannot_be_counted_the_reason_is_told(tmp_path: Path) -> None:
+    done = iolab("vs", "epoll", "io_uring[fault=uncountable]", "--quick", "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "system calls not counted of io_uring[fault=uncountable]: nobody may" in done.stdout
+
+
 @pytest.mark.usefixtures("fake", "quiet")
 def test_a_contestant_that_fails_is_told_beside_the_others_figures(tmp_path: Path) -> None:
     done = iolab("vs", "epoll", "io_uring[fault=forbidden]", "thread", "--blocks", "7", "--quick", "--out", tmp_path)
@@ -113,9 +154,13 @@ def test_when_nothing_can_be_measured_the_exit_code_is_one(tmp_path: Path) -> No
         (["vs", "epoll", "eppol"], "there is no model 'eppol': name one of blocking, epoll, io_uring, thread"),
         (
             ["vs", "epoll", "blocking"],
-            "blocking serves one connection at a time, and echo never ends one: use --connections 1, or another model",
+            "blocking holds 1 at a time, of 50 connections: use --connections 1, or another model",
         ),
-        (["vs", "epoll", "blocking", "--workers", "4"], "one connection at a time in each worker, and echo never ends"),
+        (["vs", "epoll", "blocking", "--workers", "4"], "blocking holds 4 at a time, of 50 connections"),
+        (["vs", "epoll", "prefork[processes=32]"], "prefork[processes=32] holds 32 at a time, of 50 connections"),
+        (["vs", "epoll", "absent"], "absent cannot run here: this machine has none"),
+        (["vs", "epoll", "io_uring[fault=nine]"], "nine is no fault of io_uring: use one of none, "),
+        (["vs", "epoll", "thread", "--protocol", "line", "--framing", "raw"], "framing: is not a setting of line"),
         (["vs", "epoll", "io_uring[speed=9]"], "io_uring has no option 'speed': it has fault"),
         (["vs", "epoll", "io_uring[speed"], "'io_uring[speed' is no contestant"),
         (["vs", "epoll", "cmd:./mine"], "does not say where its port goes"),
@@ -177,7 +222,15 @@ def test_alone_it_shows_a_short_help_and_every_verb_has_one() -> None:
 def test_lists_and_doctor_say_what_there_is() -> None:
     listed = iolab("list").stdout
     assert "a pretended io_uring" in listed
-    assert [line.split()[0] for line in listed.splitlines() if "as many connections as workers" in line] == ["blocking"]
+    lines = [line.strip() for line in listed.splitlines()]
+    assert [line for line in lines if line.startswith(("holds", "needs", "NOT"))] == [
+        "holds 1 connection a worker",
+        "holds 16 connections a worker",
+        "needs a machine of its own",
+        "NOT HERE: this machine has none",
+    ]
+    assert "[processes=16, 1 to 1024] how many" in lines
+    assert "garbage is DEFECTIVE: it talks nonsense" in lines
     assert "io_uring-vs-epoll" in iolab("list", "experiments").stdout
     checked = iolab("doctor")
     assert checked.exit_code == 0

@@ -152,7 +152,7 @@ def test_a_server_that_does_not_get_ready_is_a_typed_failure_and_leaves_nothing(
 def load_spec(server: contestants.Server) -> LoadSpec:
     cell = cell_of("epoll")
     return LoadSpec(
-        workload=cell.workload, connect=server.address, connections=2, warmup_ms=100, duration_ms=100, timeout_ms=100
+        workload=cell.workload, connect=server.addresses, connections=2, warmup_ms=100, duration_ms=100, timeout_ms=100
     )
 
 
@@ -273,7 +273,7 @@ def test_fifty_awkward_arguments_reach_a_command_unchanged(tmp_path: Path) -> No
     server = contestants.start(cell_of(f"cmd:{command}"), None)
     server.child.stop()
     port, *words = json.loads(out.read_text())
-    assert server.address == f"127.0.0.1:{port}"
+    assert server.addresses == (f"127.0.0.1:{port}",)
     assert words == [word.replace("{port}", port) for word in WORDS]
 
 

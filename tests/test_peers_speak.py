@@ -102,7 +102,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, Server]]:
         pytest.skip(f"{name} cannot run here: {model['why_not']}")
     if "http" not in model["protocols"]:
         pytest.skip(f"{name} does not speak HTTP")
-    spec = {"schema": 1, "role": "serve", "model": name, "workload": {"protocol": "http"}, "listen": "127.0.0.1:0"}
+    spec = {"schema": 1, "role": "serve", "model": name, "workload": {"protocol": "http"}, "listen": ["127.0.0.1:0"]}
     command = [str(path), "serve", "--spec", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -111,7 +111,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, Server]]:
         process.stdin.flush()
         ready = json.loads(process.stdout.readline())
         assert ready["event"] == "ready", ready
-        host, _, port = ready["listen"].rpartition(":")
+        host, _, port = ready["listen"][0].rpartition(":")
         yield name, Server(host, int(port))
         assert process.poll() is None, f"the server has died with {process.returncode}"
         process.kill()

@@ -113,6 +113,20 @@ def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> N
         assert said["held"] < pss < 1.8 * said["held"]
 
 
+def test_own_memory_grows_with_what_is_written_and_not_with_what_is_read() -> None:
+    """A mapped file is shared with whoever maps it too; memory that was written to is one's own."""
+    before, after = (grown_bytes(program) for program in ("keep = b''", "keep = b'x' * (32 << 20)"))
+    assert 30 << 20 <= after - before <= 36 << 20
+    assert proc.own_bytes(0x7FFFFFFF) is None
+
+
+def grown_bytes(program: str) -> int:
+    with running(f"{program}\nsay()") as (pid, _):
+        size = proc.own_bytes(pid)
+    assert size is not None, "this kernel tells"
+    return size
+
+
 def test_a_process_that_is_gone_has_used_nothing_and_is_no_error() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

@@ -36,6 +36,7 @@ from iolab.plan import (
     Claim,
     Comparison,
     Contestant,
+    CostCount,
     Doubt,
     Failure,
     MachineNoise,
@@ -149,7 +150,7 @@ def one_result(
         "pss_bytes": 2_600_000 + slot * 650_000,
         "context_switches_voluntary": int(rate * (0.12 if slot else 0.2) * random.normal(1, 0.05)),
     }
-    ready = ServeReady(model=cell.contestant.title, listen="127.0.0.1:40001", pid=100, build=BUILD, workers=1)
+    ready = ServeReady(model=cell.contestant.title, listen=("127.0.0.1:40001",), pid=100, build=BUILD, workers=1)
     started = f"2025-01-01T00:{scheduled.block:02}:{scheduled.position:02}+00:00"
     server = result.server.model_copy(update=sizes)
     return result.model_copy(update={"started": started, "ready": ready, "server": server})
@@ -569,6 +570,112 @@ def test_the_command_given_repeats_the_run(contestants: list[str], setting: dict
 
 
 @pytest.mark.parametrize(
+    ("setting", "server", "load"),
+    [
+        (
+            {"protocol": "line", "sockets": 2},
+            "--protocol line --message-bytes 12 --listen 127.0.0.1:8080 --listen 127.0.0.1:8081 --workers 1",
+            "iolab load tcp://127.0.0.1:8080 --protocol line --message-bytes 12 --connections 50",
+        ),
+        (
+            {"protocol": "rpc", "work_ns": 2_500, "workers": 2, "worker_kind": "process"},
+            "--protocol rpc --target 1000 --text-bytes 11 --work 2.5us --listen 127.0.0.1:8080 --workers 2 "
+            "--worker-kind process",
+            "iolab load tcp://127.0.0.1:8080 --protocol rpc --target 1000 --text-bytes 11 --connections 50",
+        ),
+    ],
+)
+def test_one_trial_by_hand_says_all_that_decides_it(setting: dict[str, Any], server: str, load: str) -> None:
+    by_hand = commands.by_hand(vs_plan(["epoll", "io_uring"], setting), 0)[0]
+    assert shlex.join(by_hand.server) == f"iolab serve --model epoll {server}"
+    assert shlex.join(by_hand.load).startswith(load)
+
+
+MODELS = (
+    *("epoll", "blocking", "fork", "prefork[processes=64]", "thread", "thread_pool", "coroutine", "select", "poll"),
+    *("libevent", "io_uring", "tokio", "hyper", "monoio", "monoio[driver=legacy]"),
+)
+
+
+def many(tmp_path: Path) -> str:
+    """The page of a run of many models, some of them left out, limited by the generator or disturbed."""
+    listed = json.dumps(MODELS).encode()
+    text = EXPERIMENT[: EXPERIMENT.index(b"[[published]]")].replace(
+        b"message_bytes = [65, 512]", b"connections = [1, 50]"
+    )
+    text = re.sub(rb"contestants = .*", b"contestants = " + listed, text).replace(b"blocks = 8", b"blocks = 10")
+    text = text.replace(b"connections = 50\n", b"", 1).replace(b"Does a TCP echo server on io_uring", b"Which model")
+    plan = with_cpus(parse_experiment(text), (0,), (1,))
+    random = np.random.default_rng(5)
+    weather = random.normal(0, 0.05, (2, plan.blocks))
+    results = []
+    for trial in schedule(plan):
+        place = (trial.comparison, trial.block)
+        if trial.slot == 1 and trial.comparison == 1:
+            if trial.block == 0:
+                holds = Failure(kind="holds", message="holds 1", final=True)
+                results.append(Result(trial=trial, started="2025-01-01", failure=holds))
+            continue
+        rate = (60_000 + 9_000 * (trial.slot * 7 % 11)) * float(np.exp(weather[place] + random.normal(0, 0.01)))
+        busy = trial.slot == 12 and trial.block % 2 == 0
+        limited: dict[str, Any] = {"server_share": 0.5, "generator_share": 0.95} if trial.slot == 10 else {}
+        noise = MachineNoise(steal_share=0.3 if busy else 0.0, foreign_cpu_cores=0.0)
+        results.append(made.result(plan, trial, rate_per_s=rate, noise=noise, **limited))
+    counts = [
+        CostCount(
+            comparison=at,
+            slot=slot,
+            cell=cell.key,
+            requests=1_000,
+            calls=None if slot == 5 else 2_000 + 10 * slot,
+            why_not="it takes CAP_PERFMON" if slot == 5 else None,
+            own_bytes_before=1 << 20,
+            own_bytes=(1 << 20) + slot * 100_000,
+        )
+        for at, comparison in enumerate(plan.comparisons)
+        for slot, cell in enumerate(comparison.cells)
+    ]
+    with store.writing(plan, MACHINE, tmp_path) as writer:
+        for result in results:
+            writer.append(result)
+        for count in counts:
+            writer.append(count)
+    return report.write(writer.folder).read_text(encoding="utf-8")
+
+
+def test_many_contestants_are_a_ranking_with_its_charts_its_costs_and_who_is_not_in_it(tmp_path: Path) -> None:
+    text = many(tmp_path)
+    drawings = [ElementTree.fromstring(each) for each in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)]
+    # For each of two settings a ranking by requests and one by CPU; nothing is drawn for every trial.
+    assert len(drawings) == 4
+    assert [marks(root, "line", "stroke-width", "2.5") for root in drawings] == [14, 14, 13, 13]
+    plain = unescape(re.sub(r"<[^>]*>", " ", text))
+    for said in (
+        "connections=50: Most requests: ",
+        "not ranked, because the generator was their limit: io_uring",
+        "blocking: holds 1, at connections=50.",
+        "5 of 10 void: machine busy",
+        "System calls were not counted: it takes CAP_PERFMON.",
+        "KiB per connection",
+        "io_uring 20 of 20",
+    ):
+        assert said in plain, said
+    assert text.count("Throughput over time") == 0
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td class="n">([\d–]+)</td>', text)
+    ranked = [rank for title, rank in rows[:12] if rank != "–"]
+    assert ranked == sorted(ranked, key=int)
+
+
+def test_a_ladder_names_its_rungs_and_what_they_stand_for(tmp_path: Path) -> None:
+    plan = the_plan()
+    rungs = plan.comparisons[0].model_copy(update={"ladder": True, "labels": ("the bottom", "+ ring", "+ oneshot")})
+    single = plan.model_copy(update={"comparisons": (rungs,), "published": (), "claims": ()})
+    text = report.render(single, {}, Trials(tuple(synthetic(single)), ()))
+    assert "Requests against the rung below: + ring 1.16x" in unescape(text)
+    assert "<dt>+ oneshot</dt><dd>io_uring[recv=oneshot]</dd>" in text
+
+
+@pytest.mark.parametrize(
     ("value", "shown"),
     [
         (0, "0.00"),
@@ -663,7 +770,9 @@ def test_a_browser_has_nothing_to_complain_of_on_any_screen(run_dir: Path, tmp_p
     hostile = tmp_path / "hostile.html"
     hostile.write_text(report.render(*laden(itertools.cycle(HOSTILE))), encoding="utf-8")
     with browser(tmp_path / "profile") as seen:
-        for path in (run_dir / store.REPORT, hostile):
+        many(tmp_path)
+        ranked = next(tmp_path.glob("*/report.html"))
+        for path in (run_dir / store.REPORT, hostile, ranked):
             for width in (320, 375, 1200):
                 for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(18, 22, 28)")):
                     assert look(seen, path, width, scheme) == []

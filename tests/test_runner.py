@@ -11,8 +11,8 @@ import pytest
 from conftest import FakeHost
 from iolab import runner, store, verdict
 from iolab.machine import Cpu
-from iolab.plan import Plan, Result, Scalar, schedule, vs_plan
-from iolab.runner import Checked, Event, Opened, Stopped, TrialBegan
+from iolab.plan import Failure, Plan, Result, Scalar, schedule, vs_plan
+from iolab.runner import Checked, Counted, Event, LeftOut, Opened, Stopped, TrialBegan
 
 SHORT: dict[str, Scalar] = {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600}
 
@@ -174,3 +174,37 @@ def test_processors_are_chosen_where_a_plan_names_none_and_kept_where_it_does() 
     given, why = runner.placed(runner.with_cpus(plan, (1,), (0,)), topology)
     assert [(cell.server_cpus, cell.load_cpus) for cell in given.comparisons[0].cells] == [((1,), (0,))] * 2
     assert why == ("as given",)
+
+
+def test_who_is_left_out_is_never_started_and_stands_in_the_record(tmp_path: Path) -> None:
+    plan, host = short_plan("epoll", "io_uring", "blocking"), FakeHost()
+    events: list[Event] = []
+    holds = Failure(kind="holds", message="holds 1", final=True)
+    folder = runner.run(plan, host, tmp_path, events.append, left_out={(0, 2): holds}, clocks=host.clocks())
+    assert "blocking" not in host.started + host.counted
+    results = store.read_trials(folder).results
+    assert [result.failure for result in results if result.trial.slot == 2] == [holds]
+    assert [event for event in events if isinstance(event, LeftOut)] == [LeftOut("blocking", "vs", "holds 1")]
+    assert verdict.judge(plan, results)[0].blocks_used == 7
+
+
+def test_costs_are_seen_once_for_each_contestant_and_kept_apart_from_the_trials(tmp_path: Path) -> None:
+    plan, host = short_plan("epoll", "io_uring"), FakeHost()
+    results, events = run(plan, host, tmp_path)
+    assert host.counted == ["epoll", "io_uring"]
+    counts = [event.count for event in events if isinstance(event, Counted)]
+    assert store.read_trials(store.folder_of(plan, tmp_path)).counts == tuple(counts)
+    # Two million calls a second over 100,000 and 125,000 requests a second.
+    assert [count.per_request for count in counts] == pytest.approx([20, 16], rel=0.01)
+    assert [(count.own_bytes_before, count.own_bytes) for count in counts] == [(4 << 20, 9 << 20)] * 2
+    assert len(results) == 12
+    idle = FakeHost()
+    run(plan, idle, tmp_path)
+    assert idle.counted == []
+
+
+def test_a_trial_whose_connections_were_not_all_accepted_is_void(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost({4: "waiting"}), tmp_path)
+    assert [[doubt.detail for doubt in result.doubts] for result in results if result.void] == [
+        ["3 of 50 connections were accepted when the window began"]
+    ]

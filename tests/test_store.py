@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iolab import store, verdict
-from iolab.plan import Plan, Result, remaining, schedule, vs_plan
+from iolab.plan import CostCount, Plan, Result, remaining, schedule, vs_plan
 from made import result, results
 
 PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50}, blocks=6)
@@ -197,7 +197,8 @@ def test_a_disk_too_full_for_a_report_keeps_the_old_one(tmp_path: Path) -> None:
     with largest_file(1_000), pytest.raises(store.StoreError, match=r"report\.html: cannot be written"):
         store.write_report(folder, "n" * 2_000)
     assert (folder / store.REPORT).read_text() == "old"
-    assert {path.name for path in folder.iterdir()} == {store.PLAN, store.MACHINE, store.TRIALS, store.REPORT}
+    kept = {store.PLAN, store.MACHINE, store.TRIALS, store.COUNTS, store.REPORT}
+    assert {path.name for path in folder.iterdir()} == kept
 
 
 def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
@@ -277,3 +278,18 @@ def test_a_resumed_run_has_the_verdict_of_the_unbroken_one(
                 writer.append(result(PLAN, trial, rate_per_s=100_000.0 + 1_000 * trial.slot))
     found = verdict.judge(PLAN, store.read_trials(store.folder_of(PLAN, runs)).results)
     assert [v.model_dump_json() for v in found] == [v.model_dump_json() for v in verdict.judge(PLAN, RESULTS)]
+
+
+def test_costs_lie_in_a_file_of_their_own_and_a_torn_one_is_named(tmp_path: Path) -> None:
+    counts = [CostCount(comparison=0, slot=slot, cell="0" * 16, requests=9, calls=slot) for slot in range(2)]
+    with store.writing(PLAN, MACHINE, tmp_path) as writer:
+        for count in (*counts, counts[0].model_copy(update={"calls": 7})):
+            writer.append(count)
+    trials = store.read_trials(writer.folder)
+    assert (trials.results, trials.faults, trials.counts) == ((), (), tuple(counts)), "the first of two stands"
+    path = writer.folder / store.COUNTS
+    path.write_bytes(path.read_bytes()[:-2])
+    assert "line 3 is torn or altered" in store.read_trials(writer.folder).faults[0]
+    with store.writing(PLAN, MACHINE, tmp_path) as writer:
+        writer.append(counts[0])
+    assert store.read_trials(writer.folder).faults == ()

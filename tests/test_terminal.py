@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from iolab import terminal, verdict
-from iolab.plan import DOUBTS, MachineNoise, Plan, Trial, vs_plan
+from iolab.plan import DOUBTS, CostCount, Failure, MachineNoise, Plan, Result, Trial, schedule, vs_plan
 from made import results
 
 PAIR = vs_plan(["epoll", "io_uring"], {"protocol": "echo"})
@@ -64,4 +64,52 @@ def test_what_made_trials_void_stands_apart_from_doubts() -> None:
 
 
 def test_without_doubts_there_is_nothing_to_advise() -> None:
-    assert shown(80).splitlines()[-1] == "12 of 12 blocks used, 0 void"
+    lines = shown(80).splitlines()
+    assert "12 of 12 blocks used, 0 void" in lines
+    assert lines[-1] == "io_uring: 1 process, 1 thread"
+
+
+MANY = vs_plan(["epoll", "io_uring", "thread", "blocking", "select"], {"protocol": "echo"})
+
+
+def left_out(plan: Plan, slot: int, kind: str, message: str) -> Result:
+    trial = next(trial for trial in schedule(plan) if trial.slot == slot)
+    failure = Failure(kind=kind, message=message, final=True)
+    return Result(trial=trial, started="2026-01-01", failure=failure)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(width: int) -> None:
+    rates = (100_000.0, 120_000.0, 119_900.0, 0.0, 0.0)
+    trials = [trial for trial in schedule(MANY) if trial.slot < 3]
+    made = results(MANY, lambda trial: rates[trial.slot] * (1 + 0.002 * ((trial.block + trial.slot) % 3)), trials)
+    made.append(left_out(MANY, 3, "holds", "holds 1"))
+    made.append(left_out(MANY, 4, "unavailable", "this machine has too old a kernel"))
+    cells = MANY.comparisons[0].cells
+    counts = [
+        CostCount(
+            comparison=0,
+            slot=1,
+            cell=cells[1].key,
+            requests=100,
+            calls=42,
+            own_bytes_before=1 << 20,
+            own_bytes=(1 << 20) + 50 * 2048,
+        ),
+        CostCount(comparison=0, slot=2, cell=cells[2].key, why_not="nobody may"),
+    ]
+    out = StringIO()
+    terminal.show_verdicts(Console(file=out, width=width), verdict.judge(MANY, made, counts), [])
+    lines = out.getvalue().splitlines()
+    rows = [line.split() for line in lines if line.strip()]
+    assert [row[:2] for row in rows if row[0].isdigit() and row[1] in ("io_uring", "thread", "epoll")] == [
+        ["1", "io_uring"],
+        ["1", "thread"],
+        ["3", "epoll"],
+    ]
+    assert next(row for row in rows if row[:2] == ["1", "io_uring"])[-3:] == ["0.42", "2.0", "1"]
+    assert ["blocking", "holds", "1"] in rows
+    assert ["select", "not", "here"] in rows
+    assert "select was left out: this machine has too old a kernel" in lines
+    assert "system calls not counted of thread: nobody may" in lines
+    assert any(line.startswith("Most requests: io_uring and thread, not told apart.") for line in lines)

@@ -23,6 +23,7 @@ from iolab.contract import (
     Measured,
     Measuring,
     Report,
+    Served,
     ServeReady,
     ServeSpec,
     parse_load_event,
@@ -286,6 +287,7 @@ def _only(whole: Any, given: Any) -> Any:
         ("failed", Failed),
         ("report", Report),
         ("description", Description),
+        ("served", Served),
     ],
 )
 def test_both_languages_know_the_same_fields(document: str, ours: type[Frozen]) -> None:
@@ -299,7 +301,7 @@ def test_both_languages_know_the_same_fields(document: str, ours: type[Frozen]) 
 @pytest.mark.parametrize("workload", [{"protocol": "echo", "framing": "crlf"}, {"protocol": "http", "host": "a:80"}])
 def test_what_the_lab_writes_is_valid_for_the_engine(workload: dict[str, Any]) -> None:
     serve = {"model": "epoll", "workload": workload}
-    load = {"workload": workload, "connect": "127.0.0.1:1", "connections": 1, "duration_ms": 100}
+    load = {"workload": workload, "connect": ["127.0.0.1:1"], "connections": 1, "duration_ms": 100}
     for document, spec in (
         ("serve-spec", ServeSpec.model_validate(serve)),
         ("load-spec", LoadSpec.model_validate(load)),
@@ -314,8 +316,72 @@ def test_there_is_an_example_of_every_event() -> None:
 
 
 def test_a_load_has_one_end() -> None:
-    load = {"workload": {"protocol": "echo"}, "connect": "127.0.0.1:1", "connections": 1}
+    load = {"workload": {"protocol": "echo"}, "connect": ["127.0.0.1:1"], "connections": 1}
     ends: tuple[dict[str, int], ...] = ({}, {"duration_ms": 100, "requests": 100})
     for end in ends:
         with pytest.raises(ValidationError, match="either duration_ms or requests"):
             LoadSpec.model_validate(load | end)
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "steal", "foreign", "words"),
+    [
+        (200, 0.19, 0.19, []),
+        (200, 0.21, 0.0, ["machine_busy"]),
+        (200, 0.0, 0.21, ["machine_busy"]),
+        (400, 0.0, 0.09, ["machine_noisy"]),
+        (400, 0.0, 0.11, ["machine_busy"]),
+    ],
+)
+def test_a_short_window_sees_too_few_ticks_for_a_fine_limit(
+    duration_ms: int, steal: float, foreign: float, words: list[str]
+) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "duration_ms": duration_ms})
+    noise = MachineNoise(steal_share=steal, foreign_cpu_cores=foreign)
+    words = ["machine_noisy"] if not words and max(steal, foreign) > 0.1 else words
+    assert [doubt.word for doubt in result(plan, schedule(plan)[0], noise=noise).doubts] == words
+
+
+def test_a_server_that_has_not_accepted_all_connections_is_not_measured_as_if_it_had() -> None:
+    good = result(PLAN, schedule(PLAN)[0])
+    assert good.server is not None
+    for taken, words in ((None, []), (50, []), (49, ["connections_waiting"])):
+        usage = good.server.model_copy(update={"connections_taken": taken})
+        judged = trial.judged(PLAN.cell(good.trial), good.model_copy(update={"server": usage}))
+        assert [doubt.word for doubt in judged.doubts] == words
+        assert judged.void == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("setting", "size", "word"),
+    [
+        ({"protocol": "line", "message_bytes": 12}, 12, None),
+        ({"protocol": "line", "message_bytes": 12}, 11, "bytes_open"),
+        ({"protocol": "rpc", "text_bytes": 11}, 40, None),
+        ({"protocol": "rpc", "text_bytes": 11}, 10, "bytes_open"),
+    ],
+)
+def test_bytes_must_fit_the_replies_of_every_protocol(setting: dict[str, Any], size: int, word: str | None) -> None:
+    plan = vs_plan(["epoll", "io_uring"], setting)
+    first = schedule(plan)[0]
+    correct = result(plan, first).report.requests.correct  # type: ignore[union-attr]
+    sizes = {"sent": correct * size, "received": correct * size}
+    assert [doubt.word for doubt in result(plan, first, bytes=sizes).doubts] == ([word] if word else [])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "holds", "words"),
+    [("http", None, ["littles_law"]), ("http", 1, []), ("http", 16, ["littles_law"]), ("echo", 1, ["littles_law"])],
+)
+def test_a_server_of_one_connection_ends_it_with_its_http_reply(
+    protocol: str, holds: int | None, words: list[str]
+) -> None:
+    plan = vs_plan(["blocking", "epoll"], {"protocol": protocol, "connections": 1})
+    good = result(plan, schedule(plan)[0])
+    assert good.report is not None
+    ready = ServeReady(model="blocking", listen=("127.0.0.1:1",), pid=1, build="b", workers=1, holds=holds)
+    # A third of the time goes into opening connections, which is in no request's latency.
+    latency = good.report.latency_ns.model_copy(update={"mean": good.report.latency_ns.mean * 0.67})
+    report = good.report.model_copy(update={"latency_ns": latency})
+    judged = trial.judged(plan.cell(good.trial), good.model_copy(update={"ready": ready, "report": report}))
+    assert [doubt.word for doubt in judged.doubts] == words

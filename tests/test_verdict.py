@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from iolab import verdict
-from iolab.plan import Failure, MachineNoise, Plan, Result, Trial, remaining, schedule, vs_plan
+from iolab.plan import CostCount, Failure, MachineNoise, Plan, Result, Trial, remaining, schedule, vs_plan
 from iolab.verdict import ComparisonVerdict
 from made import BEGIN_NS, result, results
 
@@ -295,3 +295,126 @@ def test_whole_suites_of_a_server_and_itself_seldom_differ() -> None:
         words = [e.word for e in judged(results(plan, noisy(1.0, 0.03, seed=seed, drift=0.02)), plan).estimates]
         false_alarms += words[0] == "differs"
     assert false_alarms <= 16
+
+
+MANY = vs_plan([f"epoll[x={n}]" for n in range(5)], {"protocol": "echo"}, blocks=BLOCKS)
+
+
+def of_levels(*levels: float, noise: float = 0.004, seed: int = 3) -> Callable[[Trial], float]:
+    """Throughputs about these levels, one a slot, on a machine whose speed is another in every block."""
+    random = np.random.default_rng(seed)
+    weather, own = random.normal(0, 0.1, 1_000), random.normal(0, noise, (1_000, 16))
+    return lambda trial: 1e5 * levels[trial.slot] * math.exp(weather[trial.block] + own[trial.block, trial.slot])
+
+
+def ranks(made: list[Result], plan: Plan = MANY) -> list[tuple[str, int | None, str]]:
+    ranking = judged(made, plan).ranking("throughput")
+    assert ranking is not None
+    return [(row.contestant[-2], row.rank, row.bound) for row in ranking.rows]
+
+
+def test_many_are_ranked_by_paired_ratios_and_share_a_rank_where_they_cannot_be_told_apart() -> None:
+    made = results(MANY, of_levels(1.0, 1.2, 0.8, 1.1999, 0.7))
+    assert [(name, rank) for name, rank, _ in ranks(made)] == [("1", 1), ("3", 1), ("0", 3), ("2", 4), ("4", 5)]
+    found = check("Most requests: epoll[x=1] and epoll[x=3], not told apart. Least CPU per request: …", made, MANY)
+    ranking = found.ranking("throughput")
+    assert ranking is not None
+    first, *rest = ranking.rows
+    assert (first.ratio, first.low, first.high) == (1.0, 1.0, 1.0)
+    for row, truth in zip(rest, (1.0, 0.833, 0.667, 0.583), strict=True):
+        assert row.low <= truth + 0.003
+        assert row.high >= truth - 0.003
+        assert row.high / row.low < 1.05, "a machine that differs by a tenth from block to block is not in it"
+    assert found.ranking("cpu_per_request") is not None
+    assert judged(results(PAIR, noisy(1.13))).rankings == (), "two need no ranking"
+
+
+def test_what_the_generator_limited_stands_at_its_place_without_a_rank() -> None:
+    limited: dict[str, Any] = {"server_share": 0.5, "generator_share": 0.95}
+    rate = of_levels(1.0, 1.2, 0.8, 1.1, 0.7)
+    made = [
+        result(MANY, trial, rate_per_s=rate(trial), **(limited if trial.slot in (1, 2) else {}))
+        for trial in schedule(MANY)
+    ]
+    assert [row[:2] for row in ranks(made)] == [("1", None), ("3", 2), ("0", 3), ("2", None), ("4", 5)]
+    found = judged(made, MANY)
+    assert "not ranked, because the generator was their limit: epoll[x=1] and epoll[x=2]" in found.sentence
+    cpu = found.ranking("cpu_per_request")
+    assert cpu is not None
+    assert all(row.rank is not None for row in cpu.rows), "CPU per request is safe"
+
+
+def test_of_many_a_void_trial_is_missing_and_does_not_void_its_block() -> None:
+    rate = of_levels(1.0, 1.2, 0.8, 1.1, 0.7)
+    spoilt = {(0, 1), (1, 3)} | {(block, 4) for block in range(4)}
+    made = [
+        result(MANY, trial, rate_per_s=rate(trial), noise=BUSY if (trial.block, trial.slot) in spoilt else None)
+        for trial in schedule(MANY)
+    ]
+    found = judged(made, MANY)
+    assert (found.blocks_used, found.blocks_void) == (BLOCKS, 0)
+    estimates = {e.contestant[-2]: e for e in found.estimates if e.metric == "throughput"}
+    assert [estimates[name].blocks for name in "1234"] == [BLOCKS - 1, BLOCKS, BLOCKS - 1, BLOCKS - 4]
+    ranking = found.ranking("throughput")
+    assert ranking is not None
+    assert ranking.absent == {"epoll[x=4]": f"4 of {BLOCKS} void: machine busy"}
+    assert estimates["4"].word == "not decided"
+    most = [result(MANY, each, noise=BUSY if each.block < 6 and each.slot < 3 else None) for each in schedule(MANY)]
+    assert judged(most, MANY).inconclusive is not None
+
+
+def test_who_cannot_take_part_is_named_and_the_others_are_ranked() -> None:
+    plan = vs_plan(["epoll", "io_uring", "thread", "blocking"], {"protocol": "echo"}, blocks=BLOCKS)
+    trials = [trial for trial in schedule(plan) if trial.slot != 3]
+    made = results(plan, of_levels(1.0, 1.2, 0.8), trials)
+    holds = Failure(kind="holds", message="holds 1", final=True)
+    made.append(Result(trial=next(t for t in schedule(plan) if t.slot == 3), started="2026-01-01", failure=holds))
+    found = judged(made, plan)
+    assert (found.left_out, found.failures) == ({"blocking": "holds 1"}, ())
+    ranking = found.ranking("throughput")
+    assert ranking is not None
+    assert ranking.absent == {"blocking": "holds 1"}
+    assert [row.contestant for row in ranking.rows] == ["io_uring", "epoll", "thread"]
+
+
+def ladder(count: int = 4) -> Plan:
+    plan = vs_plan([f"epoll[x={n}]" for n in range(count)], {"protocol": "echo"}, blocks=BLOCKS)
+    rungs = plan.comparisons[0].model_copy(update={"ladder": True, "labels": ("bottom", "+ a", "+ b", "+ c")[:count]})
+    return plan.model_copy(update={"comparisons": (rungs,)})
+
+
+def test_a_rung_is_compared_with_the_rung_below_it_and_over_one_that_is_missing() -> None:
+    plan = ladder()
+    made = results(plan, of_levels(1.0, 1.1, 1.1, 1.32))
+    found = judged(made, plan)
+    pairs = [(e.contestant, e.reference, round(e.ratio, 1)) for e in found.estimates if e.metric == "throughput"]
+    assert pairs == [("+ a", "bottom", 1.1), ("+ b", "+ a", 1.0), ("+ c", "+ b", 1.2)]
+    assert found.rankings == ()
+    assert found.sentence.startswith("Requests against the rung below: + a 1.1")
+    assert " and + c 1.2" in found.sentence
+    absent = Failure(kind="unavailable", message="this kernel is too old", final=True)
+    rest = [each for each in made if each.trial.slot != 2]
+    rest.append(Result(trial=next(t for t in schedule(plan) if t.slot == 2), started="2026-01-01", failure=absent))
+    pairs = [(e.contestant, e.reference, 0) for e in judged(rest, plan).estimates if e.metric == "throughput"]
+    assert pairs == [("+ a", "bottom", 0), ("+ c", "+ a", 0)]
+
+
+@pytest.mark.parametrize(
+    ("connections", "seen", "calls", "connection_bytes"),
+    [
+        (50, {"requests": 200, "calls": 500, "own_bytes_before": 1_000_000, "own_bytes": 1_500_000}, 2.5, 10_000.0),
+        (49, {"requests": 200, "calls": 0, "own_bytes_before": 1_000_000, "own_bytes": 1_500_000}, 0.0, None),
+        (50, {"why_not": "nobody may", "own_bytes_before": 1_000}, None, None),
+    ],
+)
+def test_costs_are_those_that_were_seen(
+    connections: int, seen: dict[str, Any], calls: float | None, connection_bytes: float | None
+) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": connections}, blocks=BLOCKS)
+    count = CostCount(comparison=0, slot=1, cell=plan.comparisons[0].cells[1].key, **seen)
+    found = verdict.judge(plan, results(plan, noisy(1.0)), [count, count.model_copy(update={"cell": "0" * 16})])[0]
+    assert [(cost.calls_per_request, cost.connection_bytes, cost.calls_why_not) for cost in found.costs] == [
+        (None, None, None),
+        (calls, connection_bytes, seen.get("why_not")),
+    ]
+    assert found.costs[0].processes == 1

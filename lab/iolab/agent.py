@@ -6,13 +6,14 @@ The runner knows only the protocols below. Here is the host the lab itself runs 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from iolab import contestants, machine, proc
-from iolab.contract import LoadSpec, ServeReady
-from iolab.engine import Engine, Load, LoadEvent
+from iolab.contract import LoadSpec, Served, ServeReady
+from iolab.engine import Engine, Load, LoadEvent, ask_served, served
 from iolab.plan import Cell
 
 
@@ -25,17 +26,29 @@ class Sample:
     lab_cpu_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How many system calls a server has made at one instant (CLOCK_MONOTONIC); None where they cannot be counted."""
+
+    read_ns: int
+    calls: int | None
+
+
 class RunningServer(Protocol):
-    """A server that accepts connections at `address`."""
+    """A server that accepts connections at `addresses`."""
 
     @property
-    def address(self) -> str: ...
+    def addresses(self) -> tuple[str, ...]: ...
     @property
     def ready(self) -> ServeReady | None: ...
     def check(self) -> None: ...
     def sample(self) -> Sample: ...
     def memory(self) -> proc.Memory: ...
     def pss_bytes(self) -> int | None: ...
+    def own_bytes(self) -> int | None: ...
+    def ask(self) -> None: ...
+    def served(self) -> Served | None: ...
+    def calls(self) -> Calls: ...
     def stop(self) -> None: ...
 
 
@@ -50,7 +63,7 @@ class Host(Protocol):
     """A machine to measure on. `start` and `load` raise TrialFailed."""
 
     def describe(self) -> dict[str, Any]: ...
-    def start(self, cell: Cell) -> RunningServer: ...
+    def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer: ...
     def load(self, spec: LoadSpec) -> RunningLoad: ...
 
 
@@ -66,9 +79,9 @@ class Agent:
         described["engine"]["sha256"] = self.engine.digest
         return described
 
-    def start(self, cell: Cell) -> RunningServer:
+    def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
         """Starts the contestant of a cell, fresh, and waits until it accepts connections."""
-        return LocalServer(contestants.start(cell, self.engine))
+        return LocalServer(contestants.start(cell, self.engine, count_calls=count_calls))
 
     def load(self, spec: LoadSpec) -> RunningLoad:
         """Starts the load generator."""
@@ -82,9 +95,9 @@ class LocalServer:
     server: contestants.Server
 
     @property
-    def address(self) -> str:
-        """Host and port."""
-        return self.server.address
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens."""
+        return self.server.addresses
 
     @property
     def ready(self) -> ServeReady | None:
@@ -106,6 +119,25 @@ class LocalServer:
     def pss_bytes(self) -> int | None:
         """Its proportional memory; slow, so only for a server at rest."""
         return proc.pss_bytes(self.server.pid)
+
+    def own_bytes(self) -> int | None:
+        """Its proportional memory that is not of files; slow too."""
+        return proc.own_bytes(self.server.pid)
+
+    def ask(self) -> None:
+        """Asks it what it has done so far, without waiting for the answer."""
+        if self.server.ready is not None:
+            ask_served(self.server.child)
+
+    def served(self) -> Served | None:
+        """The answer; None of a command, which has none. Raises TrialFailed when there is none in time."""
+        return None if self.server.ready is None else served(self.server.child)
+
+    def calls(self) -> Calls:
+        """Its system calls so far; raises TrialFailed when it does not answer."""
+        self.ask()
+        said = self.served()
+        return Calls(time.monotonic_ns(), None if said is None else said.calls)
 
     def stop(self) -> None:
         """Ends it and everything it started."""

@@ -56,9 +56,7 @@ class Child:
         self._stdin, self._stdout = self._popen.stdin, self._popen.stdout
         os.set_blocking(self._stdout.fileno(), False)
         self._selector.register(self._stdout, selectors.EVENT_READ)
-        # It may have ended before it listened; reading from it will say how.
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin.write(first_line + b"\n")
+        self.tell(first_line)
 
     @property
     def pid(self) -> int:
@@ -77,6 +75,11 @@ class Child:
                 raise Ended(self.wait(GRACE_S))
             self._received += chunk or b""
         return line
+
+    def tell(self, line: bytes) -> None:
+        """Hands it a line on its standard input. It may have ended; then reading from it will say how."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.write(line + b"\n")
 
     def alive(self) -> bool:
         """Whether it has not ended; asks without reaping, so that its id stays its own."""

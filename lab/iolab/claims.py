@@ -285,6 +285,8 @@ def _obstacle(
         if failed is not None and found.blocks_used == 0:
             return f"{failed.contestant} could not be measured: {failed.message}"
         for title in titles:
+            if title in found.left_out:
+                return f"{title} was left out of {found.name}: {found.left_out[title]}"
             level = found.level(metric, title)
             if level is None:
                 return f"{found.name} has no measurement of {title} so far"

@@ -20,9 +20,9 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 from rich.console import Console
 
-from iolab import claims, engine, machine, runner, store, terminal, verdict
+from iolab import claims, contestants, engine, machine, runner, store, terminal, verdict
 from iolab.agent import Agent
-from iolab.contestants import refuse_unknown
+from iolab.contract import Driver, Framing, Protocol, WorkerKind
 from iolab.plan import Plan, PlanError, Scalar, load_experiment, vs_plan
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
@@ -50,15 +50,22 @@ Cpus = Annotated[str | None, typer.Option(metavar="LIST", help="Processors, as 0
 
 @app.command(epilog="Examples: iolab vs epoll io_uring   |   iolab vs epoll 'cmd:./mine --port {port}' --protocol http")
 def vs(
-    contestants: Annotated[list[str], typer.Argument(help="Two servers or more; the first is the reference.")],
-    protocol: Annotated[Literal["echo", "http"], typer.Option(help="What they speak.")] = "echo",
-    framing: Annotated[Literal["raw", "prefix", "crlf"] | None, typer.Option(help="Echo: how messages end.")] = None,
-    message_bytes: Annotated[int | None, typer.Option(help="Echo: size of a message.")] = None,
+    servers: Annotated[
+        list[str], typer.Argument(metavar="CONTESTANTS", help="Two servers or more; the first is the reference.")
+    ],
+    protocol: Annotated[Protocol, typer.Option(help="What they speak.")] = "echo",
+    framing: Annotated[Framing | None, typer.Option(help="Echo: how messages end.")] = None,
+    message_bytes: Annotated[int | None, typer.Option(help="Echo, line: size of a message.")] = None,
     reply_bytes: Annotated[int | None, typer.Option(help="HTTP: size of the body.")] = None,
+    target: Annotated[int | None, typer.Option(help="RPC: steps of the loop that make an answer.")] = None,
+    text_bytes: Annotated[int | None, typer.Option(help="RPC: size of the text that comes back.")] = None,
+    work_ns: Annotated[int | None, typer.Option(help="RPC: processor time a call costs besides.")] = None,
     connections: Annotated[int | None, typer.Option("--connections", "-c", help="Open at once (50).")] = None,
+    sockets: Annotated[int | None, typer.Option(help="Each server listens on (1).")] = None,
     workers: Annotated[int | None, typer.Option(help="Of each server (1).")] = None,
+    worker_kind: Annotated[WorkerKind | None, typer.Option(help="What carries a worker (thread).")] = None,
     threads: Annotated[int | None, typer.Option(help="Of the generator (1).")] = None,
-    driver: Annotated[Literal["epoll", "io_uring"] | None, typer.Option(help="Of the generator (epoll).")] = None,
+    driver: Annotated[Driver | None, typer.Option(help="Of the generator (epoll).")] = None,
     blocks: Annotated[int, typer.Option(help="Trials of each contestant, in paired blocks.")] = 12,
     seed: Annotated[int, typer.Option(help="Decides the random order.")] = 1,
     server_cpus: Cpus = None,
@@ -74,16 +81,22 @@ def vs(
         "framing": framing,
         "message_bytes": message_bytes,
         "reply_bytes": reply_bytes,
+        "target": target,
+        "text_bytes": text_bytes,
+        "work_ns": work_ns,
         "connections": connections,
+        "sockets": sockets,
         "workers": workers,
+        "worker_kind": worker_kind,
         "threads": threads,
         "driver": driver,
     }
     setting = {key: value for key, value in named.items() if value is not None}
     with _one_line_errors():
-        plan = vs_plan(contestants, setting, blocks=blocks, seed=seed)
+        plan = vs_plan(servers, setting, blocks=blocks, seed=seed)
         plan = runner.with_cpus(plan, _cpu_list(server_cpus), _cpu_list(load_cpus))
-        _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json)
+        # Who was named here is to be compared; an experiment goes on without those that this machine cannot run.
+        _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json, all_or_none=True)
 
 
 @app.command(epilog="Examples: iolab run io_uring-vs-epoll --quick   |   iolab run ./my-question.toml")
@@ -110,11 +123,7 @@ def list_(
     with _one_line_errors():
         if what == "models":
             for model in engine.open_engine().description.models:
-                holds = "; echo with as many connections as workers" if model.holds == "one" else ""
-                why_not = "" if model.available else f" (not here: {model.why_not})"
-                terminal.say(console, f"{model.name:<12} {model.about}{holds}{why_not}")
-                for option in model.options:
-                    terminal.say(console, f"{'':12} [{option.name}={'|'.join(option.values)}] {option.about}")
+                terminal.show_model(console, model)
         elif what == "experiments":
             for path in sorted(EXPERIMENTS.glob("*.toml")):
                 terminal.say(console, f"{path.stem:<24} {load_experiment(path).question}")
@@ -165,16 +174,20 @@ def main() -> None:
     app()
 
 
-def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool) -> None:
-    """Runs a plan to its end and concludes."""
+def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, all_or_none: bool = False) -> None:
+    """Runs a plan to its end and concludes. With `all_or_none` a contestant that cannot take part is an error."""
     agent = Agent(engine.open_engine())
-    refuse_unknown(plan, agent.engine.description)
+    contestants.refuse_unknown(plan, agent.engine.description)
+    variants = contestants.variants(plan, agent.engine)
+    if all_or_none:
+        contestants.refuse_unfit(plan, variants)
     plan, why = runner.placed(plan, machine.topology())
     console = _stderr()
     terminal.show_plan(console, plan, why)
     try:
         with runner.stopping_on((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)), terminal.Screen(console) as screen:
-            folder = runner.run(plan, agent, out, screen, fresh=fresh)
+            left_out = contestants.left_out(plan, variants)
+            folder = runner.run(plan, agent, out, screen, left_out=left_out, fresh=fresh)
     except runner.Stopped as stopped:
         again = shlex.join(["iolab", *(word for word in sys.argv[1:] if word != "--fresh")])
         terminal.say(console, f"stopped by {stopped}; finished trials are kept in {store.folder_of(plan, out)}")
@@ -186,7 +199,8 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool) -> None:
 def _conclude(folder: Path, *, as_json: bool) -> None:
     """Says what the stored results say, and writes the report. The report's libraries are slow to import: late."""
     plan, trials = store.read_plan(folder), store.read_trials(folder)
-    verdicts, judged = verdict.judge(plan, trials.results), claims.judge(plan, trials.results)
+    verdicts = verdict.judge(plan, trials.results, trials.counts)
+    judged = claims.judge(plan, trials.results)
     path: Path = importlib.import_module("iolab.report").write(folder)
     if as_json:
         document = {

@@ -10,14 +10,15 @@ import shutil
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from iolab import keeper
 from iolab.child import Child, Ended
-from iolab.contract import Description, ServeReady, ServeSpec
-from iolab.engine import Engine, TrialFailed, serve
-from iolab.plan import Cell, Plan, PlanError
+from iolab.contract import Description, ModelAbout, ServeReady, ServeSpec
+from iolab.engine import Engine, TrialFailed, serve, variant
+from iolab.plan import Cell, Failure, Plan, PlanError
 
 HOST = "127.0.0.1"
 # How long a command may take until it accepts a connection: an interpreter or a virtual machine has to start.
@@ -29,14 +30,14 @@ KEEPER_S_MAX = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that accepts connections. `ready` is what ours said; a command says nothing.
+    """A server that accepts connections at `addresses`. `ready` is what ours said; a command says nothing.
 
     `child` is what the lab started, and `pid` the root of the server's process tree: behind a keeper, they differ.
     """
 
     child: Child
     pid: int
-    address: str
+    addresses: tuple[str, ...]
     ready: ServeReady | None
 
     def check(self) -> None:
@@ -59,20 +60,66 @@ def refuse_unknown(plan: Plan, engine: Description) -> None:
         if protocol not in model.protocols:
             raise PlanError(f"{model.name} does not speak {protocol}: it speaks {', '.join(model.protocols)}")
         options = [option.name for option in model.options]
-        if model.holds == "one" and protocol == "echo" and cell.connections > cell.workers:
-            each = "" if cell.workers == 1 else " in each worker"
-            raise PlanError(
-                f"{model.name} serves one connection at a time{each}, and echo never ends one: "
-                f"use --connections {cell.workers}, or another model"
-            )
         unknown = next((name for name in contestant.options if name not in options), None)
         if unknown is not None:
             known = f"it has {', '.join(options)}" if options else "it has none"
             raise PlanError(f"{model.name} has no option {unknown!r}: {known}")
 
 
-def start(cell: Cell, engine: Engine | None) -> Server:
-    """Starts the contestant of a cell on a free port of this machine; raises TrialFailed."""
+def variants(plan: Plan, engine: Engine) -> dict[str, ModelAbout]:
+    """What the engine says of every named contestant of a plan, with its options, by its text.
+
+    Raises PlanError, before anything runs, for a value that an option does not take.
+    """
+    named = {
+        cell.contestant.text: cell.contestant
+        for comparison in plan.comparisons
+        for cell in comparison.cells
+        if cell.contestant.kind == "named"
+    }
+    return {text: variant(engine, contestant) for text, contestant in named.items()}
+
+
+def left_out(plan: Plan, variants: Mapping[str, ModelAbout]) -> dict[tuple[int, int], Failure]:
+    """Who cannot take part in what, as (comparison, slot), and why: what is never measured as if it could."""
+    return {
+        (at, slot): failure
+        for at, comparison in enumerate(plan.comparisons)
+        for slot, cell in enumerate(comparison.cells)
+        if (about := variants.get(cell.contestant.text)) is not None
+        if (failure := _unfit(cell, about)) is not None
+    }
+
+
+def refuse_unfit(plan: Plan, variants: Mapping[str, ModelAbout]) -> None:
+    """Raises PlanError for the first contestant that cannot take part: who was named by hand is to be compared."""
+    for (at, slot), failure in left_out(plan, variants).items():
+        cell = plan.comparisons[at].cells[slot]
+        if failure.kind == "unavailable":
+            raise PlanError(f"{cell.contestant.text} cannot run here: {failure.message}")
+        holds = _holds(cell, variants[cell.contestant.text])
+        raise PlanError(
+            f"{cell.contestant.text} {failure.message} at a time, of {cell.connections} connections: "
+            f"use --connections {holds}, or another model"
+        )
+
+
+def _unfit(cell: Cell, about: ModelAbout) -> Failure | None:
+    if not about.available:
+        return Failure(kind="unavailable", message=about.why_not or "this machine lacks what it needs", final=True)
+    holds = _holds(cell, about)
+    if holds is not None and holds < cell.held:
+        return Failure(kind="holds", message=f"holds {holds}", final=True)
+    return None
+
+
+def _holds(cell: Cell, about: ModelAbout) -> int | None:
+    """How many connections the server of a cell serves at the same time; None when only the machine limits it."""
+    return None if about.holds is None else about.holds * cell.workers
+
+
+def start(cell: Cell, engine: Engine | None, *, count_calls: bool = False) -> Server:
+    """Starts the contestant of a cell on free ports of this machine; raises TrialFailed."""
     if cell.contestant.kind == "command":
         return _start_command(cell)
     if engine is None:
@@ -81,11 +128,13 @@ def start(cell: Cell, engine: Engine | None) -> Server:
         model=cell.contestant.name,
         options=cell.contestant.options,
         workload=cell.workload,
-        listen=f"{HOST}:0",
+        listen=(f"{HOST}:0",) * cell.sockets,
         workers=cell.workers,
+        worker_kind=cell.worker_kind,
         cpus=cell.server_cpus,
         # As many connections again, for those of the last run that are still closing.
         connections_max=max(16_384, 2 * cell.connections),
+        count_calls=count_calls,
     )
     child, ready = serve(engine, spec)
     return Server(child, child.pid, ready.listen, ready)
@@ -112,7 +161,7 @@ def _start_command(cell: Cell) -> Server:
     except BaseException:
         child.stop()
         raise
-    return Server(child, pid, f"{HOST}:{port}", None)
+    return Server(child, pid, (f"{HOST}:{port}",), None)
 
 
 def _pid_kept(child: Child, program: str) -> int:

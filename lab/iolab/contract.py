@@ -12,8 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 SCHEMA: Literal[1] = 1
 
-Protocol = Literal["http", "echo"]
+Protocol = Literal["http", "echo", "line", "rpc"]
 Driver = Literal["epoll", "io_uring"]
+Framing = Literal["raw", "prefix", "crlf"]
+# What carries a server's workers: threads of one process, or processes under one that watches over them.
+WorkerKind = Literal["thread", "process"]
 # A count, a size or a time: what 63 bits hold, so that arithmetic on it cannot overflow a float.
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -41,7 +44,7 @@ class EchoWorkload(Frozen):
     """Messages of `message_bytes` (without their frame) that must come back as they were sent."""
 
     protocol: Literal["echo"] = "echo"
-    framing: Literal["raw", "prefix", "crlf"] = "raw"
+    framing: Framing = "raw"
     message_bytes: int = Field(default=64, ge=1, le=1 << 30)
 
     @model_validator(mode="after")
@@ -51,31 +54,66 @@ class EchoWorkload(Frozen):
         return self
 
 
-Workload = Annotated[HttpWorkload | EchoWorkload, Field(discriminator="protocol")]
+class LineWorkload(Frozen):
+    """Lines of `message_bytes`, their line feed included, that must come back as they were sent."""
+
+    protocol: Literal["line"] = "line"
+    message_bytes: int = Field(default=12, ge=1, le=4096)
+
+
+class RpcWorkload(Frozen):
+    """Calls in JSON whose answer costs `target` steps of a stated loop, and then about `work_ns` more of it.
+
+    The text of a call is `text_bytes` long and comes back with the answer.
+    """
+
+    protocol: Literal["rpc"] = "rpc"
+    target: int = Field(default=1_000, ge=0, lt=1 << 32)
+    text_bytes: int = Field(default=11, ge=0, le=1 << 16)
+    work_ns: int = Field(default=0, ge=0, le=1_000_000_000)
+
+
+Workload = Annotated[HttpWorkload | EchoWorkload | LineWorkload | RpcWorkload, Field(discriminator="protocol")]
+# The workloads by the name of their protocol.
+WORKLOADS: dict[str, type[HttpWorkload] | type[EchoWorkload] | type[LineWorkload] | type[RpcWorkload]] = {
+    "http": HttpWorkload,
+    "echo": EchoWorkload,
+    "line": LineWorkload,
+    "rpc": RpcWorkload,
+}
 
 
 class ServeSpec(Frozen):
-    """What a server is told on the first line of its standard input."""
+    """What a server is told on the first line of its standard input.
+
+    Each further line asks it for a `served` event. An address is `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
+    `count_calls` has it count its system calls, which costs time of its own.
+    """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     role: Literal["serve"] = "serve"
     model: str
     options: dict[str, str] = {}
     workload: Workload
-    listen: str = "127.0.0.1:0"
+    listen: tuple[str, ...] = ("127.0.0.1:0",)
     workers: int = Field(default=1, ge=1)
+    worker_kind: WorkerKind = "thread"
     cpus: tuple[int, ...] = ()
     connections_max: int = Field(default=16_384, ge=1)
+    count_calls: bool = False
 
 
 class LoadSpec(Frozen):
-    """What a load generator is told on the first line of its standard input: for so long, or so many requests."""
+    """What a load generator is told on the first line of its standard input: for so long, or so many requests.
+
+    Its connections take the addresses of `connect` in turn.
+    """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     role: Literal["load"] = "load"
     driver: Driver = "epoll"
     workload: Workload
-    connect: str
+    connect: tuple[str, ...] = Field(min_length=1)
     connections: int = Field(ge=1)
     threads: int = Field(default=1, ge=1)
     cpus: tuple[int, ...] = ()
@@ -93,17 +131,42 @@ class LoadSpec(Frozen):
 
 
 class ServeReady(Frozen):
-    """The server accepts connections. `model` names the options that are not default."""
+    """The server accepts connections. `model` names the options that are not default.
+
+    `holds` is how many connections one worker serves at a time, None when only `connections_max` limits it. `defects`
+    are sentences on what is known to be wrong with it, where a defective flavour was asked for.
+    """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     event: Literal["ready"] = "ready"
     role: Literal["serve"] = "serve"
     model: str
-    listen: str
+    listen: tuple[str, ...] = Field(min_length=1)
     pid: Count
     build: str
     workers: int
+    worker_kind: WorkerKind = "thread"
+    holds: Count | None = None
     lacks: tuple[str, ...] = ()
+    defects: tuple[str, ...] = ()
+
+
+class WorkerCounts(Frozen):
+    """The connections one worker has accepted so far, and those it refused by the reason for it."""
+
+    connections: Count
+    refused: dict[str, Count] = {}
+
+
+class Served(Frozen):
+    """What a server has done so far. `calls` is None unless system calls are counted, and the kernel lets us."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["served"] = "served"
+    role: Literal["serve"] = "serve"
+    workers: tuple[WorkerCounts, ...]
+    restarts: Count
+    calls: Count | None = None
 
 
 class LoadReady(Frozen):
@@ -225,7 +288,7 @@ class Report(Frozen):
     driver: Driver
     lacks: tuple[str, ...] = ()
     workload: Workload
-    connect: str
+    connect: tuple[str, ...] = Field(min_length=1)
     connections: int = Field(ge=1)
     connections_open: Count
     threads: int = Field(ge=1)
@@ -244,24 +307,33 @@ class Report(Frozen):
 
 
 class Option(Frozen):
-    """An option of a model; the first value is the default."""
+    """An option of a model; the first value is the default.
+
+    A number has its default alone in `values`, and its limits in `min` and `max`; of words these are None. `defects`
+    says what is wrong with a value that is a known fault, offered to be faithful to somebody's server.
+    """
 
     name: str
     values: tuple[str, ...]
+    min: int | None = None
+    max: int | None = None
+    defects: dict[str, str] = {}
     about: str
 
 
 class ModelAbout(Frozen):
-    """What the engine says of one I/O model. `why_not` is null when it is available here.
+    """What the engine says of one I/O model, or of one variant of it. `why_not` is None when it is available here.
 
-    `holds` is how many connections one of its workers serves at the same time.
+    `needs` is what it needs beyond any Linux, empty if nothing. `holds` is how many connections one of its workers
+    serves at the same time, None when only the limit on descriptors counts.
     """
 
     name: str
     about: str
+    needs: str = ""
     protocols: tuple[str, ...]
     options: tuple[Option, ...] = ()
-    holds: Literal["one", "many"] = "many"
+    holds: int | None = Field(default=None, ge=1)
     available: bool
     why_not: str | None = None
     lacks: tuple[str, ...] = ()
@@ -288,10 +360,10 @@ class Description(Frozen):
     protocols: tuple[str, ...]
 
 
-ServeEvent = Annotated[ServeReady | Failed, Field(discriminator="event")]
+ServeEvent = Annotated[ServeReady | Served | Failed, Field(discriminator="event")]
 LoadEvent = Annotated[LoadReady | Measuring | Measured | Report | Failed, Field(discriminator="event")]
 
-_SERVE_EVENT: TypeAdapter[ServeReady | Failed] = TypeAdapter(ServeEvent)
+_SERVE_EVENT: TypeAdapter[ServeReady | Served | Failed] = TypeAdapter(ServeEvent)
 _LOAD_EVENT: TypeAdapter[LoadReady | Measuring | Measured | Report | Failed] = TypeAdapter(LoadEvent)
 
 
@@ -299,7 +371,7 @@ class ContractError(ValueError):
     """A peer said something the contract does not know. The message is one line."""
 
 
-def parse_serve_event(line: str | bytes) -> ServeReady | Failed:
+def parse_serve_event(line: str | bytes) -> ServeReady | Served | Failed:
     """Reads one JSON line of a server; raises ContractError with one line that names the field."""
     try:
         return _SERVE_EVENT.validate_json(line)

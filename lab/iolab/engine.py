@@ -33,28 +33,33 @@ from iolab.contract import (
     LoadSpec,
     Measured,
     Measuring,
+    ModelAbout,
     Report,
+    Served,
     ServeReady,
     ServeSpec,
     one_line,
     parse_load_event,
     parse_serve_event,
 )
-from iolab.plan import Failure
+from iolab.plan import Contestant, Failure, PlanError
 
 NAME = "iolab-engine" + (sysconfig.get_config_var("EXE") or "")
 Event = TypeVar("Event")
+Document = TypeVar("Document", bound=Frozen)
 LoadEvent = LoadReady | Measuring | Measured | Report
 
 # How long a step may take before it is a failure. Each is far beyond what a loaded machine needs.
 DESCRIBE_S_MAX = 10.0
 READY_S_MAX = 15.0
+SERVED_S_MAX = 2.0
 EXIT_S_MAX = 2.0
 # What a generator may take beyond its warm-up, window and time-out: to connect, to drain, and to merge histograms.
 LOAD_SLACK_S = 15.0
 
 # Exit codes that trying again cannot change: a wrong spec, and a machine that cannot do it.
-FINAL_CODES = (2, 78)
+BAD_SPEC = 2
+FINAL_CODES = (BAD_SPEC, 78)
 
 
 class EngineError(Exception):
@@ -108,17 +113,33 @@ def find() -> Path:
 
 def describe(path: Path) -> Description:
     """What the engine says of itself; raises EngineError with one line."""
+    return _described(path, [], Description)
+
+
+def variant(engine: Engine, contestant: Contestant) -> ModelAbout:
+    """What the engine says of one model with these options; raises PlanError where they cannot be, or EngineError."""
+    words = [word for name, value in contestant.options.items() for word in ("-o", f"{name}={value}")]
+    return _described(engine.path, ["--model", contestant.name, *words], ModelAbout)
+
+
+def _described(path: Path, arguments: list[str], document: type[Document]) -> Document:
     try:
         ran = subprocess.run(
-            [str(path), "describe"], capture_output=True, stdin=subprocess.DEVNULL, timeout=DESCRIBE_S_MAX, check=False
+            [str(path), "describe", *arguments],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=DESCRIBE_S_MAX,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"{path} cannot be run: {error}") from None
     if ran.returncode != 0:
         said = ran.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        if arguments and ran.returncode == BAD_SPEC:
+            raise PlanError(said[-1].removeprefix("error: "))
         raise EngineError(f"{path} describe ended with {ran.returncode}: {said[-1]}")
     try:
-        return Description.model_validate_json(ran.stdout)
+        return document.model_validate_json(ran.stdout)
     except ValidationError as error:
         raise EngineError(f"{path} describe broke the contract: {one_line(error)}: run: make build") from None
 
@@ -174,10 +195,25 @@ def serve(engine: Engine, spec: ServeSpec) -> tuple[Child, ServeReady]:
         event = _parsed(parse_serve_event, line)
         if isinstance(event, Failed):
             raise _failed(child, event)
+        if isinstance(event, Served):
+            raise TrialFailed("contract", "the server said what it served before it was ready", final=True)
         return child, event
     except BaseException:
         child.stop()
         raise
+
+
+def ask_served(child: Child) -> None:
+    """Asks a server what it has done so far. A busy server takes its time to answer: see `served`."""
+    child.tell(b"")
+
+
+def served(child: Child) -> Served:
+    """The answer of a server that was asked; raises TrialFailed."""
+    event = _parsed(parse_serve_event, _line(child, SERVED_S_MAX, "the server", "did not say what it served"))
+    if not isinstance(event, Served):
+        raise TrialFailed("contract", f"the server said {event.event} when it was asked what it served", final=True)
+    return event
 
 
 class Load:
@@ -235,13 +271,13 @@ def _start(argv: list[str], spec: Frozen) -> Child:
         raise TrialFailed("cannot_start", f"{argv[0]} cannot be started: {error}", final=True) from None
 
 
-def _line(child: Child, timeout_s: float, who: str) -> bytes:
+def _line(child: Child, timeout_s: float, who: str, what: str = "was not ready") -> bytes:
     try:
         line = child.line(timeout_s)
     except Ended as ended:
         raise _died(child, ended, who) from None
     if line is None:
-        raise TrialFailed("hung", f"{who} was not ready within {timeout_s:.0f} s")
+        raise TrialFailed("hung", f"{who} {what} within {timeout_s:.0f} s")
     return line
 
 

@@ -26,7 +26,17 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_serializer, model_validator
 
-from iolab.contract import Driver, EchoWorkload, Frozen, HttpWorkload, Report, ServeReady, Workload, one_line
+from iolab.contract import (
+    WORKLOADS,
+    Driver,
+    Frozen,
+    HttpWorkload,
+    Report,
+    ServeReady,
+    WorkerKind,
+    Workload,
+    one_line,
+)
 
 Record = TypeVar("Record", bound=Frozen)
 Scalar = bool | int | str
@@ -39,6 +49,7 @@ CONTESTANTS_MAX = 16
 COMPARISONS_MAX = 256
 BLOCKS_MAX = 1_000
 CONNECTIONS_MAX = 100_000
+SOCKETS_MAX = 64
 TRIAL_MS_MAX = 3_600_000
 TEXT_BYTES_MAX = 4_096
 EXPERIMENT_BYTES_MAX = 1 << 20
@@ -48,10 +59,20 @@ ALPHA = 0.05
 # A block that came out void is run again at most this often; the void trials stay in the record.
 RETRIES_MAX = 2
 # What a trial costs besides warm-up and window: two processes to start, connections to open, two to stop.
-TRIAL_OVERHEAD_MS = 300
-# A quick run: many short trials tell more than few long ones, because one disturbed block of six widens an interval
-# to all there is, and one of ten hardly. Eight cells, the largest of our own questions, take two minutes.
-QUICK_BLOCKS, QUICK_WARMUP_MS, QUICK_DURATION_MS, QUICK_INTERVAL_MS = 10, 250, 800, 10
+TRIAL_OVERHEAD_MS = 60
+OVERHEAD_MS_A_CONNECTION = 0.1
+QUICK_INTERVAL_MS = 10
+# A trial in which system calls are counted and memory is read is apart from those that are timed, because that takes
+# time from the server. Such figures hardly vary, so one short window for each contestant and setting is enough.
+COUNT_WARMUP_MS, COUNT_DURATION_MS = 100, 300
+# To read the memory of a process for each connection takes its time.
+COUNT_MS_A_CONNECTION = 0.5
+# Failures that are no fault: the contestant cannot hold so many connections, or this machine lacks what it needs.
+LEFT_OUT = frozenset({"holds", "unavailable"})
+# From so many contestants on, a comparison is told as a ranking (or a ladder), because a sentence about each is too
+# much to read; and a void trial is missing from its block instead of voiding it, because of fourteen trials one is
+# nearly always disturbed.
+MANY = 4
 
 
 class PlanError(ValueError):
@@ -128,7 +149,8 @@ class Cell(Frozen):
     """Everything that decides what one trial measures. Two cells with one key are the same measurement.
 
     CPU sets are numbers of logical processors; empty means not pinned. `threads` are the generator's, `workers` the
-    server's. Times are in milliseconds; the warm-up is a multiple of the interval so that the window lies on an edge.
+    server's, which listens on `sockets` addresses; the connections take those in turn. Times are in milliseconds; the
+    warm-up is a multiple of the interval so that the window lies on an edge.
     """
 
     contestant: Contestant
@@ -137,6 +159,8 @@ class Cell(Frozen):
     driver: Driver = "epoll"
     threads: int = Field(default=1, ge=1, le=1024)
     workers: int = Field(default=1, ge=1, le=1024)
+    worker_kind: WorkerKind = "thread"
+    sockets: int = Field(default=1, ge=1, le=SOCKETS_MAX)
     server_cpus: tuple[int, ...] = ()
     load_cpus: tuple[int, ...] = ()
     warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX)
@@ -150,6 +174,8 @@ class Cell(Frozen):
             raise ValueError(f"warmup_ms and duration_ms must be multiples of interval_ms ({self.interval_ms})")
         if self.threads > self.connections:
             raise ValueError(f"{self.threads} generator threads cannot share {self.connections} connections")
+        if self.contestant.kind == "command" and self.sockets > 1:
+            raise ValueError("sockets: a command is given one {port}, so it listens on one socket: use sockets 1")
         return self
 
     @cached_property
@@ -160,30 +186,60 @@ class Cell(Frozen):
     @property
     def trial_ms(self) -> int:
         """How long one trial of this cell is expected to take, overhead included."""
-        return self.warmup_ms + self.duration_ms + TRIAL_OVERHEAD_MS
+        return (
+            self.warmup_ms + self.duration_ms + TRIAL_OVERHEAD_MS + round(OVERHEAD_MS_A_CONNECTION * self.connections)
+        )
+
+    @property
+    def held(self) -> int:
+        """How many connections the server must serve at the same time: where each ends with its reply, any will do."""
+        takes_turns = isinstance(self.workload, HttpWorkload) and not self.workload.keep_alive
+        return 1 if takes_turns else self.connections
 
 
 class Comparison(Frozen):
     """One setting of the axes and its contestants as cells; the first cell is the reference of every ratio.
 
     `name` is unique in its plan, as `message_bytes=65`. `setting` holds the values of the axes alone (empty when there
-    are none). One cell alone is measured but not compared. The same contestant twice is an A/A comparison.
+    are none). One cell alone is measured but not compared. The same contestant twice is an A/A comparison. In a
+    `ladder` each cell is compared with the one before it. `labels` name the cells, where their own texts are too long.
     """
 
     name: str = Field(min_length=1, max_length=200)
     setting: Setting = Field(default={})
     cells: tuple[Cell, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
+    ladder: bool = False
+    labels: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _a_label_each(self) -> Self:
+        if self.labels and len(self.labels) != len(self.cells):
+            raise ValueError(f"labels: there are {len(self.labels)} for {len(self.cells)} contestants: name each once")
+        return self
 
     @property
     def titles(self) -> tuple[str, ...]:
         """A title for each cell, no two alike: the second `epoll` is `epoll (2)`."""
         seen: dict[str, int] = {}
         titles = []
-        for cell in self.cells:
-            title = cell.contestant.title
+        for title in self.labels or (cell.contestant.title for cell in self.cells):
             seen[title] = seen.get(title, 0) + 1
             titles.append(title if seen[title] == 1 else f"{title} ({seen[title]})")
         return tuple(titles)
+
+    @property
+    def many(self) -> bool:
+        """Whether a void trial is missing from its block, and does not void it."""
+        return len(self.cells) >= MANY
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it is told as a ranking and not as a sentence about each contestant."""
+        return self.many and not self.ladder
+
+    def reference(self, slot: int) -> int:
+        """The slot that the ratios of this one are to."""
+        return slot - 1 if self.ladder else 0
 
 
 class Published(Frozen):
@@ -258,6 +314,18 @@ class Claim(Frozen):
     decide: Test
 
 
+class Quick(Frozen):
+    """What `--quick` makes of a plan: at most so many blocks, and trials of at most these times.
+
+    Many short trials tell more than few long ones, because one disturbed block of six widens an interval to all there
+    is, and one of ten hardly. An experiment of many contestants states its own, so that it ends within minutes.
+    """
+
+    blocks: int = Field(default=10, ge=1, le=BLOCKS_MAX)
+    warmup_ms: int = Field(default=250, ge=100, le=TRIAL_MS_MAX)
+    duration_ms: int = Field(default=800, ge=100, le=TRIAL_MS_MAX)
+
+
 class Plan(Frozen):
     """A whole question. Prose, published rows and claims do not decide what is measured; the rest does."""
 
@@ -268,6 +336,7 @@ class Plan(Frozen):
     comparisons: tuple[Comparison, ...] = Field(min_length=1, max_length=COMPARISONS_MAX)
     blocks: int = Field(default=12, ge=1, le=BLOCKS_MAX)
     seed: int = Field(default=1, ge=0, lt=1 << 63)
+    short: Quick = Quick()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
     analysis: str = ""
@@ -316,6 +385,23 @@ class Plan(Frozen):
         """How long the whole plan is expected to take when no block has to be run again."""
         return self.blocks * sum(cell.trial_ms for comparison in self.comparisons for cell in comparison.cells) / 1_000
 
+    @property
+    def counting_s(self) -> float:
+        """How long it is expected to take to see what every contestant costs, once at each setting."""
+        places = ((at, slot) for at, comparison in enumerate(self.comparisons) for slot in range(len(comparison.cells)))
+        return sum(self.counting_cell(*place).trial_ms for place in places) / 1_000
+
+    def counting_cell(self, comparison: int, slot: int) -> Cell:
+        """What is run to see what it costs: the cell itself for a short while."""
+        cell = self.comparisons[comparison].cells[slot]
+        longer = round(COUNT_MS_A_CONNECTION * cell.connections) // QUICK_INTERVAL_MS * QUICK_INTERVAL_MS
+        return _updated(
+            cell,
+            warmup_ms=COUNT_WARMUP_MS,
+            duration_ms=min(COUNT_DURATION_MS + longer, TRIAL_MS_MAX),
+            interval_ms=QUICK_INTERVAL_MS,
+        )
+
     def cell(self, trial: Trial) -> Cell:
         """What a trial runs. A block that is run again warms up twice as long, the same for all its contestants."""
         cell = self.comparisons[trial.comparison].cells[trial.slot]
@@ -330,13 +416,21 @@ class Plan(Frozen):
             and trial.cell == self.comparisons[trial.comparison].cells[trial.slot].key
         )
 
+    def holds_count(self, count: CostCount) -> bool:
+        """Whether a count, read from somewhere, is one of this plan."""
+        return (
+            count.comparison < len(self.comparisons)
+            and count.slot < len(self.comparisons[count.comparison].cells)
+            and count.cell == self.comparisons[count.comparison].cells[count.slot].key
+        )
+
     def quick(self) -> Plan:
         """The same question with short trials and few blocks, yet enough for a 95 % interval."""
         comparisons = tuple(
-            _updated(comparison, cells=tuple(_quick(cell) for cell in comparison.cells))
+            _updated(comparison, cells=tuple(_quick(cell, self.short) for cell in comparison.cells))
             for comparison in self.comparisons
         )
-        return _updated(self, comparisons=comparisons, blocks=min(self.blocks, max(self.blocks_min, QUICK_BLOCKS)))
+        return _updated(self, comparisons=comparisons, blocks=min(self.blocks, max(self.blocks_min, self.short.blocks)))
 
     @property
     def blocks_min(self) -> int:
@@ -378,7 +472,8 @@ class ServerUsage(Frozen):
 
     `cpu_ns` is the figure to judge by; its split into user and system is sampled by the kernel's tick and only
     informs. `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over
-    processes; `pss_bytes` counts shared pages once (None where the kernel does not tell).
+    processes; `pss_bytes` counts shared pages once (None where the kernel does not tell). `connections_taken` is how
+    many it had accepted when the window began (None of a command, which does not say).
     """
 
     cpu_ns: int = Field(ge=0)
@@ -393,6 +488,7 @@ class ServerUsage(Frozen):
     threads: int = Field(ge=0)
     processes: int = Field(ge=0)
     run_delay_ns: int | None = Field(default=None, ge=0)
+    connections_taken: int | None = Field(default=None, ge=0)
 
 
 class MachineNoise(Frozen):
@@ -419,6 +515,11 @@ class Failure(Frozen):
     message: str
     final: bool = False
 
+    @property
+    def left_out(self) -> bool:
+        """Whether the contestant was left out, because it cannot do this at all, and not because it went wrong."""
+        return self.kind in LEFT_OUT
+
 
 class DoubtKind(NamedTuple):
     """A word's meaning: whether it makes the trial void, and the advice to the reader in one sentence."""
@@ -444,6 +545,9 @@ DOUBTS: dict[str, DoubtKind] = {
     "connections_missing": DoubtKind(
         True, "Not all connections were open: raise the limit of open files, or use fewer."
     ),
+    "connections_waiting": DoubtKind(
+        True, "The server had not accepted all connections: it served fewer than were asked for. Make warmup_ms longer."
+    ),
     "wrong_replies": DoubtKind(True, "Replies were wrong: a server is not compared before it is correct."),
     "errors": DoubtKind(True, "More than 0.1 % of the requests failed: this is an error rate and not a speed."),
     "counts_open": DoubtKind(True, "The generator's counts do not close: report this as a bug of the generator."),
@@ -464,6 +568,7 @@ DoubtWord = Literal[
     "never_steady",
     "interrupted",
     "connections_missing",
+    "connections_waiting",
     "wrong_replies",
     "errors",
     "counts_open",
@@ -473,6 +578,29 @@ DoubtWord = Literal[
     "generator_starved",
     "machine_busy",
 ]
+
+
+class CostCount(Frozen):
+    """What a request and a connection cost one contestant at one setting, seen in a short trial that is not timed.
+
+    `comparison` and `slot` are indices into the plan, `cell` the key of the planned cell. `calls` are the server's
+    system calls for `requests`; None where they could not be counted, and `why_not` then says why. The server's own
+    memory, in bytes, is taken before the first connection and while all are at work; None where it is unknown.
+    """
+
+    comparison: int = Field(ge=0)
+    slot: int = Field(ge=0)
+    cell: str
+    requests: int = Field(default=0, ge=0)
+    calls: int | None = Field(default=None, ge=0)
+    why_not: str | None = None
+    own_bytes_before: int | None = Field(default=None, ge=0)
+    own_bytes: int | None = Field(default=None, ge=0)
+
+    @property
+    def per_request(self) -> float | None:
+        """System calls per request; None where they could not be counted."""
+        return self.calls / self.requests if self.calls is not None and self.requests else None
 
 
 class Doubt(Frozen):
@@ -546,7 +674,8 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
 
     A contestant whose failure was final is left out of its comparison. A resumed run goes on within the block it was
     torn from. Blocks are run again, void ones and unsettled ones alike, until a comparison has had half as many of them
-    as it has blocks: so a run keeps near its planned time, and a comparison that needs more is inconclusive anyway. An
+    as it has blocks: so a run keeps near its planned time, and a comparison that needs more is inconclusive anyway. Of
+    a comparison of many none is run again: there a void trial is missing from its block, and does not void it. An
     empty answer means the plan is done; call again after running these.
     """
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
@@ -569,6 +698,8 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
             return rest
         again = []
         for comparison, block in blocks:
+            if plan.comparisons[comparison].many:
+                continue
             slots = range(len(plan.comparisons[comparison].cells))
             places = (Place(comparison, block, attempt, slot) for slot in slots if (comparison, slot) not in gone)
             if any(done[place].void for place in places) and reruns[comparison] < reruns_max:
@@ -576,6 +707,18 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
                 again.append((comparison, block))
         blocks = again
     return ()
+
+
+def uncounted(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]) -> tuple[tuple[int, int], ...]:
+    """The (comparison, slot) pairs that take part and whose costs have not been seen yet."""
+    gone = given_up({result.trial.place: result for result in results if plan.holds(result.trial)})
+    known = {(count.comparison, count.slot) for count in counts if plan.holds_count(count)}
+    return tuple(
+        (at, slot)
+        for at, comparison in enumerate(plan.comparisons)
+        for slot in range(len(comparison.cells))
+        if (at, slot) not in gone | known
+    )
 
 
 def given_up(done: Mapping[Place, Result]) -> frozenset[tuple[int, int]]:
@@ -606,10 +749,15 @@ def vs_plan(
 
 
 class _Group(Frozen):
-    """A `[[comparisons]]` table of an experiment: its own contestants, and what differs from [fixed] and [axes]."""
+    """A `[[comparisons]]` table of an experiment: its own contestants, and what differs from [fixed] and [axes].
+
+    With `ladder` each contestant is compared with the one before it; `labels` are short names for them.
+    """
 
     title: str = Field(min_length=1, max_length=80)
     contestants: tuple[Contestant, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
+    ladder: bool = False
+    labels: tuple[str, ...] = ()
     fixed: Setting = Field(default={})
     axes: Axes = Field(default={})
 
@@ -623,6 +771,7 @@ class _Experiment(Frozen):
     contestants: tuple[Contestant, ...] = Field(default=(), max_length=CONTESTANTS_MAX)
     blocks: int = 12
     seed: int = 1
+    quick: Quick = Quick()
     fixed: Setting = Field(default={})
     axes: Axes = Field(default={})
     comparisons: tuple[_Group, ...] = ()
@@ -675,7 +824,8 @@ def _plan_of(experiment: _Experiment) -> Plan:
             spelt = " ".join(f"{key}={value}" for key, value in setting.items())
             title = "" if group.title == "all" and spelt else group.title
             name = " ".join(part for part in (title, spelt) if part)
-            comparisons.append(_comparison(name, group.contestants, experiment.fixed | group.fixed, setting))
+            comparison = _comparison(name, group.contestants, experiment.fixed | group.fixed, setting)
+            comparisons.append(_updated(comparison, ladder=group.ladder, labels=group.labels))
     return Plan(
         name=experiment.name,
         question=experiment.question,
@@ -683,6 +833,7 @@ def _plan_of(experiment: _Experiment) -> Plan:
         comparisons=tuple(comparisons),
         blocks=experiment.blocks,
         seed=experiment.seed,
+        short=experiment.quick,
         published=experiment.published,
         claims=experiment.claims,
         analysis=experiment.analysis,
@@ -693,10 +844,9 @@ def _comparison(name: str, contestants: Sequence[Contestant], fixed: Setting, se
     """Sorts the keys of a setting into those of the workload and those of the cell, and refuses the rest."""
     values: dict[str, Any] = {**fixed, **setting}
     protocol = values.pop("protocol", None)
-    workloads: dict[object, type[HttpWorkload] | type[EchoWorkload]] = {"http": HttpWorkload, "echo": EchoWorkload}
-    if protocol not in workloads:
-        raise PlanError(f"fixed.protocol: must be one of {', '.join(map(str, workloads))}")
-    kind = workloads[protocol]
+    if protocol not in WORKLOADS:
+        raise PlanError(f"fixed.protocol: must be one of {', '.join(WORKLOADS)}")
+    kind = WORKLOADS[protocol]
     workload = {key: values.pop(key) for key in kind.model_fields if key in values}
     known = (set(kind.model_fields) | set(Cell.model_fields)) - {"contestant", "workload", "protocol"}
     for key in values:
@@ -718,12 +868,11 @@ def _named_by(test: Test) -> tuple[Set[str], Set[str]]:
     return {test.contestant, test.reference}, test.setting.keys() if isinstance(test, RatioTest) else set()
 
 
-def _quick(cell: Cell) -> Cell:
-    """A trial of about a second: enough for a p99 at some thousand requests per second."""
+def _quick(cell: Cell, short: Quick) -> Cell:
     return _updated(
         cell,
-        warmup_ms=min(cell.warmup_ms, QUICK_WARMUP_MS),
-        duration_ms=min(cell.duration_ms, QUICK_DURATION_MS),
+        warmup_ms=min(cell.warmup_ms, short.warmup_ms),
+        duration_ms=min(cell.duration_ms, short.duration_ms),
         interval_ms=min(cell.interval_ms, QUICK_INTERVAL_MS),
     )
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from iolab import proc, store, trial
-from iolab.agent import Host, RunningLoad, RunningServer, Sample
+from iolab.agent import Calls, Host, RunningLoad, RunningServer, Sample
 from iolab.contract import Frozen, HttpWorkload, LoadSpec, Measured, Measuring, Report, ServeReady
 from iolab.engine import TrialFailed
 from iolab.machine import Cpu, choose_cpus, noise
-from iolab.plan import Cell, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining
+from iolab.plan import Cell, CostCount, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining, uncounted
 
 # Memory is sampled this often, and a dead server is noticed this soon.
 TICK_S = 0.1
@@ -29,11 +29,17 @@ TICK_S = 0.1
 CHECK_REQUESTS = 64
 CHECK_CONNECTIONS = 4
 CHECK_TIMEOUT_MS = 3_000
-# A contestant that fails its first look is looked at once more: a port may have been taken in between.
+# A contestant that fails its first look is looked at once more: a port may have been taken in between. So it is with
+# a count, for which the lab may have come too late.
 CHECKS_MAX = 2
+COUNTS_MAX = 3
+# How much of its window a count spans. The rest is for reading the memory before and for a lab that is late.
+COUNTED_SHARE = 0.5
+# How an engine begins to say that the kernel does not let it count.
+UNCOUNTED = "system calls cannot be counted"
 # The server idles once the window is over, so only a late first reading loses processor time. Up to this share of the
 # window it is made up for by the server's own rate; beyond it the trial is lost.
-LATE_SHARE_MAX = 0.1
+LATE_SHARE_MAX = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,24 @@ class Checked:
     contestant: str
     reply_bytes: int | None
     failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A contestant takes no part in a comparison: it cannot, and `why` says why in a word or a line."""
+
+    contestant: str
+    comparison: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The system calls of a contestant were counted, or could not be."""
+
+    contestant: str
+    comparison: str
+    count: CostCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +104,7 @@ class TrialEnded:
 
 Record = TypeVar("Record", bound=Frozen)
 Process = TypeVar("Process", RunningServer, RunningLoad)
-Event = Opened | Checked | TrialBegan | TrialEnded
+Event = Opened | LeftOut | Checked | TrialBegan | TrialEnded | Counted
 Tell = Callable[[Event], None]
 
 
@@ -103,10 +127,20 @@ class Stopped(BaseException):
         self.code = 128 + number
 
 
-def run(plan: Plan, host: Host, runs: Path, tell: Tell, *, fresh: bool = False, clocks: Clocks = CLOCKS) -> Path:
+def run(
+    plan: Plan,
+    host: Host,
+    runs: Path,
+    tell: Tell,
+    *,
+    left_out: Mapping[tuple[int, int], Failure] | None = None,
+    fresh: bool = False,
+    clocks: Clocks = CLOCKS,
+) -> Path:
     """Runs what is left of a plan and returns its folder; raises StoreError when results cannot be kept.
 
-    A run of another engine or machine, and with `fresh` any, is set aside under a new name first.
+    `left_out` are the (comparison, slot) pairs that cannot take part. A run of another engine or machine, and with
+    `fresh` any, is set aside under a new name first.
     """
     machine = host.describe()
     folder = store.folder_of(plan, runs)
@@ -114,11 +148,14 @@ def run(plan: Plan, host: Host, runs: Path, tell: Tell, *, fresh: bool = False, 
     with store.writing(plan, machine, runs) as writer:
         progress = _Progress(plan, writer, tell, clocks)
         tell(Opened(folder, plan, len(progress.results), progress.planned, writer.trials.faults, set_aside))
+        _leave_out(progress, left_out or {})
         _check_contestants(progress, host)
         while rest := remaining(plan, progress.results):
             for scheduled in rest:
                 if progress.is_wanted(scheduled):
                     _run_trial(progress, host, scheduled)
+        for comparison, slot in uncounted(plan, progress.results, writer.trials.counts):
+            progress.keep_count(_count(host, plan, comparison, slot))
     return folder
 
 
@@ -179,11 +216,13 @@ class _Progress:
         self.results = list(writer.trials.results)
         self._writer = writer
         self._expected_s, self._spent_s = 0.0, 0.0
+        self._rest_known: tuple[Trial, ...] = ()
+        self._rest_after = -1
 
     @property
     def planned(self) -> int:
         """How many results there will be when nothing more has to be run again."""
-        return len(self.results) + len(remaining(self.plan, self.results))
+        return len(self.results) + len(self._rest())
 
     def is_wanted(self, scheduled: Trial) -> bool:
         """Whether its contestant is still in its comparison: a final failure puts it out."""
@@ -193,7 +232,13 @@ class _Progress:
     def left_s(self) -> float:
         """How long the rest should take at the pace so far."""
         pace = self._spent_s / self._expected_s if self._expected_s else 1.0
-        return pace * sum(self.plan.cell(rest).trial_ms for rest in remaining(self.plan, self.results)) / 1_000
+        return pace * sum(self.plan.cell(rest).trial_ms for rest in self._rest()) / 1_000
+
+    def _rest(self) -> tuple[Trial, ...]:
+        """What is still to be run, worked out once after each result: of many contestants that takes milliseconds."""
+        if self._rest_after != len(self.results):
+            self._rest_known, self._rest_after = remaining(self.plan, self.results), len(self.results)
+        return self._rest_known
 
     def names(self, scheduled: Trial) -> tuple[str, str]:
         """The title of its contestant and the name of its comparison."""
@@ -205,10 +250,21 @@ class _Progress:
         with _signals_held():
             self._writer.append(result)
         self.results.append(result)
+        title, comparison = self.names(result.trial)
+        if result.failure is not None and result.failure.left_out:
+            self.tell(LeftOut(title, comparison, result.failure.message))
+            return
         if spent_s and result.failure is None:
             self._spent_s += spent_s
             self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
-        self.tell(TrialEnded(result, *self.names(result.trial), len(self.results), self.planned))
+        self.tell(TrialEnded(result, title, comparison, len(self.results), self.planned))
+
+    def keep_count(self, count: CostCount) -> None:
+        """Stores a count of system calls as a result is stored, and tells of it."""
+        with _signals_held():
+            self._writer.append(count)
+        comparison = self.plan.comparisons[count.comparison]
+        self.tell(Counted(comparison.titles[count.slot], comparison.name, count))
 
 
 def _run_trial(progress: _Progress, host: Host, scheduled: Trial) -> None:
@@ -219,10 +275,20 @@ def _run_trial(progress: _Progress, host: Host, scheduled: Trial) -> None:
     progress.keep(result, progress.clocks.monotonic_s() - begin_s)
 
 
+def _leave_out(progress: _Progress, left_out: Mapping[tuple[int, int], Failure]) -> None:
+    """Keeps, for each contestant that cannot take part, one result that says why: it is never started."""
+    for scheduled in remaining(progress.plan, progress.results):
+        failure = left_out.get((scheduled.comparison, scheduled.slot))
+        if failure is not None and progress.is_wanted(scheduled):
+            progress.keep(Result(trial=scheduled, started=progress.clocks.wall(), failure=failure))
+
+
 def _check_contestants(progress: _Progress, host: Host) -> None:
     """Looks at each contestant with each workload before the first block; one that fails takes no part."""
     seen: dict[str, Failure | None] = {}
     for scheduled in remaining(progress.plan, progress.results):
+        if not progress.is_wanted(scheduled):
+            continue
         cell = progress.plan.cell(scheduled)
         kind = f"{cell.contestant.text} {cell.workload.model_dump_json()}"
         if kind not in seen:
@@ -230,7 +296,7 @@ def _check_contestants(progress: _Progress, host: Host) -> None:
             progress.tell(checked)
             seen[kind] = checked.failure
         failure = seen[kind]
-        if failure is not None and progress.is_wanted(scheduled):
+        if failure is not None:
             progress.keep(Result(trial=scheduled, started=progress.clocks.wall(), failure=failure))
 
 
@@ -249,7 +315,7 @@ def _reply_bytes(host: Host, cell: Cell) -> int:
     with _running(host.start(cell)) as server:
         spec = _load_spec(
             cell,
-            server.address,
+            server.addresses,
             connections=min(cell.connections, CHECK_CONNECTIONS),
             threads=1,
             warmup_ms=0,
@@ -278,19 +344,18 @@ def _refuse_faulty(report: Report) -> None:
 
 
 def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, Sample, Sample]:
-    with _running(host.start(cell)) as server:
-        spec = _load_spec(cell, server.address)
-        with _running(host.load(spec)) as load:
-            report, before, after, memory = _window(server, load)
+    with _running(host.start(cell)) as server, _running(host.load(_load_spec(cell, server.addresses))) as load:
+        report, before, after, memory = _window(server, load)
     return server.ready, report, _usage(report, before, after, memory), before, after
 
 
 @dataclass(slots=True)
 class _Sizes:
-    """The server's memory over a window. The proportional size is read once, when the window is over."""
+    """The server's memory over a window, and what it had accepted. The proportional size is read once, at the end."""
 
     samples: list[proc.Memory] = field(default_factory=list)
     pss_bytes: int | None = None
+    connections_taken: int | None = None
 
 
 def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, Sample, Sample, _Sizes]:
@@ -301,11 +366,16 @@ def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, Sample, S
     for event in load.events(TICK_S):
         if isinstance(event, Measuring):
             before = server.sample()
+            # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
+            server.ask()
         elif isinstance(event, Measured):
             # Connections, and with them the processes of a forking server, are still there at this moment.
             after = server.sample()
             sizes.samples.append(server.memory())
             sizes.pss_bytes = server.pss_bytes()
+            said = server.served()
+            if said is not None:
+                sizes.connections_taken = sum(worker.connections for worker in said.workers)
         elif isinstance(event, Report):
             if before is None or after is None:
                 raise TrialFailed("contract", "the load generator reported without naming its window", final=True)
@@ -321,12 +391,7 @@ def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, Sample, S
 def _usage(report: Report, before: Sample, after: Sample, sizes: _Sizes) -> ServerUsage:
     begin, end = before.server, after.server
     wall_ns = max(1, report.end_ns - report.begin_ns)
-    late_ns = max(0, begin.read_ns - report.begin_ns)
-    if late_ns > LATE_SHARE_MAX * wall_ns:
-        raise TrialFailed(
-            "lab_late", f"the lab got no processor for {late_ns / 1e6:.0f} ms: close what uses the machine"
-        )
-    made_up = wall_ns / (wall_ns - late_ns)
+    made_up = _made_up(report, begin.read_ns)
     delay_ns = end.run_delay_ns - begin.run_delay_ns
     return ServerUsage(
         cpu_ns=round(made_up * max(0, end.cpu_ns - begin.cpu_ns)),
@@ -336,6 +401,7 @@ def _usage(report: Report, before: Sample, after: Sample, sizes: _Sizes) -> Serv
         rss_bytes_max=max(memory.rss_bytes_max for memory in sizes.samples),
         rss_bytes_median=round(statistics.median(memory.rss_bytes for memory in sizes.samples)),
         pss_bytes=sizes.pss_bytes,
+        connections_taken=sizes.connections_taken,
         context_switches_voluntary=max(0, end.switches_voluntary - begin.switches_voluntary),
         context_switches_involuntary=max(0, end.switches_involuntary - begin.switches_involuntary),
         threads=end.threads,
@@ -345,14 +411,90 @@ def _usage(report: Report, before: Sample, after: Sample, sizes: _Sizes) -> Serv
     )
 
 
-def _load_spec(cell: Cell, address: str, **changes: object) -> LoadSpec:
+def _made_up(report: Report, read_ns: int) -> float:
+    """By what to multiply what was counted from a late first reading on; raises TrialFailed when it is too late."""
+    wall_ns = max(1, report.end_ns - report.begin_ns)
+    late_ns = max(0, read_ns - report.begin_ns)
+    if late_ns > LATE_SHARE_MAX * wall_ns:
+        raise TrialFailed(
+            "lab_late", f"the lab got no processor for {late_ns / 1e6:.0f} ms: close what uses the machine"
+        )
+    return wall_ns / (wall_ns - late_ns)
+
+
+def _count(host: Host, plan: Plan, comparison: int, slot: int) -> CostCount:
+    """What a contestant costs at a setting, in a trial of its own; why not, where that cannot be seen."""
+    cell = plan.counting_cell(comparison, slot)
+    why_not = ""
+    for _ in range(COUNTS_MAX):
+        try:
+            seen = _costs(host, cell)
+        except TrialFailed as failed:
+            why_not = failed.failure.message
+        else:
+            break
+    else:
+        seen = {"why_not": why_not}
+    return CostCount(comparison=comparison, slot=slot, cell=plan.comparisons[comparison].cells[slot].key, **seen)
+
+
+def _costs(host: Host, cell: Cell) -> dict[str, Any]:
+    """The fields of a count that were seen in one trial; raises TrialFailed.
+
+    All is read within the window: once it is over the connections are closed, which takes system calls and gives
+    memory back. The requests between two readings are those of the generator's intervals.
+    """
+    before: Calls | None = None
+    after: Calls | None = None
+    own_bytes = None
+    with _running(host.start(cell, count_calls=True)) as server:
+        own_bytes_before = server.own_bytes()
+        with _running(host.load(_load_spec(cell, server.addresses))) as load:
+            for event in load.events(COUNTED_SHARE * cell.duration_ms / 1_000):
+                if isinstance(event, Measuring):
+                    before = server.calls()
+                    own_bytes = server.own_bytes()
+                elif event is None and before is not None and after is None:
+                    after = server.calls()
+                elif isinstance(event, Report):
+                    report = event
+        why_not = _why_uncounted(server.ready)
+    if before is None or after is None or after.read_ns > report.end_ns:
+        raise TrialFailed("lab_late", "the lab came too late to see what it costs: close what uses the machine")
+    memory = {"own_bytes_before": own_bytes_before, "own_bytes": own_bytes}
+    if before.calls is None or after.calls is None:
+        return {"why_not": why_not, **memory}
+    requests = _completed(report, before.read_ns, after.read_ns)
+    return {"requests": requests, "calls": max(0, after.calls - before.calls), **memory}
+
+
+def _completed(report: Report, begin_ns: int, end_ns: int) -> int:
+    """How many requests were answered between two instants, by the generator's intervals and parts of them."""
+    series = report.intervals
+    completed = 0.0
+    for number, count in enumerate(series.completed):
+        slice_ns = series.begin_ns + number * series.length_ns
+        inside_ns = min(end_ns, slice_ns + series.length_ns) - max(begin_ns, slice_ns)
+        completed += count * max(0, inside_ns) / series.length_ns
+    return round(completed)
+
+
+def _why_uncounted(ready: ServeReady | None) -> str:
+    """What the server said that the kernel keeps it from."""
+    if ready is None:
+        return "only servers of the engine count them"
+    said = next((lack for lack in ready.lacks if lack.startswith(UNCOUNTED)), "")
+    return said.removeprefix(f"{UNCOUNTED}: ") or "the server did not say why"
+
+
+def _load_spec(cell: Cell, addresses: tuple[str, ...], **changes: object) -> LoadSpec:
     workload = cell.workload
     if isinstance(workload, HttpWorkload) and workload.host is None:
-        workload = _with(workload, host=address)
+        workload = _with(workload, host=addresses[0])
     spec = LoadSpec(
         driver=cell.driver,
         workload=workload,
-        connect=address,
+        connect=addresses,
         connections=cell.connections,
         threads=cell.threads,
         cpus=cell.load_cpus,

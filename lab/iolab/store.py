@@ -1,10 +1,12 @@
 """Where results live: one folder a run, one line a trial, and nothing lost but the line being written.
 
-    runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  report.html
+    runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  costs.jsonl  report.html
 
 Each line of trials.jsonl is `checksum, space, JSON`, appended and synced when its trial is over. A crash can therefore
 tear only the last line; a torn or altered line is told by its checksum, counted, named and skipped, and its trial is
-run again. One lab at a time may write: it holds a lock on trials.jsonl, which the kernel drops when the lab dies.
+run again. So it is with costs.jsonl, which holds the trials that counted system calls: they lie apart, because they
+must never be taken for timed ones. One lab at a time may write: it holds a lock on trials.jsonl, which the kernel
+drops when the lab dies.
 """
 
 from __future__ import annotations
@@ -18,17 +20,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from iolab.contract import one_line
-from iolab.plan import Place, Plan, Result
+from iolab.contract import Frozen, one_line
+from iolab.plan import CostCount, Place, Plan, Result
 
 # A line holds a report with its histogram and series: some 20 KiB. One far longer is not ours.
 LINE_BYTES_MAX = 16 << 20
 
-PLAN, MACHINE, TRIALS, REPORT = "plan.json", "machine.json", "trials.jsonl", "report.html"
+PLAN, MACHINE, REPORT = "plan.json", "machine.json", "report.html"
+TRIALS, COUNTS = "trials.jsonl", "costs.jsonl"
+
+
+Record = TypeVar("Record", bound=Frozen)
 
 
 class StoreError(Exception):
@@ -37,29 +43,31 @@ class StoreError(Exception):
 
 @dataclass(frozen=True)
 class Trials:
-    """What a run's record holds: the results in the order they were written, and one line on each line it lost."""
+    """What a run's record holds: results and counts in the order they were written, and one line on each it lost."""
 
     results: tuple[Result, ...]
     faults: tuple[str, ...]
+    counts: tuple[CostCount, ...] = ()
 
 
 @dataclass(frozen=True)
 class Writer:
-    """An open, locked run. Get one from `writing`; it appends results and replaces the report."""
+    """An open, locked run. Get one from `writing`; it appends results and counts."""
 
     folder: Path
     trials: Trials
-    _file: int
+    _files: Mapping[str, int]
 
-    def append(self, result: Result) -> None:
+    def append(self, record: Result | CostCount) -> None:
         """Adds one finished trial and syncs it to the disk; raises StoreError, and then nothing was added."""
-        path = self.folder / TRIALS
-        end = os.fstat(self._file).st_size
+        name = TRIALS if isinstance(record, Result) else COUNTS
+        path, file = self.folder / name, self._files[name]
+        end = os.fstat(file).st_size
         try:
-            _write_whole(self._file, sealed(result.model_dump_json().encode()))
-            os.fsync(self._file)
+            _write_whole(file, sealed(record.model_dump_json().encode()))
+            os.fsync(file)
         except OSError as error:
-            _cut(self._file, end)
+            _cut(file, end)
             raise StoreError(_unwritten(path, "the result could not be written", error)) from error
 
 
@@ -76,24 +84,28 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
     equal for a run to be resumed, because trials of two builds or two machines are not one comparison.
     """
     folder = folder_of(plan, runs)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = os.open(folder / TRIALS, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StoreError(_unwritten(folder, "the run's folder cannot be written", error)) from error
+    files: dict[str, int] = {}
     try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in (TRIALS, COUNTS):
+                files[name] = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(_unwritten(folder, "the run's folder cannot be written", error)) from error
+        try:
+            fcntl.flock(files[TRIALS], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise StoreError(f"{folder}: another iolab is writing this run: wait for it, or stop it") from None
         trials = read_trials(folder)
         _check_identity(folder, machine, resumed=bool(trials.results))
         _replace(folder / PLAN, plan.model_dump_json(indent=2) + "\n")
         _replace(folder / MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
-        _end_line(folder / TRIALS, file)
-        yield Writer(folder, trials, file)
+        for name, file in files.items():
+            _end_line(folder / name, file)
+        yield Writer(folder, trials, files)
     finally:
-        os.close(file)
+        for file in files.values():
+            os.close(file)
 
 
 def read_plan(folder: Path) -> Plan:
@@ -124,24 +136,16 @@ def read_trials(folder: Path) -> Trials:
 
     A reader needs no lock: a line that is being written looks torn, and is there the next time.
     """
-    path = folder / TRIALS
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return Trials((), ())
-    except OSError as error:
-        raise StoreError(_unread(path, error)) from error
-    results: dict[Place, Result] = {}
     faults: list[str] = []
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
-        parsed = _result_of(line)
-        if isinstance(parsed, str):
-            faults.append(f"{path}: line {number} {parsed}; its trial is run again")
-        elif parsed.trial.place in results:
-            faults.append(f"{path}: line {number} repeats a trial; the first stands")
-        else:
-            results[parsed.trial.place] = parsed
-    return Trials(tuple(results.values()), tuple(faults))
+    results: dict[Place, Result] = {}
+    for number, result in _records(folder / TRIALS, Result, faults):
+        if result.trial.place in results:
+            faults.append(f"{folder / TRIALS}: line {number} repeats a trial; the first stands")
+        results.setdefault(result.trial.place, result)
+    counts: dict[tuple[int, int], CostCount] = {}
+    for _, count in _records(folder / COUNTS, CostCount, faults):
+        counts.setdefault((count.comparison, count.slot), count)
+    return Trials(tuple(results.values()), tuple(faults), tuple(counts.values()))
 
 
 def write_report(folder: Path, html: str) -> Path:
@@ -155,14 +159,30 @@ def sealed(body: bytes) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
-def _result_of(line: bytes) -> Result | str:
-    """A result, or what is wrong with its line."""
+def _records(path: Path, kind: type[Record], faults: list[str]) -> Iterator[tuple[int, Record]]:
+    """The whole records of a file with the numbers of their lines; what is wrong with the others goes to `faults`."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(_unread(path, error)) from error
+    for number, line in enumerate(text.splitlines(keepends=True), start=1):
+        parsed = _record_of(line, kind)
+        if isinstance(parsed, str):
+            faults.append(f"{path}: line {number} {parsed}; its trial is run again")
+        else:
+            yield number, parsed
+
+
+def _record_of(line: bytes, kind: type[Record]) -> Record | str:
+    """A record, or what is wrong with its line."""
     checksum, space, body = line.removesuffix(b"\n").partition(b" ")
     # A line without its end was still being written: `_end_line` cuts it off, so it must not count here either.
     if not space or not line.endswith(b"\n") or len(line) > LINE_BYTES_MAX or checksum != b"%08x" % zlib.crc32(body):
         return "is torn or altered (its checksum does not fit)"
     try:
-        return Result.model_validate_json(body)
+        return kind.model_validate_json(body)
     except ValidationError as error:
         return f"is of another version ({one_line(error)})"
 

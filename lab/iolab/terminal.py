@@ -15,10 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from iolab.claims import ClaimVerdict
+from iolab.contract import WORKLOADS, ModelAbout, Option
 from iolab.machine import Check, cpu_words
 from iolab.plan import DOUBTS, Metric, Plan
-from iolab.runner import Checked, Event, Opened, TrialBegan, TrialEnded
-from iolab.verdict import ComparisonVerdict, DoubtCount, Level
+from iolab.runner import Checked, Counted, Event, LeftOut, Opened, TrialBegan, TrialEnded
+from iolab.verdict import BOUND_SIGNS, ComparisonVerdict, Cost, DoubtCount, Level, Ranked
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
@@ -29,9 +30,12 @@ COLUMNS: tuple[tuple[Metric, str, float], ...] = (
     ("latency_p99", "p99 µs", 1e3),
     ("rss", "RSS MiB", 1 << 20),
 )
-BOUNDS = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
 # How many columns a table needs to show a ratio and its interval in one line; in fewer they stand one above the other.
 WIDE_COLUMNS = 120
+# A reason longer than this is told in a line of its own, and not in a column of figures.
+WORD_MAX = 14
+# Names of models stand in a column of their own.
+NAME_WIDTH = 12
 COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
@@ -70,10 +74,14 @@ class Screen:
         elif isinstance(event, Checked):
             if event.failure is not None:
                 self._say(f"{event.contestant}: {event.failure.message}")
+        elif isinstance(event, LeftOut):
+            self._say(f"{event.comparison}: without {event.contestant}: {event.why}")
         elif isinstance(event, TrialBegan):
             self._began(event)
-        else:
+        elif isinstance(event, TrialEnded):
             self._ended(event)
+        else:
+            self._counted(event)
 
     def _opened(self, event: Opened) -> None:
         if event.set_aside is not None:
@@ -95,6 +103,15 @@ class Screen:
             self._bar.update(self._task, total=event.planned, completed=event.done)
         else:
             self._say(f"{event.done}/{event.planned} {event.comparison}: {event.title}: {outcome(event)}")
+
+    def _counted(self, event: Counted) -> None:
+        where = f"{event.comparison}: {event.contestant}"
+        if self._bar is not None:
+            self._bar.update(self._task, description=escape(f"counting system calls: {where}"), left="")
+        else:
+            calls = event.count.per_request
+            counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} a request"
+            self._say(f"system calls: {where}: {counted}")
 
     def _say(self, line: str) -> None:
         say(self._console, line)
@@ -119,7 +136,7 @@ def show_plan(console: Console, plan: Plan, why: Sequence[str]) -> None:
     """Says before the first trial what is asked, for how long, and on which processors."""
     trials = plan.blocks * sum(len(comparison.cells) for comparison in plan.comparisons)
     say(console, plan.question)
-    say(console, f"{plan.blocks} blocks, {trials} trials, about {duration(plan.duration_s)}")
+    say(console, f"{plan.blocks} blocks, {trials} trials, about {duration(plan.duration_s + plan.counting_s)}")
     sets = dict.fromkeys((cell.server_cpus, cell.load_cpus) for each in plan.comparisons for cell in each.cells)
     for server, load in sets:
         say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(why)})")
@@ -129,7 +146,9 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
     """The table, the sentence and the doubts of each comparison, what became of the claims, and last what to do."""
     for verdict in verdicts:
         console.print()
-        console.print(table(verdict, console.width))
+        console.print(ranking(verdict, console.width) if verdict.rankings else table(verdict, console.width))
+        if verdict.ladder:
+            say(console, "each ratio is to the row above it")
         say(console, verdict.sentence)
         say(console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_void} void")
         for line in remarks(verdict):
@@ -159,6 +178,67 @@ def table(verdict: ComparisonVerdict, width: int) -> Table:
     return shown
 
 
+def ranking(verdict: ComparisonVerdict, width: int) -> Table:
+    """One row a contestant, the most requests first: its ranks, its figures, and its ratios to the best there is.
+
+    Where the terminal is narrow the ratios of CPU give way: their ranks stay.
+
+    Who could not take part stands below, with the reason in place of figures.
+    """
+    shown = Table(
+        title=escape(verdict.name), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+    )
+    shown.add_column("#", justify="right")
+    shown.add_column("", overflow="fold")
+    is_wide = width >= WIDE_COLUMNS
+    cpu_ratio = ["of the best"] if is_wide else []
+    for heading in ("requests/s", "of the best", "CPU µs", *cpu_ratio, "#", "calls", "KiB/conn", "tasks"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    by = {each.metric: {row.contestant: row for row in each.rows} for each in verdict.rankings}
+    costs = {cost.contestant: cost for cost in verdict.costs}
+    for title in by["throughput"]:
+        requests, cpu = by["throughput"][title], by.get("cpu_per_request", {}).get(title)
+        shown.add_row(
+            _rank(requests),
+            escape(title),
+            _level_of(verdict, "throughput", title, 1.0),
+            _of_the_best(requests),
+            _level_of(verdict, "cpu_per_request", title, 1e3),
+            *([_of_the_best(cpu)] if is_wide else []),
+            _rank(cpu),
+            *_cost(costs.get(title)),
+        )
+    for title, why in verdict.rankings[0].absent.items():
+        word = why.partition(":")[0]
+        shown.add_row("", escape(title), escape(word) if len(word) <= WORD_MAX else "not here")
+    return shown
+
+
+def _rank(row: Ranked | None) -> str:
+    return "-" if row is None or row.rank is None else str(row.rank)
+
+
+def _of_the_best(row: Ranked | None) -> str:
+    if row is None or row.bound == "unknown":
+        return "-"
+    interval = "" if row.low == row.high else escape(f" [{row.low:.2f}, {row.high:.2f}]")
+    return f"{BOUND_SIGNS[row.bound]}{row.ratio:.2f}x{interval}"
+
+
+def _cost(cost: Cost | None) -> tuple[str, str, str]:
+    """System calls a request, KiB a connection, and how many tasks the kernel had to schedule."""
+    if cost is None:
+        return "-", "-", "-"
+    calls = "-" if cost.calls_per_request is None else f"{cost.calls_per_request:.2f}"
+    memory = "-" if cost.connection_bytes is None else f"{cost.connection_bytes / 1024:.1f}"
+    return calls, memory, str(cost.threads)
+
+
+def _level_of(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float) -> str:
+    level = verdict.level(metric, title)
+    return "-" if level is None else _level(level, unit)
+
+
 def figure(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float, between: str) -> str:
     """A level and, below it, its ratio to the reference and the interval, with `between` between the two."""
     level, estimate = verdict.level(metric, title), verdict.estimate(metric, title)
@@ -167,15 +247,43 @@ def figure(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float, 
     if estimate is None:
         return _level(level, unit)
     interval = escape(f"[{estimate.low:.2f}, {estimate.high:.2f}]")
-    return f"{_level(level, unit)}\n{BOUNDS[estimate.bound]}{estimate.ratio:.2f}x{between}{interval}"
+    return f"{_level(level, unit)}\n{BOUND_SIGNS[estimate.bound]}{estimate.ratio:.2f}x{between}{interval}"
 
 
 def remarks(verdict: ComparisonVerdict) -> list[str]:
-    """A line for each failure of a comparison, and one for what made trials void, and one for its other doubts."""
+    """Lines on costs, on who was left out and who failed; one on what made trials void, and one on other doubts."""
+    costs = [] if verdict.rankings else [costs_line(cost) for cost in verdict.costs]
+    costs += _uncounted(verdict)
+    left_out = [
+        f"{title} was left out: {why}"
+        for title, why in verdict.left_out.items()
+        if not verdict.rankings or len(why) > WORD_MAX
+    ]
     failures = [f"{each.contestant}: failed {each.trials}x: {each.message}" for each in verdict.failures]
     void = _counted([each for each in verdict.doubts if each.doubt.voids])
     doubts = _counted([each for each in verdict.doubts if not each.doubt.voids])
-    return failures + [f"{what}: {words}" for what, words in (("void trials", void), ("doubts", doubts)) if words]
+    told = costs + left_out + failures
+    return told + [f"{what}: {words}" for what, words in (("void trials", void), ("doubts", doubts)) if words]
+
+
+def costs_line(cost: Cost) -> str:
+    """What a request and a connection cost one contestant, in one line."""
+    told = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} system calls a request"]
+    if cost.connection_bytes is not None:
+        told.append(f"{cost.connection_bytes / 1024:.1f} KiB a connection")
+    processes = f"{cost.processes} process{'' if cost.processes == 1 else 'es'}"
+    return (
+        f"{cost.contestant}: {', '.join([*told, processes])}, {cost.threads} thread{'' if cost.threads == 1 else 's'}"
+    )
+
+
+def _uncounted(verdict: ComparisonVerdict) -> list[str]:
+    """Why system calls were not counted, each reason once with those it holds for."""
+    whose: dict[str, list[str]] = {}
+    for cost in verdict.costs:
+        if cost.calls_why_not is not None:
+            whose.setdefault(cost.calls_why_not, []).append(cost.contestant)
+    return [f"system calls not counted of {', '.join(titles)}: {why}" for why, titles in whose.items()]
 
 
 def _counted(doubts: Sequence[DoubtCount]) -> str:
@@ -189,6 +297,29 @@ def _counted(doubts: Sequence[DoubtCount]) -> str:
 def _spelt(word: str) -> str:
     """A doubt's word for people."""
     return word.replace("_", " ")
+
+
+def show_model(console: Console, model: ModelAbout) -> None:
+    """What there is to know of one I/O model: a line on it, what it needs, whether it is here, and its options."""
+    say(console, f"{model.name:<{NAME_WIDTH}} {model.about}")
+    more = [] if model.holds is None else [f"holds {model.holds} connection{'' if model.holds == 1 else 's'} a worker"]
+    more += [f"speaks {', '.join(model.protocols)} only"] if len(model.protocols) < len(WORKLOADS) else []
+    more += [f"needs {model.needs}"] if model.needs else []
+    more += [f"here without {', '.join(model.lacks)}"] if model.available and model.lacks else []
+    more += [] if model.available else [f"NOT HERE: {model.why_not}"]
+    for line in more:
+        say(console, f"{'':{NAME_WIDTH}} {line}")
+    for option in model.options:
+        say(console, f"{'':{NAME_WIDTH}} [{option.name}={_values(option)}] {option.about}")
+        for value, defect in option.defects.items():
+            say(console, f"{'':{NAME_WIDTH}}   {value} is DEFECTIVE: {defect}")
+
+
+def _values(option: Option) -> str:
+    """The values of an option, the default first; of a number the default and its limits."""
+    if option.min is None or option.max is None:
+        return "|".join(option.values)
+    return f"{option.values[0]}, {option.min} to {option.max}"
 
 
 def show_checks(console: Console, checks: Iterable[Check]) -> None:
@@ -208,4 +339,4 @@ def duration(seconds: float) -> str:
 
 def _level(level: Level, unit: float) -> str:
     value = level.median / unit
-    return f"{BOUNDS[level.bound]}{value:,.0f}" if value >= 1_000 else f"{BOUNDS[level.bound]}{value:.3g}"
+    return f"{BOUND_SIGNS[level.bound]}{value:,.0f}" if value >= 1_000 else f"{BOUND_SIGNS[level.bound]}{value:.3g}"

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.stats
 from numpy.typing import NDArray
 
-from iolab.contract import EchoWorkload, HttpWorkload, Report, percent
+from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, RpcWorkload, Workload, percent
 from iolab.plan import Cell, Doubt, Result
 
 Floats = NDArray[np.float64]
@@ -48,6 +48,9 @@ SERVER_BUSY = 0.90
 STEAL_NOISY, STEAL_MAX = 0.01, 0.05
 # The same for other programs, in cores. They are not spread evenly: one may sit on a server's processor.
 FOREIGN_CORES_NOISY, FOREIGN_CORES_MAX = 0.05, 0.10
+# Both are differences of counters in ticks of 10 ms, each rounded. In a short window less than four of them is no
+# evidence for anything, and less than two not even for a doubt.
+TICKS_SURE_NS = 40_000_000
 
 
 class Bottleneck(StrEnum):
@@ -165,8 +168,8 @@ def _batches(series: Floats) -> Floats:
 
 
 def _doubts(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
-    yield from _doubts_of_replies(report)
-    yield from _doubts_of_books(cell, report)
+    yield from _doubts_of_replies(result, report)
+    yield from _doubts_of_books(cell, result, report)
     yield from _doubts_of_generator(cell, result, report)
     yield from _doubts_of_machine(result)
     yield from _doubts_of_series(report)
@@ -177,7 +180,7 @@ def _doubts(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
         yield Doubt(word="p99_not_supported", detail=f"{correct} requests, a p99 needs 1000")
 
 
-def _doubts_of_replies(report: Report) -> Iterator[Doubt]:
+def _doubts_of_replies(result: Result, report: Report) -> Iterator[Doubt]:
     """Was every connection open and every reply right?"""
     requests = report.requests
     if report.interrupted:
@@ -187,6 +190,10 @@ def _doubts_of_replies(report: Report) -> Iterator[Doubt]:
             word="connections_missing",
             detail=f"{report.connections_open} of {report.connections} connections were open",
         )
+    taken = None if result.server is None else result.server.connections_taken
+    if taken is not None and taken < report.connections:
+        detail = f"{taken} of {report.connections} connections were accepted when the window began"
+        yield Doubt(word="connections_waiting", detail=detail)
     if requests.wrong or report.errors.wrong:
         yield Doubt(word="wrong_replies", detail=f"{max(requests.wrong, report.errors.wrong)} replies were wrong")
     ended = requests.correct + requests.wrong + requests.failed
@@ -197,7 +204,7 @@ def _doubts_of_replies(report: Report) -> Iterator[Doubt]:
         yield Doubt(word="errors", detail="no request was answered")
 
 
-def _doubts_of_books(cell: Cell, report: Report) -> Iterator[Doubt]:
+def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
     """Do counts, bytes and Little's law agree with one another? If not, a figure is wrong, however good it looks."""
     r = report.requests
     begun, ended = r.sent + r.in_flight_begin, r.correct + r.wrong + r.failed + r.in_flight_end
@@ -207,7 +214,7 @@ def _doubts_of_books(cell: Cell, report: Report) -> Iterator[Doubt]:
     if bytes_fault:
         yield Doubt(word="bytes_open", detail=bytes_fault)
     window_ns = report.end_ns - report.begin_ns
-    if r.correct == 0 or window_ns <= 0 or not _connections_stay_open(report):
+    if r.correct == 0 or window_ns <= 0 or not _connections_stay_open(result, report):
         return
     concurrency = r.correct / window_ns * report.latency_ns.mean
     # A window cuts through one request a connection at each edge, which a short or slow run feels.
@@ -219,17 +226,23 @@ def _doubts_of_books(cell: Cell, report: Report) -> Iterator[Doubt]:
         )
 
 
-def _connections_stay_open(report: Report) -> bool:
-    """Little's law counts connections as requests in flight: not so while each request opens one of its own."""
+def _connections_stay_open(result: Result, report: Report) -> bool:
+    """Little's law counts connections as requests in flight: not so while each request opens one of its own.
+
+    Over HTTP a server that holds one connection ends it with its reply, whatever it was asked for.
+    """
     workload = report.workload
-    return report.connections_open > 0 and not (isinstance(workload, HttpWorkload) and not workload.keep_alive)
+    ends = isinstance(workload, HttpWorkload) and (
+        not workload.keep_alive or (result.ready is not None and result.ready.holds == 1)
+    )
+    return report.connections_open > 0 and not ends
 
 
 def _bytes_fault(cell: Cell, report: Report) -> str | None:
     """What is wrong with the bytes, within what requests in flight at the edges may hold; None when nothing is."""
     r, workload = report.requests, report.workload
-    if isinstance(workload, EchoWorkload):
-        size = workload.message_bytes + (0 if workload.framing == "raw" else 2)
+    size = _message_bytes(workload)
+    if size is not None:
         slack = (r.in_flight_begin + r.in_flight_end + r.wrong + r.failed) * size
         for what, counted, messages in (
             ("received", report.bytes.received, r.correct + r.wrong),
@@ -238,11 +251,24 @@ def _bytes_fault(cell: Cell, report: Report) -> str | None:
             if abs(counted - messages * size) > slack:
                 return f"{counted} bytes {what} for {messages} messages of {size}"
         return None
-    # A command's replies are as long as they are; those of our own servers hold at least the body asked for.
-    least = (r.correct - r.in_flight_begin) * workload.reply_bytes if cell.contestant.kind == "named" else 0
-    if report.bytes.received < least:
-        return f"{report.bytes.received} bytes received for {r.correct} replies of at least {workload.reply_bytes}"
+    each = _reply_bytes_min(workload, named=cell.contestant.kind == "named")
+    if report.bytes.received < (r.correct - r.in_flight_begin) * each:
+        return f"{report.bytes.received} bytes received for {r.correct} replies of at least {each}"
     return None
+
+
+def _message_bytes(workload: Workload) -> int | None:
+    """How long each message is on the wire, the same both ways; None where replies are of another length."""
+    if isinstance(workload, EchoWorkload):
+        return workload.message_bytes + (0 if workload.framing == "raw" else 2)
+    return workload.message_bytes if isinstance(workload, LineWorkload) else None
+
+
+def _reply_bytes_min(workload: Workload, *, named: bool) -> int:
+    """What a reply holds at least. A command's HTTP replies are as long as they are, with any body."""
+    if isinstance(workload, RpcWorkload):
+        return workload.text_bytes
+    return workload.reply_bytes if isinstance(workload, HttpWorkload) and named else 0
 
 
 def _doubts_of_generator(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
@@ -266,10 +292,12 @@ def _doubts_of_machine(result: Result) -> Iterator[Doubt]:
     if noise is None:
         return
     steal, foreign = noise.steal_share, noise.foreign_cpu_cores
+    window_ns = 1 if result.report is None else max(1, result.report.end_ns - result.report.begin_ns)
+    grain = TICKS_SURE_NS / window_ns
     detail = f"{percent(steal, 1)} stolen, {foreign:.2f} cores used by others"
-    if steal > STEAL_MAX or foreign > FOREIGN_CORES_MAX:
+    if steal > max(STEAL_MAX, grain) or foreign > max(FOREIGN_CORES_MAX, grain):
         yield Doubt(word="machine_busy", detail=detail)
-    elif steal > STEAL_NOISY or foreign > FOREIGN_CORES_NOISY:
+    elif steal > max(STEAL_NOISY, grain / 2) or foreign > max(FOREIGN_CORES_NOISY, grain / 2):
         yield Doubt(word="machine_noisy", detail=detail)
 
 

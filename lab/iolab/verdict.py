@@ -9,14 +9,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
 from iolab import stats, trial
 from iolab.contract import Frozen, percent
-from iolab.plan import RETRIES_MAX, Comparison, Doubt, Metric, Place, Plan, Result, Setting, blocks_min, given_up
+from iolab.plan import (
+    RETRIES_MAX,
+    Comparison,
+    CostCount,
+    Doubt,
+    Metric,
+    Place,
+    Plan,
+    Result,
+    Setting,
+    blocks_min,
+    given_up,
+)
 
 METRICS: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss")
 # More void blocks than this and the machine, not the server, decided what was kept.
@@ -27,7 +40,17 @@ REPLY_SHARE_MAX = 0.005
 # Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
 MORE_BLOCKS_MAX = 200
 
+# Below so many connections their memory is lost in what else a server allocates while it works.
+MEMORY_CONNECTIONS_MIN = 50
+
 Bound = Literal["exact", "at least", "at most", "unknown"]
+# What stands before a figure that is a bound.
+BOUND_SIGNS: dict[Bound, str] = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
+# What contestants are ranked by, and whether more of it is better.
+RANKED_BY: dict[Metric, bool] = {"throughput": True, "cpu_per_request": False}
+
+# A verdict is asked for more than once in a run, and its bootstraps are most of its work.
+_bootstrap = lru_cache(maxsize=4_096)(stats.bootstrap_interval)
 
 
 class Level(Frozen):
@@ -75,6 +98,50 @@ class Estimate(Frozen):
     x: tuple[float, ...]
 
 
+class Ranked(Frozen):
+    """One contestant's place in a ranking: `ratio` is to the best there is, paired over blocks, with its interval.
+
+    Contestants whose interval against the leader of their group holds 1 share its `rank`; the next rank counts them
+    all, as in sport. It is None where the generator was the limit: such a contestant stands at its place in the order
+    with its `bound`, and could stand higher.
+    """
+
+    contestant: str
+    rank: int | None
+    ratio: float
+    low: float
+    high: float
+    bound: Bound
+
+
+class Ranking(Frozen):
+    """The contestants of a comparison by one metric, the best first; `absent` says of the others why they are not here.
+
+    Besides those that could not take part or failed, these are the ones of which more than a fifth of the trials were
+    void: the machine, not the server, then decided what was kept.
+    """
+
+    metric: Metric
+    rows: tuple[Ranked, ...]
+    absent: dict[str, str]
+
+
+class Cost(Frozen):
+    """What a request and a connection cost one contestant, besides the processor time.
+
+    `calls_per_request` was counted in a trial of its own; None where it was not, and `calls_why_not` then says why,
+    if it was tried. `connection_bytes` is what the server's own memory grew by for each connection, from before the
+    load to the middle of it; None below 50 connections. `processes` and `threads` are those of most timed trials.
+    """
+
+    contestant: str
+    calls_per_request: float | None
+    calls_why_not: str | None
+    connection_bytes: float | None
+    processes: int
+    threads: int
+
+
 class DoubtCount(Frozen):
     """A doubt, in how many trials it was raised, and the figures of its first appearance."""
 
@@ -95,17 +162,23 @@ class FailureCount(Frozen):
 class ComparisonVerdict(Frozen):
     """All that may be said of one comparison.
 
-    `titles` are the contestants, the reference first. `bottlenecks` counts for each of them what limited its trials:
+    `titles` are the contestants, the reference first; in a ladder each is compared with the one before it. `left_out`
+    says of those that could not take part why, in a word or a line. `rankings` are there for a comparison of many, once
+    it has blocks enough. `bottlenecks` counts for each of them what limited its trials:
     server, generator, both or latency. `inconclusive` is a sentence when the words must not be read.
     """
 
     name: str
     setting: Setting
     titles: tuple[str, ...]
+    ladder: bool
     sentence: str
     inconclusive: str | None
     levels: tuple[Level, ...]
     estimates: tuple[Estimate, ...]
+    rankings: tuple[Ranking, ...]
+    costs: tuple[Cost, ...]
+    left_out: dict[str, str]
     bottlenecks: dict[str, dict[str, int]]
     blocks_planned: int
     blocks_used: int
@@ -121,11 +194,16 @@ class ComparisonVerdict(Frozen):
         """The level of one contestant; None where nothing was measured."""
         return next((le for le in self.levels if le.metric == metric and le.contestant == contestant), None)
 
+    def ranking(self, metric: Metric) -> Ranking | None:
+        """The ranking by a metric; None where there is none."""
+        return next((each for each in self.rankings if each.metric == metric), None)
 
-def judge(plan: Plan, results: Iterable[Result]) -> tuple[ComparisonVerdict, ...]:
-    """A verdict for every comparison of the plan, in its order, from whatever results there are so far."""
+
+def judge(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount] = ()) -> tuple[ComparisonVerdict, ...]:
+    """A verdict for every comparison of the plan, in its order, from whatever results and counts there are so far."""
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
-    return tuple(_judge_comparison(plan, index, done) for index in range(len(plan.comparisons)))
+    calls = {(count.comparison, count.slot): count for count in counts if plan.holds_count(count)}
+    return tuple(_judge_comparison(plan, index, done, calls) for index in range(len(plan.comparisons)))
 
 
 def value_of(result: Result | None, metric: Metric) -> float | None:
@@ -151,8 +229,7 @@ def values_by_block(
     plan: Plan, comparison: int, done: Mapping[Place, Result], metric: Metric, slot: int
 ) -> dict[int, float]:
     """One contestant's values of a metric by block, for the blocks used in which it is above zero."""
-    rows = used_blocks(plan, comparison, done)[0].items()
-    return {block: value for block, row in rows if (value := value_of(row[slot], metric)) is not None and value > 0}
+    return _by_block(used_blocks(plan, comparison, done)[0], metric, slot)
 
 
 def log_ratios(above: Mapping[int, float], below: Mapping[int, float]) -> dict[int, float]:
@@ -161,11 +238,19 @@ def log_ratios(above: Mapping[int, float], below: Mapping[int, float]) -> dict[i
 
 
 Row = list[Result | None]
+Used = Mapping[int, Row]
+Calls = Mapping[tuple[int, int], CostCount]
+
+
+def _by_block(used: Used, metric: Metric, slot: int) -> dict[int, float]:
+    rows = used.items()
+    return {block: value for block, row in rows if (value := value_of(row[slot], metric)) is not None and value > 0}
 
 
 def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tuple[dict[int, Row], int, int]:
     """The blocks that count, by number; how many blocks were run to their end; and how many of those were void."""
-    slots = range(len(plan.comparisons[comparison].cells))
+    comparison_ = plan.comparisons[comparison]
+    slots = range(len(comparison_.cells))
     gone = {slot for index, slot in given_up(done) if index == comparison}
     used: dict[int, Row] = {}
     complete = void = 0
@@ -180,8 +265,10 @@ def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tu
             if attempt == 0 and again and _only_unsettled(running):
                 continue
             complete += 1
-            if not any(result.void for result in running if result is not None):
-                used[block] = row
+            spoilt = sum(result.void for result in running if result is not None)
+            # One of many may be missing. Where most of a block is void, so was its minute.
+            if spoilt == 0 or (comparison_.many and spoilt * 2 <= len(running)):
+                used[block] = [None if result is None or result.void else result for result in row]
                 break
             void += 1
     return used, complete, void
@@ -195,24 +282,33 @@ def _only_unsettled(row: Iterable[Result | None]) -> bool:
     return words == {"never_steady"} and all(result.failure is None for result in results)
 
 
-def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result]) -> ComparisonVerdict:
+def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], calls: Calls) -> ComparisonVerdict:
     comparison = plan.comparisons[index]
     used, complete, void = used_blocks(plan, index, done)
     bottlenecks = _bottlenecks(plan, comparison, used)
     levels = _levels(comparison, used, bottlenecks)
     inconclusive = _inconclusive(comparison, index, done, complete, void)
-    estimates = _estimates(plan, index, done, bottlenecks, decided=inconclusive is None)
+    gone = {slot for at, slot in given_up(done) if at == index}
     mine = [result for place, result in sorted(done.items()) if place.comparison == index]
     doubts = _doubts(comparison, mine) + _unequal_replies(comparison, used)
-    failures = _failures(comparison, mine)
+    failures, left_out = _failures(comparison, mine), _left_out(comparison, mine)
+    spoilt = _spoilt(comparison, used, gone, doubts)
+    estimates = _estimates(plan, index, used, gone, bottlenecks, undecided=spoilt, decided=inconclusive is None)
+    absent = {failure.contestant: "failed" for failure in failures} | spoilt | left_out
+    ranked = comparison.ranked and inconclusive is None
+    rankings = _rankings(comparison, used, levels, absent) if ranked else ()
     return ComparisonVerdict(
         name=comparison.name,
         setting=comparison.setting,
         titles=comparison.titles,
-        sentence=_sentence(comparison, levels, estimates, inconclusive, failures),
+        ladder=comparison.ladder,
+        sentence=_sentence(comparison, levels, estimates, rankings, inconclusive, failures, left_out),
         inconclusive=inconclusive,
         levels=levels,
         estimates=estimates,
+        rankings=rankings,
+        costs=_costs(index, comparison, used, calls),
+        left_out=left_out,
         bottlenecks=bottlenecks,
         blocks_planned=plan.blocks,
         blocks_used=len(used),
@@ -264,28 +360,135 @@ def _level_bound(metric: Metric, generator_bound: bool) -> Bound:
 def _estimates(
     plan: Plan,
     index: int,
-    done: Mapping[Place, Result],
+    used: Used,
+    gone: Set[int],
     bottlenecks: Mapping[str, Mapping[str, int]],
     *,
+    undecided: Container[str],
     decided: bool,
 ) -> tuple[Estimate, ...]:
-    titles = plan.comparisons[index].titles
+    comparison = plan.comparisons[index]
+    titles = comparison.titles
     estimates: list[Estimate] = []
     for metric in METRICS:
-        found: list[tuple[str, stats.Ratio, tuple[float, ...]]] = []
-        reference = values_by_block(plan, index, done, metric, 0)
-        for slot, title in enumerate(titles[1:], start=1):
-            contestant = values_by_block(plan, index, done, metric, slot)
-            x = tuple(log_ratios(contestant, reference).values())
+        values = [_by_block(used, metric, slot) for slot in range(len(titles))]
+        found: list[tuple[str, str, stats.Ratio, tuple[float, ...]]] = []
+        for slot, below in _pairs(comparison, gone):
+            x = tuple(log_ratios(values[slot], values[below]).values())
             ratio = stats.ratio_of_pairs(x)
             if ratio is not None:
-                found.append((title, ratio, x))
-        adjusted = stats.holm([ratio.p_value for _, ratio, _ in found])
-        for (title, ratio, x), p_holm in zip(found, adjusted, strict=True):
-            bound = _ratio_bound(metric, _generator_bound(bottlenecks[title]), _generator_bound(bottlenecks[titles[0]]))
-            estimate = _estimate(metric, title, titles[0], ratio, p_holm, x, bound, seed=plan.seed, rivals=len(found))
-            estimates.append(estimate if decided else estimate.model_copy(update={"word": "not decided"}))
+                found.append((titles[slot], titles[below], ratio, x))
+        adjusted = stats.holm([ratio.p_value for _, _, ratio, _ in found])
+        for (title, reference, ratio, x), p_holm in zip(found, adjusted, strict=True):
+            limited = (_generator_bound(bottlenecks[title]), _generator_bound(bottlenecks[reference]))
+            bound = _ratio_bound(metric, *limited)
+            estimate = _estimate(metric, title, reference, ratio, p_holm, x, bound, seed=plan.seed, rivals=len(found))
+            may_decide = decided and title not in undecided and reference not in undecided
+            estimates.append(estimate if may_decide else estimate.model_copy(update={"word": "not decided"}))
     return tuple(estimates)
+
+
+def _connection_bytes(connections: int, count: CostCount | None) -> float | None:
+    if count is None or count.own_bytes is None or count.own_bytes_before is None:
+        return None
+    grown = count.own_bytes - count.own_bytes_before
+    return grown / connections if connections >= MEMORY_CONNECTIONS_MIN else None
+
+
+def _spoilt(comparison: Comparison, used: Used, gone: Set[int], doubts: Sequence[DoubtCount]) -> dict[str, str]:
+    """Of whom too many trials are void within the blocks that count: how many, and mostly for what."""
+    words: dict[str, DoubtCount] = {}
+    for each in doubts:
+        first = words.setdefault(each.contestant, each)
+        if each.doubt.voids and (not first.doubt.voids or each.trials > first.trials):
+            words[each.contestant] = each
+    void = {
+        title: sum(row[slot] is None for row in used.values())
+        for slot, title in enumerate(comparison.titles)
+        if slot not in gone
+    }
+    return {
+        title: f"{count} of {len(used)} void: {words[title].doubt.word.replace('_', ' ')}"
+        for title, count in void.items()
+        if count > VOID_SHARE_MAX * len(used)
+    }
+
+
+def _pairs(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]]:
+    """Each slot that takes part with the slot it is compared with: in a ladder the nearest rung below that is there."""
+    for slot in range(1, len(comparison.cells)):
+        below = comparison.reference(slot)
+        while comparison.ladder and below in gone and below > 0:
+            below = comparison.reference(below)
+        if slot not in gone and below not in gone:
+            yield slot, below
+
+
+def _rankings(
+    comparison: Comparison, used: Used, levels: Sequence[Level], absent: Mapping[str, str]
+) -> tuple[Ranking, ...]:
+    rankings = (_ranking(comparison, used, levels, absent, metric) for metric in RANKED_BY)
+    return tuple(ranking for ranking in rankings if ranking.rows)
+
+
+def _ranking(
+    comparison: Comparison, used: Used, levels: Sequence[Level], absent: Mapping[str, str], metric: Metric
+) -> Ranking:
+    """The order by paired ratios to the best median, and ranks that are shared by whom these blocks cannot tell apart.
+
+    Each group is led by its best, and ends before the first contestant that can be told apart from that leader. The
+    best is chosen by the data, which flatters it a little, and the intervals are not adjusted for their number: a
+    ranking is for looking through many, and the words of the ratios are what holds up.
+    """
+    slots = {title: slot for slot, title in enumerate(comparison.titles)}
+    present = [level for level in levels if level.metric == metric and level.contestant not in absent]
+    bounds = {level.contestant: level.bound for level in present}
+    values = {title: _by_block(used, metric, slots[title]) for title in bounds}
+    medians = {level.contestant: level.median for level in present}
+    more_is_better = RANKED_BY[metric]
+    order = sorted(medians, key=lambda title: medians[title], reverse=more_is_better)
+    ratios = {title: _ratio(values[title], values[order[0]]) for title in order}
+    known = {title: ratio for title, ratio in ratios.items() if ratio is not None}
+    leader, leader_rank = "", 0
+    rows = []
+    ordered = sorted(known, key=lambda title: known[title].ratio, reverse=more_is_better)
+    for place, title in enumerate(ordered, start=1):
+        if bounds[title] == "exact":
+            against = _ratio(values[title], values[leader]) if leader else None
+            if against is None or not against.low <= 1 <= against.high:
+                leader, leader_rank = title, place
+        bound = _ratio_bound(metric, bounds[title] != "exact", bounds[ordered[0]] != "exact" and title != ordered[0])
+        rank = leader_rank if bounds[title] == "exact" else None
+        ratio = known[title]
+        rows.append(Ranked(contestant=title, rank=rank, ratio=ratio.ratio, low=ratio.low, high=ratio.high, bound=bound))
+    few = {title: "too few blocks" for title in order if title not in known}
+    return Ranking(metric=metric, rows=tuple(rows), absent=dict(absent) | few)
+
+
+def _ratio(above: Mapping[int, float], below: Mapping[int, float]) -> stats.Ratio | None:
+    return stats.ratio_of_pairs(tuple(log_ratios(above, below).values()))
+
+
+def _costs(index: int, comparison: Comparison, used: Used, calls: Calls) -> tuple[Cost, ...]:
+    costs = []
+    for slot, title in enumerate(comparison.titles):
+        results = [row[slot] for row in used.values()]
+        usages = [each.server for each in results if each is not None and each.server is not None]
+        if not usages:
+            continue
+        (processes, threads), _ = Counter((usage.processes, usage.threads) for usage in usages).most_common(1)[0]
+        count = calls.get((index, slot))
+        costs.append(
+            Cost(
+                contestant=title,
+                calls_per_request=count.per_request if count else None,
+                calls_why_not=count.why_not if count else None,
+                connection_bytes=_connection_bytes(comparison.cells[slot].connections, count),
+                processes=processes,
+                threads=threads,
+            )
+        )
+    return tuple(costs)
 
 
 def _estimate(
@@ -301,7 +504,7 @@ def _estimate(
     rivals: int,
 ) -> Estimate:
     word = _bounded_word(stats.word(ratio, p_holm), ratio, bound)
-    bootstrap = stats.bootstrap_interval(x, seed)
+    bootstrap = _bootstrap(x, seed)
     low = None if bootstrap.low is None else math.exp(bootstrap.low)
     high = None if bootstrap.high is None else math.exp(bootstrap.high)
     leaves_out_one = ratio.low > 1 or ratio.high < 1
@@ -400,7 +603,7 @@ def _failures(comparison: Comparison, results: Sequence[Result]) -> tuple[Failur
     counts = Counter(
         (comparison.titles[result.trial.slot], result.failure.kind, result.failure.message)
         for result in results
-        if result.failure is not None
+        if result.failure is not None and not result.failure.left_out
     )
     return tuple(
         FailureCount(contestant=title, kind=kind, message=message, trials=count)
@@ -408,32 +611,83 @@ def _failures(comparison: Comparison, results: Sequence[Result]) -> tuple[Failur
     )
 
 
+def _left_out(comparison: Comparison, results: Sequence[Result]) -> dict[str, str]:
+    return {
+        comparison.titles[result.trial.slot]: result.failure.message
+        for result in results
+        if result.failure is not None and result.failure.left_out
+    }
+
+
 def _sentence(
     comparison: Comparison,
     levels: Sequence[Level],
     estimates: Sequence[Estimate],
+    rankings: Sequence[Ranking],
     inconclusive: str | None,
     failures: Sequence[FailureCount],
+    left_out: Mapping[str, str],
 ) -> str:
     """The verdict in words; one clause a contestant when there are several."""
     if inconclusive is not None:
         return f"{inconclusive[0].upper()}{inconclusive[1:]}."
     if len(comparison.cells) == 1:
         return _sentence_alone(comparison.titles[0], levels, failures)
+    if rankings:
+        return " ".join(_sentence_ranked(ranking) for ranking in rankings)
+    if comparison.ranked and not estimates:
+        return f"No ranking: fewer than {blocks_min(1)} whole blocks so far."
+    if comparison.ladder and estimates:
+        return _sentence_ladder(estimates)
     sentences = []
-    for title in comparison.titles[1:]:
+    for slot, title in enumerate(comparison.titles[1:], start=1):
         throughput, cpu = (
             next((e for e in estimates if e.metric == metric and e.contestant == title), None)
             for metric in ("throughput", "cpu_per_request")
         )
-        failed = next((f for f in failures if f.contestant in (title, comparison.titles[0])), None)
+        reference = comparison.titles[comparison.reference(slot)]
+        absent = next((each for each in (title, reference) if each in left_out), None)
+        failed = next((f for f in failures if f.contestant in (title, reference)), None)
         if throughput is not None:
             sentences.append(_sentence_of(throughput, cpu))
+        elif absent is not None:
+            sentences.append(f"{absent} was left out: {left_out[absent].rstrip('.')}.")
         elif failed is not None:
             sentences.append(f"{failed.contestant} could not be measured: {failed.message.rstrip('.')}.")
         else:
-            sentences.append(f"{title} and {comparison.titles[0]}: fewer than {blocks_min(1)} whole blocks so far.")
+            sentences.append(f"{title} and {reference}: fewer than {blocks_min(1)} whole blocks so far.")
+    return " ".join(dict.fromkeys(sentences))
+
+
+def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
+    """Which rungs are worth something against the rung below, in requests and in CPU; the table has the intervals."""
+    sentences = []
+    for metric, what in (("throughput", "requests"), ("cpu_per_request", "CPU per request")):
+        rungs = [e for e in estimates if e.metric == metric]
+        told = [f"{e.contestant} {BOUND_SIGNS[e.bound]}{e.ratio:.2f}x" for e in rungs if e.word == "differs"]
+        same = sum(e.word == "same" for e in rungs)
+        rest = [f"{same} the same"] if same else []
+        rest += [f"{len(rungs) - same - len(told)} not decided"] if len(rungs) > same + len(told) else []
+        found = _listed(told) if told else "no rung differs"
+        sentences.append(f"{what[0].upper()}{what[1:]} against the rung below: {'; '.join([found, *rest])}.")
     return " ".join(sentences)
+
+
+def _sentence_ranked(ranking: Ranking) -> str:
+    """Who leads, whom these blocks cannot tell from the leader, and who is not ranked."""
+    ranks = [row.rank for row in ranking.rows if row.rank is not None]
+    first = [row.contestant for row in ranking.rows if ranks and row.rank == min(ranks)]
+    limited = [row.contestant for row in ranking.rows if row.rank is None]
+    what = "Most requests" if ranking.metric == "throughput" else "Least CPU per request"
+    if not first:
+        return f"{what}: not ranked, because the generator limited all {len(limited)}."
+    apart = ", not told apart" if len(first) > 1 else ""
+    unranked = f" (not ranked, because the generator was their limit: {_listed(limited)})" if limited else ""
+    return f"{what}: {_listed(first)}{apart}{unranked}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _sentence_alone(title: str, levels: Sequence[Level], failures: Sequence[FailureCount]) -> str:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from iolab.contract import EchoWorkload, HttpWorkload
+from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
 from iolab.plan import Cell, Plan
 
 PORT = 8080
@@ -57,11 +57,11 @@ def _vs_words(plan: Plan) -> list[str]:
     cells = plan.comparisons[0].cells
     cell, workload = cells[0], cells[0].workload
     words = ["iolab", "vs", *(each.contestant.text for each in cells), "--protocol", workload.protocol]
-    if isinstance(workload, EchoWorkload):
-        words += ["--framing", workload.framing, "--message-bytes", str(workload.message_bytes)]
-    else:
-        words += ["--reply-bytes", str(workload.reply_bytes)]
-    words += ["--connections", str(cell.connections), "--workers", str(cell.workers), "--threads", str(cell.threads)]
+    words += ["--reply-bytes", str(workload.reply_bytes)] if isinstance(workload, HttpWorkload) else []
+    words += _message_words(workload)
+    words += ["--work-ns", str(workload.work_ns)] if isinstance(workload, RpcWorkload) else []
+    words += ["--connections", str(cell.connections), *_worker_words(cell), "--threads", str(cell.threads)]
+    words += ["--sockets", str(cell.sockets)] if cell.sockets > 1 else []
     words += ["--driver", cell.driver, "--blocks", str(plan.blocks), "--seed", str(plan.seed)]
     for flag, cpus in (("--server-cpus", cell.server_cpus), ("--load-cpus", cell.load_cpus)):
         words += [flag, _list(cpus)] if cpus else []
@@ -77,11 +77,13 @@ def _server_words(cell: Cell) -> list[str]:
         words += ["--option", f"{name}={value}"]
     workload = cell.workload
     words += ["--protocol", workload.protocol]
-    if isinstance(workload, HttpWorkload):
-        words += ["--reply-bytes", str(workload.reply_bytes)]
-    else:
-        words += ["--framing", workload.framing, "--message-bytes", str(workload.message_bytes)]
-    words += ["--listen", f"127.0.0.1:{PORT}", "--workers", str(cell.workers)]
+    words += ["--reply-bytes", str(workload.reply_bytes)] if isinstance(workload, HttpWorkload) else []
+    words += _message_words(workload)
+    if isinstance(workload, RpcWorkload) and workload.work_ns:
+        words += ["--work", f"{workload.work_ns / 1_000:g}us"]
+    for number in range(cell.sockets):
+        words += ["--listen", f"127.0.0.1:{PORT + number}"]
+    words += _worker_words(cell)
     return words + (["--cpus", _list(cell.server_cpus)] if cell.server_cpus else [])
 
 
@@ -92,11 +94,28 @@ def _load_words(cell: Cell) -> list[str]:
         words += [] if workload.keep_alive else ["--no-keepalive"]
     else:
         words = ["iolab", "load", f"tcp://127.0.0.1:{PORT}"]
-        words += ["--framing", workload.framing, "--message-bytes", str(workload.message_bytes)]
+        words += [] if isinstance(workload, EchoWorkload) else ["--protocol", workload.protocol]
+        words += _message_words(workload)
     words += ["--connections", str(cell.connections), "--threads", str(cell.threads), "--driver", cell.driver]
     words += ["--warmup", f"{cell.warmup_ms}ms", "--duration", f"{cell.duration_ms}ms"]
     words += ["--timeout", f"{cell.timeout_ms}ms"]
     return words + (["--cpus", _list(cell.load_cpus)] if cell.load_cpus else [])
+
+
+def _message_words(workload: Workload) -> list[str]:
+    """The flags of a workload that both sides take."""
+    if isinstance(workload, EchoWorkload):
+        return ["--framing", workload.framing, "--message-bytes", str(workload.message_bytes)]
+    if isinstance(workload, LineWorkload):
+        return ["--message-bytes", str(workload.message_bytes)]
+    if isinstance(workload, RpcWorkload):
+        return ["--target", str(workload.target), "--text-bytes", str(workload.text_bytes)]
+    return []
+
+
+def _worker_words(cell: Cell) -> list[str]:
+    kind = ["--worker-kind", cell.worker_kind] if cell.worker_kind != "thread" else []
+    return ["--workers", str(cell.workers), *kind]
 
 
 def _list(cpus: tuple[int, ...]) -> str:

@@ -9,14 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iolab import stats, trial, verdict
-from iolab.contract import EchoWorkload, Report
+from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, WorkerKind, Workload
 from iolab.plan import Cell, Comparison, Place, Plan, Result
 from iolab.report.charts import Line
-from iolab.verdict import ComparisonVerdict
+from iolab.verdict import ComparisonVerdict, Cost, Ranked
 
 QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999))
 # Contestants whose servers used processors this differently did not spend equal means; in cores.
 CORES_APART = 0.1
+# More contestants than this have no column each in the table of doubts.
+DOUBT_COLUMNS_MAX = 4
+# Of more than these, a fact that is not the same for all is told of those alone that are not as most are.
+NAMED_MAX = 4
 # A median of two lines is neither of them.
 MEDIAN_LINES_MIN = 3
 # A machine's record has a topology as long as the machine is large; the page is not the place for it.
@@ -50,7 +54,17 @@ class ContestantRow(NamedTuple):
     cores: Figure | None
     switches: Figure | None
     switches_values: tuple[float, ...]
+    cost: Cost | None
     limits: str
+
+
+class RankRow(NamedTuple):
+    """One contestant of a ranking: its places by requests and by CPU, or why it has none."""
+
+    title: str
+    requests: Ranked | None
+    cpu: Ranked | None
+    absent: str
 
 
 class DoubtRow(NamedTuple):
@@ -73,7 +87,10 @@ class DoubtDetail(NamedTuple):
 
 
 class DoubtTable(NamedTuple):
-    """All doubts of a run but unequal replies, which are told where the page says what was not equal."""
+    """All doubts of a run but unequal replies, which are told where the page says what was not equal.
+
+    `titles` are the heads of the columns of counts: a contestant each, or one for all where they are many.
+    """
 
     titles: tuple[str, ...]
     rows: tuple[DoubtRow, ...]
@@ -107,15 +124,31 @@ def counted(plan: Plan, index: int, done: Done) -> dict[int, list[Result]]:
 
 
 def contestant_rows(found: ComparisonVerdict, used: Mapping[int, Sequence[Result]]) -> list[ContestantRow]:
-    """A row for each contestant of a comparison that has a trial that counts."""
-    return [
-        _contestant_row(slot, found.titles[slot], results, found.bottlenecks.get(found.titles[slot], {}))
+    """A row for each contestant of a comparison that has a trial that counts; the best first where they are ranked."""
+    costs = {cost.contestant: cost for cost in found.costs}
+    rows = [
+        _contestant_row(slot, title, results, found.bottlenecks.get(title, {}), costs.get(title))
         for slot, results in used.items()
         if results
+        for title in [found.titles[slot]]
     ]
+    places = {row.title: place for place, row in enumerate(rank_rows(found))}
+    return sorted(rows, key=lambda row: places.get(row.title, 0))
 
 
-def _contestant_row(slot: int, title: str, results: Sequence[Result], bottlenecks: Mapping[str, int]) -> ContestantRow:
+def rank_rows(found: ComparisonVerdict) -> tuple[RankRow, ...]:
+    """The contestants of a ranking by their requests, the best first, and then those that have no place in it."""
+    if not found.rankings:
+        return ()
+    places = {ranking.metric: {row.contestant: row for row in ranking.rows} for ranking in found.rankings}
+    requests, cpu = places["throughput"], places.get("cpu_per_request", {})
+    ranked = [RankRow(title, requests[title], cpu.get(title), "") for title in requests]
+    return (*ranked, *(RankRow(title, None, None, why) for title, why in found.rankings[0].absent.items()))
+
+
+def _contestant_row(
+    slot: int, title: str, results: Sequence[Result], bottlenecks: Mapping[str, int], cost: Cost | None
+) -> ContestantRow:
     quantiles = {}
     for name, quantile in QUANTILES:
         values = [value for result in results if (value := _quantile_ns(result, name, quantile)) is not None]
@@ -139,6 +172,7 @@ def _contestant_row(slot: int, title: str, results: Sequence[Result], bottleneck
         cores=_figure_of([server.cpu_ns / server.wall_ns for _, server in servers]),
         switches=_figure_of(switches),
         switches_values=switches,
+        cost=cost,
         limits=", ".join(f"{limit} {count}" for limit, count in sorted(bottlenecks.items())),
     )
 
@@ -168,6 +202,7 @@ def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequ
     """Doubts by contestant over all settings, those that void a trial first, and each with its place below."""
     trials = Counter(plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results)
     titles = tuple(dict.fromkeys(title for comparison in plan.comparisons for title in comparison.titles))
+    columns = titles if len(titles) <= DOUBT_COLUMNS_MAX else ("Trials",)
     counts: dict[str, Counter[str]] = {}
     told: dict[str, tuple[bool, str]] = {}
     details = []
@@ -192,17 +227,15 @@ def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequ
             counts.setdefault(word, Counter())[title] += count
             told.setdefault(word, (voids, advice))
             details.append(DoubtDetail(found.name, title, word, count, first))
-    rows = [
-        DoubtRow(
-            word,
-            voids,
-            tuple(f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles),
-            advice,
-        )
-        for word, (voids, advice) in told.items()
-    ]
+    rows = []
+    for word, (voids, advice) in told.items():
+        cells = [f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles]
+        if columns != titles:
+            named = (f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell != "–")
+            cells = [", ".join(named)]
+        rows.append(DoubtRow(word, voids, tuple(cells), advice))
     rows.sort(key=lambda row: (not row.voids, -counts[row.word].total()))
-    return DoubtTable(titles, tuple(rows), tuple(details))
+    return DoubtTable(columns, tuple(rows), tuple(details))
 
 
 def void_reason(found: ComparisonVerdict) -> str:
@@ -298,6 +331,7 @@ def unequal(plan: Plan, index: int, found: ComparisonVerdict, used: Mapping[int,
     """What was not the same for all contestants of a comparison: what their ratios owe to more than their model."""
     comparison = plan.comparisons[index]
     said = [*_unequal_cells(comparison), *_unequal_means(found.titles, used), *_lacking(found.titles, used)]
+    said += _defective(found.titles, used)
     replies = [
         f"{each.contestant}: {each.doubt.detail}." for each in found.doubts if each.doubt.word == "unequal_replies"
     ]
@@ -323,10 +357,18 @@ def _unequal_means(titles: Sequence[str], used: Mapping[int, Sequence[Result]]) 
             last = Counter((server.processes, server.threads) for server in servers).most_common(1)[0][0]
             tasks[slot] = last
     if cores and max(cores.values()) - min(cores.values()) > CORES_APART:
-        yield f"Cores used: {', '.join(f'{titles[slot]} {value:.2f}' for slot, value in cores.items())}."
+        yield f"Cores used: {_each({titles[slot]: f'{value:.2f}' for slot, value in cores.items()})}."
     if len(set(tasks.values())) > 1:
-        told = (f"{titles[slot]} {_tasks(*counts)}" for slot, counts in tasks.items())
-        yield f"How many the kernel had to schedule: {', '.join(told)}."
+        told = {titles[slot]: _tasks(*counts) for slot, counts in tasks.items()}
+        yield f"How many the kernel had to schedule: {_each(told)}."
+
+
+def _each(told: Mapping[str, str]) -> str:
+    """What is said of each contestant; of many, only what is not said of most."""
+    usual, count = Counter(told.values()).most_common(1)[0]
+    if len(told) <= NAMED_MAX or count < 2:
+        return ", ".join(f"{title} {what}" for title, what in told.items())
+    return ", ".join([*(f"{title} {what}" for title, what in told.items() if what != usual), f"the others {usual}"])
 
 
 def _tasks(processes: int, threads: int) -> str:
@@ -339,6 +381,13 @@ def _lacking(titles: Sequence[str], used: Mapping[int, Sequence[Result]]) -> Ite
         lacks = dict.fromkeys(what for result in results if result.ready is not None for what in result.ready.lacks)
         if lacks:
             yield f"{titles[slot]} ran without what this kernel lacks: {', '.join(lacks)}."
+
+
+def _defective(titles: Sequence[str], used: Mapping[int, Sequence[Result]]) -> Iterator[str]:
+    for slot, results in used.items():
+        defects = dict.fromkeys(what for each in results if each.ready is not None for what in each.ready.defects)
+        if defects:
+            yield f"{titles[slot]} has a known defect, to be faithful to its model: {'; '.join(defects)}."
 
 
 def limits(plan: Plan) -> list[str]:
@@ -355,16 +404,34 @@ def limits(plan: Plan) -> list[str]:
 
 def workload_words(cell: Cell) -> str:
     """What every contestant of a cell's comparison was asked, in words."""
-    if isinstance(cell.workload, EchoWorkload):
-        what = f"echo, {cell.workload.framing} framing, messages of {cell.workload.message_bytes} bytes"
-    else:
-        what = f"http, replies of {cell.workload.reply_bytes} bytes"
-        what += "" if cell.workload.keep_alive else ", a connection for each request"
+    what = _asked(cell.workload)
+    sockets = "" if cell.sockets == 1 else f" on {cell.sockets} sockets"
     bound = f"server on CPU {_cpus(cell.server_cpus)}, generator on CPU {_cpus(cell.load_cpus)}"
     return (
-        f"{what}; {cell.connections} connections; {cell.workers} worker{'' if cell.workers == 1 else 's'}; "
+        f"{what}; {cell.connections} connection{'' if cell.connections == 1 else 's'}; "
+        f"{cell.workers} {_WORKERS[cell.worker_kind][cell.workers > 1]}{sockets}; "
         f"{cell.driver} generator with {cell.threads} thread{'' if cell.threads == 1 else 's'}; "
         f"{cell.duration_ms / 1000:g} s after {cell.warmup_ms / 1000:g} s of warm-up; {bound}"
+    )
+
+
+# What a worker is called by what carries it: one of them, and several.
+_WORKERS: dict[WorkerKind, tuple[str, str]] = {
+    "thread": ("worker", "workers"),
+    "process": ("worker process", "worker processes"),
+}
+
+
+def _asked(workload: Workload) -> str:
+    if isinstance(workload, HttpWorkload):
+        turns = "" if workload.keep_alive else ", a connection for each request"
+        return f"http, replies of {workload.reply_bytes} bytes{turns}"
+    if isinstance(workload, EchoWorkload):
+        return f"echo, {workload.framing} framing, messages of {workload.message_bytes} bytes"
+    if isinstance(workload, LineWorkload):
+        return f"line, lines of {workload.message_bytes} bytes"
+    return (
+        f"rpc, {workload.target} steps and {workload.work_ns} ns of work a call, texts of {workload.text_bytes} bytes"
     )
 
 

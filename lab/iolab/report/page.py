@@ -21,9 +21,9 @@ from markupsafe import Markup
 from iolab import claims, stats, verdict
 from iolab.plan import Metric, Plan, Result
 from iolab.report import charts, commands, drawing, figures, palette
-from iolab.report.figures import ContestantRow, Figure
+from iolab.report.figures import ContestantRow, Figure, RankRow
 from iolab.store import Trials
-from iolab.verdict import Bound, ComparisonVerdict, Estimate, Level
+from iolab.verdict import BOUND_SIGNS, ComparisonVerdict, Estimate, Level, Ranked
 
 # Comparisons whose drawings would be more than these together get their tables only: each drawing takes a tenth of a
 # second to make and some kilobytes to load, and nobody scrolls through more.
@@ -39,7 +39,6 @@ PERCENT = re.compile(r"(?<=\d)%")
 # A line that a person wrapped in the file goes on; only an item of a list begins a line of its own.
 WRAPPED = re.compile(r"\n(?![ \t]*[-*] )")
 SAME = f"the same requests within {stats.EFFECT * 100:.0f} %"
-BOUNDS: dict[Bound, str] = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
 
 
 class Shown(NamedTuple):
@@ -70,12 +69,15 @@ class Drawing(NamedTuple):
 
 
 class ComparisonPart(NamedTuple):
-    """One comparison as the page shows it."""
+    """One comparison as the page shows it. `named` says what the contestants are that have a label."""
 
     draws: bool
     found: ComparisonVerdict
     workload: str
+    named: tuple[tuple[str, str], ...]
     rows: tuple[ContestantRow, ...]
+    ranks: tuple[RankRow, ...]
+    rankings: tuple[Drawing, ...]
     drawings: tuple[Drawing, ...]
     timelines: tuple[Drawing, ...]
     by_hand: tuple[commands.ByHand, ...]
@@ -85,10 +87,13 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
     """The whole document. Pure: the same run gives the same text."""
     results = [result for result in trials.results if plan.holds(result.trial)]
     done = {result.trial.place: result for result in results}
-    verdicts = verdict.judge(plan, results)
+    verdicts = verdict.judge(plan, results, trials.counts)
     style = palette.css() + _resource("style.css")
     rows = figures.trial_rows(plan, done, results)
-    drawings = itertools.accumulate(DRAWINGS_OF_LEVELS + len(comparison.cells) for comparison in plan.comparisons)
+    drawings = itertools.accumulate(
+        len(verdict.RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
+        for comparison in plan.comparisons
+    )
     drawn = sum(count <= DRAWINGS_MAX for count in drawings)
     return (
         _environment()
@@ -102,6 +107,7 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
             unfinished=_unfinished(plan, verdicts),
             faults=trials.faults,
             unequal=_unequal(plan, verdicts, done),
+            left_out=_left_out(verdicts),
             lines_max=LINES_MAX,
             doubtful=_doubtful(results),
             doubts=figures.doubt_table(plan, verdicts, results),
@@ -118,16 +124,18 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
             again=commands.again(plan),
             paragraphs=[WRAPPED.sub(" ", part.strip()) for part in plan.analysis.split("\n\n") if part.strip()],
             metrics=METRICS,
-            bounds=BOUNDS,
+            bounds=BOUND_SIGNS,
             effect=stats.EFFECT,
         )
     )
 
 
 def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
-    """The verdict of the whole run in a sentence for each pair of contestants."""
+    """The verdict of the whole run: a sentence for each pair of contestants, or a line for each ranking or ladder."""
     if len(verdicts) == 1:
         return verdicts[0].sentence
+    if any(found.rankings or found.ladder for found in verdicts):
+        return "\n".join(f"{found.name}: {found.sentence}" for found in verdicts)
     if all(found.inconclusive is not None for found in verdicts):
         why = _void_sentence(verdicts, len(verdicts))
         return f"No verdict. {why} The ratios are drawn, but nothing follows from them."
@@ -202,7 +210,7 @@ def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[ch
     return [
         charts.RatioRow(
             heading=found.name if len(verdicts) > 1 and pair is None else "",
-            label=found.name if pair is not None and len(verdicts) > 1 else f"{each.contestant} / {each.reference}",
+            label=_ratio_label(found, each, alone=pair is not None and len(verdicts) > 1),
             text=ratio_text(each),
             ratio=each.ratio,
             low=each.low,
@@ -215,6 +223,13 @@ def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[ch
     ]
 
 
+def _ratio_label(found: ComparisonVerdict, estimate: Estimate, *, alone: bool) -> str:
+    """What a ratio is of: the setting where all are of one pair; in a ladder the rung, whose reference is above it."""
+    if alone:
+        return found.name
+    return estimate.contestant if found.ladder else f"{estimate.contestant} / {estimate.reference}"
+
+
 def only_pair(verdicts: Iterable[ComparisonVerdict]) -> str | None:
     """Contestant / reference when all ratios are of the same two; a chart then says it once."""
     pairs = {f"{each.contestant} / {each.reference}" for found in verdicts for each in found.estimates}
@@ -223,11 +238,13 @@ def only_pair(verdicts: Iterable[ComparisonVerdict]) -> str | None:
 
 def ratio_text(estimate: Estimate) -> str:
     """A ratio with its interval, two digits after the point: finer ones are noise on any machine."""
-    return f"{BOUNDS[estimate.bound]}{estimate.ratio:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return f"{BOUND_SIGNS[estimate.bound]}{estimate.ratio:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
 def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
     drawings = []
+    # A ranking has a drawing of its own.
+    verdicts = [found for found in verdicts if not found.rankings]
     for metric in ("throughput", "cpu_per_request", "latency_p50", "latency_p99"):
         rows = ratio_rows(verdicts, metric)
         if rows:
@@ -244,17 +261,51 @@ def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
 
 
 def _part(plan: Plan, index: int, found: ComparisonVerdict, done: figures.Done, *, draws: bool) -> ComparisonPart:
+    comparison = plan.comparisons[index]
     used = figures.counted(plan, index, done)
     rows = figures.contestant_rows(found, used)
+    # Of many, dots and lines of every trial would be a wall of drawings: the ranking stands for them.
+    details = draws and not comparison.many
     return ComparisonPart(
         draws=draws,
         found=found,
-        workload=figures.workload_words(plan.comparisons[index].cells[0]),
+        workload=figures.workload_words(comparison.cells[0]),
+        named=tuple(zip(comparison.labels, (cell.contestant.text for cell in comparison.cells), strict=False)),
         rows=tuple(rows),
-        drawings=tuple(_level_drawings(found, rows)) if draws else (),
-        timelines=tuple(_timelines(plan, index, found, done)) if draws else (),
+        ranks=figures.rank_rows(found),
+        rankings=tuple(_ranking_drawings(found)) if draws else (),
+        drawings=tuple(_level_drawings(found, rows)) if details else (),
+        timelines=tuple(_timelines(plan, index, found, done)) if details else (),
         by_hand=commands.by_hand(plan, index),
     )
+
+
+def _ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
+    for ranking in found.rankings:
+        shown = METRICS[ranking.metric]
+        rows = [
+            charts.RatioRow(
+                heading="",
+                label=f"{each.rank or '–'}   {each.contestant}",
+                text=_rank_text(each),
+                ratio=each.ratio,
+                low=each.low,
+                high=each.high,
+                decided=each.ratio == 1 or each.low > 1 or each.high < 1,
+            )
+            for each in ranking.rows
+            if each.bound != "unknown"
+        ]
+        chart = charts.ratios(rows, f"ratio to the best ({shown.better} is better)")
+        said = "; ".join(f"{row.label} {row.text}" for row in rows)
+        yield Drawing(shown.name, "", drawing.inline(chart, f"Ranking by {shown.name}", said))
+
+
+def _rank_text(row: Ranked) -> str:
+    """The ratio to the best with its interval; the best itself has none."""
+    if row.low == row.high:
+        return "the best"
+    return f"{BOUND_SIGNS[row.bound]}{row.ratio:.2f} [{row.low:.2f}, {row.high:.2f}]"
 
 
 def _level_drawings(found: ComparisonVerdict, rows: Sequence[ContestantRow]) -> Iterable[Drawing]:
@@ -341,6 +392,19 @@ def _unequal(plan: Plan, verdicts: Sequence[ComparisonVerdict], done: figures.Do
     return [line if len(names) == total else f"{_where(names, total)}: {line}" for line, names in places.items()]
 
 
+def _left_out(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
+    """Who took no part, why, and where, a line for each reason."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for found in verdicts:
+        for title, why in found.left_out.items():
+            places.setdefault((title, why), []).append(found.name)
+    total = len(verdicts)
+    return [
+        f"{title}: {why.rstrip('.')}" + ("." if total == 1 else f", at {_where(names, total)}.")
+        for (title, why), names in places.items()
+    ]
+
+
 def _doubtful(results: Sequence[Result]) -> str:
     """How many trials are void and how many are doubtful, in one sentence."""
     void = sum(result.void for result in results)
@@ -376,7 +440,7 @@ def number(value: float) -> str:
 
 def level_text(level: Level, shown: Shown) -> str:
     """A median with its interval, in the metric's unit."""
-    return BOUNDS[level.bound] + _interval_text(level.median, level.low, level.high, shown.scale)
+    return BOUND_SIGNS[level.bound] + _interval_text(level.median, level.low, level.high, shown.scale)
 
 
 def _figure_text(figure: Figure | None, scale: float = 1.0) -> str:
@@ -428,8 +492,11 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {
         "number": lambda value: "–" if value is None else number(value),
         "figure": _figure_cell,
-        "level": lambda level, shown: BOUNDS[level.bound] + _stacked(level.median, level.low, level.high, shown.scale),
+        "level": lambda level, shown: (
+            BOUND_SIGNS[level.bound] + _stacked(level.median, level.low, level.high, shown.scale)
+        ),
         "ratio": ratio_text,
+        "rank": _rank_text,
         "command": commands.folded,
         "percent": lambda value: "–" if value is None else f"{value * 100:.0f} %",
         "spaced": lambda text: PERCENT.sub(" %", text),
