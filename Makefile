@@ -9,7 +9,7 @@ IN_VENV := VIRTUAL_ENV=$(CURDIR)/.venv PATH=$(CURDIR)/$(BIN):$$PATH
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
-.PHONY: main build test bench-peers clean
+.PHONY: main build test bench-peers bench-models clean
 
 main: build
 	$(BIN)/iolab run io_uring-vs-epoll --quick
@@ -27,6 +27,9 @@ test: build
 
 bench-peers: build
 	$(BIN)/python bench/peers.py
+
+bench-models: build
+	$(BIN)/python bench/costs.py
 
 clean:
 	rm -rf .venv .tools target .mypy_cache .ruff_cache

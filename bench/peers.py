@@ -20,21 +20,17 @@ import random
 import re
 import resource
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-ROOT = Path(__file__).resolve().parent.parent
-
-# What a process may take beyond the time it was asked to run: to connect, to drain and to print.
-SLACK_S = 20.0
+from servers import ROOT, SLACK_S, Server, Skipped, last_line, pinned, start_server
 
 # hey keeps no more than a million results and would say too little of a longer run.
 SECONDS_MAX = 20
@@ -75,6 +71,7 @@ GENERATORS = (
 
 HTTP = {"protocol": "http"}
 ECHO_64_B = {"protocol": "echo", "framing": "raw", "message_bytes": 64}
+ECHO_4_KIB = {"protocol": "echo", "framing": "raw", "message_bytes": 4 * 1024}
 ECHO_64_KIB = {"protocol": "echo", "framing": "raw", "message_bytes": 64 * 1024}
 
 Measure = Literal["cpu_ns", "syscalls", "rss_bytes"]
@@ -119,25 +116,32 @@ def generators(server: str, connections: int, bar: float) -> Scene:
 
 
 def http_servers(connections: int) -> Scene:
-    """Our servers beside nginx, all under our generator."""
-    comparisons = [
+    """Our servers beside those of others, all under our generator."""
+    few = connections == 50
+    comparisons = (
         Comparison("epoll", "nginx", bar=0.75),
+        Comparison("epoll", "raw hyper", bar=0.85 if few else None),
         Comparison("io_uring", "epoll", bar=0.95),
-        Comparison("epoll", None, "syscalls", 2.1 if connections == 50 else None),
-        Comparison("io_uring", None, "syscalls", 0.1 if connections == 50 else None),
+        Comparison("coroutine", "may_minihttp", bar=0.8 if few else 0.6),
+        Comparison("epoll", None, "syscalls", 2.1 if few else None),
+        Comparison("io_uring", None, "syscalls", 0.1 if few else None),
         Comparison("nginx", None, "syscalls"),
-    ]
+    )
     about = f"HTTP servers, {connections} connections"
-    servers = ("epoll", "io_uring", "nginx")
-    return Scene(f"http-{connections}", about, "servers", servers, HTTP, connections, tuple(comparisons))
+    return Scene(f"http-{connections}", about, "servers", named(comparisons), HTTP, connections, comparisons)
 
 
-def echo_servers(workload: dict[str, Any], size: str, bar: float | None) -> Scene:
-    """Our two event loops against each other, without a protocol to speak of."""
-    comparisons = (Comparison("io_uring", "epoll", bar=bar),)
+def echo_servers(workload: dict[str, Any], size: str, *comparisons: Comparison) -> Scene:
+    """Event loops, ours and of others, without a protocol to speak of."""
     about = f"echo of {size}, 50 connections"
     name = f"echo-{workload['message_bytes']}"
-    return Scene(name, about, "servers", ("epoll", "io_uring"), workload, 50, comparisons)
+    return Scene(name, about, "servers", named(comparisons), workload, 50, comparisons)
+
+
+def named(comparisons: tuple[Comparison, ...]) -> tuple[str, ...]:
+    """Those who are compared, each once."""
+    both = [name for comparison in comparisons for name in (comparison.subject, comparison.base) if name]
+    return tuple(dict.fromkeys(both))
 
 
 SCENES = (
@@ -147,8 +151,21 @@ SCENES = (
     generators("epoll", 1000, 0.65),
     http_servers(50),
     http_servers(1000),
-    echo_servers(ECHO_64_B, "64 B", None),
-    echo_servers(ECHO_64_KIB, "64 KiB", 1.1),
+    echo_servers(
+        ECHO_64_B,
+        "64 B",
+        Comparison("io_uring", "epoll"),
+        Comparison("io_uring", "raw monoio", bar=0.8),
+        Comparison("epoll", "raw libevent", bar=1.0),
+        Comparison("epoll", "raw tokio", bar=1.0),
+    ),
+    echo_servers(
+        ECHO_4_KIB,
+        "4 KiB",
+        Comparison("epoll", "raw libevent", bar=1.0),
+        Comparison("epoll", "raw tokio", bar=1.0),
+    ),
+    echo_servers(ECHO_64_KIB, "64 KiB", Comparison("io_uring", "epoll", bar=1.1)),
 )
 
 UNITS: dict[Measure, tuple[str, float]] = {
@@ -190,10 +207,6 @@ class Bench:
     counts_syscalls: bool
 
 
-class Skipped(Exception):
-    """A contender cannot run here; the text says why."""
-
-
 def main() -> int:
     flags = parse_flags()
     engine = find_engine()
@@ -212,14 +225,18 @@ def main() -> int:
         counts_syscalls=can_count_syscalls(),
     )
     print_header(bench, flags.seed)
-    samples: list[Sample] = []
+    outcomes: dict[str, Outcome] = {}
     for scene in SCENES:
         if flags.only is None or flags.only in scene.name:
-            taken, reasons = measure_scene(scene, bench)
-            samples += taken
-            print_scene(scene, taken, reasons)
+            outcomes[scene.name] = measure_scene(scene, bench)
+            print_scene(scene, outcomes[scene.name])
     if flags.out:
-        document = {"seed": flags.seed, "seconds": flags.seconds, "samples": [asdict(sample) for sample in samples]}
+        document = {
+            "seed": flags.seed,
+            "seconds": flags.seconds,
+            "servers": {name: outcome.about for name, outcome in outcomes.items()},
+            "samples": [asdict(sample) for outcome in outcomes.values() for sample in outcome.samples],
+        }
         flags.out.write_text(json.dumps(document, indent=1) + "\n")
     return 0
 
@@ -269,17 +286,27 @@ def can_count_syscalls() -> bool:
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
-def measure_scene(scene: Scene, bench: Bench) -> tuple[list[Sample], dict[str, str]]:
-    """All rounds of a scene; and for each contender that could not run, why."""
-    samples: list[Sample] = []
-    reasons: dict[str, str] = {}
+@dataclass
+class Outcome:
+    """What came of a scene: all its rounds, what each server was, and why a contender could not run."""
+
+    samples: list[Sample] = field(default_factory=list)
+    about: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def measure_scene(scene: Scene, bench: Bench) -> Outcome:
+    outcome = Outcome()
+    reasons = outcome.reasons
     with contextlib.ExitStack() as running:
         servers: dict[str, Server] = {}
         for name in scene.servers:
             try:
-                servers[name] = running.enter_context(start_server(name, scene.workload, bench))
+                start = start_server(name, scene.workload, bench.engine, bench.server_cpu)
+                servers[name] = running.enter_context(start)
             except Skipped as reason:
                 reasons[name] = str(reason)
+        outcome.about = {name: server.about for name, server in servers.items()}
         runs = runs_of(scene, servers, bench, reasons)
         for number in range(bench.rounds + bench.counts_syscalls):
             counting = number == bench.rounds
@@ -287,10 +314,10 @@ def measure_scene(scene: Scene, bench: Bench) -> tuple[list[Sample], dict[str, s
             bench.shuffle.shuffle(order)
             for name in order:
                 try:
-                    samples.append(runs[name](number, counting))
+                    outcome.samples.append(runs[name](number, counting))
                 except Skipped as reason:
                     reasons[name] = str(reason)
-    return samples, reasons
+    return outcome
 
 
 # Measures one contender once: the number of the round, and whether calls are counted instead of time.
@@ -342,7 +369,7 @@ def server_run(scene: Scene, name: str, server: Server, bench: Bench) -> Run:
             "role": "load",
             "driver": "io_uring",
             "workload": scene.workload,
-            "connect": f"127.0.0.1:{server.port}",
+            "connect": [f"127.0.0.1:{server.port}"],
             "connections": scene.connections,
             "warmup_ms": 0 if counting else 500,
             "duration_ms": bench.seconds * 1000,
@@ -422,11 +449,6 @@ def run_to_end(command: list[str], seconds_max: float) -> Whole:
         return Whole(process.returncode, output.read(), cpu_ns, rss_bytes)
 
 
-def pinned(cpu: int, command: list[str]) -> list[str]:
-    taskset = shutil.which("taskset")
-    return [taskset, "--cpu-list", str(cpu), *command] if taskset else command
-
-
 def counted(command: list[str], counts: Path, pids: str | None = None) -> list[str]:
     """The command, with the system calls counted: its own, or those of other processes while it runs."""
     whose = ["--pid", pids] if pids else []
@@ -438,93 +460,6 @@ def read_count(counts: Path) -> int:
     if found is None:
         raise Skipped("perf counted nothing")
     return int(found[1])
-
-
-@dataclass(frozen=True)
-class Server:
-    """A running server: its first process, and the port where it listens."""
-
-    pid: int
-    port: int
-
-
-@contextlib.contextmanager
-def start_server(name: str, workload: dict[str, Any], bench: Bench) -> Iterator[Server]:
-    """Starts nginx or one of our models, and ends it."""
-    start = start_nginx if name == "nginx" else start_model
-    with tempfile.TemporaryDirectory() as folder:
-        process, port = start(name, workload, bench, Path(folder))
-        try:
-            yield Server(process.pid, port)
-        finally:
-            process.terminate()
-            process.communicate(timeout=SLACK_S)
-
-
-Started = tuple["subprocess.Popen[str]", int]
-
-
-def start_model(name: str, workload: dict[str, Any], bench: Bench, _folder: Path) -> Started:
-    spec = {"schema": 1, "role": "serve", "model": name, "workload": workload, "listen": "127.0.0.1:0"}
-    command = pinned(bench.server_cpu, [bench.engine, "serve", "--spec", "-"])
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps(spec) + "\n")
-    process.stdin.flush()
-    event = json.loads(process.stdout.readline() or '{"event": "failed", "message": "the engine said nothing"}')
-    if event["event"] != "ready":
-        process.communicate(timeout=SLACK_S)
-        raise Skipped(event["message"])
-    return process, int(event["listen"].rpartition(":")[2])
-
-
-NGINX = """\
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr crit;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
-    keepalive_requests 1000000000;
-    keepalive_timeout 3600s;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ return 200 "x"; }} }}
-}}
-"""
-
-
-def start_nginx(_name: str, workload: dict[str, Any], bench: Bench, folder: Path) -> Started:
-    nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-    if nginx is None:
-        raise Skipped("nginx is not installed")
-    if workload != HTTP:
-        raise Skipped("nginx speaks HTTP only")
-    port = free_port()
-    config = folder / "nginx.conf"
-    config.write_text(NGINX.format(folder=folder, port=port))
-    command = pinned(bench.server_cpu, [nginx, "-p", str(folder), "-c", str(config), "-e", "stderr"])
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return process, port
-        except OSError:
-            time.sleep(0.02)
-    process.terminate()
-    _, prose = process.communicate(timeout=SLACK_S)
-    raise Skipped(f"nginx does not start: {last_line(prose)}")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def process_tree(pid: int) -> list[int]:
@@ -553,10 +488,6 @@ def tree_peak_bytes(pid: int) -> int:
     return total
 
 
-def last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
-
-
 def print_header(bench: Bench, seed: int) -> None:
     same = " (the same, for want of another: not comparable)" if bench.server_cpu == bench.generator_cpu else ""
     print(
@@ -569,10 +500,12 @@ def print_header(bench: Bench, seed: int) -> None:
         print("System calls are not counted: perf, or its trace points, are not to be had here.")
 
 
-def print_scene(scene: Scene, samples: list[Sample], reasons: dict[str, str]) -> None:
+def print_scene(scene: Scene, outcome: Outcome) -> None:
     print(f"\n{scene.about} ({scene.name})")
+    for name, about in outcome.about.items():
+        print(f"  {name} is {about}")
     for comparison in scene.comparisons:
-        print("  " + line(comparison, samples, reasons))
+        print("  " + line(comparison, outcome.samples, outcome.reasons))
 
 
 def line(comparison: Comparison, samples: list[Sample], reasons: dict[str, str]) -> str:

@@ -1,0 +1,27 @@
+//! A web server on may_minihttp: one worker thread, a coroutine a connection, a body of one byte, and the header
+//! fields that our servers send too. Its only argument is the port.
+//!
+//! may_minihttp leaves TCP_NODELAY alone and gives nobody the socket. It writes each reply at once, and a client that
+//! waits for it before it asks again leaves nothing unacknowledged that Nagle's algorithm would wait for.
+
+use std::io;
+
+use may_minihttp::{HttpServer, HttpService, Request, Response};
+
+fn main() -> io::Result<()> {
+    let port: u16 =
+        std::env::args().nth(1).and_then(|port| port.parse().ok()).expect("the argument is a port");
+    may::config().set_workers(1);
+    let server = HttpServer(Page).start(("127.0.0.1", port))?;
+    server.join().map_err(|_| io::Error::other("the coroutine that accepts has panicked"))
+}
+
+#[derive(Clone)]
+struct Page;
+
+impl HttpService for Page {
+    fn call(&mut self, _: Request, response: &mut Response) -> io::Result<()> {
+        response.header("Content-Type: text/plain").body("x");
+        Ok(())
+    }
+}
