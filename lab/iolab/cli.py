@@ -122,8 +122,7 @@ def list_(
     console = _stdout()
     with _one_line_errors():
         if what == "models":
-            for model in engine.open_engine().description.models:
-                terminal.show_model(console, model)
+            terminal.show_models(console, engine.open_engine().description.models)
         elif what == "experiments":
             for path in sorted(EXPERIMENTS.glob("*.toml")):
                 terminal.say(console, f"{path.stem:<24} {load_experiment(path).question}")

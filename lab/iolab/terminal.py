@@ -299,20 +299,35 @@ def _spelt(word: str) -> str:
     return word.replace("_", " ")
 
 
-def show_model(console: Console, model: ModelAbout) -> None:
-    """What there is to know of one I/O model: a line on it, what it needs, whether it is here, and its options."""
+def show_models(console: Console, models: Sequence[ModelAbout]) -> None:
+    """Every I/O model; an option that all of them have stands once, at the end."""
+    common = [option for option in models[0].options if all(option in model.options for model in models)]
+    for model in models:
+        _show_model(console, model, common)
+    say(console, "every model")
+    for option in common:
+        _show_option(console, option)
+
+
+def _show_model(console: Console, model: ModelAbout, common: Sequence[Option]) -> None:
+    """What there is to know of one I/O model: a line on it, what it needs, whether it is here, and its own options."""
     say(console, f"{model.name:<{NAME_WIDTH}} {model.about}")
     more = [] if model.holds is None else [f"holds {model.holds} connection{'' if model.holds == 1 else 's'} a worker"]
     more += [f"speaks {', '.join(model.protocols)} only"] if len(model.protocols) < len(WORKLOADS) else []
     more += [f"needs {model.needs}"] if model.needs else []
-    more += [f"here without {', '.join(model.lacks)}"] if model.available and model.lacks else []
+    more += ["here" + (f", without {', '.join(model.lacks)}" if model.lacks else "")] if model.available else []
     more += [] if model.available else [f"NOT HERE: {model.why_not}"]
     for line in more:
         say(console, f"{'':{NAME_WIDTH}} {line}")
     for option in model.options:
-        say(console, f"{'':{NAME_WIDTH}} [{option.name}={_values(option)}] {option.about}")
-        for value, defect in option.defects.items():
-            say(console, f"{'':{NAME_WIDTH}}   {value} is DEFECTIVE: {defect}")
+        if option not in common:
+            _show_option(console, option)
+
+
+def _show_option(console: Console, option: Option) -> None:
+    say(console, f"{'':{NAME_WIDTH}} [{option.name}={_values(option)}] {option.about}")
+    for value, defect in option.defects.items():
+        say(console, f"{'':{NAME_WIDTH}}   {value} is DEFECTIVE: {defect}")
 
 
 def _values(option: Option) -> str:

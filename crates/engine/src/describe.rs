@@ -24,7 +24,12 @@ pub(crate) fn command(flags: &DescribeFlags) -> ExitCode {
             let found = serve::find_model(name)?;
             serve::check_options(found, &options)?;
             let config = models::Config { options, ..plain() };
-            Ok(contract::pretty(&model(found, &config)))
+            match (found.lacks)(&config) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    Err(serve::unavailable(found, &error))
+                }
+                _ => Ok(contract::pretty(&model(found, &config))),
+            }
         }),
     };
     supervision::finish(text.map(|text| output::line(&text)), Owner::Person, Role::Serve)

@@ -177,7 +177,8 @@ fn greeting(ready: &ServeReady, protocol: &str) -> String {
     format!("serving {urls} with {model}, {}{without}{flaws}; Ctrl-C ends it", counted(*workers, "worker"))
 }
 
-fn unavailable(model: &Model, error: &std::io::Error) -> Failure {
+/// Why a variant cannot run: its options contradict each other, or this machine lacks what it needs.
+pub(crate) fn unavailable(model: &Model, error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::InvalidInput => Failure::request("bad_option", error.to_string()),
         _ => Failure::machine("unavailable", format!("{} cannot run here: {error}", model.name)),

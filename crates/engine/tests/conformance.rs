@@ -2,8 +2,8 @@
 //! options, protocols and ill-treatment. The client is plain blocking sockets, the server the real engine.
 //!
 //! After each cell the server must be alive, let go of every descriptor, thread and child, and answer a fresh request
-//! within a second. `IOLAB_CELLS='epoll x 2' cargo test -p engine --test conformance` runs the cells whose name has that
-//! in it.
+//! within a second. `IOLAB_CELLS='epoll x 2' cargo test -p engine --test conformance` runs the cells whose name has
+//! that in it.
 
 mod common;
 mod conformance {
@@ -125,8 +125,8 @@ fn rows(description: &Value) -> Vec<Row> {
     rows
 }
 
-/// A model as it comes, with two workers, and with each of its options changed, for all cells; and with workers that are
-/// processes and on other kinds of addresses, for whole requests.
+/// A model as it comes, with two workers, and with each of its options changed, for all cells; and with workers that
+/// are processes and on other kinds of addresses, for whole requests.
 fn variants(model: &Value) -> Vec<(Variant, &'static [Cell])> {
     let plain = Variant {
         model: text(&model["name"]),

@@ -116,6 +116,7 @@ impl Acceptor {
     }
 }
 
-fn spare_descriptor() -> Option<File> {
+/// A descriptor to keep free.
+pub(crate) fn spare_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
 }

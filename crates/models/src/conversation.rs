@@ -15,7 +15,7 @@ use crate::workers::Worker;
 /// A peer whose request was refused is read to its end, so that it sees the reply, but not beyond this...
 pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
 /// ...nor for longer than this.
-const DISCARD_TIME: Duration = Duration::from_secs(5);
+pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// Serves one connection after the other, for ever.
 pub(crate) fn one_at_a_time<P: Protocol>(
@@ -30,7 +30,8 @@ pub(crate) fn one_at_a_time<P: Protocol>(
     }
 }
 
-/// Serves one connection until either side ends it; then it is to be dropped. What goes wrong with it concerns nobody else.
+/// Serves one connection until either side ends it; then it is to be dropped. What goes wrong with it concerns nobody
+/// else.
 pub(crate) fn converse<P: Protocol>(
     mut socket: &Socket,
     workload: &'static P::Workload,

@@ -1,7 +1,8 @@
 //! What each worker has accepted and refused, in memory that worker processes share with their parent.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Why a connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,5 +102,23 @@ impl Counts {
 
     pub(crate) fn refuse(self, limit: Limit) {
         self.0[REFUSED + limit as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection's place among those that a worker may hold, for as long as it lives.
+pub(crate) struct Held(Arc<AtomicUsize>);
+
+impl Held {
+    /// `open` counts those that are held. `None`: there is no room for another.
+    pub(crate) fn take(open: &Arc<AtomicUsize>, connections_max: usize) -> Option<Self> {
+        // Taken first: several listeners may do so at once.
+        let place = Self(Arc::clone(open));
+        (open.fetch_add(1, Ordering::Relaxed) < connections_max).then_some(place)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

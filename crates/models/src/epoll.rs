@@ -28,8 +28,8 @@ pub(crate) use crate::lacks_nothing as lacks;
 const TRIGGER: Choice = Choice {
     name: "trigger",
     values: Values::Words(&["edge", "level", "oneshot"]),
-    about: "whether readiness is reported when it begins, for as long as it lasts, or once and then only when asked for \
-            again",
+    about: "whether readiness is reported when it begins, for as long as it lasts, or once and then only when asked \
+            for again",
     defects: &[],
 };
 

@@ -189,15 +189,14 @@ impl<P: Protocol> Loop<P> {
                 connection(&mut self.connections, slot).ending = false;
                 self.keep_receiving(slot)
             }
+            Completion::Dropped => {
+                self.counts.refuse(Limit::ConnectionsMax);
+                Ok(())
+            }
             Completion::Refused(error) => {
-                // Where the ring's table is full, it has dropped the connection. Where the process or the system has
-                // no room, the connection waits in the queue and would be refused again at once.
+                // The connection waits in the queue and would be refused again at once.
                 if sys::net::is_exhausted(&error) {
-                    if self.open < self.connections_max {
-                        thread::sleep(EXHAUSTED_PAUSE);
-                    } else {
-                        self.counts.refuse(Limit::ConnectionsMax);
-                    }
+                    thread::sleep(EXHAUSTED_PAUSE);
                 }
                 Ok(())
             }

@@ -202,7 +202,10 @@ macro_rules! models {
     };
 }
 
-models! { blocking, fork, prefork, thread, thread_pool, coroutine, select, poll, epoll, libevent, io_uring, tokio, hyper (only http), monoio }
+models! {
+    blocking, fork, prefork, thread, thread_pool, coroutine, select, poll, epoll, libevent, io_uring,
+    tokio, hyper (only http), monoio,
+}
 
 /// For models that need nothing but what every Linux has.
 const NOTHING: &str = "";

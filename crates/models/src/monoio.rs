@@ -17,8 +17,8 @@ use proto::{Next, Output, Protocol, Server, Session};
 use sys::net::Address;
 
 use crate::acceptor::EXHAUSTED_PAUSE;
-use crate::conversation::DISCARD_BYTES;
-use crate::runtimes::{DISCARD_TIME, Gate, with_scratch};
+use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
+use crate::runtimes::{Gate, with_scratch};
 use crate::workers::{Worker, spread};
 use crate::{Choice, Config, Values};
 

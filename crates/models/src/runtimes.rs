@@ -9,8 +9,7 @@ use std::fs::File;
 use std::future::{Future, pending};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 
 use sys::net::{Address, is_exhausted};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
@@ -18,15 +17,12 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
-use crate::acceptor::EXHAUSTED_PAUSE;
-use crate::conversation::DISCARD_BYTES;
-use crate::counts::{Counts, Limit};
+use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
+use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
+use crate::counts::{Counts, Held, Limit};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
 use crate::{Choice, Config, Values, WorkerKind};
-
-/// A peer whose request was refused is read for this long at most.
-pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// Which of tokio's two runtimes.
 pub(crate) const RUNTIME: Choice = Choice {
@@ -167,10 +163,10 @@ impl Gate {
     }
 
     /// Counts a connection that was accepted. `None`: there is no room for it, and it must be dropped.
-    pub(crate) fn admit(&mut self) -> Option<Place> {
+    pub(crate) fn admit(&mut self) -> Option<Held> {
         self.spare = self.spare.take().or_else(spare_descriptor);
         let place = match self.spare {
-            Some(_) => Place::take(&self.open, self.connections_max).ok_or(Limit::ConnectionsMax),
+            Some(_) => Held::take(&self.open, self.connections_max).ok_or(Limit::ConnectionsMax),
             None => Err(Limit::Descriptors),
         };
         match &place {
@@ -184,27 +180,6 @@ impl Gate {
     pub(crate) fn is_shut(&mut self, error: &io::Error) -> bool {
         is_exhausted(error) && self.spare.take().is_none()
     }
-}
-
-/// A connection's place among those that a worker may hold, for as long as it lives.
-pub(crate) struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(open: &Arc<AtomicUsize>, connections_max: usize) -> Option<Self> {
-        // Taken first: several listeners may do so at once.
-        let place = Self(Arc::clone(open));
-        (open.fetch_add(1, Ordering::Relaxed) < connections_max).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn spare_descriptor() -> Option<File> {
-    File::open("/dev/null").ok()
 }
 
 /// Lends the buffers of the thread: they must not be wanted any longer when a task waits, for the next task on this

@@ -8,7 +8,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::mem;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 
@@ -17,7 +17,7 @@ use sys::net::Socket;
 
 use crate::acceptor::Acceptor;
 use crate::conversation::converse;
-use crate::counts::Limit;
+use crate::counts::{Held, Limit};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
 use crate::{Choice, Config, Values};
@@ -64,14 +64,13 @@ pub(crate) fn serve<P: Protocol>(
         let mut acceptor = Acceptor::new(worker);
         loop {
             let socket = Arc::new(acceptor.wait());
-            if open.load(Ordering::Relaxed) >= config.connections_max {
+            let Some(held) = Held::take(&open, config.connections_max) else {
                 drop(socket);
                 acceptor.settle(Err(Limit::ConnectionsMax));
                 continue;
-            }
-            let counted = Counted::new(&open);
+            };
             let serve = move |socket: Option<Arc<Socket>>| {
-                let _counted = counted;
+                let _held = held;
                 if let Some(socket) = socket {
                     converse::<P>(&socket, workload, &mut Scratch::new());
                 }
@@ -118,20 +117,4 @@ fn leave(place: &Mutex<Place>, socket: Arc<Socket>) {
 fn find(place: &Mutex<Place>) -> Option<Arc<Socket>> {
     let mut place = place.lock().expect("nobody panics with it");
     place.left.take().or_else(|| place.last.upgrade())
-}
-
-/// Counts a connection for as long as it lives.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn new(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitStatus;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -22,8 +23,9 @@ pub fn fork(child: impl FnOnce()) -> io::Result<u32> {
     // and it never returns into the code of the parent.
     let pid = checked(unsafe { libc::fork() })?;
     if pid == 0 {
-        child();
-        exit_now(0);
+        // A panic must not unwind into what the parent would do next.
+        let panicked = catch_unwind(AssertUnwindSafe(child)).is_err();
+        exit_now(i32::from(panicked));
     }
     Ok(pid.cast_unsigned())
 }

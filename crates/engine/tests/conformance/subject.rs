@@ -264,8 +264,8 @@ impl Subject {
         })
     }
 
-    /// Has so many clients at the same time ask once, and checks that each is either served or refused by closing it, and
-    /// that the server has counted those it refused. Returns how many were served.
+    /// Has so many clients at the same time ask once, and checks that each is either served or refused by closing
+    /// it, and that the server has counted those it refused. Returns how many were served.
     pub(crate) fn serves_or_refuses(&mut self, count: usize, exchange: &Exchange) -> Outcome<usize> {
         let counted_before = self.refused();
         let mut clients = (0..count).map(|_| self.connect()).collect::<Outcome<Vec<Client>>>()?;

@@ -169,7 +169,10 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 }
                 self.close(slot);
             }
-            Completion::Accepted(_) | Completion::Refused(_) | Completion::SendingEnded(_) => {
+            Completion::Accepted(_)
+            | Completion::Dropped
+            | Completion::Refused(_)
+            | Completion::SendingEnded(_) => {
                 unreachable!("this ring has no listener, and ends no side of a connection")
             }
         }

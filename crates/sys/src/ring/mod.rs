@@ -67,6 +67,8 @@ pub enum Wait {
 pub enum Completion {
     /// A new connection; nothing is asked of it yet.
     Accepted(Slot),
+    /// A connection was accepted and closed, because the ring's own table is full.
+    Dropped,
     /// A connection could not be accepted. The ring goes on listening.
     Refused(io::Error),
     /// Bytes have come. `armed`: more will come without a further [`Ring::receive`].
@@ -344,6 +346,7 @@ impl Ring {
             self.arm_accept(listener);
         }
         match entry.result() {
+            error if self.direct && error == -libc::ENFILE => Completion::Dropped,
             error if error < 0 => Completion::Refused(io::Error::from_raw_os_error(-error)),
             index => Completion::Accepted(Slot(index as u32)),
         }
