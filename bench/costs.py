@@ -54,8 +54,8 @@ HTTP_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 # Where calls are counted: connections, and the requests of the longer run.
 SETTINGS = ((1, 1_000), (50, 10_000), (1_000, 30_000))
-# The shorter run has so many requests for each connection, so that all are accepted while it lasts.
-REQUESTS_FEW = 5
+# The shorter run has so many requests for each connection: just enough that each is served once.
+REQUESTS_FEW = 1
 # How long a server may take to enter the call it waits in again, and to close what the generator has closed.
 SETTLE_S = 0.05
 # How often it is looked at whether a server has started all its processes and threads.
@@ -182,7 +182,9 @@ def calls_cell(row: Row, child: Child, address: str, connections: int, many: int
 
 
 def settle(child: Child) -> None:
-    """Waits until a server starts no more processes and threads: it is ready before it has them all."""
+    """Waits until a server starts and ends no more processes and threads: it is ready before it has them all, and those
+    of connections that were closed end a little later.
+    """
     earlier = 0
     for _ in range(LOOKS_MAX):
         time.sleep(SETTLE_S)
@@ -194,7 +196,7 @@ def settle(child: Child) -> None:
 
 def calls_so_far(child: Child) -> int | None:
     """None where the kernel does not let the server count; raises TrialFailed."""
-    time.sleep(SETTLE_S)
+    settle(child)
     ask_served(child)
     return served(child).calls
 

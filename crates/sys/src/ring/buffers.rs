@@ -242,7 +242,7 @@ impl OwnBuffers {
     fn ask(&mut self, slot: u32) -> *mut u8 {
         let index = slot as usize;
         while self.all.len() <= index {
-            let memory = NonNull::from(Box::leak(vec![0; OWN_BYTES].into_boxed_slice())).cast();
+            let memory = NonNull::from(Box::leak(vec![0_u8; OWN_BYTES].into_boxed_slice())).cast();
             self.all.push(Own { memory, state: State::Free });
         }
         let own = &mut self.all[index];
