@@ -230,15 +230,20 @@ def main() -> int:
         if flags.only is None or flags.only in scene.name:
             outcomes[scene.name] = measure_scene(scene, bench)
             print_scene(scene, outcomes[scene.name])
-    if flags.out:
-        document = {
-            "seed": flags.seed,
-            "seconds": flags.seconds,
-            "servers": {name: outcome.about for name, outcome in outcomes.items()},
-            "samples": [asdict(sample) for outcome in outcomes.values() for sample in outcome.samples],
-        }
-        flags.out.write_text(json.dumps(document, indent=1) + "\n")
+            if flags.out:
+                write_rounds(flags.out, flags, outcomes)
     return 0
+
+
+def write_rounds(path: Path, flags: argparse.Namespace, outcomes: dict[str, Outcome]) -> None:
+    """Writes all rounds so far: after each scene, so that a bench that is stopped loses only the scene it was at."""
+    document = {
+        "seed": flags.seed,
+        "seconds": flags.seconds,
+        "servers": {name: outcome.about for name, outcome in outcomes.items()},
+        "samples": [asdict(sample) for outcome in outcomes.values() for sample in outcome.samples],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def parse_flags() -> argparse.Namespace:

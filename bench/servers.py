@@ -72,8 +72,17 @@ def start_server(name: str, workload: dict[str, Any], engine: str, cpu: int) -> 
         try:
             yield server
         finally:
-            process.terminate()
-            process.communicate(timeout=SLACK_S)
+            end(process)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Ends a server; one that does not end when it is asked to is killed, so that the others can still be measured."""
+    process.terminate()
+    try:
+        process.communicate(timeout=SLACK_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 Started = tuple["subprocess.Popen[str]", Server]
@@ -89,7 +98,7 @@ def start_model(name: str, workload: dict[str, Any], engine: str, cpu: int) -> S
     process.stdin.flush()
     event = json.loads(process.stdout.readline() or '{"event": "failed", "message": "the engine said nothing"}')
     if event["event"] != "ready":
-        process.communicate(timeout=SLACK_S)
+        end(process)
         raise Skipped(event["message"])
     port = int(event["listen"][0].rpartition(":")[2])
     without = f", without {', '.join(event['lacks'])}" if event["lacks"] else ""
@@ -101,7 +110,10 @@ def start_peer(name: str, peer: Peer, workload: dict[str, Any], cpu: int, folder
         raise Skipped(f"it speaks {peer.protocol} only")
     port = free_port()
     program = peer.prepare(folder, port)
-    process = subprocess.Popen(pinned(cpu, program.command), stderr=subprocess.PIPE, text=True)
+    # A file takes all it says; a pipe that nobody reads would fill, and hold it up.
+    errors = folder / "errors"
+    with errors.open("w") as file:
+        process = subprocess.Popen(pinned(cpu, program.command), stderr=file, text=True)
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -109,9 +121,8 @@ def start_peer(name: str, peer: Peer, workload: dict[str, Any], cpu: int, folder
             return process, Server(process.pid, port, program.about)
         except OSError:
             time.sleep(0.02)
-    process.terminate()
-    _, prose = process.communicate(timeout=SLACK_S)
-    raise Skipped(f"{name} does not start: {last_line(prose)}")
+    end(process)
+    raise Skipped(f"{name} does not start: {last_line(errors.read_text(errors='replace'))}")
 
 
 NGINX = """\

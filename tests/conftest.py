@@ -14,7 +14,7 @@ from iolab import engine, machine, proc
 from iolab.agent import Calls, Sample
 from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
-from iolab.plan import Cell
+from iolab.plan import Cell, Failure
 from iolab.runner import Clocks
 
 FAKE_ENGINE = Path(fake_engine.__file__)
@@ -60,10 +60,13 @@ class FakeHost:
     `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below.
     """
 
-    FAULTS = ("not_started", "no_io_uring", "dies", "wrong", "busy", "late", "very_late", "stopped", "waiting")
+    FAULTS = ("not_started", "no_io_uring", "dies", "wrong", "busy", "late", "very_late", "stopped", "waiting", "large")
 
-    def __init__(self, faults: dict[int, str] | None = None, identity: str = "one") -> None:
+    def __init__(
+        self, faults: dict[int, str] | None = None, identity: str = "one", uncountable: Failure | None = None
+    ) -> None:
         self.faults = faults or {}
+        self.uncountable = uncountable
         assert set(self.faults.values()) <= set(self.FAULTS)
         self.identity = identity
         self.started: list[str] = []
@@ -77,6 +80,8 @@ class FakeHost:
     def start(self, cell: Cell, *, count_calls: bool = False) -> FakeServer:
         if count_calls:
             self.counted.append(cell.contestant.text)
+            if self.uncountable is not None:
+                raise TrialFailed(**self.uncountable.model_dump())
             return FakeServer(self, cell, "")
         fault = self.faults.get(len(self.started), "")
         self.started.append(cell.contestant.text)
@@ -105,7 +110,7 @@ class FakeServer:
         self.host, self.cell, self.fault = host, cell, fault
         self.late_ns = {"late": 30 * MS, "very_late": 500 * MS}.get(fault, 0)
         self.ready = ServeReady(model=cell.contestant.text, listen=self.addresses, pid=1, build="b", workers=1)
-        self.asked = False
+        self.asked, self.sizes_read = False, 0
         host.running.append(self)
 
     def check(self) -> None:
@@ -115,12 +120,17 @@ class FakeServer:
     def sample(self) -> Sample:
         now_ns = self.host.now_ns + self.late_ns
         self.late_ns = 0
-        usage = proc.Usage(now_ns, now_ns // 2, now_ns // 4, now_ns // 4, 0, 10, 1, 1, 2)
+        is_large = self.fault == "large"
+        switching: tuple[int | None, int | None, int | None] = (None, None, None) if is_large else (0, 10, 1)
+        threads = proc.TASKS_READ_MAX + 1 if is_large else 2
+        usage = proc.Usage(now_ns, now_ns // 2, now_ns // 4, now_ns // 4, *switching, 1, threads)
         # Server and generator together use 1.1 processors of two.
         idle_ns = 0 if self.fault == "busy" else now_ns * 9 // 10
         return Sample(usage, machine.Ticks(2 * now_ns, idle_ns, 0), 0)
 
     def memory(self) -> proc.Memory:
+        self.sizes_read += 1
+        assert self.fault != "large" or self.sizes_read == 1, "its memory is read once, at the end"
         return proc.Memory(10 << 20, 12 << 20)
 
     def pss_bytes(self) -> int | None:

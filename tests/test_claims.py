@@ -25,6 +25,7 @@ from iolab.plan import (
     WinsTest,
     load_experiment,
     schedule,
+    vs_plan,
 )
 from made import result, results
 
@@ -226,3 +227,32 @@ def test_a_run_that_gives_the_published_table_confirms_the_published_claims() ->
     for row in beside:
         assert row.measured is not None
         assert row.measured.ratio == pytest.approx(row.published, rel=1e-4)
+
+
+def of_four(*, ladder: bool) -> Plan:
+    """Four servers, each a tenth above the one before."""
+    plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "echo"}, blocks=12)
+    rungs = plan.comparisons[0].model_copy(update={"ladder": ladder})
+    return plan.model_copy(update={"comparisons": (rungs,)})
+
+
+@pytest.mark.parametrize(
+    ("contestant", "reference", "ladder", "judgement"),
+    [
+        pytest.param(1, 0, False, "confirmed", id="a winner"),
+        pytest.param(3, 0, False, "undecided", id="a winner of whom too much is void"),
+        pytest.param(1, 0, True, "confirmed", id="a rung and the one below it"),
+        pytest.param(2, 0, True, "undecided", id="a rung and one that it was not compared with"),
+    ],
+)
+def test_a_claim_is_held_against_a_ratio_of_just_its_two(
+    contestant: int, reference: int, ladder: bool, judgement: str
+) -> None:
+    plan = of_four(ladder=ladder)
+    busy = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
+    made = [
+        result(plan, each, rate_per_s=1e5 * 1.1**each.slot, noise=busy if each.slot == 3 and each.block < 4 else None)
+        for each in schedule(plan)
+    ]
+    test = WinsTest(contestant=f"epoll[x={contestant}]", reference=f"epoll[x={reference}]")
+    assert judge(test, made, plan).judgement == judgement

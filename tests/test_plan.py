@@ -27,6 +27,7 @@ from iolab.plan import (
     Place,
     Plan,
     PlanError,
+    Quick,
     Result,
     Scalar,
     Trial,
@@ -40,8 +41,8 @@ from iolab.plan import (
 from made import result
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))
-# Questions about many contestants: minutes, not half a minute.
-LONG = {"models", "io_uring-ladder"}
+# Questions about many contestants take minutes.
+LONG_S = {"models": 480, "io_uring-ladder": 360}
 ECHO: dict[str, Scalar] = {"protocol": "echo", "connections": 50}
 
 
@@ -197,7 +198,7 @@ def test_quick_runs_keep_their_promise_of_time() -> None:
     assert vs_plan(["epoll", "io_uring"], ECHO).quick().duration_s < 40
     for path in EXPERIMENTS:
         quick = load_experiment(path).quick()
-        assert quick.duration_s + quick.counting_s <= (360 if path.stem in LONG else 120), path.stem
+        assert quick.duration_s + quick.counting_s <= LONG_S.get(path.stem, 120), path.stem
 
 
 def test_quick_has_ten_blocks_unless_fewer_are_planned_or_more_are_needed() -> None:
@@ -474,6 +475,28 @@ def test_each_rung_of_a_ladder_is_compared_with_the_one_below_it() -> None:
     assert not vs_plan(["epoll"] * 3, ECHO).comparisons[0].many
     with pytest.raises(PlanError, match="labels: there are 1 for 4 contestants"):
         parse_experiment(LADDER.replace(b'"bottom", "+ a", "+ b", "+ c"', b'"bottom"'))
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "usual_ms", "short_ms", "fitted_ms"),
+    [
+        (20, 1_000, 155, 160),
+        (7, 700, 150, 154),
+        (7, 105, 800, 105),
+        (5, 1_000, 155, 155),
+        (20, 3_600_000, 3_599_999, 3_600_000),
+    ],
+)
+def test_the_times_of_a_quick_run_are_whole_intervals(
+    interval_ms: int, usual_ms: int, short_ms: int, fitted_ms: int
+) -> None:
+    setting = ECHO | {"interval_ms": interval_ms, "warmup_ms": usual_ms, "duration_ms": usual_ms}
+    plan = vs_plan(["epoll", "io_uring"], setting)
+    short = Quick(warmup_ms=short_ms, duration_ms=short_ms)
+    quick = plan.model_copy(update={"short": short}).quick()
+    cell = quick.comparisons[0].cells[0]
+    assert (cell.warmup_ms, cell.duration_ms) == (fitted_ms, fitted_ms)
+    assert quick.quick() == quick
 
 
 def test_an_experiment_says_how_short_its_quick_run_is() -> None:

@@ -97,7 +97,34 @@ def test_voluntary_switches_are_counted_over_all_threads() -> None:
         "for _ in range(2): threading.Thread(target=nap, daemon=True).start()\ntime.sleep(0.2); say()"
     )
     with running(program) as (pid, _):
-        assert proc.usage(pid).switches_voluntary >= 100
+        assert (proc.usage(pid).switches_voluntary or 0) >= 100
+
+
+def test_of_too_many_tasks_only_the_number_and_the_processor_time_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "for _ in range(4): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "for _ in range(2):\n  if os.fork() == 0: time.sleep(60)\nburn(40); say(cpu_s=own())"
+    )
+    monkeypatch.setattr(proc, "TASKS_READ_MAX", 6)
+    with running(program) as (pid, said):
+        usage = proc.usage(pid)
+        assert usage.is_large
+        assert (usage.processes, usage.threads) == (3, 7)
+        assert (usage.switches_voluntary, usage.switches_involuntary, usage.run_delay_ns) == (None, None, None)
+        assert usage.cpu_ns == pytest.approx(said["cpu_s"] * 1e9, abs=25 * MS)
+        monkeypatch.setattr(proc, "TASKS_READ_MAX", 7)
+        assert proc.usage(pid).run_delay_ns is not None
+
+
+def test_what_the_dead_children_of_a_child_have_used_counts_too() -> None:
+    """The child has no child left, and never looked like a parent while it was read."""
+    program = (
+        "r, w = os.pipe()\nif os.fork() == 0:\n  if os.fork() == 0: burn(60); os._exit(0)\n"
+        "  os.wait(); os.write(w, b'x'); time.sleep(60)\nos.read(r, 1); say()"
+    )
+    with running(program) as (pid, _):
+        assert proc.usage(pid).cpu_ns >= 50 * MS
+        assert proc.usage(pid).processes == 2
 
 
 def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> None:
@@ -151,7 +178,7 @@ def test_a_child_that_dies_between_the_two_accounts_is_in_just_one(monkeypatch: 
 
     monkeypatch.setattr(proc, "process_cpu_ns", clock)
     monkeypatch.setattr(proc, "_dead_children_ns", dead_children)
-    assert proc.cpu_ns([parent, child]) == 3 * MS + spent_ns
+    assert proc.cpu_ns([parent, child], [parent]) == 3 * MS + spent_ns
 
 
 def test_children_that_come_and_go_while_they_are_read_never_break_a_reading() -> None:

@@ -589,6 +589,7 @@ def test_one_trial_by_hand_says_all_that_decides_it(setting: dict[str, Any], ser
     by_hand = commands.by_hand(vs_plan(["epoll", "io_uring"], setting), 0)[0]
     assert shlex.join(by_hand.server) == f"iolab serve --model epoll {server}"
     assert shlex.join(by_hand.load).startswith(load)
+    assert bool(by_hand.note) == (setting.get("sockets", 1) > 1), "a load by hand reaches one socket"
 
 
 MODELS = (

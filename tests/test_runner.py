@@ -12,7 +12,7 @@ from conftest import FakeHost
 from iolab import runner, store, verdict
 from iolab.machine import Cpu
 from iolab.plan import Failure, Plan, Result, Scalar, schedule, vs_plan
-from iolab.runner import Checked, Counted, Event, LeftOut, Opened, Stopped, TrialBegan
+from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, Stopped, TrialBegan
 
 SHORT: dict[str, Scalar] = {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600}
 
@@ -208,3 +208,39 @@ def test_a_trial_whose_connections_were_not_all_accepted_is_void(tmp_path: Path)
     assert [[doubt.detail for doubt in result.doubts] for result in results if result.void] == [
         ["3 of 50 connections were accepted when the window began"]
     ]
+
+
+@pytest.mark.parametrize(("final", "kept", "tried"), [(True, 2, 2), (False, 0, 6)])
+def test_a_count_that_failed_by_chance_is_told_and_tried_again_when_the_run_is_resumed(
+    tmp_path: Path, final: bool, kept: int, tried: int
+) -> None:
+    plan = short_plan("epoll", "io_uring")
+    host = FakeHost(uncountable=Failure(kind="died", message="it ended", final=final))
+    _, events = run(plan, host, tmp_path)
+    assert [event.count.why_not for event in events if isinstance(event, Counted)] == ["it ended"] * 2
+    assert len(store.read_trials(store.folder_of(plan, tmp_path)).counts) == kept
+    assert len(host.counted) == tried
+    resumed = FakeHost()
+    run(plan, resumed, tmp_path)
+    assert len(resumed.counted) == 2 - kept
+    assert len(store.read_trials(store.folder_of(plan, tmp_path)).counts) == 2
+
+
+def test_a_server_of_many_tasks_is_measured_without_what_is_slow_to_read(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost({4: "large"}), tmp_path)
+    assert not any(result.void for result in results)
+    servers = [result.server for result in results if result.server is not None]
+    unread = [server for server in servers if server.context_switches_voluntary is None]
+    assert [(server.run_delay_ns, server.context_switches_involuntary) for server in unread] == [(None, None)]
+    assert (unread[0].cpu_ns, unread[0].rss_bytes_median) == (servers[0].cpu_ns, servers[0].rss_bytes_median)
+
+
+@pytest.mark.parametrize(("kind", "told"), [("unavailable", [CanTakePart(("io_uring",))]), ("holds", [])])
+def test_who_was_left_out_and_can_take_part_now_is_named(tmp_path: Path, kind: str, told: list[CanTakePart]) -> None:
+    plan, host = short_plan("epoll", "io_uring", "thread"), FakeHost()
+    left_out = {(0, 1): Failure(kind=kind, message="not here", final=True)}
+    events: list[Event] = []
+    runner.run(plan, host, tmp_path, events.append, left_out=left_out, clocks=host.clocks())
+    assert not any(isinstance(event, CanTakePart) for event in events)
+    _, events = run(plan, FakeHost(), tmp_path)
+    assert [event for event in events if isinstance(event, CanTakePart)] == told

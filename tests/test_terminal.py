@@ -12,7 +12,7 @@ from rich.console import Console
 
 from iolab import terminal, verdict
 from iolab.plan import DOUBTS, CostCount, Failure, MachineNoise, Plan, Result, Trial, schedule, vs_plan
-from made import results
+from made import result, results
 
 PAIR = vs_plan(["epoll", "io_uring"], {"protocol": "echo"})
 NOISY = MachineNoise(steal_share=0.03, foreign_cpu_cores=0.0)
@@ -113,3 +113,14 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(wid
     assert "select was left out: this machine has too old a kernel" in lines
     assert "system calls not counted of thread: nobody may" in lines
     assert any(line.startswith("Most requests: io_uring and thread, not told apart.") for line in lines)
+
+
+@pytest.mark.parametrize(("blocks", "void", "word"), [(20, 5, "5 of 20 void"), (110, 100, "void")])
+def test_who_was_measured_and_mostly_void_is_not_said_to_be_absent(blocks: int, void: int, word: str) -> None:
+    plan = MANY.model_copy(update={"blocks": blocks})
+    made = [
+        result(plan, each, rate_per_s=rate(each), noise=BUSY if each.slot == 4 and each.block < void else None)
+        for each in schedule(plan)
+    ]
+    shown = terminal.ranking(verdict.judge(plan, made)[0], 120)
+    assert [list(column.cells)[-1] for column in shown.columns][1:3] == ["select", word]

@@ -336,10 +336,22 @@ def test_a_load_has_one_end() -> None:
 def test_a_short_window_sees_too_few_ticks_for_a_fine_limit(
     duration_ms: int, steal: float, foreign: float, words: list[str]
 ) -> None:
-    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "duration_ms": duration_ms})
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "duration_ms": duration_ms, "interval_ms": 10})
     noise = MachineNoise(steal_share=steal, foreign_cpu_cores=foreign)
     words = ["machine_noisy"] if not words and max(steal, foreign) > 0.1 else words
     assert [doubt.word for doubt in result(plan, schedule(plan)[0], noise=noise).doubts] == words
+
+
+@pytest.mark.parametrize(
+    ("warmup_ms", "duration_ms", "words"), [(1_000, 1_000, []), (1_000, 900, ["steadiness_unseen"])]
+)
+def test_a_series_too_short_to_show_whether_it_settled_says_so(
+    warmup_ms: int, duration_ms: int, words: list[str]
+) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "warmup_ms": warmup_ms, "duration_ms": duration_ms})
+    found = result(plan, schedule(plan)[0])
+    assert [doubt.word for doubt in found.doubts] == words
+    assert not found.void
 
 
 def test_a_server_that_has_not_accepted_all_connections_is_not_measured_as_if_it_had() -> None:

@@ -338,7 +338,10 @@ def test_what_the_generator_limited_stands_at_its_place_without_a_rank() -> None
     ]
     assert [row[:2] for row in ranks(made)] == [("1", None), ("3", 2), ("0", 3), ("2", None), ("4", 5)]
     found = judged(made, MANY)
-    assert "not ranked, because the generator was their limit: epoll[x=1] and epoll[x=2]" in found.sentence
+    assert found.sentence.startswith(
+        "Most requests: at least epoll[x=1] (the generator was the limit); first of the ranked: epoll[x=3] "
+        "(not ranked, because the generator was their limit: epoll[x=2])."
+    )
     cpu = found.ranking("cpu_per_request")
     assert cpu is not None
     assert all(row.rank is not None for row in cpu.rows), "CPU per request is safe"
@@ -361,6 +364,70 @@ def test_of_many_a_void_trial_is_missing_and_does_not_void_its_block() -> None:
     assert estimates["4"].word == "not decided"
     most = [result(MANY, each, noise=BUSY if each.block < 6 and each.slot < 3 else None) for each in schedule(MANY)]
     assert judged(most, MANY).inconclusive is not None
+
+
+LATE = Failure(kind="lab_late", message="the lab got no processor for 80 ms")
+
+
+@pytest.mark.parametrize(
+    ("failed", "final", "absent"),
+    [
+        pytest.param(1, False, None, id="once, by chance"),
+        pytest.param(3, False, f"3 of {BLOCKS} void: lab late", id="too often"),
+        pytest.param(1, True, "failed", id="for good"),
+    ],
+)
+def test_a_failed_trial_takes_its_contestant_out_of_the_ranking_only_for_good_or_too_often(
+    failed: int, final: bool, absent: str | None
+) -> None:
+    rate, failure = of_levels(1.0, 1.2, 0.8, 1.1, 0.7), LATE.model_copy(update={"final": final})
+    made = []
+    for each in schedule(MANY):
+        fails = each.slot == 3 and each.block < failed
+        failing = Result(trial=each, started="2026-01-01", failure=failure)
+        made.append(failing if fails else result(MANY, each, rate_per_s=rate(each)))
+    found = judged(made, MANY)
+    ranking = found.ranking("throughput")
+    assert ranking is not None
+    assert ranking.absent == ({"epoll[x=3]": absent} if absent else {})
+    assert ("epoll[x=3]" in [row.contestant for row in ranking.rows]) == (absent is None)
+    assert found.spoilt == ({} if absent is None or final else ranking.absent)
+
+
+def test_the_best_of_a_ranking_is_the_best_by_pairs_and_all_ratios_are_to_it() -> None:
+    """The best median is of slot 1, by a few blocks that slot 3 lacks; in the blocks of both slot 3 is ahead."""
+    rate = of_levels(1.0, 1.2, 0.8, 1.22, 0.7, noise=0.0001)
+    made = []
+    for each in schedule(MANY):
+        is_void = each.slot == 3 and each.block in (0, 1)
+        speed = 0.5 if each.block >= 7 else 3.0 if each.block < 2 else 1.0
+        made.append(result(MANY, each, rate_per_s=speed * rate(each), noise=BUSY if is_void else None))
+    found = judged(made, MANY)
+    medians = {level.contestant: level.median for level in found.levels if level.metric == "throughput"}
+    assert max(medians, key=medians.__getitem__) == "epoll[x=1]"
+    ranking = found.ranking("throughput")
+    assert ranking is not None
+    first, second = ranking.rows[:2]
+    assert (first.contestant, first.ratio, first.low, first.high, first.rank) == ("epoll[x=3]", 1.0, 1.0, 1.0, 1)
+    assert (second.contestant, second.rank) == ("epoll[x=1]", 2)
+    assert second.ratio == pytest.approx(1.2 / 1.22, rel=1e-3)
+
+
+def test_who_has_too_few_blocks_neither_leads_a_ranking_nor_opens_a_group() -> None:
+    """Of seven blocks slot 1 has lost one, and slot 3 another: five in common tell nothing apart."""
+    plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "echo"}, blocks=7)
+    rate = of_levels(1.0, 1.2, 0.8, 1.1)
+    void = {(0, 1), (1, 3)}
+    made = [
+        result(plan, each, rate_per_s=rate(each), noise=BUSY if (each.block, each.slot) in void else None)
+        for each in schedule(plan)
+    ]
+    ranking = judged(made, plan).ranking("throughput")
+    assert ranking is not None
+    assert [(row.contestant[-2], row.rank) for row in ranking.rows] == [("1", 1), ("0", 2), ("2", 3)]
+    assert ranking.absent == {"epoll[x=3]": "too few blocks"}
+    few = [each for each in made if each.trial.block < 5 or each.trial.slot != 1]
+    assert judged(few, plan).rankings == (), "only five blocks are whole"
 
 
 def test_who_cannot_take_part_is_named_and_the_others_are_ranked() -> None:

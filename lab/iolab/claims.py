@@ -91,7 +91,7 @@ def _published_ratio(row: Published, found: ComparisonVerdict, contestant: str, 
         contestant=contestant,
         reference=reference,
         published=row.values[contestant] / row.values[reference],
-        measured=found.estimate(row.metric, contestant),
+        measured=found.estimate(row.metric, contestant, reference),
     )
 
 
@@ -170,7 +170,7 @@ def _judge_wins(claim: Claim, test: WinsTest, verdicts: Sequence[ComparisonVerdi
     obstacle = _obstacle(chosen, test.metric, (test.contestant, test.reference), bounds_decide=True)
     if obstacle is not None:
         return _undecided(claim, obstacle)
-    estimates = {found.name: found.estimate(test.metric, test.contestant) for found in chosen}
+    estimates = {found.name: found.estimate(test.metric, test.contestant, test.reference) for found in chosen}
     better = test.metric in _MORE_IS_BETTER
     above = [name for name, e in estimates.items() if e is not None and e.low > 1 and e.bound in ("exact", "at least")]
     below = [name for name, e in estimates.items() if e is not None and e.high < 1 and e.bound in ("exact", "at most")]
@@ -287,6 +287,8 @@ def _obstacle(
         for title in titles:
             if title in found.left_out:
                 return f"{title} was left out of {found.name}: {found.left_out[title]}"
+            if title in found.spoilt:
+                return f"too many trials of {title} are void at {found.name} ({found.spoilt[title]})"
             level = found.level(metric, title)
             if level is None:
                 return f"{found.name} has no measurement of {title} so far"

@@ -471,7 +471,8 @@ class ServerUsage(Frozen):
     """What the server's whole process tree used over exactly the measured window.
 
     `cpu_ns` is the figure to judge by; its split into user and system is sampled by the kernel's tick and only
-    informs. `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over
+    informs. Context switches and run delay are None of a server of so many tasks that to read them would slow it down.
+    `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over
     processes; `pss_bytes` counts shared pages once (None where the kernel does not tell). `connections_taken` is how
     many it had accepted when the window began (None of a command, which does not say).
     """
@@ -483,8 +484,8 @@ class ServerUsage(Frozen):
     rss_bytes_max: int = Field(ge=0)
     rss_bytes_median: int = Field(ge=0)
     pss_bytes: int | None = Field(default=None, ge=0)
-    context_switches_voluntary: int = Field(ge=0)
-    context_switches_involuntary: int = Field(ge=0)
+    context_switches_voluntary: int | None = Field(default=None, ge=0)
+    context_switches_involuntary: int | None = Field(default=None, ge=0)
     threads: int = Field(ge=0)
     processes: int = Field(ge=0)
     run_delay_ns: int | None = Field(default=None, ge=0)
@@ -538,6 +539,9 @@ DOUBTS: dict[str, DoubtKind] = {
     "unequal_replies": DoubtKind(
         False, "The contestants do not send equally many bytes: compare them with that in mind."
     ),
+    "steadiness_unseen": DoubtKind(
+        False, "The window is too short to see whether throughput had settled: run it in full."
+    ),
     "not_steady": DoubtKind(False, "Throughput drifted within the window: make warmup_ms and duration_ms longer."),
     "p99_not_supported": DoubtKind(False, "Too few requests for a p99: make duration_ms longer, or read the p50."),
     "never_steady": DoubtKind(True, "Throughput never settled: make warmup_ms longer, or look at the server's log."),
@@ -563,6 +567,7 @@ DoubtWord = Literal[
     "too_short",
     "machine_noisy",
     "unequal_replies",
+    "steadiness_unseen",
     "not_steady",
     "p99_not_supported",
     "never_steady",
@@ -869,12 +874,13 @@ def _named_by(test: Test) -> tuple[Set[str], Set[str]]:
 
 
 def _quick(cell: Cell, short: Quick) -> Cell:
-    return _updated(
-        cell,
-        warmup_ms=min(cell.warmup_ms, short.warmup_ms),
-        duration_ms=min(cell.duration_ms, short.duration_ms),
-        interval_ms=min(cell.interval_ms, QUICK_INTERVAL_MS),
+    """The cell with times of whole intervals: those that are asked for, or as little longer as it takes."""
+    interval_ms = min(cell.interval_ms, QUICK_INTERVAL_MS)
+    warmup_ms, duration_ms = (
+        math.ceil(min(usual, least) / interval_ms) * interval_ms
+        for usual, least in ((cell.warmup_ms, short.warmup_ms), (cell.duration_ms, short.duration_ms))
     )
+    return _updated(cell, warmup_ms=warmup_ms, duration_ms=duration_ms, interval_ms=interval_ms)
 
 
 def _canonical(text: str) -> str:

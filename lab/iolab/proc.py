@@ -14,14 +14,19 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-PROC = Path("/proc")
+PROC = "/proc"
+# All of most files, and a thousand children at once.
+READ_BYTES = 16_384
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 # A tree that grows without end must not hold the sampler; no model of ours has more processes than connections.
 PROCESSES_MAX = 65_536
+
+# Above so many tasks their switches and run delay are not read: two files of each, at 35 µs a file, would take a
+# processor from the server for longer than a short window may wait.
+TASKS_READ_MAX = 128
 
 # How often the CPU clocks are read again because a child died under the reading.
 READINGS_MAX = 8
@@ -34,18 +39,24 @@ class Usage:
     """A process tree at one instant; two readings are subtracted.
 
     `read_ns` is when the CPU clocks were read (CLOCK_MONOTONIC, the middle of the reading). `cpu_ns` only grows; its
-    split into user and system is sampled by the kernel's tick. Switches and run delay are of the tasks alive now.
+    split into user and system is sampled by the kernel's tick. Switches and run delay are of the tasks alive now; None
+    where there are more than TASKS_READ_MAX of them.
     """
 
     read_ns: int
     cpu_ns: int
     user_ns: int
     system_ns: int
-    run_delay_ns: int
-    switches_voluntary: int
-    switches_involuntary: int
+    run_delay_ns: int | None
+    switches_voluntary: int | None
+    switches_involuntary: int | None
     processes: int
     threads: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether there are so many tasks that to read each of them slows the server down."""
+        return self.threads > TASKS_READ_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,46 +74,44 @@ def usage(root: int, *, now: Callable[[], int] = time.monotonic_ns) -> Usage:
     there are a thousand threads.
     """
     begin_ns = now()
-    cpu = cpu_ns([root])
+    cpu = cpu_ns([root], [root])
     end_ns = now()
-    pids = tree(root)
-    if len(pids) > 1:
+    family = _family(root)
+    parents = {root} | {pid for pid, children in family.items() if children}
+    if len(family) > 1:
         begin_ns = now()
-        cpu = cpu_ns(pids)
+        cpu = cpu_ns(family, parents)
         end_ns = now()
-    times = [_times(pid) for pid in pids]
-    tasks = [task for pid in pids for task in _tasks(pid)]
-    voluntary, involuntary, delay_ns = 0, 0, 0
-    for task in tasks:
-        status = _fields(task / "status")
-        voluntary += int(status.get("voluntary_ctxt_switches", "0"))
-        involuntary += int(status.get("nonvoluntary_ctxt_switches", "0"))
-        delay_ns += _run_delay_ns(task)
+    times = {pid: _times(pid) for pid in family}
+    # Who has no children now may have had some. They died before the clocks were read, so their account can wait.
+    cpu += sum(spent.children_ns for pid, spent in times.items() if pid not in parents)
+    threads = sum(_threads(pid) for pid in family)
+    switching = _switching(family) if threads <= TASKS_READ_MAX else _Switching()
     return Usage(
         read_ns=(begin_ns + end_ns) // 2,
         cpu_ns=cpu,
-        user_ns=sum(spent.user_ns + spent.children_user_ns for spent in times),
-        system_ns=sum(spent.system_ns + spent.children_system_ns for spent in times),
-        run_delay_ns=delay_ns,
-        switches_voluntary=voluntary,
-        switches_involuntary=involuntary,
-        processes=len(pids),
-        threads=len(tasks),
+        user_ns=sum(spent.user_ns + spent.children_user_ns for spent in times.values()),
+        system_ns=sum(spent.system_ns + spent.children_system_ns for spent in times.values()),
+        run_delay_ns=switching.run_delay_ns,
+        switches_voluntary=switching.voluntary,
+        switches_involuntary=switching.involuntary,
+        processes=len(family),
+        threads=threads,
     )
 
 
-def cpu_ns(pids: Iterable[int]) -> int:
-    """Processor time of these processes and of every child they have waited for.
+def cpu_ns(pids: Iterable[int], parents: Iterable[int]) -> int:
+    """Processor time of these processes and of every child that `parents`, which are among them, have waited for.
 
     The account of dead children is read before the clocks of the living and again after them. A child that died in
     between is in neither, or in both, so then all is read anew. A server whose children die faster than it can be read
     is left with the last reading, where the error is bounded by the children in flight.
     """
-    pids = tuple(pids)
-    dead = _dead_children_ns(pids)
+    pids, parents = tuple(pids), tuple(parents)
+    dead = _dead_children_ns(parents)
     for _ in range(READINGS_MAX):
         before, alive = dead, sum(process_cpu_ns(pid) for pid in pids)
-        dead = _dead_children_ns(pids)
+        dead = _dead_children_ns(parents)
         if dead == before:
             break
     return before + alive
@@ -119,21 +128,14 @@ def process_cpu_ns(pid: int) -> int:
 
 def tree(root: int) -> list[int]:
     """`root` and all its descendants alive now, parents before children; empty when `root` is gone."""
-    if not (PROC / str(root)).is_dir():
-        return []
-    found = [root]
-    for pid in found:
-        found.extend(_children(pid))
-        if len(found) > PROCESSES_MAX:
-            break
-    return found
+    return list(_family(root))
 
 
 def memory(root: int) -> Memory:
     """Resident bytes of the tree now, and the sum of the high-water marks of its living processes."""
     rss, peak = 0, 0
     for pid in tree(root):
-        status = _fields(PROC / str(pid) / "status")
+        status = _fields(f"{PROC}/{pid}/status")
         rss += _bytes(status.get("VmRSS"))
         peak += _bytes(status.get("VmHWM"))
     return Memory(rss, peak)
@@ -144,7 +146,7 @@ def pss_bytes(root: int) -> int | None:
 
     Walks page tables, so it is for a server at rest. None where the kernel does not say, or not to us.
     """
-    sizes = [_fields(PROC / str(pid) / "smaps_rollup").get("Pss") for pid in tree(root)]
+    sizes = [_fields(f"{PROC}/{pid}/smaps_rollup").get("Pss") for pid in tree(root)]
     known = [_bytes(size) for size in sizes if size is not None]
     return sum(known) if known else None
 
@@ -155,22 +157,62 @@ def own_bytes(root: int) -> int | None:
     So the size of a server before and under load can be compared, though the generator, which is the same program, has
     been started in between. None where the kernel does not say, or not to us.
     """
-    sizes = [_fields(PROC / str(pid) / "smaps_rollup") for pid in tree(root)]
+    sizes = [_fields(f"{PROC}/{pid}/smaps_rollup") for pid in tree(root)]
     known = [_bytes(size["Pss"]) - _bytes(size["Pss_File"]) for size in sizes if {"Pss", "Pss_File"} <= size.keys()]
     return sum(known) if known else None
 
 
+def _family(root: int) -> dict[int, list[int]]:
+    """The living children of each process of the tree, parents before children; empty when `root` is gone."""
+    found = [root] if _threads(root) else []
+    family: dict[int, list[int]] = {}
+    for pid in found:
+        family[pid] = _children(pid)
+        found.extend(family[pid])
+        if len(found) > PROCESSES_MAX:
+            break
+    return family
+
+
 def _children(pid: int) -> list[int]:
     """The children of every thread of `pid`: a child belongs to the thread that forked it."""
-    return [int(word) for task in _tasks(pid) for word in (_read(task / "children") or "").split()]
+    # A process of one thread has its own number as that of the thread: a folder less to list for each of a thousand.
+    tasks = [f"{PROC}/{pid}/task/{pid}"] if _threads(pid) == 1 else _tasks(pid)
+    return [int(word) for task in tasks for word in (_read(f"{task}/children") or "").split()]
 
 
-def _tasks(pid: int) -> list[Path]:
-    folder = PROC / str(pid) / "task"
+def _tasks(pid: int) -> list[str]:
+    folder = f"{PROC}/{pid}/task"
     try:
-        return [folder / name for name in os.listdir(folder)]
+        return [f"{folder}/{name}" for name in os.listdir(folder)]
     except OSError:
         return []
+
+
+def _threads(pid: int) -> int:
+    """How many threads a process has, from the links of their folder: two are its own. 0 once it is gone."""
+    try:
+        return os.stat(f"{PROC}/{pid}/task").st_nlink - 2
+    except OSError:
+        return 0
+
+
+class _Switching(NamedTuple):
+    """Context switches and run delay of tasks; None where they were not read."""
+
+    voluntary: int | None = None
+    involuntary: int | None = None
+    run_delay_ns: int | None = None
+
+
+def _switching(pids: Iterable[int]) -> _Switching:
+    voluntary, involuntary, delay_ns = 0, 0, 0
+    for task in (task for pid in pids for task in _tasks(pid)):
+        status = _fields(f"{task}/status")
+        voluntary += int(status.get("voluntary_ctxt_switches", "0"))
+        involuntary += int(status.get("nonvoluntary_ctxt_switches", "0"))
+        delay_ns += _run_delay_ns(task)
+    return _Switching(voluntary, involuntary, delay_ns)
 
 
 class _Times(NamedTuple):
@@ -181,10 +223,14 @@ class _Times(NamedTuple):
     children_user_ns: int = 0
     children_system_ns: int = 0
 
+    @property
+    def children_ns(self) -> int:
+        return self.children_user_ns + self.children_system_ns
+
 
 def _times(pid: int) -> _Times:
     """All zero once the process is gone."""
-    text = _read(PROC / str(pid) / "stat")
+    text = _read(f"{PROC}/{pid}/stat")
     if text is None:
         return _Times()
     # The name in brackets may itself hold spaces and brackets, so fields are counted from the last one.
@@ -194,17 +240,16 @@ def _times(pid: int) -> _Times:
 
 def _dead_children_ns(pids: Iterable[int]) -> int:
     """Processor time of the children these processes have waited for."""
-    times = [_times(pid) for pid in pids]
-    return sum(spent.children_user_ns + spent.children_system_ns for spent in times)
+    return sum(_times(pid).children_ns for pid in pids)
 
 
-def _run_delay_ns(task: Path) -> int:
+def _run_delay_ns(task: str) -> int:
     """Time the task was runnable without a processor: the second figure of schedstat."""
-    fields = (_read(task / "schedstat") or "").split()
+    fields = (_read(f"{task}/schedstat") or "").split()
     return int(fields[1]) if len(fields) > 1 else 0
 
 
-def _fields(path: Path) -> dict[str, str]:
+def _fields(path: str) -> dict[str, str]:
     """A file of `Name: value` lines; empty when the process is gone."""
     lines = (_read(path) or "").splitlines()
     return {name: value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
@@ -215,8 +260,18 @@ def _bytes(size: str | None) -> int:
     return int(size.split()[0]) * 1024 if size else 0
 
 
-def _read(path: Path) -> str | None:
+def _read(path: str) -> str | None:
+    """A file of /proc as text; None once it is gone. The layers of `open` would take longer than the kernel."""
     try:
-        return path.read_text(errors="replace")
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        parts = []
+        while part := os.read(file, READ_BYTES):
+            parts.append(part)
+        return b"".join(parts).decode(errors="replace")
+    except OSError:
+        return None
+    finally:
+        os.close(file)

@@ -73,6 +73,13 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class CanTakePart:
+    """Contestants were left out when the run began, and could take part now: only a fresh run would measure them."""
+
+    contestants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
     """The system calls of a contestant were counted, or could not be."""
 
@@ -104,7 +111,7 @@ class TrialEnded:
 
 Record = TypeVar("Record", bound=Frozen)
 Process = TypeVar("Process", RunningServer, RunningLoad)
-Event = Opened | LeftOut | Checked | TrialBegan | TrialEnded | Counted
+Event = Opened | LeftOut | CanTakePart | Checked | TrialBegan | TrialEnded | Counted
 Tell = Callable[[Event], None]
 
 
@@ -155,7 +162,7 @@ def run(
                 if progress.is_wanted(scheduled):
                     _run_trial(progress, host, scheduled)
         for comparison, slot in uncounted(plan, progress.results, writer.trials.counts):
-            progress.keep_count(_count(host, plan, comparison, slot))
+            _count(progress, host, comparison, slot)
     return folder
 
 
@@ -259,10 +266,14 @@ class _Progress:
             self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
         self.tell(TrialEnded(result, title, comparison, len(self.results), self.planned))
 
-    def keep_count(self, count: CostCount) -> None:
-        """Stores a count of system calls as a result is stored, and tells of it."""
-        with _signals_held():
-            self._writer.append(count)
+    def keep_count(self, count: CostCount, *, passing: bool) -> None:
+        """Stores a count of system calls as a result is stored, and tells of it.
+
+        What only failed in `passing` is told and not stored, so that the run counts it when it is resumed.
+        """
+        if not passing:
+            with _signals_held():
+                self._writer.append(count)
         comparison = self.plan.comparisons[count.comparison]
         self.tell(Counted(comparison.titles[count.slot], comparison.name, count))
 
@@ -276,7 +287,20 @@ def _run_trial(progress: _Progress, host: Host, scheduled: Trial) -> None:
 
 
 def _leave_out(progress: _Progress, left_out: Mapping[tuple[int, int], Failure]) -> None:
-    """Keeps, for each contestant that cannot take part, one result that says why: it is never started."""
+    """Keeps, for each contestant that cannot take part, one result that says why: it is never started.
+
+    Who was left out for what its machine lacked, and is not any more, is named.
+    """
+    able = {
+        progress.names(result.trial)[0]: None
+        for result in progress.results
+        if progress.plan.holds(result.trial)
+        and result.failure is not None
+        and result.failure.kind == "unavailable"
+        and (result.trial.comparison, result.trial.slot) not in left_out
+    }
+    if able:
+        progress.tell(CanTakePart(tuple(able)))
     for scheduled in remaining(progress.plan, progress.results):
         failure = left_out.get((scheduled.comparison, scheduled.slot))
         if failure is not None and progress.is_wanted(scheduled):
@@ -383,7 +407,8 @@ def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, Sample, S
             return event, before, after, sizes
         elif event is None:
             server.check()
-            if before is not None and after is None:
+            # Of a thousand processes a sample takes as long as a part of the window: the one at its end has to do.
+            if before is not None and after is None and not before.server.is_large:
                 sizes.samples.append(server.memory())
     raise TrialFailed("contract", "the load generator ended without a report", final=True)
 
@@ -392,7 +417,9 @@ def _usage(report: Report, before: Sample, after: Sample, sizes: _Sizes) -> Serv
     begin, end = before.server, after.server
     wall_ns = max(1, report.end_ns - report.begin_ns)
     made_up = _made_up(report, begin.read_ns)
-    delay_ns = end.run_delay_ns - begin.run_delay_ns
+    delay_ns = _grown(begin.run_delay_ns, end.run_delay_ns)
+    voluntary = _grown(begin.switches_voluntary, end.switches_voluntary)
+    involuntary = _grown(begin.switches_involuntary, end.switches_involuntary)
     return ServerUsage(
         cpu_ns=round(made_up * max(0, end.cpu_ns - begin.cpu_ns)),
         wall_ns=wall_ns,
@@ -402,13 +429,18 @@ def _usage(report: Report, before: Sample, after: Sample, sizes: _Sizes) -> Serv
         rss_bytes_median=round(statistics.median(memory.rss_bytes for memory in sizes.samples)),
         pss_bytes=sizes.pss_bytes,
         connections_taken=sizes.connections_taken,
-        context_switches_voluntary=max(0, end.switches_voluntary - begin.switches_voluntary),
-        context_switches_involuntary=max(0, end.switches_involuntary - begin.switches_involuntary),
+        context_switches_voluntary=None if voluntary is None else max(0, voluntary),
+        context_switches_involuntary=None if involuntary is None else max(0, involuntary),
         threads=end.threads,
         processes=end.processes,
         # The delay of tasks that ended in between is gone with them: then it is unknown.
-        run_delay_ns=delay_ns if delay_ns >= 0 else None,
+        run_delay_ns=delay_ns if delay_ns is not None and delay_ns >= 0 else None,
     )
+
+
+def _grown(before: int | None, after: int | None) -> int | None:
+    """By how much a counter has grown; None where it was not read at both edges."""
+    return None if before is None or after is None else after - before
 
 
 def _made_up(report: Report, read_ns: int) -> float:
@@ -422,20 +454,19 @@ def _made_up(report: Report, read_ns: int) -> float:
     return wall_ns / (wall_ns - late_ns)
 
 
-def _count(host: Host, plan: Plan, comparison: int, slot: int) -> CostCount:
-    """What a contestant costs at a setting, in a trial of its own; why not, where that cannot be seen."""
-    cell = plan.counting_cell(comparison, slot)
-    why_not = ""
+def _count(progress: _Progress, host: Host, comparison: int, slot: int) -> None:
+    """Keeps what a contestant costs at a setting, seen in a trial of its own; why not, where that cannot be seen."""
+    cell = progress.plan.counting_cell(comparison, slot)
+    passing = False
     for _ in range(COUNTS_MAX):
         try:
-            seen = _costs(host, cell)
+            seen, passing = _costs(host, cell), False
         except TrialFailed as failed:
-            why_not = failed.failure.message
-        else:
+            seen, passing = {"why_not": failed.failure.message}, not failed.failure.final
+        if not passing:
             break
-    else:
-        seen = {"why_not": why_not}
-    return CostCount(comparison=comparison, slot=slot, cell=plan.comparisons[comparison].cells[slot].key, **seen)
+    key = progress.plan.comparisons[comparison].cells[slot].key
+    progress.keep_count(CostCount(comparison=comparison, slot=slot, cell=key, **seen), passing=passing)
 
 
 def _costs(host: Host, cell: Cell) -> dict[str, Any]:

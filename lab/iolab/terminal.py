@@ -18,7 +18,7 @@ from iolab.claims import ClaimVerdict
 from iolab.contract import WORKLOADS, ModelAbout, Option
 from iolab.machine import Check, cpu_words
 from iolab.plan import DOUBTS, Metric, Plan
-from iolab.runner import Checked, Counted, Event, LeftOut, Opened, TrialBegan, TrialEnded
+from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, TrialBegan, TrialEnded
 from iolab.verdict import BOUND_SIGNS, ComparisonVerdict, Cost, DoubtCount, Level, Ranked
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
@@ -76,6 +76,9 @@ class Screen:
                 self._say(f"{event.contestant}: {event.failure.message}")
         elif isinstance(event, LeftOut):
             self._say(f"{event.comparison}: without {event.contestant}: {event.why}")
+        elif isinstance(event, CanTakePart):
+            names = ", ".join(event.contestants)
+            self._say(f"{names}: left out when this run began, and could take part now: run it again with --fresh")
         elif isinstance(event, TrialBegan):
             self._began(event)
         elif isinstance(event, TrialEnded):
@@ -148,7 +151,7 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
         console.print()
         console.print(ranking(verdict, console.width) if verdict.rankings else table(verdict, console.width))
         if verdict.ladder:
-            say(console, "each ratio is to the row above it")
+            say(console, "each ratio is to the nearest measured row above it")
         say(console, verdict.sentence)
         say(console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_void} void")
         for line in remarks(verdict):
@@ -210,7 +213,8 @@ def ranking(verdict: ComparisonVerdict, width: int) -> Table:
         )
     for title, why in verdict.rankings[0].absent.items():
         word = why.partition(":")[0]
-        shown.add_row("", escape(title), escape(word) if len(word) <= WORD_MAX else "not here")
+        short = "void" if title in verdict.spoilt else "not here"
+        shown.add_row("", escape(title), escape(word) if len(word) <= WORD_MAX else short)
     return shown
 
 

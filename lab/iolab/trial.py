@@ -29,6 +29,8 @@ DRIFT_ERRORS = 3.0
 UNSETTLED_MIN = 0.10
 # Fewer batches than this show no trend.
 BATCHES_MIN = 10
+# Two halves of so many show whether throughput had settled.
+SETTLED_BATCHES_MIN = 2 * BATCHES_MIN
 # A quantile q needs this many requests beyond it: n (1 - q) >= 10.
 BEYOND_QUANTILE_MIN = 10
 # Little's law may be missed by this much: the gap between a reply and the next send is the generator's own.
@@ -134,7 +136,7 @@ def never_steady(series: NDArray[np.float64], warmup: int = 0) -> bool:
     the window by more than a warm-up that is a little short would explain.
     """
     cut, m = mser5(series)
-    if m < 2 * BATCHES_MIN or cut <= m / 2:
+    if m < SETTLED_BATCHES_MIN or cut <= m / 2:
         return False
     return _differ(_batches(series), DRIFT_MAX) and _differ(_batches(series[warmup:]), UNSETTLED_MIN)
 
@@ -306,8 +308,11 @@ def _doubts_of_series(report: Report) -> Iterator[Doubt]:
     series = np.asarray(report.intervals.completed, dtype=np.float64)
     first = max(0, (report.begin_ns - report.intervals.begin_ns) // report.intervals.length_ns)
     last = max(first, (report.end_ns - report.intervals.begin_ns) // report.intervals.length_ns)
+    cut, batches = mser5(series[:last])
+    if batches < SETTLED_BATCHES_MIN:
+        detail = f"{batches} batches of {BATCH} intervals, it takes {SETTLED_BATCHES_MIN}"
+        yield Doubt(word="steadiness_unseen", detail=detail)
     if never_steady(series[:last], first):
-        cut, batches = mser5(series[:last])
         yield Doubt(word="never_steady", detail=f"it settled only in batch {cut} of {batches}")
         return
     moved = drift(series[first:last])

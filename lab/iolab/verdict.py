@@ -1,8 +1,9 @@
 """From the results of a comparison to what may be said of it: levels, ratios, one word each, and one sentence.
 
-Only whole blocks count: the first attempt at a block in which no trial is void. Where the generator was the limit, a
-server's throughput is known only as "at least this"; a ratio then has a `bound`, latencies are the generator's own
-queue, and only CPU per request stays safe. Pure: results in, verdict out, the same for the same input.
+Only whole blocks count: the first attempt at a block in which no trial is void. Of many contestants a void trial is
+missing from its block instead. Where the generator was the limit, a server's throughput is known only as "at least
+this"; a ratio then has a `bound`, latencies are the generator's own queue, and only CPU per request stays safe. Pure:
+results in, verdict out, the same for the same input.
 """
 
 from __future__ import annotations
@@ -163,7 +164,8 @@ class ComparisonVerdict(Frozen):
     """All that may be said of one comparison.
 
     `titles` are the contestants, the reference first; in a ladder each is compared with the one before it. `left_out`
-    says of those that could not take part why, in a word or a line. `rankings` are there for a comparison of many, once
+    says of those that could not take part why, in a word or a line; `spoilt` says of whom too many trials are void to
+    say a word, how many and mostly for what. `rankings` are there for a comparison of many, once
     it has blocks enough. `bottlenecks` counts for each of them what limited its trials:
     server, generator, both or latency. `inconclusive` is a sentence when the words must not be read.
     """
@@ -179,6 +181,7 @@ class ComparisonVerdict(Frozen):
     rankings: tuple[Ranking, ...]
     costs: tuple[Cost, ...]
     left_out: dict[str, str]
+    spoilt: dict[str, str]
     bottlenecks: dict[str, dict[str, int]]
     blocks_planned: int
     blocks_used: int
@@ -186,9 +189,10 @@ class ComparisonVerdict(Frozen):
     doubts: tuple[DoubtCount, ...]
     failures: tuple[FailureCount, ...]
 
-    def estimate(self, metric: Metric, contestant: str) -> Estimate | None:
-        """The ratio of one contestant to the reference; None where there is none."""
-        return next((e for e in self.estimates if e.metric == metric and e.contestant == contestant), None)
+    def estimate(self, metric: Metric, contestant: str, reference: str | None = None) -> Estimate | None:
+        """The ratio of one contestant to `reference`, or to whatever it is compared with; None where there is none."""
+        found = (e for e in self.estimates if e.metric == metric and e.contestant == contestant)
+        return next((e for e in found if reference in (None, e.reference)), None)
 
     def level(self, metric: Metric, contestant: str) -> Level | None:
         """The level of one contestant; None where nothing was measured."""
@@ -292,9 +296,9 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
     mine = [result for place, result in sorted(done.items()) if place.comparison == index]
     doubts = _doubts(comparison, mine) + _unequal_replies(comparison, used)
     failures, left_out = _failures(comparison, mine), _left_out(comparison, mine)
-    spoilt = _spoilt(comparison, used, gone, doubts)
+    spoilt = _spoilt(comparison, used, gone, mine)
     estimates = _estimates(plan, index, used, gone, bottlenecks, undecided=spoilt, decided=inconclusive is None)
-    absent = {failure.contestant: "failed" for failure in failures} | spoilt | left_out
+    absent = {comparison.titles[slot]: "failed" for slot in sorted(gone)} | spoilt | left_out
     ranked = comparison.ranked and inconclusive is None
     rankings = _rankings(comparison, used, levels, absent) if ranked else ()
     return ComparisonVerdict(
@@ -309,6 +313,7 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         rankings=rankings,
         costs=_costs(index, comparison, used, calls),
         left_out=left_out,
+        spoilt=spoilt,
         bottlenecks=bottlenecks,
         blocks_planned=plan.blocks,
         blocks_used=len(used),
@@ -395,23 +400,25 @@ def _connection_bytes(connections: int, count: CostCount | None) -> float | None
     return grown / connections if connections >= MEMORY_CONNECTIONS_MIN else None
 
 
-def _spoilt(comparison: Comparison, used: Used, gone: Set[int], doubts: Sequence[DoubtCount]) -> dict[str, str]:
+def _spoilt(comparison: Comparison, used: Used, gone: Set[int], results: Sequence[Result]) -> dict[str, str]:
     """Of whom too many trials are void within the blocks that count: how many, and mostly for what."""
-    words: dict[str, DoubtCount] = {}
-    for each in doubts:
-        first = words.setdefault(each.contestant, each)
-        if each.doubt.voids and (not first.doubt.voids or each.trials > first.trials):
-            words[each.contestant] = each
-    void = {
-        title: sum(row[slot] is None for row in used.values())
-        for slot, title in enumerate(comparison.titles)
-        if slot not in gone
-    }
-    return {
-        title: f"{count} of {len(used)} void: {words[title].doubt.word.replace('_', ' ')}"
-        for title, count in void.items()
-        if count > VOID_SHARE_MAX * len(used)
-    }
+    spoilt = {}
+    for slot, title in enumerate(comparison.titles):
+        count = sum(row[slot] is None for row in used.values())
+        if slot not in gone and count > VOID_SHARE_MAX * len(used):
+            words = Counter(word for each in results if each.trial.slot == slot for word in _void_words(each))
+            (word, _), *_ = words.most_common(1)
+            spoilt[title] = f"{count} of {len(used)} void: {word.replace('_', ' ')}"
+    return spoilt
+
+
+def _void_words(result: Result) -> list[str]:
+    """For what a trial is void: the kind of its failure, or the doubts that void it."""
+    if result.failure is not None:
+        return [result.failure.kind]
+    if result.report is None:
+        return ["no_report"]
+    return [doubt.word for doubt in result.doubts if doubt.voids]
 
 
 def _pairs(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]]:
@@ -434,35 +441,56 @@ def _rankings(
 def _ranking(
     comparison: Comparison, used: Used, levels: Sequence[Level], absent: Mapping[str, str], metric: Metric
 ) -> Ranking:
-    """The order by paired ratios to the best median, and ranks that are shared by whom these blocks cannot tell apart.
+    """The order by paired ratios to the best, and ranks that are shared by whom these blocks cannot tell apart.
 
     Each group is led by its best, and ends before the first contestant that can be told apart from that leader. The
     best is chosen by the data, which flatters it a little, and the intervals are not adjusted for their number: a
     ranking is for looking through many, and the words of the ratios are what holds up.
     """
-    slots = {title: slot for slot, title in enumerate(comparison.titles)}
-    present = [level for level in levels if level.metric == metric and level.contestant not in absent]
-    bounds = {level.contestant: level.bound for level in present}
-    values = {title: _by_block(used, metric, slots[title]) for title in bounds}
-    medians = {level.contestant: level.median for level in present}
-    more_is_better = RANKED_BY[metric]
-    order = sorted(medians, key=lambda title: medians[title], reverse=more_is_better)
-    ratios = {title: _ratio(values[title], values[order[0]]) for title in order}
-    known = {title: ratio for title, ratio in ratios.items() if ratio is not None}
+    bounds = {each.contestant: each.bound for each in levels if each.metric == metric and each.contestant not in absent}
+    measured = {title: _by_block(used, metric, comparison.titles.index(title)) for title in bounds}
+    values = {title: by_block for title, by_block in measured.items() if len(by_block) >= blocks_min(1)}
+    best, ratios = _to_the_best(values, more_is_better=RANKED_BY[metric])
     leader, leader_rank = "", 0
     rows = []
-    ordered = sorted(known, key=lambda title: known[title].ratio, reverse=more_is_better)
-    for place, title in enumerate(ordered, start=1):
-        if bounds[title] == "exact":
+    for place, (title, ratio) in enumerate(ratios.items(), start=1):
+        is_exact = bounds[title] == "exact"
+        if is_exact:
             against = _ratio(values[title], values[leader]) if leader else None
-            if against is None or not against.low <= 1 <= against.high:
+            # Too few blocks in common tell nothing apart.
+            if not leader or (against is not None and not against.low <= 1 <= against.high):
                 leader, leader_rank = title, place
-        bound = _ratio_bound(metric, bounds[title] != "exact", bounds[ordered[0]] != "exact" and title != ordered[0])
-        rank = leader_rank if bounds[title] == "exact" else None
-        ratio = known[title]
+        bound = _ratio_bound(metric, not is_exact, bounds[best] != "exact" and title != best)
+        rank = leader_rank if is_exact else None
         rows.append(Ranked(contestant=title, rank=rank, ratio=ratio.ratio, low=ratio.low, high=ratio.high, bound=bound))
-    few = {title: "too few blocks" for title in order if title not in known}
+    few = {title: "too few blocks" for title in bounds if title not in ratios}
     return Ranking(metric=metric, rows=tuple(rows), absent=dict(absent) | few)
+
+
+def _to_the_best(
+    values: Mapping[str, Mapping[int, float]], *, more_is_better: bool
+) -> tuple[str, dict[str, stats.Ratio]]:
+    """The best by paired ratios, and the ratios of all to it, the best first.
+
+    To be paired they need a common side, and at first that is the best median. Who then has the best ratio is the best:
+    all ratios are taken anew to it, so that its own is 1 and those of the others are to what is called the best.
+    """
+    best = _first({title: float(np.median(list(each.values()))) for title, each in values.items()}, more_is_better)
+    best = _first({title: each.ratio for title, each in _ratios_to(best, values).items()}, more_is_better)
+    ratios = _ratios_to(best, values)
+    sign = -1 if more_is_better else 1
+    ordered = sorted(ratios, key=lambda title: (title != best, sign * ratios[title].ratio))
+    return best, {title: ratios[title] for title in ordered}
+
+
+def _first(figures: Mapping[str, float], more_is_better: bool) -> str:
+    return (max if more_is_better else min)(figures, key=figures.__getitem__, default="")
+
+
+def _ratios_to(best: str, values: Mapping[str, Mapping[int, float]]) -> dict[str, stats.Ratio]:
+    """Every paired ratio to the best; who shares too few blocks with it has none."""
+    ratios = {title: _ratio(each, values[best]) for title, each in values.items()}
+    return {title: ratio for title, ratio in ratios.items() if ratio is not None}
 
 
 def _ratio(above: Mapping[int, float], below: Mapping[int, float]) -> stats.Ratio | None:
@@ -674,16 +702,19 @@ def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
 
 
 def _sentence_ranked(ranking: Ranking) -> str:
-    """Who leads, whom these blocks cannot tell from the leader, and who is not ranked."""
+    """Who leads, whom these blocks cannot tell from the leader, and who is not ranked: above the leader, and below."""
     ranks = [row.rank for row in ranking.rows if row.rank is not None]
-    first = [row.contestant for row in ranking.rows if ranks and row.rank == min(ranks)]
     limited = [row.contestant for row in ranking.rows if row.rank is None]
     what = "Most requests" if ranking.metric == "throughput" else "Least CPU per request"
-    if not first:
+    if not ranks:
         return f"{what}: not ranked, because the generator limited all {len(limited)}."
+    first = [row.contestant for row in ranking.rows if row.rank == ranks[0]]
+    # A rank is a place, and so many places less one are taken by whom the generator limited.
+    above, below = limited[: ranks[0] - 1], limited[ranks[0] - 1 :]
+    could_do_more = f"at least {_listed(above)} (the generator was the limit); first of the ranked: " if above else ""
     apart = ", not told apart" if len(first) > 1 else ""
-    unranked = f" (not ranked, because the generator was their limit: {_listed(limited)})" if limited else ""
-    return f"{what}: {_listed(first)}{apart}{unranked}."
+    unranked = f" (not ranked, because the generator was their limit: {_listed(below)})" if below else ""
+    return f"{what}: {could_do_more}{_listed(first)}{apart}{unranked}."
 
 
 def _listed(names: Sequence[str]) -> str:

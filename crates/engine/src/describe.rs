@@ -35,8 +35,9 @@ pub(crate) fn command(flags: &DescribeFlags) -> ExitCode {
     supervision::finish(text.map(|text| output::line(&text)), Owner::Person, Role::Serve)
 }
 
+/// A server with one worker on one address.
 fn plain() -> models::Config {
-    models::Config { connections_max: connections_possible(), ..models::Config::default() }
+    models::Config { connections_max: connections_possible(1), ..models::Config::default() }
 }
 
 fn description() -> Description {

@@ -16,7 +16,7 @@ pub(crate) const THREADS_MAX: usize = 1024;
 /// The highest number of descriptors a kernel gives a process unless it was told otherwise (`fs.nr_open`).
 pub(crate) const CONNECTIONS_MAX: usize = 1 << 20;
 
-/// Descriptors a process needs beside its connections: standard streams, listeners, rings, pipes.
+/// Descriptors a process needs beside its connections and most listeners: standard streams, rings, pipes.
 pub(crate) const DESCRIPTORS_RESERVED: usize = 64;
 
 /// More addresses than the published servers listened on, and few enough to be waited for together.
@@ -44,9 +44,11 @@ pub(crate) fn pin(cpus: &[usize]) -> Result<(), Failure> {
     })
 }
 
-/// How many connections the descriptors of this process allow, once their soft limit has been raised.
-pub(crate) fn connections_possible() -> usize {
-    sys::process::descriptors_max().saturating_sub(DESCRIPTORS_RESERVED).max(1)
+/// How many connections the descriptors of a server with so many listening sockets allow, once their soft limit has
+/// been raised. Every table of descriptors has the listeners of all workers, and at most one spare for each.
+pub(crate) fn connections_possible(listeners: usize) -> usize {
+    let reserved = DESCRIPTORS_RESERVED + 2 * listeners;
+    sys::process::descriptors_max().saturating_sub(reserved).max(1)
 }
 
 /// Refuses a number outside its range.

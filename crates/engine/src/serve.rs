@@ -46,7 +46,7 @@ fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
     let config = forever(models::Config {
         worker_kind: spec.worker_kind.into(),
         cpus: spec.cpus.clone(),
-        connections_max: spec.connections_max.min(connections_possible()),
+        connections_max: spec.connections_max.min(connections_possible(spec.workers * spec.listen.len())),
         options: spec.options.clone(),
         board: Some(Board::new(spec.workers)?),
     });
@@ -56,6 +56,8 @@ fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
         http.keep_alive &= (model.holds)(config) != Some(1);
     }
     let beginning = Beginning { spec, model, config, owner };
+    // First: how fast this processor computes, and what the model lacks on these processors, is found out there.
+    pin(&config.cpus)?;
     workload::dispatch(&workload, &spec.listen[0], Role::Serve, beginning)
 }
 
@@ -74,7 +76,6 @@ impl Visit for Beginning<'_> {
     fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<Infallible, Failure> {
         let Self { spec, model, config, owner } = self;
         let mut lacks = (model.lacks)(config).map_err(|error| unavailable(model, &error))?;
-        pin(&config.cpus)?;
         let calls = spec.count_calls.then(Calls::count).transpose().unwrap_or_else(|error| {
             lacks.push(error.to_string());
             None

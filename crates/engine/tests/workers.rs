@@ -60,6 +60,19 @@ fn a_worker_process_that_dies_again_and_again_is_started_once_a_second_until_the
 }
 
 #[test]
+fn worker_processes_that_all_fail_at_once_are_given_up_as_one_is() {
+    let (mut server, _) = serve(json!({"model": "prefork", "options": {"processes": "8"}}));
+    let given_up = wait_until(|| {
+        children(server.pid()).into_iter().for_each(end);
+        server.ended().is_some()
+    });
+    assert!(given_up, "all are started again for ever");
+    let failed = server.event().expect("it says why it gave up");
+    let message = failed["message"].as_str().expect("it is text");
+    assert!(message.contains("ended 5 times in a row soon after its start"), "{failed}");
+}
+
+#[test]
 fn worker_processes_die_with_their_server() {
     for model in ["epoll", "prefork", "fork", "thread_pool"] {
         let (server, address) = serve(json!({"model": model, "workers": 2}));
@@ -174,6 +187,11 @@ fn echoes(client: &mut TcpStream) -> bool {
 fn kill(pid: u32) {
     let status = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
     assert!(status.is_ok_and(|status| status.success()), "cannot kill {pid}");
+}
+
+/// Kills a process that may have ended by itself.
+fn end(pid: u32) {
+    let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
 }
 
 /// Whether it comes true.

@@ -48,9 +48,9 @@ impl Acceptor {
             let accepted = match self.listeners.accept() {
                 Err(error) if is_exhausted(&error) => self.accept_with_spare(|this| this.listeners.accept()),
                 // The connection ended before it was accepted, or a signal came.
-                other => other.ok(),
+                other => other.map(Some),
             };
-            if let Some(socket) = accepted {
+            if let Ok(Some(socket)) = accepted {
                 return socket;
             }
         }
@@ -74,16 +74,17 @@ impl Acceptor {
     ) {
         for _ in 0..Self::BATCH {
             let accepted = match self.at(index).accept(true) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_exhausted(&error) => {
                     self.accept_with_spare(|this| this.at(index).accept(true))
                 }
-                other => other.ok(),
+                other => other.map(Some),
             };
             let taken = match accepted {
-                Some(_) if room == 0 => Err(Limit::ConnectionsMax),
-                Some(socket) => take(socket),
-                None => continue,
+                Ok(Some(_)) if room == 0 => Err(Limit::ConnectionsMax),
+                Ok(Some(socket)) => take(socket),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // It was refused, or ended before it was accepted.
+                Ok(None) | Err(_) => continue,
             };
             room -= usize::from(taken.is_ok());
             self.settle(taken);
@@ -94,25 +95,31 @@ impl Acceptor {
         self.listeners.iter().nth(index).expect("the index is that of a listener")
     }
 
-    /// Accepts once more with the spare descriptor. The connection can be held if there is a new spare by then.
-    fn accept_with_spare(&mut self, accept: impl FnOnce(&mut Self) -> io::Result<Socket>) -> Option<Socket> {
+    /// Accepts once more with the spare descriptor. The connection can be held if there is a new spare by then; else
+    /// it is refused, and there is none.
+    ///
+    /// # Errors
+    /// As accepting, `WouldBlock` where nobody waits; the same where there is no spare either, after a rest.
+    fn accept_with_spare(
+        &mut self,
+        accept: impl FnOnce(&mut Self) -> io::Result<Socket>,
+    ) -> io::Result<Option<Socket>> {
         let Some(spare) = self.spare.take() else {
             thread::sleep(EXHAUSTED_PAUSE);
             self.spare = spare_descriptor();
-            return None;
+            return Err(io::ErrorKind::WouldBlock.into());
         };
         drop(spare);
-        let socket = accept(self).ok();
+        let accepted = accept(self);
         self.spare = spare_descriptor();
         if self.spare.is_some() {
-            return socket;
+            return accepted.map(Some);
         }
-        if socket.is_some() {
-            self.counts.refuse(Limit::Descriptors);
-        }
-        drop(socket);
+        // What is accepted is closed here, which leaves room for a spare.
+        accepted.map(drop)?;
+        self.counts.refuse(Limit::Descriptors);
         self.spare = spare_descriptor();
-        None
+        Ok(None)
     }
 }
 

@@ -91,6 +91,8 @@ fn start<P: Protocol>(socket: Socket, workload: &'static P::Workload) -> Result<
         if process::die_with_parent(parent).is_ok() {
             converse::<P>(&socket, workload, &mut Scratch::new());
         }
+        // However a conversation ends, nobody asks for it.
+        0
     });
     forked.map(drop).map_err(|error| match error.kind() {
         io::ErrorKind::OutOfMemory => Limit::Memory,

@@ -10,7 +10,8 @@ mod options;
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
 use std::thread;
 
 use proto::{Next, Output, Protocol, Server, Session};
@@ -49,6 +50,8 @@ pub(crate) fn serve<P: Protocol>(
         return serve_shared::<P>(workers, config, workload);
     }
     spread(workers, config, move |worker| {
+        // Before there is a ring: connections of files=plain then fill a table of the worker's own.
+        sys::process::own_descriptors()?;
         let mut serving = Loop::<P>::new(worker.counts, config, workload)?;
         serving.accept(worker.listeners)?;
         loop {
@@ -67,14 +70,41 @@ fn serve_shared<P: Protocol>(
     for worker in &mut workers {
         serving.accept(std::mem::replace(&mut worker.listeners, Listeners::new(Vec::new())?))?;
     }
-    let shared: &'static Mutex<Loop<P>> = Box::leak(Box::new(Mutex::new(serving)));
+    let shared: &'static Shared<P> = Box::leak(Box::new(Shared {
+        tickets: AtomicUsize::new(0),
+        serving: Mutex::new((serving, 0)),
+        passed: Condvar::new(),
+    }));
     spread(workers, config, move |worker| {
         loop {
-            let mut serving = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            serving.counts = worker.counts;
-            serving.turn()?;
+            shared.turn(worker.counts)?;
         }
     })
+}
+
+/// A loop under a lock that is fair: with a mutex alone, whoever lets go would have it again before another is awake.
+struct Shared<P: Protocol> {
+    /// How many have queued for it.
+    tickets: AtomicUsize,
+    /// The loop, and the ticket of the one whose turn it is.
+    serving: Mutex<(Loop<P>, usize)>,
+    passed: Condvar,
+}
+
+impl<P: Protocol> Shared<P> {
+    /// Queues for the loop, waits and serves what has come, and hands it to the next.
+    fn turn(&self, counts: Counts) -> io::Result<()> {
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let held = self.serving.lock().expect("nobody panics with it");
+        let mut held = self.passed.wait_while(held, |(_, next)| *next != ticket).expect("nobody panics with it");
+        let (serving, next) = &mut *held;
+        serving.counts = counts;
+        let result = serving.turn();
+        *next = ticket.wrapping_add(1);
+        drop(held);
+        self.passed.notify_all();
+        result
+    }
 }
 
 /// How far a connection is from being closed.

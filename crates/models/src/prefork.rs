@@ -1,8 +1,9 @@
 //! So many processes, forked beforehand, that all accept from one queue, and each serves a connection to its end.
 //!
 //! The isolation of a process a connection without a fork for each: the kernel wakes one of those that wait, and the
-//! program stays as plain as one that serves a single client. But there are never more connections served than
-//! processes; further ones wait in the kernel's queue, for as long as those that are served stay idle.
+//! program stays as plain as one that serves a single client. With several addresses the processes wait in poll, and
+//! each connection wakes all that do, for one to get it. And there are never more connections served than processes;
+//! further ones wait in the kernel's queue, for as long as those that are served stay idle.
 //!
 //! With several workers, each has its own listeners and so many processes on them; `worker_kind` makes no difference.
 
@@ -28,7 +29,7 @@ const PROCESSES: Choice = Choice {
 };
 
 pub(crate) fn holds(config: &Config) -> Option<usize> {
-    Some(config.number(&PROCESSES))
+    Some(each(config))
 }
 
 pub(crate) fn serve<P: Protocol>(
@@ -36,6 +37,10 @@ pub(crate) fn serve<P: Protocol>(
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    let each = config.number(&PROCESSES).min(config.connections_max);
-    supervise(workers, each, config, move |worker| one_at_a_time::<P>(worker, workload))
+    supervise(workers, each(config), config, move |worker| one_at_a_time::<P>(worker, workload))
+}
+
+/// Processes of each worker.
+fn each(config: &Config) -> usize {
+    config.number(&PROCESSES).min(config.connections_max)
 }

@@ -77,8 +77,9 @@ pub(crate) fn serve<P: Protocol>(
             };
             let started = if shares {
                 leave(&place, socket);
-                let place = Arc::clone(&place);
-                start(detaches, move || serve(find(&place)))
+                let finder = Arc::clone(&place);
+                // Where no thread has been started, none will look for it: it is refused, not forgotten.
+                start(detaches, move || serve(find(&finder))).inspect_err(|_| take_back(&place))
             } else {
                 start(detaches, move || serve(Some(socket)))
             };
@@ -112,6 +113,11 @@ fn leave(place: &Mutex<Place>, socket: Arc<Socket>) {
     let mut place = place.lock().expect("nobody panics with it");
     place.last = Arc::downgrade(&socket);
     mem::forget(place.left.replace(socket));
+}
+
+/// Closes what was left, if no thread has found it.
+fn take_back(place: &Mutex<Place>) {
+    drop(place.lock().expect("nobody panics with it").left.take());
 }
 
 fn find(place: &Mutex<Place>) -> Option<Arc<Socket>> {

@@ -47,7 +47,7 @@ const CACHE: Choice = Choice {
 };
 
 pub(crate) fn holds(config: &Config) -> Option<usize> {
-    Some(config.number(&CACHE))
+    Some(config.number(&CACHE).min(config.connections_max))
 }
 
 /// The keys of listeners, from here on: no connection has one.
@@ -229,10 +229,12 @@ impl<P: Protocol> Watcher<P> {
     }
 
     fn accept(&mut self, listener: usize) {
-        let mut state = self.pool.lock();
-        let room = self.connections_max.saturating_sub(state.connections.len());
-        let (epoll, cache, workload) = (&self.epoll, self.cache, self.workload);
+        // Only the watcher adds connections, so there can only be more room later.
+        let room = self.connections_max.saturating_sub(self.pool.lock().connections.len());
+        let (epoll, pool, cache, workload) = (&self.epoll, &self.pool, self.cache, self.workload);
         self.acceptor.accept(listener, room, |socket: Socket| {
+            // Not held from one connection to the next: threads take it after each message.
+            let mut state = pool.lock();
             if state.connections.len() >= cache && !state.evict() {
                 return Err(Limit::ConnectionsMax);
             }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::iter;
+use std::process::ExitStatus;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,6 +56,9 @@ fn pin(index: usize, config: &Config) -> io::Result<()> {
 /// not keep a processor busy with failing.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
+/// How often ends are looked for while a process waits to be started again.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+
 /// One that has ended so often in a row, each time before it had lived for [`RESTART_PAUSE`], will not do better the
 /// next time. A server that is never there would be measured as a slow one.
 const EARLY_ENDS_MAX: u32 = 5;
@@ -77,27 +81,42 @@ pub(crate) fn supervise(
         processes.push(Process::new(index, start(&mut workers, index, config, work)?));
     }
     loop {
-        let (pid, status) = process::wait_child()?;
-        let Some(process) = processes.iter_mut().find(|process| process.pid == pid) else { continue };
-        let mut reason = status.to_string();
-        process.pid = loop {
-            process.rest(&reason)?;
-            match start(&mut workers, process.worker, config, work) {
-                Ok(pid) => break pid,
-                // A limit on processes, or on memory; there may be room again soon.
-                Err(error) => reason = format!("it cannot be started: {error}"),
+        // Every end is noted before anything is started: how long a process has lived must not depend on the others.
+        if let Some((pid, status)) = next_end(&processes)? {
+            if let Some(process) = processes.iter_mut().find(|process| process.pid == Some(pid)) {
+                process.end(&status.to_string())?;
             }
-        };
-        board.restarted();
-        // Nobody may be reading; the count on the board says it too.
-        let _ = writeln!(io::stderr(), "worker {} ended ({reason}): started again", process.worker);
+            continue;
+        }
+        for process in processes.iter_mut().filter(|process| process.is_due()) {
+            process.started = Instant::now();
+            match start(&mut workers, process.worker, config, work) {
+                Ok(pid) => {
+                    process.pid = Some(pid);
+                    board.restarted();
+                }
+                // A limit on processes, or on memory; there may be room again soon.
+                Err(error) => process.end(&format!("it cannot be started: {error}"))?,
+            }
+        }
+        thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// The next process that has ended. `None`: none has yet, and some wait to be started again.
+fn next_end(processes: &[Process]) -> io::Result<Option<(u32, ExitStatus)>> {
+    if processes.iter().all(|process| process.pid.is_some()) {
+        process::wait_child().map(Some)
+    } else {
+        process::try_wait_child()
     }
 }
 
 /// A process of a worker.
 struct Process {
     worker: usize,
-    pid: u32,
+    /// There is none while it waits to be started again.
+    pid: Option<u32>,
     started: Instant,
     /// How often in a row it has ended soon.
     early_ends: u32,
@@ -105,24 +124,30 @@ struct Process {
 
 impl Process {
     fn new(worker: usize, pid: u32) -> Self {
-        Self { worker, pid, started: Instant::now(), early_ends: 0 }
+        Self { worker, pid: Some(pid), started: Instant::now(), early_ends: 0 }
     }
 
-    /// Waits until one that has ended may be started again, and takes it that it is.
+    /// Whether it has ended and may be started again.
+    fn is_due(&self) -> bool {
+        self.pid.is_none() && self.started.elapsed() >= RESTART_PAUSE
+    }
+
+    /// Notes that it has ended.
     ///
     /// # Errors
-    /// Where there is no use in it.
-    fn rest(&mut self, reason: &str) -> io::Result<()> {
-        let early = RESTART_PAUSE.checked_sub(self.started.elapsed());
-        self.early_ends = if early.is_some() { self.early_ends + 1 } else { 0 };
+    /// Where there is no use in starting it again.
+    fn end(&mut self, reason: &str) -> io::Result<()> {
+        self.pid = None;
+        let early = self.started.elapsed() < RESTART_PAUSE;
+        self.early_ends = if early { self.early_ends + 1 } else { 0 };
         if self.early_ends == EARLY_ENDS_MAX {
             let (worker, times) = (self.worker, self.early_ends);
             return Err(io::Error::other(format!(
                 "worker {worker} has ended {times} times in a row soon after its start, at last with {reason}"
             )));
         }
-        thread::sleep(early.unwrap_or_default());
-        self.started = Instant::now();
+        // Nobody may be reading; the count on the board says it too.
+        let _ = writeln!(io::stderr(), "worker {} ended ({reason}): starting it again", self.worker);
         Ok(())
     }
 }
@@ -143,5 +168,6 @@ fn start(
         let prepared = process::die_with_parent(parent).and_then(|()| pinned());
         let Err(error) = prepared.and_then(|()| work(worker));
         let _ = writeln!(io::stderr(), "worker {index}: {error}");
+        1
     })
 }

@@ -18,9 +18,6 @@ pub use socket2::Socket;
 
 use crate::checked;
 
-/// How many connections the kernel may hold that the server has not accepted yet; it cuts this to `somaxconn`.
-pub const BACKLOG: i32 = 65_535;
-
 /// The congestion control set on every TCP socket. The default of some machines, BBR, paces its sends with timers
 /// and so measures the timers; this one is in every kernel.
 const CONGESTION_CONTROL: &[u8] = b"cubic";
@@ -179,7 +176,19 @@ impl AsFd for Listener {
 /// As `connect(2)`; `TimedOut` after `timeout`.
 pub fn connect(address: &Address, timeout: Duration) -> io::Result<Socket> {
     let socket = address.socket(Type::STREAM)?;
-    socket.connect_timeout(&address.to_system()?, timeout)?;
+    let target = address.to_system()?;
+    match address {
+        Address::Ip(_) => socket.connect_timeout(&target, timeout)?,
+        // A nonblocking one does not wait for room in the server's queue; a blocking one does, for as long as a write.
+        Address::Unix(_) => {
+            socket.set_write_timeout(Some(timeout))?;
+            socket.connect(&target).map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+                _ => error,
+            })?;
+            socket.set_write_timeout(None)?;
+        }
+    }
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -205,7 +214,8 @@ pub fn is_exhausted(error: &io::Error) -> bool {
 fn remove_if_stale(path: &Path) {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err_and(refused) {
+    // Not to wait: the queue of a server that lives may be full.
+    if is_socket && start_connect(&Address::Unix(path.to_owned())).is_err_and(refused) {
         // If it cannot be removed, binding says why.
         let _ = std::fs::remove_file(path);
     }
@@ -271,5 +281,44 @@ impl Listeners {
             // SAFETY: `polled` holds `count` entries.
             checked(unsafe { libc::poll(self.polled.as_mut_ptr(), count, -1) })?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path in the file system that no other test has.
+    fn address_of(name: &str) -> (PathBuf, Address) {
+        let path = std::env::temp_dir().join(format!("iolab-net-{}-{name}.sock", std::process::id()));
+        (path.clone(), Address::Unix(path))
+    }
+
+    /// Connects to a Unix socket with a queue of one place until there is no room, and returns what that is.
+    fn fill(address: &Address) -> (Vec<Socket>, io::Error) {
+        let mut clients = Vec::new();
+        loop {
+            match connect(address, Duration::from_millis(50)) {
+                Ok(client) => clients.push(client),
+                Err(error) => return (clients, error),
+            }
+            assert!(clients.len() < 100, "the queue is never full");
+        }
+    }
+
+    #[test]
+    fn a_full_queue_of_a_unix_socket_is_waited_for_and_taken_for_that_of_a_server_that_lives() {
+        let (path, address) = address_of("full");
+        let listener = Listener::open(&address, false, 1).unwrap();
+        let (clients, error) = fill(&address);
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        assert_eq!(Listener::open(&address, false, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let accepted = listener.accept(true).unwrap();
+        let client = connect(&address, Duration::from_secs(5)).unwrap();
+        assert_eq!(client.write_timeout().unwrap(), None);
+        drop((listener, clients, accepted));
+        // Nobody listens there any more.
+        Listener::open(&address, false, 1).unwrap();
+        std::fs::remove_file(path).unwrap();
     }
 }

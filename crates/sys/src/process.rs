@@ -14,21 +14,29 @@ use crate::checked;
 /// What `child` has captured is dropped here as well: each process has its own copy of it. `child` must not wait for
 /// other threads of this process, or for a lock that one of them may hold: the copy does not have them.
 ///
+/// The number that `child` returns is the code the copy ends with; it is that of a panic elsewhere, 101, if it panics.
+/// SIGTERM ends the copy even where [`hold_termination`] keeps it from this process. SIGINT does not: the terminal
+/// sends it to all processes, and what to do about it is for the first of them to say.
+///
 /// Returns the child's number.
 ///
 /// # Errors
 /// `WouldBlock` where a limit on processes is reached, `OutOfMemory` where there is no memory for the tables.
-pub fn fork(child: impl FnOnce()) -> io::Result<u32> {
+pub fn fork(child: impl FnOnce() -> i32) -> io::Result<u32> {
     // SAFETY: the child goes on with one thread and what glibc keeps usable after a fork, its allocator included,
     // and it never returns into the code of the parent.
     let pid = checked(unsafe { libc::fork() })?;
     if pid == 0 {
+        // It cannot fail with a valid signal number.
+        let _ = mask(libc::SIG_UNBLOCK, &[libc::SIGTERM]);
         // A panic must not unwind into what the parent would do next.
-        let panicked = catch_unwind(AssertUnwindSafe(child)).is_err();
-        exit_now(i32::from(panicked));
+        exit_now(catch_unwind(AssertUnwindSafe(child)).unwrap_or(PANIC_CODE));
     }
     Ok(pid.cast_unsigned())
 }
+
+/// What Rust programs end with after a panic.
+const PANIC_CODE: i32 = 101;
 
 /// Ends this process at once, without running destructors or flushing what the parent also holds.
 fn exit_now(code: i32) -> ! {
@@ -45,6 +53,21 @@ pub fn wait_child() -> io::Result<(u32, ExitStatus)> {
     // SAFETY: `status` is valid for the write.
     let pid = checked(unsafe { libc::waitpid(-1, &raw mut status, 0) })?;
     Ok((pid.cast_unsigned(), ExitStatus::from_raw(status)))
+}
+
+/// Collects a child that has ended, as [`wait_child`] does, without waiting for one. `None`: none has ended, or there
+/// is none.
+///
+/// # Errors
+/// None that can occur here.
+pub fn try_wait_child() -> io::Result<Option<(u32, ExitStatus)>> {
+    let mut status = 0;
+    // SAFETY: `status` is valid for the write.
+    match checked(unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) }) {
+        Ok(0) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        other => other.map(|pid| Some((pid.cast_unsigned(), ExitStatus::from_raw(status)))),
+    }
 }
 
 /// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM). The second such signal ends it.
@@ -72,29 +95,37 @@ extern "C" fn raise_flag(_signal: libc::c_int) {
 /// # Errors
 /// None that valid signal numbers can cause.
 pub fn hold_termination() -> io::Result<()> {
-    let signals = termination_signals();
+    mask(libc::SIG_BLOCK, &TERMINATION)
+}
+
+/// Waits until the user or the system asks the process to end. [`hold_termination`] comes first.
+pub fn wait_for_termination() {
+    let (signals, mut signal) = (set_of(&TERMINATION), 0);
+    // SAFETY: both are valid, one for the read and one for the write. It fails only for a set that is none.
+    unsafe { libc::sigwait(&raw const signals, &raw mut signal) };
+}
+
+const TERMINATION: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+
+/// Blocks or unblocks signals for the calling thread, as `how` says.
+fn mask(how: libc::c_int, signals: &[libc::c_int]) -> io::Result<()> {
+    let signals = set_of(signals);
     // SAFETY: `signals` is valid for the read, and the former mask is not wanted.
-    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, ptr::null_mut()) } {
+    match unsafe { libc::pthread_sigmask(how, &raw const signals, ptr::null_mut()) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 
-/// Waits until the user or the system asks the process to end. [`hold_termination`] comes first.
-pub fn wait_for_termination() {
-    let (signals, mut signal) = (termination_signals(), 0);
-    // SAFETY: both are valid, one for the read and one for the write. It fails only for a set that is none.
-    unsafe { libc::sigwait(&raw const signals, &raw mut signal) };
-}
-
-fn termination_signals() -> libc::sigset_t {
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
     // SAFETY: all zeroes is a valid set, and the calls write only to it.
     unsafe {
-        let mut signals: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut signals);
-        libc::sigaddset(&raw mut signals, libc::SIGINT);
-        libc::sigaddset(&raw mut signals, libc::SIGTERM);
-        signals
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for &signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        set
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::net::{self, BACKLOG};
+    use crate::net;
 
     #[test]
     fn connections_go_to_the_listeners_in_turn() {
@@ -131,10 +131,11 @@ mod tests {
     }
 
     fn check(listeners: u32, connections: usize) {
-        let first = Listener::open(&"127.0.0.1:0".parse().unwrap(), true, BACKLOG).unwrap();
+        let backlog = 64;
+        let first = Listener::open(&"127.0.0.1:0".parse().unwrap(), true, backlog).unwrap();
         let address = first.address().unwrap();
         let mut all = vec![first];
-        all.extend((1..listeners).map(|_| Listener::open(&address, true, BACKLOG).unwrap()));
+        all.extend((1..listeners).map(|_| Listener::open(&address, true, backlog).unwrap()));
         if let Err(error) = in_turn(&all[0], listeners) {
             eprintln!("skipped: this kernel loads no program for us: {error}");
             return;

@@ -15,11 +15,12 @@ COLUMNS = 38
 
 
 class ByHand(NamedTuple):
-    """One trial by hand: the server in one terminal, the load in another."""
+    """One trial by hand: the server in one terminal, the load in another, and what differs from a trial of the run."""
 
     title: str
     server: tuple[str, ...]
     load: tuple[str, ...]
+    note: str
 
 
 def again(plan: Plan) -> tuple[str, ...]:
@@ -33,9 +34,16 @@ def by_hand(plan: Plan, index: int) -> tuple[ByHand, ...]:
     """Each contestant of one comparison by hand."""
     comparison = plan.comparisons[index]
     return tuple(
-        ByHand(title, tuple(_server_words(cell)), tuple(_load_words(cell)))
+        ByHand(title, tuple(_server_words(cell)), tuple(_load_words(cell)), _note(cell))
         for title, cell in zip(comparison.titles, comparison.cells, strict=True)
     )
+
+
+def _note(cell: Cell) -> str:
+    """A load by hand is given one address; the lab gives it all."""
+    if cell.sockets == 1:
+        return ""
+    return f"By hand all connections reach the first of {cell.sockets} sockets; the run spreads them over all."
 
 
 def folded(words: Sequence[str]) -> str:

@@ -159,7 +159,10 @@ def _contestant_row(
     switches = tuple(
         (server.context_switches_voluntary + server.context_switches_involuntary) / report.requests.correct
         for report, server in servers
-        if report is not None and report.requests.correct
+        if report is not None
+        and report.requests.correct
+        and server.context_switches_voluntary is not None
+        and server.context_switches_involuntary is not None
     )
     sizes = [server.pss_bytes for _, server in servers if server.pss_bytes is not None]
     return ContestantRow(
@@ -307,7 +310,10 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
         state = "counted"
     else:
         state = "not counted"
-        reasons.insert(0, "another trial of its block was void, failed or is still to be run")
+        others = (
+            "most of its block was void or failed" if comparison.many else "another trial of its block was void, failed"
+        )
+        reasons.insert(0, f"{others} or is still to be run")
     report = result.report
     return TrialRow(
         block=result.trial.block + 1,

@@ -148,7 +148,7 @@ def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
 def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
     """Where one contestant served more, fewer or the same requests as the other, and between which ratios."""
     settings = [found for found in verdicts if contestant in found.titles[1:] and found.titles[0] == reference]
-    decided = [found.estimate("throughput", contestant) for found in settings if found.inconclusive is None]
+    decided = [found.estimate("throughput", contestant, reference) for found in settings if found.inconclusive is None]
     estimates = [each for each in decided if each is not None]
     differing = [each for each in estimates if each.word == "differs"]
     open_ = [each for each in estimates if each.word == "not decided"]
@@ -291,7 +291,7 @@ def _ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
                 ratio=each.ratio,
                 low=each.low,
                 high=each.high,
-                decided=each.ratio == 1 or each.low > 1 or each.high < 1,
+                decided=each.low == each.high or each.low > 1 or each.high < 1,
             )
             for each in ranking.rows
             if each.bound != "unknown"
@@ -304,7 +304,7 @@ def _ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
 def _rank_text(row: Ranked) -> str:
     """The ratio to the best with its interval; the best itself has none."""
     if row.low == row.high:
-        return "the best"
+        return f"{BOUND_SIGNS[row.bound]}the best"
     return f"{BOUND_SIGNS[row.bound]}{row.ratio:.2f} [{row.low:.2f}, {row.high:.2f}]"
 
 

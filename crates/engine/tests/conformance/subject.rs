@@ -324,6 +324,7 @@ impl Client {
             match self.socket.read(&mut came[count..]) {
                 Ok(0) => return Err(format!("it closed after {count} of {} bytes of a reply", reply.len())),
                 Ok(received) => count += received,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     return Err(format!("after {count} of {} bytes of a reply: {error}", reply.len()));
                 }

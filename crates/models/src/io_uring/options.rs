@@ -67,7 +67,7 @@ const SHARING: Choice = Choice {
     name: "sharing",
     values: Values::Words(&["own", "shared"]),
     about: "whether each worker has a ring, or all have one and a lock: who holds it waits, serves what has come and \
-            lets go (with ring=plain and taskrun=cooperative)",
+            hands it to the next (with ring=plain and taskrun=cooperative)",
     defects: &[],
 };
 
@@ -109,16 +109,21 @@ pub(super) fn is_shared(config: &Config) -> bool {
     config.choice(&SHARING) == "shared"
 }
 
-/// Connections that one ring holds.
+/// Connections that one ring holds. One that all workers share holds those of all, in a table of its own; that of the
+/// process is sure to have room for those of one worker.
 pub(super) fn connections_max(config: &Config) -> usize {
-    config.connections_max * if is_shared(config) { workers(config) } else { 1 }
+    config.connections_max * if is_shared(config) && is_direct(config) { workers(config) } else { 1 }
+}
+
+fn is_direct(config: &Config) -> bool {
+    config.choice(&FILES) == "direct"
 }
 
 pub(super) fn variant(config: &Config) -> Variant {
     let options = Options {
         entries: ENTRIES,
         connections_max: connections_max(config).min(sys::process::descriptors_max()) as u32,
-        direct: config.choice(&FILES) == "direct",
+        direct: is_direct(config),
         multishot: config.choice(&RECEIVE) == "multishot",
         incremental: config.choice(&BUFFERS) == "incremental",
         task_run: match config.choice(&TASK_RUN) {

@@ -4,7 +4,8 @@
 //! received bytes lie in buffers it lends out and takes back; bytes to send are either borrowed for the one
 //! call in which the kernel copies them, or owned by the ring until it has.
 //!
-//! A ring belongs to the thread that made it, and is never torn down: it lives as long as the process.
+//! A ring belongs to the thread that made it, unless it is made to be shared, and is never torn down: it lives as long
+//! as the process.
 
 mod buffers;
 mod sends;
@@ -15,6 +16,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use io_uring::types::{DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
@@ -149,9 +151,10 @@ pub struct Ring {
     spare: Vec<Vec<u8>>,
     bundles: Bundles,
     listeners: Vec<Socket>,
+    table: Table,
     /// Free indices of the table of direct descriptors, where this side fills it and not the kernel.
     free: Vec<u32>,
-    /// Indices that are free once the kernel has been told to close them.
+    /// Indices in its own table that are free once the kernel has been told to close them.
     closing: Vec<u32>,
     direct: bool,
     multishot: bool,
@@ -159,12 +162,40 @@ pub struct Ring {
     sending: Sending,
     /// A thread of the kernel takes the submissions, in its own time.
     polled: bool,
+    /// The only thread that may use it; none where it is shared.
+    maker: Option<ThreadId>,
     lacks: Vec<&'static str>,
 }
 
+/// What is known of a ring's own table of connections, to tell why one could not be accepted.
+struct Table {
+    slots: usize,
+    /// One that is being closed counts until the kernel has been told.
+    taken: usize,
+    /// Completions that wait to be given out and say that the table was full.
+    dropped: usize,
+}
+
+impl Table {
+    /// Notes what an accept has come to. The kernel says the same of a full table and of a system that has no room for
+    /// another open file; but then the connection has stayed in its queue.
+    fn note(&mut self, result: i32) {
+        if result >= 0 {
+            self.taken += 1;
+        } else if result == -libc::ENFILE && self.taken >= self.slots {
+            self.dropped += 1;
+        }
+    }
+}
+
+thread_local! {
+    /// The calling thread, for less than it costs to ask for it.
+    static HERE: ThreadId = thread::current().id();
+}
+
 // SAFETY: what the ring points to, the mappings and the memory it shares with the kernel, lives as long as the process
-// and is reached only through the ring itself. To the kernel a ring is a descriptor; one that only its maker may use
-// refuses another thread with an error.
+// and is reached only through the ring itself. A ring that is not shared may be known to the kernel by an index of its
+// maker, which is another ring's in another thread; there it is never used, see `check_thread`.
 unsafe impl std::marker::Send for Ring {}
 
 impl Ring {
@@ -189,7 +220,11 @@ impl Ring {
     ///
     /// # Errors
     /// The socket is closed if the table is full.
+    ///
+    /// # Panics
+    /// As [`Self::turn`].
     pub fn adopt(&mut self, socket: Socket) -> io::Result<Slot> {
+        self.check_thread();
         self.suit(&socket)?;
         self.place(socket)
     }
@@ -210,7 +245,10 @@ impl Ring {
         let full = || io::Error::other("the ring's table of connections is full");
         let index = self.free.pop().ok_or_else(full)?;
         match self.submitter.register_files_update(index, &[OwnedFd::from(socket).as_raw_fd()]) {
-            Ok(_) => Ok(Slot(index)),
+            Ok(_) => {
+                self.table.taken += 1;
+                Ok(Slot(index))
+            }
             Err(error) => {
                 self.free.push(index);
                 Err(error)
@@ -274,7 +312,7 @@ impl Ring {
             opcode::Close::new(Fd(slot.0 as i32)).build()
         };
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
-        if self.direct && self.listeners.is_empty() {
+        if self.direct {
             self.closing.push(slot.0);
         }
     }
@@ -287,7 +325,12 @@ impl Ring {
     ///
     /// # Errors
     /// Only where the ring itself is broken.
+    ///
+    /// # Panics
+    /// In another thread than the one that made the ring, unless it is shared.
     pub fn turn(&mut self, bytes: &[u8], sends: &[Send], wait: Wait) -> io::Result<()> {
+        // First, so that no borrowed bytes are left behind in the queue.
+        self.check_thread();
         for (index, send) in sends.iter().enumerate() {
             let part = &bytes[send.range.clone()];
             if self.reports_sends() {
@@ -346,7 +389,10 @@ impl Ring {
             self.arm_accept(listener);
         }
         match entry.result() {
-            error if self.direct && error == -libc::ENFILE => Completion::Dropped,
+            error if error == -libc::ENFILE && self.table.dropped > 0 => {
+                self.table.dropped -= 1;
+                Completion::Dropped
+            }
             error if error < 0 => Completion::Refused(io::Error::from_raw_os_error(-error)),
             index => Completion::Accepted(Slot(index as u32)),
         }
@@ -399,12 +445,20 @@ impl Ring {
             if unsafe { self.submissions.push(&entry) }.is_ok() {
                 return;
             }
+            self.check_thread();
             self.enter(Wait::Not).expect("a ring that has worked goes on working");
             if self.polled {
                 // If this fails, the next round finds out what there is.
                 let _ = self.submitter.squeue_wait();
             }
         }
+    }
+
+    /// To be asked before the kernel is.
+    fn check_thread(&self) {
+        let here = || HERE.with(|here| *here);
+        let own = self.maker.is_none_or(|maker| maker == here());
+        assert!(own, "a ring that is not shared is for the thread that made it");
     }
 
     /// Hands over all submissions, waits, and takes the completions in.
@@ -435,7 +489,7 @@ impl Ring {
                     return Err(error);
                 }
                 _ if self.submissions.is_empty() && !self.submissions.cq_overflow() => {
-                    self.free.append(&mut self.closing);
+                    self.closed();
                     return Ok(());
                 }
                 // The kernel's thread takes them by and by, and what is lent to it is copied.
@@ -443,6 +497,16 @@ impl Ring {
                 // Completions that the queue had no room for are kept by the kernel until it has.
                 _ => wait = Wait::Not,
             }
+        }
+    }
+
+    /// The kernel has been told to close what was to be closed.
+    fn closed(&mut self) {
+        self.table.taken -= self.closing.len();
+        if self.listeners.is_empty() {
+            self.free.append(&mut self.closing);
+        } else {
+            self.closing.clear();
         }
     }
 
@@ -459,9 +523,13 @@ impl Ring {
                 }
                 Kind::Fixed => self.unsent_fixed.push((Slot(index), result)),
                 Kind::Forgotten => {}
-                Kind::Accept | Kind::Receive | Kind::Tracked | Kind::EndSending => {
+                Kind::Accept => {
+                    if self.direct {
+                        self.table.note(result);
+                    }
                     self.pending.push_back(entry);
                 }
+                Kind::Receive | Kind::Tracked | Kind::EndSending => self.pending.push_back(entry),
             }
         }
     }

@@ -183,6 +183,8 @@ impl Ring {
     }
 
     pub(super) fn tracked_sent(&mut self, entry: &cqueue::Entry, key: usize) -> Option<Completion> {
+        // A bundle that has not gone out whole takes calls to the kernel.
+        self.check_thread();
         let send = &mut self.tracked[key];
         let slot = send.slot;
         if cqueue::notif(entry.flags()) {

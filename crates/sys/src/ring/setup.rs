@@ -5,13 +5,14 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::Duration;
 
 use io_uring::{IoUring, Probe, opcode};
 use slab::Slab;
 
 use super::buffers::{BufferRing, Buffers};
-use super::{Bundles, Completion, GROUP, Ring, Sending, Stop, Wait};
+use super::{Bundles, Completion, GROUP, Ring, Sending, Stop, Table, Wait};
 use crate::net::Socket;
 
 /// When the kernel runs the work that completes a request.
@@ -167,6 +168,8 @@ impl Ring {
             listeners: Vec::new(),
             free: (0..options.connections_max).rev().collect(),
             closing: Vec::new(),
+            maker: (!variant.shared).then(|| thread::current().id()),
+            table: Table { slots: options.connections_max as usize, taken: 0, dropped: 0 },
             direct,
             multishot: options.multishot,
             accept_multishot: variant.accept_multishot,

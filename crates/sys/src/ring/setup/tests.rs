@@ -5,7 +5,7 @@ use std::thread;
 
 use super::super::{Send, Slot};
 use super::*;
-use crate::net::{Address, BACKLOG, Listener, connect};
+use crate::net::{Address, Listener, connect};
 
 const FULL: Options = Options {
     entries: 64,
@@ -55,7 +55,7 @@ fn options() -> Vec<Options> {
 }
 
 fn listen(ring: &mut Ring) -> Address {
-    let listener = Listener::open(&"127.0.0.1:0".parse().unwrap(), false, BACKLOG).unwrap();
+    let listener = Listener::open(&"127.0.0.1:0".parse().unwrap(), false, 64).unwrap();
     let address = listener.address().unwrap();
     ring.accept(listener).unwrap();
     address
@@ -335,4 +335,42 @@ fn a_slot_is_an_index_that_is_used_again_after_a_close() {
     ring.turn(&[], &[], Wait::Not).unwrap();
     let (second, _theirs) = pair();
     assert_eq!(ring.adopt(second).unwrap(), slot);
+}
+
+#[test]
+fn a_connection_that_the_table_has_no_room_for_is_dropped_even_while_one_is_being_closed() {
+    for accept_multishot in [true, false] {
+        let options = Options { connections_max: 2, ..FULL };
+        let mut ring = Ring::new(Variant { accept_multishot, ..Variant::from(&options) }).unwrap();
+        let address = listen(&mut ring);
+        let clients: Vec<Socket> = (0..3).map(|_| dial(&address)).collect();
+        let (mut accepted, mut dropped) = (Vec::new(), 0);
+        while accepted.len() + dropped < clients.len() {
+            turn(&mut ring);
+            while let Some(completion) = ring.next() {
+                match completion {
+                    Completion::Accepted(slot) => accepted.push(slot),
+                    Completion::Dropped => dropped += 1,
+                    other => panic!("not expected here: {other:?}"),
+                }
+            }
+        }
+        assert_eq!((accepted.len(), dropped, ring.table.taken), (2, 1, 2));
+        ring.close(accepted[0]);
+        assert_eq!(ring.table.taken, 2, "the kernel has not been told yet");
+        ring.turn(&[], &[], Wait::Not).unwrap();
+        assert_eq!(ring.table.taken, 1);
+        let _client = dial(&address);
+        turn(&mut ring);
+        assert!(matches!(ring.next(), Some(Completion::Accepted(_))));
+    }
+}
+
+#[test]
+fn a_ring_that_is_not_shared_refuses_another_thread() {
+    let mut ring = Ring::new(full()).unwrap();
+    let other = thread::spawn(move || ring.turn(&[], &[], Wait::Not));
+    let panic = other.join().unwrap_err();
+    let text = panic.downcast_ref::<&str>().unwrap();
+    assert_eq!(*text, "a ring that is not shared is for the thread that made it");
 }
