@@ -96,7 +96,12 @@ fn check(server: Server, limit: &str, clients: usize) {
         let connect = |_| TcpStream::connect(&address).expect("it listens");
         let mut all: Vec<TcpStream> = (0..clients).map(connect).collect();
         let served = all.iter_mut().filter_map(|client| echoes(client).then_some(())).count();
-        assert!((1..clients).contains(&served), "{limit}, round {round}: {served} of {clients} were served");
+        // In the second round it may still hold all connections of the first; that it recovers is seen below.
+        let least = usize::from(round == 0);
+        assert!(
+            (least..clients).contains(&served),
+            "{limit}, round {round}: {served} of {clients} were served"
+        );
         counted += (clients - served) as u64;
         let refused = wait_for_refusals(&mut engine, counted);
         assert_eq!(refused[limit], counted, "{limit}, round {round}: {served} served, {refused}");

@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,10 +44,10 @@ fn a_worker_process_that_dies_again_and_again_is_started_once_a_second_until_the
     let (mut server, _) = serve(json!({"model": "epoll", "workers": 2}));
     let (mut pid, mut deaths) = (children(server.pid())[0], 0);
     loop {
-        let begin = Instant::now();
+        let (begin, before) = (Instant::now(), children(server.pid()));
         kill(pid);
         deaths += 1;
-        let Some(next) = successor(&mut server, pid) else { break };
+        let Some(next) = successor(&mut server, &before) else { break };
         // The first may have lived long enough to be started again at once.
         if deaths > 1 {
             assert!(begin.elapsed() > RESTART_PAUSE / 2, "restart {deaths} came after {:?}", begin.elapsed());
@@ -57,6 +59,26 @@ fn a_worker_process_that_dies_again_and_again_is_started_once_a_second_until_the
     let failed = server.event().expect("it says why it gave up");
     let message = failed["message"].as_str().expect("it is text");
     assert!(message.contains("ended 5 times in a row soon after its start"), "{failed}");
+}
+
+#[test]
+fn a_worker_process_does_not_wait_for_another_that_ends_soon_after_its_start() {
+    let (server, _) = serve(json!({"model": "epoll", "workers": 2}));
+    // Both are now old enough to be started again at once.
+    thread::sleep(RESTART_PAUSE);
+    let [restless, sound] = children(server.pid())[..] else { panic!("there are two workers") };
+    let listener = sockets(restless);
+    kill(restless);
+    assert!(wait_until(|| matches!(children(server.pid())[..], [first, _] if first == sound)));
+    let restless = children(server.pid())[1];
+    kill(restless);
+    assert!(wait_until(|| fs::metadata(format!("/proc/{restless}")).is_err()), "it is not collected");
+    kill(sound);
+    let in_order = wait_until(|| {
+        let [first, second] = children(server.pid())[..] else { return false };
+        first != sound && sockets(second) == listener
+    });
+    assert!(in_order, "the sound one is not started again before the other");
 }
 
 #[test]
@@ -111,10 +133,12 @@ fn check_restart(spec: Value, connections: usize) {
     let mut clients: Vec<TcpStream> = (0..connections).map(|_| connect(&address)).collect();
     assert!(clients.iter_mut().all(echoes), "{spec} does not serve all");
     let before = children(server.pid());
+    let family = [vec![before[0]], descendants(before[0])].concat();
     kill(before[0]);
+    assert!(wait_until(|| family.iter().all(|&pid| !is_alive(pid))), "{spec} has left processes");
     let left = clients.iter_mut().filter_map(|client| echoes(client).then_some(())).count();
     assert!((1..connections).contains(&left), "{spec} serves {left} of {connections} after a death");
-    assert!(successor(&mut server, before[0]).is_some(), "{spec} does not start it again");
+    assert!(successor(&mut server, &before).is_some(), "{spec} does not start it again");
     drop(clients);
     let mut clients: Vec<TcpStream> = (0..connections).map(|_| connect(&address)).collect();
     assert!(clients.iter_mut().all(echoes), "{spec} does not serve all after a death");
@@ -149,15 +173,14 @@ fn address_of(ready: &Value) -> String {
     ready["listen"][0].as_str().unwrap_or_else(|| panic!("it is not ready: {ready}")).to_owned()
 }
 
-/// The process that has taken the place of `old`; `None` if the server has ended.
-fn successor(server: &mut Engine, old: u32) -> Option<u32> {
-    let siblings: Vec<u32> = children(server.pid()).into_iter().filter(|&pid| pid != old).collect();
+/// The process that has taken the place of one of those there were before; `None` if the server has ended.
+fn successor(server: &mut Engine, before: &[u32]) -> Option<u32> {
     let mut found = None;
     let decided = wait_until(|| {
-        found = children(server.pid()).into_iter().find(|pid| *pid != old && !siblings.contains(pid));
+        found = children(server.pid()).into_iter().find(|pid| !before.contains(pid));
         found.is_some() || server.ended().is_some()
     });
-    assert!(decided, "it neither starts process {old} again nor gives up");
+    assert!(decided, "it neither starts a process again nor gives up");
     found
 }
 
@@ -211,6 +234,13 @@ fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>()).collect()
+}
+
+/// The sockets a process has open; of a worker without connections, its listener.
+fn sockets(pid: u32) -> BTreeSet<PathBuf> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).collect()
 }
 
 fn descendants(pid: u32) -> Vec<u32> {

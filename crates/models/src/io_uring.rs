@@ -385,7 +385,10 @@ impl<P: Protocol> Loop<P> {
         let connection = connection(&mut self.connections, slot);
         let refused = connection.phase == Phase::Closing && connection.session.tail_bytes() > 0;
         if connection.sending || connection.ending {
-            // Its completion leads here again.
+            // Its completion leads here again. A peer that does not stop sending is not read meanwhile.
+            if connection.receiving && connection.phase == Phase::Discarding(0) {
+                self.ring.stop_receiving(slot);
+            }
         } else if refused {
             (connection.phase, connection.ending) = (Phase::Discarding(DISCARD_BYTES), true);
             self.ring.end_sending(slot);

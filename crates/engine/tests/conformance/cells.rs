@@ -212,6 +212,7 @@ fn slow_reader(subject: &Subject) -> Outcome {
     let requests = exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<u8>>();
     let before_bytes = subject.resident_bytes();
     let mut client = subject.connect()?;
+    client.limit_buffers()?;
     let sent = send_until_full(&mut client, &requests)?;
     if sent == requests.len() && subject.wire != Wire::Http {
         return Err("the server took more than sockets hold, though nothing was read".into());

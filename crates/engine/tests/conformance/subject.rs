@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use socket2::SockRef;
 
 use super::wire::{Exchange, Wire, is_right};
 use crate::common::Engine;
@@ -331,6 +332,15 @@ impl Client {
             }
         }
         if is_right(reply, &came) { Ok(()) } else { Err(format!("wrong reply: {}", excerpt(&came))) }
+    }
+
+    /// Keeps the system's buffers of this side small, so that what is not read comes to wait at the server.
+    pub(crate) fn limit_buffers(&self) -> Outcome {
+        const BYTES: usize = 64 * 1024;
+        let socket = SockRef::from(&self.socket);
+        (socket.set_recv_buffer_size(BYTES))
+            .and_then(|()| socket.set_send_buffer_size(BYTES))
+            .map_err(|error| format!("cannot limit its buffers: {error}"))
     }
 
     pub(crate) fn ask(&mut self, exchange: &Exchange) -> Outcome {

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-/// The length of the body of `/` and of a large echoed message: 2,000 of them fill any socket.
+/// The length of the body of `/` and of a large echoed message: 4,000 of them are more than the buffers of a server's
+/// socket hold, each grown to its usual limit.
 pub(crate) const LARGE_BYTES: usize = 4096;
 
 /// A protocol as clients see it.
