@@ -5,6 +5,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
+use sys::epoll::{Epoll, Interest};
 use sys::net::{Listener, Listeners, Socket, is_exhausted};
 
 use crate::counts::{Counts, Limit};
@@ -12,6 +13,9 @@ use crate::workers::Worker;
 
 /// How long an acceptor rests when there is no room for another connection, not even to refuse it.
 pub(crate) const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
+
+/// The keys of listeners in an epoll set, from here on: no connection has one.
+pub(crate) const LISTENERS: u64 = 1 << 63;
 
 /// The listeners of a worker, with what it needs to refuse a connection.
 pub(crate) struct Acceptor {
@@ -35,6 +39,16 @@ impl Acceptor {
     pub(crate) fn nonblocking(worker: Worker) -> io::Result<Self> {
         worker.listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
         Ok(Self::new(worker))
+    }
+
+    /// For a model that waits with epoll: the set that its connections join, with the listeners in it, whose keys count
+    /// from [`LISTENERS`] on.
+    pub(crate) fn with_epoll(worker: Worker) -> io::Result<(Self, Epoll)> {
+        let (acceptor, epoll) = (Self::nonblocking(worker)?, Epoll::new()?);
+        for (key, listener) in (LISTENERS..).zip(acceptor.listeners()) {
+            epoll.add(listener, key, Interest::READ)?;
+        }
+        Ok((acceptor, epoll))
     }
 
     /// The listeners, in the order of the indices that [`Self::accept`] takes.

@@ -18,7 +18,7 @@ use sys::epoll::{Epoll, Interest};
 use sys::net::Socket;
 use sys::stacks::{Stack, Stacks, guards_take_mappings};
 
-use crate::acceptor::Acceptor;
+use crate::acceptor::{Acceptor, LISTENERS};
 use crate::conversation::DISCARD_BYTES;
 use crate::counts::Limit;
 use crate::readiness::{RECEIVES_MAX, send_some};
@@ -64,9 +64,6 @@ enum Pause {
 
 type Conversation = Coroutine<Turn, Pause, Box<Scratch>, Stack>;
 
-/// The keys of listeners, from here on: no connection has one.
-const LISTENERS: u64 = 1 << 63;
-
 struct Scheduler<P: Protocol> {
     epoll: Epoll,
     acceptor: Acceptor,
@@ -85,10 +82,7 @@ impl<P: Protocol> Scheduler<P> {
         workload: &'static P::Workload,
     ) -> io::Result<Self> {
         sys::process::own_descriptors()?;
-        let (epoll, acceptor) = (Epoll::new()?, Acceptor::nonblocking(worker)?);
-        for (key, listener) in (LISTENERS..).zip(acceptor.listeners()) {
-            epoll.add(listener, key, Interest::READ)?;
-        }
+        let (acceptor, epoll) = Acceptor::with_epoll(worker)?;
         Ok(Self {
             epoll,
             acceptor,

@@ -12,7 +12,7 @@ use proto::{Protocol, Server};
 use slab::Slab;
 use sys::epoll::{Epoll, Interest, Ready};
 
-use crate::acceptor::Acceptor;
+use crate::acceptor::{Acceptor, LISTENERS};
 use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
@@ -32,9 +32,6 @@ const TRIGGER: Choice = Choice {
             for again",
     defects: &[],
 };
-
-/// The keys of listeners, from here on: no connection has one.
-const LISTENERS: u64 = 1 << 63;
 
 pub(crate) fn serve<P: Protocol>(
     workers: Vec<Worker>,
@@ -93,10 +90,7 @@ impl<P: Protocol> Loop<P> {
         workload: &'static P::Workload,
     ) -> io::Result<Self> {
         sys::process::own_descriptors()?;
-        let (epoll, acceptor) = (Epoll::new()?, Acceptor::nonblocking(worker)?);
-        for (key, listener) in (LISTENERS..).zip(acceptor.listeners()) {
-            epoll.add(listener, key, Interest::READ)?;
-        }
+        let (acceptor, epoll) = Acceptor::with_epoll(worker)?;
         Ok(Self {
             epoll,
             acceptor,

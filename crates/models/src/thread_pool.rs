@@ -20,7 +20,7 @@ use slab::Slab;
 use sys::epoll::{Epoll, Interest};
 use sys::net::Socket;
 
-use crate::acceptor::Acceptor;
+use crate::acceptor::{Acceptor, LISTENERS};
 use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
@@ -49,9 +49,6 @@ const CACHE: Choice = Choice {
 pub(crate) fn holds(config: &Config) -> Option<usize> {
     Some(config.number(&CACHE).min(config.connections_max))
 }
-
-/// The keys of listeners, from here on: no connection has one.
-const LISTENERS: u64 = 1 << 63;
 
 pub(crate) fn serve<P: Protocol>(
     workers: Vec<Worker>,
@@ -197,10 +194,7 @@ struct Watcher<P: Protocol> {
 
 impl<P: Protocol> Watcher<P> {
     fn new(worker: Worker, config: &'static Config, workload: &'static P::Workload) -> io::Result<Self> {
-        let (epoll, acceptor) = (Epoll::new()?, Acceptor::nonblocking(worker)?);
-        for (key, listener) in (LISTENERS..).zip(acceptor.listeners()) {
-            epoll.add(listener, key, Interest::READ)?;
-        }
+        let (acceptor, epoll) = Acceptor::with_epoll(worker)?;
         let (pool, cache) = (Arc::new(Pool::new(epoll.share()?)), config.number(&CACHE));
         Ok(Self { epoll, acceptor, pool, cache, connections_max: config.connections_max, workload })
     }
