@@ -31,14 +31,18 @@ impl Acceptor {
     const BATCH: usize = 64;
 
     /// For a model that sleeps in [`Self::wait`].
-    pub(crate) fn new(worker: Worker) -> Self {
-        Self { listeners: worker.listeners, counts: worker.counts, spare: spare_descriptor() }
+    ///
+    /// Gives the calling thread a table of descriptors of its own: from a shared one another acceptor would take what
+    /// this one lets go of to refuse a connection, and the connection would wait until some other ends.
+    pub(crate) fn new(worker: Worker) -> io::Result<Self> {
+        sys::process::own_descriptors()?;
+        Ok(Self { listeners: worker.listeners, counts: worker.counts, spare: spare_descriptor() })
     }
 
     /// For a model that is told which listener is ready, and calls [`Self::accept`].
     pub(crate) fn nonblocking(worker: Worker) -> io::Result<Self> {
         worker.listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
-        Ok(Self::new(worker))
+        Self::new(worker)
     }
 
     /// For a model that waits with epoll: the set that its connections join, with the listeners in it, whose keys count

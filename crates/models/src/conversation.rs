@@ -22,7 +22,7 @@ pub(crate) fn one_at_a_time<P: Protocol>(
     worker: Worker,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    let (mut acceptor, mut scratch) = (Acceptor::new(worker), Scratch::new());
+    let (mut acceptor, mut scratch) = (Acceptor::new(worker)?, Scratch::new());
     loop {
         let socket = acceptor.wait();
         acceptor.settle(Ok(()));

@@ -81,7 +81,6 @@ impl<P: Protocol> Scheduler<P> {
         config: &'static Config,
         workload: &'static P::Workload,
     ) -> io::Result<Self> {
-        sys::process::own_descriptors()?;
         let (acceptor, epoll) = Acceptor::with_epoll(worker)?;
         Ok(Self {
             epoll,

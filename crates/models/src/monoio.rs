@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use monoio::io::{AsyncReadRent, AsyncWriteRent, AsyncWriteRentExt};
 use monoio::net::{TcpListener, UnixListener};
@@ -16,7 +16,7 @@ use monoio::{Buildable, Driver, IoUringDriver, LegacyDriver, RuntimeBuilder};
 use proto::{Next, Output, Protocol, Server, Session};
 use sys::net::Address;
 
-use crate::acceptor::EXHAUSTED_PAUSE;
+use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
 use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
 use crate::runtimes::{Gate, with_scratch};
 use crate::workers::{Worker, spread};
@@ -101,9 +101,9 @@ fn run<P: Protocol, D: Driver + Buildable>(
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
     Buildable::build(builder)?.block_on(async {
-        let open = Arc::default();
+        let (open, spare) = (Arc::default(), Arc::new(Mutex::new(spare_descriptor())));
         for listener in worker.listeners.into_vec() {
-            let gate = Gate::new(worker.counts, &open, config.connections_max);
+            let gate = Gate::new(worker.counts, &open, config.connections_max, &spare);
             // A ring would not wait for a socket that does not block, and epoll's other half must not.
             listener.set_nonblocking(is_legacy(config))?;
             match listener.address()? {
@@ -125,7 +125,7 @@ fn run<P: Protocol, D: Driver + Buildable>(
 
 async fn accept<P: Protocol, S: Stream>(
     next: impl AsyncFn() -> io::Result<S>,
-    mut gate: Gate,
+    gate: Gate,
     workload: &'static P::Workload,
 ) {
     loop {

@@ -8,8 +8,8 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::future::{Future, pending};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sys::net::{Address, is_exhausted};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
@@ -73,10 +73,11 @@ async fn accept_all(
     config: &'static Config,
     service: impl Service,
 ) -> io::Result<Infallible> {
+    let spare = Arc::new(Mutex::new(spare_descriptor()));
     for worker in workers {
         let open = Arc::default();
         for listener in worker.listeners.into_vec() {
-            let gate = Gate::new(worker.counts, &open, config.connections_max);
+            let gate = Gate::new(worker.counts, &open, config.connections_max, &spare);
             listener.set_nonblocking(true)?;
             match listener.address()? {
                 Address::Ip(_) => {
@@ -93,7 +94,7 @@ async fn accept_all(
     pending().await
 }
 
-async fn accept<L: Listen>(listener: L, mut gate: Gate, service: impl Service) {
+async fn accept<L: Listen>(listener: L, gate: Gate, service: impl Service) {
     loop {
         match listener.accept().await {
             Ok(stream) => {
@@ -151,23 +152,31 @@ pub(crate) struct Gate {
     counts: Counts,
     open: Arc<AtomicUsize>,
     connections_max: usize,
-    /// A descriptor kept free for the moment when all others are taken. A connection accepted in its place is
-    /// refused, by closing it, unless there is a new spare by then.
-    spare: Option<File>,
+    spare: Arc<Spare>,
 }
+
+/// A descriptor kept free for the moment when all others are taken. A connection accepted in its place is refused, by
+/// closing it, unless there is a new spare by then. All gates on one table of descriptors share it: whichever of them
+/// accepts in its place, the next finds it gone and makes up for it.
+pub(crate) type Spare = Mutex<Option<File>>;
 
 impl Gate {
     /// `open` counts the connections of the worker, whichever of its listeners they came by.
-    pub(crate) fn new(counts: Counts, open: &Arc<AtomicUsize>, connections_max: usize) -> Self {
-        Self { counts, open: Arc::clone(open), connections_max, spare: spare_descriptor() }
+    pub(crate) fn new(
+        counts: Counts,
+        open: &Arc<AtomicUsize>,
+        connections_max: usize,
+        spare: &Arc<Spare>,
+    ) -> Self {
+        Self { counts, open: Arc::clone(open), connections_max, spare: Arc::clone(spare) }
     }
 
     /// Counts a connection that was accepted. `None`: there is no room for it, and it must be dropped.
-    pub(crate) fn admit(&mut self) -> Option<Held> {
-        self.spare = self.spare.take().or_else(spare_descriptor);
-        let place = match self.spare {
-            Some(_) => Held::take(&self.open, self.connections_max).ok_or(Limit::ConnectionsMax),
-            None => Err(Limit::Descriptors),
+    pub(crate) fn admit(&self) -> Option<Held> {
+        let place = if self.spare().is_some() {
+            Held::take(&self.open, self.connections_max).ok_or(Limit::ConnectionsMax)
+        } else {
+            Err(Limit::Descriptors)
         };
         match &place {
             Ok(_) => self.counts.take(),
@@ -177,8 +186,15 @@ impl Gate {
     }
 
     /// Whether accepting is to rest after this error, because the next attempt would fail in the same way at once.
-    pub(crate) fn is_shut(&mut self, error: &io::Error) -> bool {
-        is_exhausted(error) && self.spare.take().is_none()
+    pub(crate) fn is_shut(&self, error: &io::Error) -> bool {
+        is_exhausted(error) && self.spare().take().is_none()
+    }
+
+    /// The spare, which is there unless there is no room for one.
+    fn spare(&self) -> MutexGuard<'_, Option<File>> {
+        let mut spare = self.spare.lock().expect("nobody panics with it");
+        *spare = spare.take().or_else(spare_descriptor);
+        spare
     }
 }
 

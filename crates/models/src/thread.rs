@@ -61,7 +61,7 @@ pub(crate) fn serve<P: Protocol>(
     spread(workers, config, move |worker| {
         let open = Arc::new(AtomicUsize::new(0));
         let place = Arc::new(Mutex::new(Place::default()));
-        let mut acceptor = Acceptor::new(worker);
+        let mut acceptor = Acceptor::new(worker)?;
         loop {
             let socket = Arc::new(acceptor.wait());
             let Some(held) = Held::take(&open, config.connections_max) else {

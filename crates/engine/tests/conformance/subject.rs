@@ -1,5 +1,6 @@
 //! A server under test, and a plain client of it.
 
+use std::collections::HashSet;
 use std::env;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -173,18 +174,31 @@ impl Subject {
         family(self.engine.pid()).into_iter().map(resident_bytes).sum()
     }
 
-    /// Waits until a server that was full has seen its clients go.
-    pub(crate) fn wait_for_room(&self) -> Outcome {
-        let begin = Instant::now();
-        loop {
+    /// Waits until a server that was full has seen its clients go, and all its workers have taken one since. A worker
+    /// that had to let go of its spare descriptor has another again from then on.
+    pub(crate) fn wait_for_room(&mut self) -> Outcome {
+        self.wait_for_footprint(|now, first| {
+            now.descriptors <= first.descriptors
+                && now.threads <= first.threads
+                && now.processes <= first.processes
+        })?;
+        let (begin, before) = (Instant::now(), self.taken());
+        while self.taken().iter().zip(&before).any(|(now, before)| now == before) {
             match self.connect()?.ask(&self.small(0)) {
                 Err(error) if begin.elapsed() > RECOVERY_MAX => {
                     return Err(format!("it stays full: {error}"));
                 }
-                Err(_) => thread::sleep(Duration::from_millis(2)),
-                Ok(()) => return Ok(()),
+                Ok(()) if begin.elapsed() > PATIENCE => {
+                    return Err(format!(
+                        "a worker takes no connection: {:?}, then {:?}",
+                        before,
+                        self.taken()
+                    ));
+                }
+                _ => {}
             }
         }
+        Ok(())
     }
 
     /// Checks that it lives, answers, and holds on to nothing that it did not hold in the beginning.
@@ -239,11 +253,16 @@ impl Subject {
 
     /// Waits until it holds what it held in the beginning.
     fn check_footprint(&self) -> Outcome {
+        self.wait_for_footprint(|now, first| now == first)
+    }
+
+    /// Waits until what it holds is as it should be beside what it held in the beginning.
+    fn wait_for_footprint(&self, is_right: impl Fn(&Footprint, &Footprint) -> bool) -> Outcome {
         let begin = Instant::now();
         loop {
             thread::sleep(Duration::from_millis(2));
             let now = footprint(self.engine.pid());
-            if now == self.footprint {
+            if is_right(&now, &self.footprint) {
                 return Ok(());
             }
             if begin.elapsed() > PATIENCE {
@@ -255,8 +274,10 @@ impl Subject {
     /// Leaves each of its processes so many free descriptors.
     pub(crate) fn limit_descriptors(&self, free: usize) -> Outcome {
         family(self.engine.pid()).into_iter().try_for_each(|pid| {
-            let highest = descriptors(pid).max().unwrap_or(0);
-            let limit = format!("--nofile={0}:{0}", highest + 1 + free);
+            // What it was started with may have high numbers, and leave gaps below them.
+            let taken: HashSet<usize> = descriptors(pid).collect();
+            let last = (0..).filter(|number| !taken.contains(number)).nth(free - 1).expect("there is no end");
+            let limit = format!("--nofile={0}:{0}", last + 1);
             let status = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
             match status {
                 Ok(status) if status.success() => Ok(()),
@@ -291,10 +312,19 @@ impl Subject {
 
     /// How many connections it says it has refused.
     fn refused(&mut self) -> u64 {
-        let served = self.engine.served();
-        let workers = served["workers"].as_array().expect("it tells of each worker");
+        let workers = self.workers();
         let limits = workers.iter().flat_map(|worker| worker["refused"].as_object());
         limits.flat_map(|limits| limits.values()).filter_map(Value::as_u64).sum()
+    }
+
+    /// How many connections each worker says it has taken.
+    fn taken(&mut self) -> Vec<u64> {
+        self.workers().iter().flat_map(|worker| worker["connections"].as_u64()).collect()
+    }
+
+    /// What it tells of each worker.
+    fn workers(&mut self) -> Vec<Value> {
+        self.engine.served()["workers"].as_array().expect("it tells of each worker").clone()
     }
 }
 
