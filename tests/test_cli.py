@@ -46,9 +46,8 @@ def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Pat
     done = iolab("vs", "epoll", "io_uring", "--quick", "--out", tmp_path)
     assert done.exit_code == 0, done.stderr
     assert "requests/s" in done.stdout
-    # The fake answers a quarter more; a machine that is busy may make the reading of it a little late.
-    assert re.search(r"io_uring serves 1\.[12]\dx \[1\.", done.stdout), done.stdout
-    assert re.search(r"\d+ of 1\d blocks used, [0-2] void", done.stdout), done.stdout
+    assert "io_uring serves 1.25x [1.2" in done.stdout
+    assert "10 of 10 blocks used, 0 void" in done.stdout
     report = Path(last_line(done.stdout).removeprefix("report: "))
     assert report.is_file()
     assert "20/20 vs: " in done.stderr
