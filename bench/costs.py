@@ -188,7 +188,7 @@ def settle(child: Child) -> None:
     earlier = 0
     for _ in range(LOOKS_MAX):
         time.sleep(SETTLE_S)
-        now = proc.usage(child.pid).threads
+        now = proc.look(child.pid).threads
         if now == earlier:
             return
         earlier = now
@@ -230,14 +230,14 @@ def idle_cells(row: Row) -> list[str]:
             connect(row, address, few, clients)
             before = (server_bytes(child), kernel_bytes(child))
             connect(row, address, some - few, clients)
-            tasks = proc.usage(child.pid)
+            tasks = proc.look(child.pid)
             connect(row, address, many - some, clients)
             after = (server_bytes(child), kernel_bytes(child))
     except (TrialFailed, OSError) as failed:
         return [str(failed)]
     growth = [(late - early) / max(1, many - few) / 1024 for early, late in zip(before, after, strict=True)]
     words = [f"{growth[0]:.2f}", f"{growth[1]:.1f}", f"{many:,}"] if many >= IDLE_LEAST else ["-", "-", "-"]
-    return [f"{at_rest / 2**20:.1f}", *words, f"{tasks.processes} / {tasks.threads}"]
+    return [f"{at_rest / 2**20:.1f}", *words, f"{len(tasks.pids)} / {tasks.threads}"]
 
 
 def connect(row: Row, address: str, count: int, clients: contextlib.ExitStack) -> None:
@@ -255,7 +255,7 @@ def connect(row: Row, address: str, count: int, clients: contextlib.ExitStack) -
 
 def server_bytes(child: Child) -> int:
     """The memory of the server's processes; raises OSError where the kernel does not say."""
-    own_bytes = proc.own_bytes(child.pid)
+    own_bytes = proc.own_bytes(proc.look(child.pid).pids)
     if own_bytes is None:
         raise OSError("the kernel does not say how much memory a process has")
     return own_bytes
@@ -264,7 +264,7 @@ def server_bytes(child: Child) -> int:
 def kernel_bytes(child: Child) -> int:
     """What the kernel holds for the server's processes and threads: page tables, and a stack of its own for each."""
     total = 0
-    for pid in proc.tree(child.pid):
+    for pid in proc.look(child.pid).pids:
         # It may have ended meanwhile.
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -119,26 +119,30 @@ class FakeServer:
         if self.fault == "dies":
             raise TrialFailed("died", "the server ended while it was measured")
 
-    def sample(self) -> Sample:
+    def look(self) -> proc.Tree:
+        tasks = proc.TASKS_READ_MAX + 1 if self.fault == "large" else 1
+        # A quarter of what it uses is its own, and the rest the system's.
+        return proc.Tree(tuple(range(tasks)), (0,), 0, self.host.now_ns // 8, self.host.now_ns * 3 // 8, tasks)
+
+    def sample(self, tree: proc.Tree) -> Sample:
         now_ns = self.host.now_ns + self.late_ns
         self.late_ns = 0
-        is_large = self.fault == "large"
+        is_large = tree.threads > proc.TASKS_READ_MAX
         switching: tuple[int | None, int | None, int | None] = (None, None, None) if is_large else (0, 10, 1)
-        threads = proc.TASKS_READ_MAX + 1 if is_large else 2
-        usage = proc.Usage(now_ns, now_ns // 2, now_ns // 4, now_ns // 4, *switching, 1, threads)
+        usage = proc.Usage(now_ns, now_ns // 2, *switching)
         # Server and generator together use 1.1 processors of two.
         idle_ns = 0 if self.fault == "busy" else now_ns * 9 // 10
         return Sample(usage, machine.Ticks(2 * now_ns, idle_ns, 0), 0)
 
-    def memory(self) -> proc.Memory:
+    def memory(self, tree: proc.Tree) -> proc.Memory:
         self.sizes_read += 1
         assert self.fault != "large" or self.sizes_read == 1, "its memory is read once, at the end"
         return proc.Memory(10 << 20, 12 << 20)
 
-    def pss_bytes(self) -> int | None:
+    def pss_bytes(self, tree: proc.Tree) -> int | None:
         return 9 << 20
 
-    def own_bytes(self) -> int | None:
+    def own_bytes(self, tree: proc.Tree) -> int | None:
         # It takes 5 MiB for its connections, once they have come.
         return 9 << 20 if any(isinstance(process, FakeLoad) for process in self.host.running) else 4 << 20
 

@@ -103,7 +103,7 @@ def born_and_state(pid: int) -> tuple[str, str] | None:
 
 def children_of(process: subprocess.Popen[str]) -> dict[int, str]:
     """Every descendant alive now, with the time of its birth."""
-    found = {pid: born_and_state(pid) for pid in proc.tree(process.pid)[1:]}
+    found = {pid: born_and_state(pid) for pid in proc.look(process.pid).pids[1:]}
     return {pid: fields[0] for pid, fields in found.items() if fields is not None}
 
 

@@ -146,7 +146,7 @@ def test_a_server_that_does_not_get_ready_is_a_typed_failure_and_leaves_nothing(
     with pytest.raises(TrialFailed, match=message) as raised:
         contestants.start(cell_of(f"epoll[fault={fault}]"), fake)
     assert (raised.value.failure.kind, raised.value.failure.final) == (kind, final)
-    assert proc.tree(os.getpid()) == [os.getpid()]
+    assert proc.look(os.getpid()).pids == (os.getpid(),)
 
 
 def load_spec(server: contestants.Server) -> LoadSpec:
@@ -297,7 +297,7 @@ def test_a_command_that_does_not_serve_is_a_typed_failure(
     with pytest.raises(TrialFailed, match=message) as raised:
         contestants.start(cell_of(command), None)
     assert raised.value.failure.kind == kind
-    assert proc.tree(os.getpid()) == [os.getpid()]
+    assert proc.look(os.getpid()).pids == (os.getpid(),)
 
 
 def test_a_command_that_dies_later_is_noticed(fake: Engine) -> None:
@@ -320,9 +320,9 @@ def test_a_command_runs_on_its_processors_and_is_accounted_for_alone(fake: Engin
     cell = cell_of(f"cmd:{sys.executable} -S {FAKE_ENGINE} forks {{port}}").model_copy(update={"server_cpus": (cpu,)})
     server = contestants.start(cell, fake)
     try:
-        family = proc.tree(server.pid)
+        family = proc.look(server.pid).pids
         assert len(family) == 2, "the server and what it forked, without the keeper"
         assert [os.sched_getaffinity(pid) for pid in family] == [{cpu}, {cpu}]
     finally:
         server.child.stop()
-    wait_until(lambda: proc.tree(family[1]) == [], "what it forked is gone")
+    wait_until(lambda: proc.look(family[1]).pids == (), "what it forked is gone")

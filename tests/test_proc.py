@@ -84,11 +84,12 @@ def running(program: str) -> Iterator[tuple[int, dict[str, float]]]:
 )
 def test_the_tree_has_used_what_its_processes_say(program: str, processes: int, threads: int) -> None:
     with running(program) as (pid, said):
-        usage = proc.usage(pid)
+        tree = proc.look(pid)
+        cpu_ns = proc.usage(tree).cpu_ns
         # Children that were waited for are told in ticks of 10 ms.
-        assert usage.cpu_ns == pytest.approx(said["cpu_s"] * 1e9, abs=25 * MS)
-        assert usage.user_ns + usage.system_ns == pytest.approx(usage.cpu_ns, abs=processes * 30 * MS)
-        assert (usage.processes, usage.threads) == (processes, threads)
+        assert cpu_ns == pytest.approx(said["cpu_s"] * 1e9, abs=25 * MS)
+        assert tree.user_ns + tree.system_ns == pytest.approx(cpu_ns, abs=processes * 30 * MS)
+        assert (len(tree.pids), tree.threads) == (processes, threads)
 
 
 def test_voluntary_switches_are_counted_over_all_threads() -> None:
@@ -97,7 +98,7 @@ def test_voluntary_switches_are_counted_over_all_threads() -> None:
         "for _ in range(2): threading.Thread(target=nap, daemon=True).start()\ntime.sleep(0.2); say()"
     )
     with running(program) as (pid, _):
-        assert (proc.usage(pid).switches_voluntary or 0) >= 100
+        assert (proc.usage(proc.look(pid)).switches_voluntary or 0) >= 100
 
 
 def test_of_too_many_tasks_only_the_number_and_the_processor_time_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,24 +108,28 @@ def test_of_too_many_tasks_only_the_number_and_the_processor_time_are_read(monke
     )
     monkeypatch.setattr(proc, "TASKS_READ_MAX", 6)
     with running(program) as (pid, said):
-        usage = proc.usage(pid)
-        assert usage.is_large
-        assert (usage.processes, usage.threads) == (3, 7)
+        tree = proc.look(pid)
+        usage = proc.usage(tree)
+        assert (len(tree.pids), tree.threads) == (3, 7)
         assert (usage.switches_voluntary, usage.switches_involuntary, usage.run_delay_ns) == (None, None, None)
         assert usage.cpu_ns == pytest.approx(said["cpu_s"] * 1e9, abs=25 * MS)
         monkeypatch.setattr(proc, "TASKS_READ_MAX", 7)
-        assert proc.usage(pid).run_delay_ns is not None
+        assert proc.usage(tree).run_delay_ns is not None
 
 
-def test_what_the_dead_children_of_a_child_have_used_counts_too() -> None:
+@pytest.mark.parametrize("accounts", [0, 16], ids=["many processes", "few"])
+def test_what_the_dead_children_of_a_child_have_used_counts_too(accounts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child has no child left, and never looked like a parent while it was read."""
+    monkeypatch.setattr(proc, "ACCOUNTS_MAX", accounts)
     program = (
         "r, w = os.pipe()\nif os.fork() == 0:\n  if os.fork() == 0: burn(60); os._exit(0)\n"
         "  os.wait(); os.write(w, b'x'); time.sleep(60)\nos.read(r, 1); say()"
     )
     with running(program) as (pid, _):
-        assert proc.usage(pid).cpu_ns >= 50 * MS
-        assert proc.usage(pid).processes == 2
+        tree = proc.look(pid)
+        assert proc.usage(tree).cpu_ns >= 50 * MS
+        assert len(tree.pids) == 2
+        assert (tree.settled_ns >= 50 * MS) == (accounts == 0)
 
 
 def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> None:
@@ -132,7 +137,7 @@ def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> N
         "held = bytearray(b'x') * (32 << 20)\nif os.fork() == 0: time.sleep(60)\ntime.sleep(0.05); say(held=len(held))"
     )
     with running(program) as (pid, said):
-        memory, pss = proc.memory(pid), proc.pss_bytes(pid)
+        memory, pss = proc.memory(proc.look(pid).pids), proc.pss_bytes(proc.look(pid).pids)
         assert memory.rss_bytes > 2 * said["held"]
         assert memory.rss_bytes_max >= memory.rss_bytes * 0.95
         if pss is None:
@@ -144,12 +149,12 @@ def test_own_memory_grows_with_what_is_written_and_not_with_what_is_read() -> No
     """A mapped file is shared with whoever maps it too; memory that was written to is one's own."""
     before, after = (grown_bytes(program) for program in ("keep = b''", "keep = b'x' * (32 << 20)"))
     assert 30 << 20 <= after - before <= 36 << 20
-    assert proc.own_bytes(0x7FFFFFFF) is None
+    assert proc.own_bytes([0x7FFFFFFF]) is None
 
 
 def grown_bytes(program: str) -> int:
     with running(f"{program}\nsay()") as (pid, _):
-        size = proc.own_bytes(pid)
+        size = proc.own_bytes([pid])
     assert size is not None, "this kernel tells"
     return size
 
@@ -157,10 +162,11 @@ def grown_bytes(program: str) -> int:
 def test_a_process_that_is_gone_has_used_nothing_and_is_no_error() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    usage = proc.usage(gone.pid)
-    assert (usage.cpu_ns, usage.processes, usage.threads) == (0, 0, 0)
-    assert proc.memory(gone.pid) == proc.Memory(0, 0)
-    assert proc.pss_bytes(gone.pid) is None
+    tree = proc.look(gone.pid)
+    assert (tree.pids, tree.threads) == ((), 0)
+    assert proc.usage(proc.Tree((gone.pid,), (gone.pid,), 0, 0, 0, 1)).cpu_ns == 0
+    assert proc.memory([gone.pid]) == proc.Memory(0, 0)
+    assert proc.pss_bytes([gone.pid]) is None
 
 
 def test_a_child_that_dies_between_the_two_accounts_is_in_just_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +195,9 @@ def test_children_that_come_and_go_while_they_are_read_never_break_a_reading() -
     with running(program) as (pid, _):
         end, readings = time.monotonic() + 0.5, []
         while time.monotonic() < end:
-            readings.append(proc.usage(pid))
-            proc.memory(pid)
+            tree = proc.look(pid)
+            readings.append(proc.usage(tree))
+            proc.memory(tree.pids)
         assert readings[-1].cpu_ns > readings[0].cpu_ns
         # A child in flight may be missed once, by at most what it has used.
         for before, after in itertools.pairwise(readings):

@@ -42,10 +42,11 @@ class RunningServer(Protocol):
     @property
     def ready(self) -> ServeReady | None: ...
     def check(self) -> None: ...
-    def sample(self) -> Sample: ...
-    def memory(self) -> proc.Memory: ...
-    def pss_bytes(self) -> int | None: ...
-    def own_bytes(self) -> int | None: ...
+    def look(self) -> proc.Tree: ...
+    def sample(self, tree: proc.Tree) -> Sample: ...
+    def memory(self, tree: proc.Tree) -> proc.Memory: ...
+    def pss_bytes(self, tree: proc.Tree) -> int | None: ...
+    def own_bytes(self, tree: proc.Tree) -> int | None: ...
     def ask(self) -> None: ...
     def served(self) -> Served | None: ...
     def calls(self) -> Calls: ...
@@ -108,21 +109,25 @@ class LocalServer:
         """Raises TrialFailed when it has died."""
         self.server.check()
 
-    def sample(self) -> Sample:
+    def look(self) -> proc.Tree:
+        """Finds its processes; slow where there are many tasks, so for a server at rest."""
+        return proc.look(self.server.pid)
+
+    def sample(self, tree: proc.Tree) -> Sample:
         """Reads the counters, the server's CPU clocks first."""
-        return Sample(proc.usage(self.server.pid), machine.ticks(), proc.process_cpu_ns(os.getpid()))
+        return Sample(proc.usage(tree), machine.ticks(), proc.process_cpu_ns(os.getpid()))
 
-    def memory(self) -> proc.Memory:
+    def memory(self, tree: proc.Tree) -> proc.Memory:
         """Its resident memory now."""
-        return proc.memory(self.server.pid)
+        return proc.memory(tree.pids)
 
-    def pss_bytes(self) -> int | None:
+    def pss_bytes(self, tree: proc.Tree) -> int | None:
         """Its proportional memory; slow, so only for a server at rest."""
-        return proc.pss_bytes(self.server.pid)
+        return proc.pss_bytes(tree.pids)
 
-    def own_bytes(self) -> int | None:
+    def own_bytes(self, tree: proc.Tree) -> int | None:
         """Its proportional memory that is not of files; slow too."""
-        return proc.own_bytes(self.server.pid)
+        return proc.own_bytes(tree.pids)
 
     def ask(self) -> None:
         """Asks it what it has done so far, without waiting for the answer."""

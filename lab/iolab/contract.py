@@ -106,7 +106,8 @@ class ServeSpec(Frozen):
 class LoadSpec(Frozen):
     """What a load generator is told on the first line of its standard input: for so long, or so many requests.
 
-    Its connections take the addresses of `connect` in turn.
+    Its connections take the addresses of `connect` in turn. One that is `held` waits for a line before its warm-up, and
+    again before it closes its connections.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -122,6 +123,7 @@ class LoadSpec(Frozen):
     requests: int | None = Field(default=None, ge=1)
     timeout_ms: int = Field(default=10_000, ge=1)
     interval_ms: int = Field(default=20, ge=1)
+    held: bool = False
 
     @model_validator(mode="after")
     def _one_end(self) -> Self:

@@ -217,11 +217,14 @@ def served(child: Child) -> Served:
 
 
 class Load:
-    """A running load generator, whose events come as they happen."""
+    """A running load generator, whose events come as they happen.
+
+    It is held at `ready` and at `measured` until the next event is asked for.
+    """
 
     def __init__(self, engine: Engine, spec: LoadSpec) -> None:
-        self._spec = spec
-        self._child = _start(command(engine, "load"), spec)
+        self._spec = spec.model_copy(update={"held": True})
+        self._child = _start(command(engine, "load"), self._spec)
 
     @property
     def pid(self) -> int:
@@ -252,6 +255,8 @@ class Load:
             yield event
             if isinstance(event, Report):
                 return
+            if isinstance(event, LoadReady | Measured):
+                self._child.tell(b"")
 
     def stop(self) -> None:
         """Ends the generator, however far it is."""

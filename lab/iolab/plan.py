@@ -62,11 +62,9 @@ RETRIES_MAX = 2
 TRIAL_OVERHEAD_MS = 60
 OVERHEAD_MS_A_CONNECTION = 0.1
 QUICK_INTERVAL_MS = 10
-# A trial in which system calls are counted and memory is read is apart from those that are timed, because that takes
-# time from the server. Such figures hardly vary, so one short window for each contestant and setting is enough.
+# A trial in which system calls are counted is apart from those that are timed, because that takes time from the
+# server. Such figures hardly vary, so one short window for each contestant and setting is enough.
 COUNT_WARMUP_MS, COUNT_DURATION_MS = 100, 300
-# To read the memory of a process for each connection takes its time.
-COUNT_MS_A_CONNECTION = 0.5
 # Failures that are no fault: the contestant cannot hold so many connections, or this machine lacks what it needs.
 LEFT_OUT = frozenset({"holds", "unavailable"})
 # From so many contestants on, a comparison is told as a ranking (or a ladder), because a sentence about each is too
@@ -394,11 +392,10 @@ class Plan(Frozen):
     def counting_cell(self, comparison: int, slot: int) -> Cell:
         """What is run to see what it costs: the cell itself for a short while."""
         cell = self.comparisons[comparison].cells[slot]
-        longer = round(COUNT_MS_A_CONNECTION * cell.connections) // QUICK_INTERVAL_MS * QUICK_INTERVAL_MS
         return _updated(
             cell,
             warmup_ms=COUNT_WARMUP_MS,
-            duration_ms=min(COUNT_DURATION_MS + longer, TRIAL_MS_MAX),
+            duration_ms=COUNT_DURATION_MS,
             interval_ms=QUICK_INTERVAL_MS,
         )
 

@@ -25,8 +25,11 @@ TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 PROCESSES_MAX = 65_536
 
 # Above so many tasks their switches and run delay are not read: two files of each, at 35 µs a file, would take a
-# processor from the server for longer than a short window may wait.
-TASKS_READ_MAX = 128
+# processor from whoever is measured for longer than a short window may wait.
+TASKS_READ_MAX = 64
+
+# Of so many processes even those without children are asked anew what children of theirs have used that are dead.
+ACCOUNTS_MAX = 16
 
 # How often the CPU clocks are read again because a child died under the reading.
 READINGS_MAX = 8
@@ -35,28 +38,35 @@ _CPUCLOCK_SCHED = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Tree:
+    """What a process tree consists of, parents before children; nothing when it is gone.
+
+    To find this out takes a tenth of a second where there are a thousand tasks, so it is done while a server rests.
+    `accounts` are the processes that are asked with every reading what their dead children have used; `settled_ns` is
+    what those of the others had used. `user_ns` and `system_ns` are sampled by the kernel's tick.
+    """
+
+    pids: tuple[int, ...]
+    accounts: tuple[int, ...]
+    settled_ns: int
+    user_ns: int
+    system_ns: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """A process tree at one instant; two readings are subtracted.
 
-    `read_ns` is when the CPU clocks were read (CLOCK_MONOTONIC, the middle of the reading). `cpu_ns` only grows; its
-    split into user and system is sampled by the kernel's tick. Switches and run delay are of the tasks alive now; None
-    where there are more than TASKS_READ_MAX of them.
+    `read_ns` is when the CPU clocks were read (CLOCK_MONOTONIC, the middle of the reading). `cpu_ns` only grows.
+    Switches and run delay are of the tasks alive now; None where there are more than TASKS_READ_MAX of them.
     """
 
     read_ns: int
     cpu_ns: int
-    user_ns: int
-    system_ns: int
     run_delay_ns: int | None
     switches_voluntary: int | None
     switches_involuntary: int | None
-    processes: int
-    threads: int
-
-    @property
-    def is_large(self) -> bool:
-        """Whether there are so many tasks that to read each of them slows the server down."""
-        return self.threads > TASKS_READ_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,36 +77,38 @@ class Memory:
     rss_bytes_max: int
 
 
-def usage(root: int, *, now: Callable[[], int] = time.monotonic_ns) -> Usage:
-    """Reads the tree below (and with) `root`. The CPU clocks come first, because they are what a window is cut by.
+def look(root: int) -> Tree:
+    """Finds the tree below (and with) `root`."""
+    family = _family(root)
+    times = {pid: _times(pid) for pid in family}
+    is_small = len(family) <= ACCOUNTS_MAX
+    accounts = tuple(pid for pid, children in family.items() if is_small or children or pid == root)
+    return Tree(
+        pids=tuple(family),
+        accounts=accounts,
+        # Who has no children now may have had some.
+        settled_ns=sum(times[pid].children_ns for pid in family.keys() - set(accounts)),
+        user_ns=sum(spent.user_ns + spent.children_user_ns for spent in times.values()),
+        system_ns=sum(spent.system_ns + spent.children_system_ns for spent in times.values()),
+        threads=sum(_threads(pid) for pid in family),
+    )
 
-    A server of one process is read before it is known to have no children: to look for those takes milliseconds where
-    there are a thousand threads.
+
+def usage(tree: Tree, *, now: Callable[[], int] = time.monotonic_ns) -> Usage:
+    """Reads the clocks of a tree, first of all, because they are what a window is cut by.
+
+    A child that has come since the tree was looked at is not seen here; its parent answers for it once it is dead.
     """
     begin_ns = now()
-    cpu = cpu_ns([root], [root])
+    cpu = cpu_ns(tree.pids, tree.accounts) + tree.settled_ns
     end_ns = now()
-    family = _family(root)
-    parents = {root} | {pid for pid, children in family.items() if children}
-    if len(family) > 1:
-        begin_ns = now()
-        cpu = cpu_ns(family, parents)
-        end_ns = now()
-    times = {pid: _times(pid) for pid in family}
-    # Who has no children now may have had some. They died before the clocks were read, so their account can wait.
-    cpu += sum(spent.children_ns for pid, spent in times.items() if pid not in parents)
-    threads = sum(_threads(pid) for pid in family)
-    switching = _switching(family) if threads <= TASKS_READ_MAX else _Switching()
+    switching = _switching(tree.pids) if tree.threads <= TASKS_READ_MAX else _Switching()
     return Usage(
         read_ns=(begin_ns + end_ns) // 2,
         cpu_ns=cpu,
-        user_ns=sum(spent.user_ns + spent.children_user_ns for spent in times.values()),
-        system_ns=sum(spent.system_ns + spent.children_system_ns for spent in times.values()),
         run_delay_ns=switching.run_delay_ns,
         switches_voluntary=switching.voluntary,
         switches_involuntary=switching.involuntary,
-        processes=len(family),
-        threads=threads,
     )
 
 
@@ -126,38 +138,33 @@ def process_cpu_ns(pid: int) -> int:
         return 0
 
 
-def tree(root: int) -> list[int]:
-    """`root` and all its descendants alive now, parents before children; empty when `root` is gone."""
-    return list(_family(root))
-
-
-def memory(root: int) -> Memory:
-    """Resident bytes of the tree now, and the sum of the high-water marks of its living processes."""
+def memory(pids: Iterable[int]) -> Memory:
+    """Resident bytes of these processes now, and the sum of the high-water marks of those that live."""
     rss, peak = 0, 0
-    for pid in tree(root):
+    for pid in pids:
         status = _fields(f"{PROC}/{pid}/status")
         rss += _bytes(status.get("VmRSS"))
         peak += _bytes(status.get("VmHWM"))
     return Memory(rss, peak)
 
 
-def pss_bytes(root: int) -> int | None:
-    """Proportional memory of the tree: shared pages are divided among their users, so that forks add up.
+def pss_bytes(pids: Iterable[int]) -> int | None:
+    """Proportional memory of these processes: shared pages are divided among their users, so that forks add up.
 
     Walks page tables, so it is for a server at rest. None where the kernel does not say, or not to us.
     """
-    sizes = [_fields(f"{PROC}/{pid}/smaps_rollup").get("Pss") for pid in tree(root)]
+    sizes = [_fields(f"{PROC}/{pid}/smaps_rollup").get("Pss") for pid in pids]
     known = [_bytes(size) for size in sizes if size is not None]
     return sum(known) if known else None
 
 
-def own_bytes(root: int) -> int | None:
-    """Proportional memory of the tree without that of files, which a server shares with whoever runs its program.
+def own_bytes(pids: Iterable[int]) -> int | None:
+    """Proportional memory of these processes without that of files, which a server shares with who runs its program.
 
     So the size of a server before and under load can be compared, though the generator, which is the same program, has
     been started in between. None where the kernel does not say, or not to us.
     """
-    sizes = [_fields(f"{PROC}/{pid}/smaps_rollup") for pid in tree(root)]
+    sizes = [_fields(f"{PROC}/{pid}/smaps_rollup") for pid in pids]
     known = [_bytes(size["Pss"]) - _bytes(size["Pss_File"]) for size in sizes if {"Pss", "Pss_File"} <= size.keys()]
     return sum(known) if known else None
 

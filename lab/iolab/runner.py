@@ -18,13 +18,16 @@ from typing import Any, TypeVar
 
 from iolab import proc, store, trial
 from iolab.agent import Calls, Host, RunningLoad, RunningServer, Sample
-from iolab.contract import Frozen, HttpWorkload, LoadSpec, Measured, Measuring, Report, ServeReady
+from iolab.contract import Frozen, HttpWorkload, LoadReady, LoadSpec, Measured, Measuring, Report, ServeReady
 from iolab.engine import TrialFailed
 from iolab.machine import Cpu, choose_cpus, noise
 from iolab.plan import Cell, CostCount, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining, uncounted
 
 # Memory is sampled this often, and a dead server is noticed this soon.
 TICK_S = 0.1
+
+# The memory of more processes is read only when the window is over: at 35 µs each that takes time from it.
+PROCESSES_SAMPLED_MAX = 16
 # A first look at every contestant before the first block: so many requests, all verified, over so few connections.
 CHECK_REQUESTS = 64
 CHECK_CONNECTIONS = 4
@@ -33,7 +36,7 @@ CHECK_TIMEOUT_MS = 3_000
 # a count, for which the lab may have come too late.
 CHECKS_MAX = 2
 COUNTS_MAX = 3
-# How much of its window a count spans. The rest is for reading the memory before and for a lab that is late.
+# How much of its window a count spans. The rest is for a lab that is late.
 COUNTED_SHARE = 0.5
 # How an engine begins to say that the kernel does not let it count.
 UNCOUNTED = "system calls cannot be counted"
@@ -367,72 +370,90 @@ def _refuse_faulty(report: Report) -> None:
     raise TrialFailed("wrong_replies" if requests.wrong else "errors", f"{seen}{first}: it is not compared", final=True)
 
 
-def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, Sample, Sample]:
-    with _running(host.start(cell)) as server, _running(host.load(_load_spec(cell, server.addresses))) as load:
-        report, before, after, memory = _window(server, load)
-    return server.ready, report, _usage(report, before, after, memory), before, after
-
-
 @dataclass(slots=True)
-class _Sizes:
-    """The server's memory over a window, and what it had accepted. The proportional size is read once, at the end."""
+class _Seen:
+    """What was seen of a server in a trial: its processes at rest before and after, the samples at the edges of the
+    window, and its memory. The proportional size is read once, at the end.
+    """
 
-    samples: list[proc.Memory] = field(default_factory=list)
+    first: proc.Tree | None = None
+    before: Sample | None = None
+    last: proc.Tree | None = None
+    after: Sample | None = None
+    memory: list[proc.Memory] = field(default_factory=list)
     pss_bytes: int | None = None
     connections_taken: int | None = None
 
 
-def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, Sample, Sample, _Sizes]:
-    """Follows the generator to its report: the samples at the edges of its window, and the sizes within."""
-    before: Sample | None = None
-    after: Sample | None = None
-    sizes = _Sizes()
+def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, Sample, Sample]:
+    with _running(host.start(cell)) as server, _running(host.load(_load_spec(cell, server.addresses))) as load:
+        report, seen = _window(server, load)
+    if seen.first is None or seen.before is None or seen.last is None or seen.after is None:
+        raise TrialFailed("contract", "the load generator reported without naming its window", final=True)
+    usage = _usage(report, (seen.first, seen.last), (seen.before, seen.after), seen)
+    return server.ready, report, usage, seen.before, seen.after
+
+
+def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, _Seen]:
+    """Follows the generator to its report. It waits while it is ready and when it has measured, so what is read there
+    takes no time from the window.
+    """
+    seen = _Seen()
     for event in load.events(TICK_S):
-        if isinstance(event, Measuring):
-            before = server.sample()
+        if isinstance(event, LoadReady):
+            seen.first = server.look()
+        elif isinstance(event, Measuring) and seen.first is not None:
+            seen.before = server.sample(seen.first)
             # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
             server.ask()
         elif isinstance(event, Measured):
-            # Connections, and with them the processes of a forking server, are still there at this moment.
-            after = server.sample()
-            sizes.samples.append(server.memory())
-            sizes.pss_bytes = server.pss_bytes()
-            said = server.served()
-            if said is not None:
-                sizes.connections_taken = sum(worker.connections for worker in said.workers)
+            _at_rest(server, seen)
         elif isinstance(event, Report):
-            if before is None or after is None:
-                raise TrialFailed("contract", "the load generator reported without naming its window", final=True)
             server.check()
-            return event, before, after, sizes
+            return event, seen
         elif event is None:
             server.check()
-            # Of a thousand processes a sample takes as long as a part of the window: the one at its end has to do.
-            if before is not None and after is None and not before.server.is_large:
-                sizes.samples.append(server.memory())
+            if seen.before is not None and seen.first is not None and len(seen.first.pids) <= PROCESSES_SAMPLED_MAX:
+                seen.memory.append(server.memory(seen.first))
     raise TrialFailed("contract", "the load generator ended without a report", final=True)
 
 
-def _usage(report: Report, before: Sample, after: Sample, sizes: _Sizes) -> ServerUsage:
-    begin, end = before.server, after.server
+def _at_rest(server: RunningServer, seen: _Seen) -> None:
+    """Reads a server whose window is over: its connections, and the processes that serve them, are still there."""
+    seen.last = server.look()
+    seen.after = server.sample(seen.last)
+    seen.memory.append(server.memory(seen.last))
+    seen.pss_bytes = server.pss_bytes(seen.last)
+    said = server.served()
+    if said is not None:
+        seen.connections_taken = sum(worker.connections for worker in said.workers)
+
+
+def _usage(
+    report: Report, trees: tuple[proc.Tree, proc.Tree], samples: tuple[Sample, Sample], seen: _Seen
+) -> ServerUsage:
+    (first, last), (begin, end) = trees, (sample.server for sample in samples)
     wall_ns = max(1, report.end_ns - report.begin_ns)
-    made_up = _made_up(report, begin.read_ns)
+    cpu_ns = round(_made_up(report, begin.read_ns) * max(0, end.cpu_ns - begin.cpu_ns))
+    user_ns, system_ns = max(0, last.user_ns - first.user_ns), max(0, last.system_ns - first.system_ns)
+    # The kernel's split is as coarse as its tick, so it is taken from one rest to the other.
+    user_share = user_ns / max(1, user_ns + system_ns)
     delay_ns = _grown(begin.run_delay_ns, end.run_delay_ns)
     voluntary = _grown(begin.switches_voluntary, end.switches_voluntary)
     involuntary = _grown(begin.switches_involuntary, end.switches_involuntary)
     return ServerUsage(
-        cpu_ns=round(made_up * max(0, end.cpu_ns - begin.cpu_ns)),
+        cpu_ns=cpu_ns,
         wall_ns=wall_ns,
-        user_ns=max(0, end.user_ns - begin.user_ns),
-        system_ns=max(0, end.system_ns - begin.system_ns),
-        rss_bytes_max=max(memory.rss_bytes_max for memory in sizes.samples),
-        rss_bytes_median=round(statistics.median(memory.rss_bytes for memory in sizes.samples)),
-        pss_bytes=sizes.pss_bytes,
-        connections_taken=sizes.connections_taken,
+        user_ns=round(user_share * cpu_ns),
+        system_ns=cpu_ns - round(user_share * cpu_ns),
+        rss_bytes_max=max(memory.rss_bytes_max for memory in seen.memory),
+        rss_bytes_median=round(statistics.median(memory.rss_bytes for memory in seen.memory)),
+        pss_bytes=seen.pss_bytes,
+        connections_taken=seen.connections_taken,
         context_switches_voluntary=None if voluntary is None else max(0, voluntary),
         context_switches_involuntary=None if involuntary is None else max(0, involuntary),
-        threads=end.threads,
-        processes=end.processes,
+        threads=last.threads,
+        processes=len(last.pids),
         # The delay of tasks that ended in between is gone with them: then it is unknown.
         run_delay_ns=delay_ns if delay_ns is not None and delay_ns >= 0 else None,
     )
@@ -472,21 +493,22 @@ def _count(progress: _Progress, host: Host, comparison: int, slot: int) -> None:
 def _costs(host: Host, cell: Cell) -> dict[str, Any]:
     """The fields of a count that were seen in one trial; raises TrialFailed.
 
-    All is read within the window: once it is over the connections are closed, which takes system calls and gives
-    memory back. The requests between two readings are those of the generator's intervals.
+    Memory is read when the window is over and the server rests. Calls are counted within it, and the requests between
+    the two readings are those of the generator's intervals.
     """
     before: Calls | None = None
     after: Calls | None = None
     own_bytes = None
     with _running(host.start(cell, count_calls=True)) as server:
-        own_bytes_before = server.own_bytes()
+        own_bytes_before = server.own_bytes(server.look())
         with _running(host.load(_load_spec(cell, server.addresses))) as load:
             for event in load.events(COUNTED_SHARE * cell.duration_ms / 1_000):
                 if isinstance(event, Measuring):
                     before = server.calls()
-                    own_bytes = server.own_bytes()
                 elif event is None and before is not None and after is None:
                     after = server.calls()
+                elif isinstance(event, Measured):
+                    own_bytes = server.own_bytes(server.look())
                 elif isinstance(event, Report):
                     report = event
         why_not = _why_uncounted(server.ready)

@@ -284,6 +284,7 @@ impl LoadFlags {
             requests: self.requests,
             timeout_ms: milliseconds(self.timeout),
             interval_ms: INTERVAL_MS_DEFAULT.max(duration_ms.unwrap_or(0) / INTERVALS_BY_HAND),
+            held: false,
         })
     }
 

@@ -358,6 +358,10 @@ pub(crate) struct LoadSpec {
     /// The length of the slices of time in `intervals`.
     #[serde(default = "interval_ms")]
     pub(crate) interval_ms: u64,
+    /// Whether it waits for a line on its input after `ready`, before the warm-up, and after `measured`, before it
+    /// closes its connections, so that the server can be looked at while it rests.
+    #[serde(default)]
+    pub(crate) held: bool,
 }
 
 /// How the load generator waits.

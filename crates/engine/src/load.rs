@@ -2,7 +2,8 @@
 
 use std::io::{self, IsTerminal};
 use std::process::{self, ExitCode};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use ::load::{Config, End, Event};
@@ -40,20 +41,37 @@ pub(crate) fn command(flags: &LoadFlags) -> ExitCode {
 fn for_a_program() -> Result<(), Failure> {
     let spec: LoadSpec = contract::read(&supervision::spec_line()?)?;
     let mut lacks = Vec::new();
-    let measured = run(&spec, Owner::Program, &mut |event| {
+    let (line, lines) = mpsc::channel();
+    let measured = run(&spec, Some(line), &mut |event| {
         if let Event::Ready { lacks: found, .. } = &event {
             lacks.clone_from(found);
         }
+        let is_held = spec.held && !matches!(event, Event::Measuring { .. });
         output::line(&event_line(&spec, event));
+        if is_held {
+            wait_for_line(&lines);
+        }
     })?;
     output::line(&contract::line(&document(&spec, lacks, &measured)?));
     Ok(())
 }
 
+/// Waits for the next line of the input, unless the run is stopped.
+fn wait_for_line(lines: &mpsc::Receiver<()>) {
+    while !STOP.load(Ordering::Relaxed) {
+        if lines.recv_timeout(LOOK_PAUSE) != Err(mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+/// How often a held run looks whether it has been stopped.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
 fn for_a_person(flags: &LoadFlags) -> Result<(), Failure> {
     let spec = flags.to_spec()?;
     let mut lacks = Vec::new();
-    let measured = run(&spec, Owner::Person, &mut |event| {
+    let measured = run(&spec, None, &mut |event| {
         if let Event::Ready { lacks: found, .. } = event {
             lacks = found;
             if io::stderr().is_terminal() {
@@ -73,16 +91,21 @@ fn for_a_person(flags: &LoadFlags) -> Result<(), Failure> {
 /// Set when the user or the system asks for the end; the report then covers what was measured until then.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Checks the spec and loads the server. The protocol is chosen here, once.
-fn run(spec: &LoadSpec, owner: Owner, tell: &mut dyn FnMut(Event)) -> Result<::load::Report, Failure> {
+/// Checks the spec and loads the server. The protocol is chosen here, once. A supervised run passes on each `line` of
+/// its input.
+fn run(
+    spec: &LoadSpec,
+    line: Option<mpsc::Sender<()>>,
+    tell: &mut dyn FnMut(Event),
+) -> Result<::load::Report, Failure> {
     let config = to_config(spec)?;
-    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { config: &config, owner, tell })
+    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { config: &config, line, tell })
 }
 
 /// A load that has been checked.
 struct Drive<'a> {
     config: &'a Config,
-    owner: Owner,
+    line: Option<mpsc::Sender<()>>,
     tell: &'a mut dyn FnMut(Event),
 }
 
@@ -90,7 +113,7 @@ impl Visit for Drive<'_> {
     type Output = ::load::Report;
 
     fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<::load::Report, Failure> {
-        drive::<P>(self.config, workload, self.owner, self.tell)
+        drive::<P>(self.config, workload, self.line, self.tell)
     }
 }
 
@@ -98,7 +121,7 @@ impl Visit for Drive<'_> {
 fn drive<P: Protocol>(
     config: &Config,
     workload: &'static P::Workload,
-    owner: Owner,
+    line: Option<mpsc::Sender<()>>,
     tell: &mut dyn FnMut(Event),
 ) -> Result<::load::Report, Failure> {
     pin(&config.cpus)?;
@@ -106,9 +129,12 @@ fn drive<P: Protocol>(
         let message = format!("the driver {} cannot run here: {error}", config.driver.name());
         return Err(Failure::machine("unavailable", message));
     }
-    if owner == Owner::Program {
-        // A generator has nothing to tell before its report.
-        supervision::answer_input(|| (), || ())?;
+    if let Some(line) = line {
+        // The receiver lives until the report; a line after that has no meaning.
+        let pass_on = move || {
+            let _ = line.send(());
+        };
+        supervision::answer_input(pass_on, || ())?;
     }
     sys::process::on_terminate(&STOP)?;
     ::load::run::<P>(config, workload, &STOP, tell).map_err(|failure| {

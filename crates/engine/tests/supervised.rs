@@ -2,10 +2,11 @@
 
 mod process;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use process::{Supervised, command, signal};
 use serde_json::Value;
@@ -88,6 +89,45 @@ fn a_run_is_told_from_ready_to_report() {
         assert_eq!(report["driver"], driver);
         assert_eq!(load.wait().0, Some(0));
     }
+}
+
+#[test]
+fn a_held_run_waits_for_a_line_before_its_warm_up_and_before_it_closes_its_connections() {
+    let (mut server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
+    for end in [r#""duration_ms":100,"warmup_ms":100"#, r#""requests":100"#] {
+        let mut load = Supervised::start("load", &load_spec(address, &format!(r#""held":true,{end}"#)));
+        assert_eq!(load.event()["event"], "ready");
+        let accepted = server.answer()["workers"][0]["connections"].clone();
+        thread::sleep(Duration::from_millis(50));
+        load.say();
+        let begin = Instant::now();
+        assert_eq!(load.event()["event"], "measuring");
+        assert_eq!(load.event()["event"], "measured");
+        assert!(begin.elapsed() < Duration::from_secs(2), "it was held where it should not be");
+        assert_eq!(open_connections(load.pid()), 2, "it has closed some");
+        assert_eq!(server.answer()["workers"][0]["connections"], accepted);
+        load.say();
+        check_report(&load.event());
+        assert_eq!(load.wait().0, Some(0));
+    }
+}
+
+/// How many sockets a process has open, in any of its threads: each may have a table of its own.
+fn open_connections(pid: u32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let links = tasks.flatten().flat_map(|task| fs::read_dir(task.path().join("fd"))).flatten().flatten();
+    let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
+
+#[test]
+fn a_held_run_that_is_stopped_reports_at_once() {
+    let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
+    let mut load = Supervised::start("load", &load_spec(address, r#""held":true,"duration_ms":60000"#));
+    assert_eq!(load.event()["event"], "ready");
+    signal("TERM", load.pid());
+    assert_eq!(load.event()["interrupted"], true);
+    assert_eq!(load.wait().0, Some(0));
 }
 
 #[test]
@@ -232,7 +272,7 @@ fn talk_to(address: SocketAddr) -> TcpStream {
 
 /// The parent of a process; `None` if it has ended.
 fn parent_of(pid: u64) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| {
         status.lines().find_map(|line| line.strip_prefix(name).map(|value| value.trim().to_owned()))
     };

@@ -119,6 +119,9 @@ pub struct Failure {
 
 /// Runs the load and reports what was measured. Raising `stop` ends it early, with what there is by then.
 ///
+/// The warm-up waits until `tell` has returned from [`Event::Ready`], and the connections stay open until it has
+/// returned from [`Event::Measured`]: so long the server is at rest, and whoever measures it may take their time.
+///
 /// # Errors
 /// If the connections cannot be opened, or the driver does not work on this machine. Once they are open, what
 /// goes wrong is counted and the run goes on.
@@ -131,25 +134,19 @@ pub fn run<P: Protocol>(
     let halt = AtomicBool::new(false);
     thread::scope(|scope| {
         let (ready, readies) = mpsc::channel();
-        let threads: Vec<_> = (0..config.threads.clamp(1, config.connections))
-            .map(|index| {
-                let (start, started) = mpsc::channel();
-                let (ready, halt) = (ready.clone(), &halt);
-                let share = Share::of(config, index);
-                let body = move || work::<P>(config, workload, &share, &ready, &started, halt);
-                let name = format!("load-{index}");
-                (start, thread::Builder::new().name(name).spawn_scoped(scope, body))
-            })
-            .collect();
-        drop(ready);
-        let mut handles = Vec::new();
-        for (start, handle) in threads {
-            let handle =
-                handle.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
-            handles.push((start, handle));
+        let mut threads = Vec::new();
+        for index in 0..config.threads.clamp(1, config.connections) {
+            let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
+            let (ready, halt) = (ready.clone(), &halt);
+            let share = Share::of(config, index);
+            let body = move || work::<P>(config, workload, &share, &Line { ready, started, record }, halt);
+            let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
+            spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
+            threads.push(Thread { start, recorded, record: None });
         }
+        drop(ready);
         let mut lacks = Vec::new();
-        for _ in &handles {
+        for _ in &threads {
             let ready = wait_for(&readies, stop, &halt);
             // Where one thread has failed, the others need not open the rest.
             halt.fetch_or(ready.is_err(), Ordering::Relaxed);
@@ -157,19 +154,47 @@ pub fn run<P: Protocol>(
         }
         tell(Event::Ready { connections: config.connections, lacks });
         let timeline = Timeline::starting_at(sys::clock::monotonic_ns(), config);
-        for (start, _) in &handles {
-            // A thread that is gone has panicked, which the join below reports.
-            let _ = start.send(timeline);
+        for thread in &threads {
+            // A thread that is gone has panicked, which the end of the scope reports.
+            let _ = thread.start.send(timeline);
         }
-        attend(&timeline, stop, &halt, tell, || handles.iter().all(|(_, handle)| handle.is_finished()));
-        let records =
-            handles.into_iter().map(|(_, handle)| handle.join().expect("the thread does not panic"));
+        attend(&timeline, stop, &halt, tell, || threads.iter_mut().all(Thread::is_done));
+        let records = threads.iter_mut().map(Thread::wait);
         let report = Report::merge(records, &timeline, halt.load(Ordering::Relaxed));
         if timeline.is_open_ended() {
             tell(Event::Measured { at_ns: report.end_ns });
         }
         Ok(report)
     })
+}
+
+/// What the main thread has of another. Dropping it lets that close its connections and end.
+struct Thread {
+    start: mpsc::Sender<Timeline>,
+    recorded: mpsc::Receiver<Record>,
+    record: Option<Record>,
+}
+
+impl Thread {
+    /// Whether it has run to its end.
+    fn is_done(&mut self) -> bool {
+        self.record = self.record.take().or_else(|| self.recorded.try_recv().ok());
+        self.record.is_some()
+    }
+
+    /// Waits for its end.
+    fn wait(&mut self) -> Record {
+        (self.record.take()).unwrap_or_else(|| self.recorded.recv().expect("the thread does not panic"))
+    }
+}
+
+/// What a thread has of the main one.
+struct Line {
+    /// It tells here that its connections are open.
+    ready: mpsc::Sender<Ready>,
+    /// It is told here to start, and by the end of the channel that its connections may go.
+    started: mpsc::Receiver<Timeline>,
+    record: mpsc::Sender<Record>,
 }
 
 /// Waits until the next thread has opened its connections, and has them all give up when `stop` is raised.
@@ -210,59 +235,66 @@ fn work<P: Protocol>(
     config: &Config,
     workload: &'static P::Workload,
     share: &Share,
-    ready: &mpsc::Sender<Ready>,
-    started: &mpsc::Receiver<Timeline>,
+    line: &Line,
     halt: &AtomicBool,
-) -> Record {
+) {
     // A processor set that cannot be had is refused before any thread starts; here the kernel's choice would do.
     let _ = sys::cpu::pin(&share.cpus);
     let _ = sys::process::exact_timers();
     let client = P::Client::new(workload);
     match config.driver {
         Driver::Epoll => {
-            let worker = drivers::epoll::Worker::open(config, share.connections, client, halt);
-            drive(worker, config, share, ready, started, halt)
+            drive(
+                drivers::epoll::Worker::open(config, share.connections, client, halt),
+                config,
+                share,
+                line,
+                halt,
+            );
         }
         Driver::IoUring => {
-            let worker = drivers::io_uring::Worker::open(config, share.connections, client, halt);
-            drive(worker, config, share, ready, started, halt)
+            drive(
+                drivers::io_uring::Worker::open(config, share.connections, client, halt),
+                config,
+                share,
+                line,
+                halt,
+            );
         }
     }
 }
 
-/// Tells that the connections are open, waits for the common start, and runs to the end.
+/// Tells that the connections are open, waits for the common start, runs to the end, and keeps the connections open
+/// until they may go.
 fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
     config: &Config,
     share: &Share,
-    ready: &mpsc::Sender<Ready>,
-    started: &mpsc::Receiver<Timeline>,
+    line: &Line,
     halt: &AtomicBool,
-) -> Record {
-    let mut recorder = Recorder::new(share.requests);
+) {
     let mut worker = match worker {
-        Ok(mut worker) => {
-            if config.is_warmed_up() {
-                // One request on each connection, which nobody records: a server that starts a process for each is
-                // still at it when the last has connected, and would be for a second of its warm-up.
-                worker.run(&mut Recorder::new(share.connections as u64), halt);
-            }
-            // The receiver lives until every thread has told it.
-            let _ = ready.send(Ok(worker.lacks()));
-            worker
-        }
+        Ok(worker) => worker,
         Err(failure) => {
-            let _ = ready.send(Err(failure));
-            return recorder.finish();
+            // The receiver lives until every thread has told it, here and below.
+            let _ = line.ready.send(Err(failure));
+            return;
         }
     };
-    // No start means that another thread has failed: there is nothing to do.
-    if let Ok(timeline) = started.recv() {
-        recorder.start(timeline);
-        worker.run(&mut recorder, halt);
+    let mut recorder = Recorder::new(share.requests);
+    if config.is_warmed_up() {
+        // One request on each connection, which nobody records: a server that starts a process for each is
+        // still at it when the last has connected, and would be for a second of its warm-up.
+        worker.run(&mut Recorder::new(share.connections as u64), halt);
     }
-    // Before the worker is dropped: closing its connections belongs to no window.
-    recorder.finish()
+    let _ = line.ready.send(Ok(worker.lacks()));
+    // No start means that another thread has failed: there is nothing to do.
+    let Ok(timeline) = line.started.recv() else { return };
+    recorder.start(timeline);
+    worker.run(&mut recorder, halt);
+    // Closing the connections belongs to no window.
+    let _ = line.record.send(recorder.finish());
+    let _ = line.started.recv();
 }
 
 /// How often the main thread looks whether it is to stop.
@@ -274,7 +306,7 @@ fn attend(
     stop: &AtomicBool,
     halt: &AtomicBool,
     tell: &mut dyn FnMut(Event),
-    finished: impl Fn() -> bool,
+    mut finished: impl FnMut() -> bool,
 ) {
     let mut measuring = false;
     loop {

@@ -181,6 +181,7 @@ fn load_spec() -> LoadSpec {
         requests: None,
         timeout_ms: 10_000,
         interval_ms: 20,
+        held: false,
     }
 }
 

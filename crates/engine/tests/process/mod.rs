@@ -77,6 +77,17 @@ impl Supervised {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
     }
 
+    /// Hands it an empty line.
+    pub(crate) fn say(&mut self) {
+        writeln!(self.stdin.as_mut().expect("its input is open")).expect("the engine reads its input");
+    }
+
+    /// What it answers to an empty line.
+    pub(crate) fn answer(&mut self) -> Value {
+        self.say();
+        self.event()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
