@@ -48,7 +48,7 @@ def test_long_names_give_way_before_figures_do() -> None:
 
 def test_doubts_are_one_line_a_comparison_and_each_advice_stands_once_at_the_end() -> None:
     lines = shown(80, (PAIR, PAIR), noise=NOISY, generator_share=0.9, server_share=0.5).splitlines()
-    doubts = "doubts: generator saturated (epoll 12, io_uring 12), machine noisy (epoll 12, io_uring 12)"
+    doubts = "doubts: generator saturated (12 of each), machine noisy (12 of each)"
     assert [line for line in lines if line.startswith("doubts")] == [doubts] * 2
     assert sorted(lines[-2:]) == sorted(
         f"{word.replace('_', ' ')}: {DOUBTS[word].advice}" for word in ("generator_saturated", "machine_noisy")
@@ -107,7 +107,9 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(wid
         ["1", "thread"],
         ["3", "epoll"],
     ]
-    assert next(row for row in rows if row[:2] == ["1", "io_uring"])[-3:] == ["0.42", "2.0", "1"]
+    costs = [row for row in rows if row[-3:] == ["0.42", "2.0", "1"]]
+    # In the row of the ranking, or in a table of their own.
+    assert [row[:2] for row in costs] == [["1", "io_uring"] if width >= 120 else ["io_uring", "0.42"]]
     assert ["blocking", "holds", "1"] in rows
     assert ["select", "not", "here"] in rows
     assert "select was left out: this machine has too old a kernel" in lines
@@ -122,5 +124,5 @@ def test_who_was_measured_and_mostly_void_is_not_said_to_be_absent(blocks: int, 
         result(plan, each, rate_per_s=rate(each), noise=BUSY if each.slot == 4 and each.block < void else None)
         for each in schedule(plan)
     ]
-    shown = terminal.ranking(verdict.judge(plan, made)[0], 120)
+    shown = terminal.rankings(verdict.judge(plan, made)[0], 120)[0]
     assert [list(column.cells)[-1] for column in shown.columns][1:3] == ["select", word]

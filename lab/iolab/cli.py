@@ -272,7 +272,8 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _stdout() -> Console:
-    return Console()
+    # A file has no width of its own: what is kept is kept in full.
+    return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else terminal.WIDE_COLUMNS)
 
 
 def _stderr() -> Console:

@@ -5,7 +5,7 @@ On a terminal there is one moving line; elsewhere there are plain lines, so that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
@@ -32,6 +32,8 @@ COLUMNS: tuple[tuple[Metric, str, float], ...] = (
 )
 # How many columns a table needs to show a ratio and its interval in one line; in fewer they stand one above the other.
 WIDE_COLUMNS = 120
+# What a request and a connection cost a contestant: system calls, memory, and what the kernel has to schedule.
+COSTS = ("calls", "KiB/conn", "tasks")
 # A reason longer than this is told in a line of its own, and not in a column of figures.
 WORD_MAX = 14
 # Names of models stand in a column of their own.
@@ -149,7 +151,8 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
     """The table, the sentence and the doubts of each comparison, what became of the claims, and last what to do."""
     for verdict in verdicts:
         console.print()
-        console.print(ranking(verdict, console.width) if verdict.rankings else table(verdict, console.width))
+        for shown in rankings(verdict, console.width) if verdict.rankings else [table(verdict, console.width)]:
+            console.print(shown)
         if verdict.ladder:
             say(console, "each ratio is to the nearest measured row above it")
         say(console, verdict.sentence)
@@ -181,22 +184,17 @@ def table(verdict: ComparisonVerdict, width: int) -> Table:
     return shown
 
 
-def ranking(verdict: ComparisonVerdict, width: int) -> Table:
-    """One row a contestant, the most requests first: its ranks, its figures, and its ratios to the best there is.
+def rankings(verdict: ComparisonVerdict, width: int) -> list[Table]:
+    """One row a contestant, the most requests first: its ranks, its figures, its ratios to the best, and its costs.
 
-    Where the terminal is narrow the ratios of CPU give way: their ranks stay.
+    Where the terminal is narrow the ratios of CPU give way, whose ranks stay, and the costs have a table of their own.
 
     Who could not take part stands below, with the reason in place of figures.
     """
-    shown = Table(
-        title=escape(verdict.name), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
-    )
-    shown.add_column("#", justify="right")
-    shown.add_column("", overflow="fold")
     is_wide = width >= WIDE_COLUMNS
     cpu_ratio = ["of the best"] if is_wide else []
-    for heading in ("requests/s", "of the best", "CPU µs", *cpu_ratio, "#", "calls", "KiB/conn", "tasks"):
-        shown.add_column(heading, justify="right", no_wrap=True)
+    columns = ("requests/s", "of the best", "CPU µs", *cpu_ratio, "#", *(COSTS if is_wide else ()))
+    shown = _ranked(verdict.name, "#", columns)
     by = {each.metric: {row.contestant: row for row in each.rows} for each in verdict.rankings}
     costs = {cost.contestant: cost for cost in verdict.costs}
     for title in by["throughput"]:
@@ -209,12 +207,28 @@ def ranking(verdict: ComparisonVerdict, width: int) -> Table:
             _level_of(verdict, "cpu_per_request", title, 1e3),
             *([_of_the_best(cpu)] if is_wide else []),
             _rank(cpu),
-            *_cost(costs.get(title)),
+            *(_cost(costs.get(title)) if is_wide else ()),
         )
     for title, why in verdict.rankings[0].absent.items():
         word = why.partition(":")[0]
         short = "void" if title in verdict.spoilt else "not here"
         shown.add_row("", escape(title), escape(word) if len(word) <= WORD_MAX else short)
+    if is_wide or not costs:
+        return [shown]
+    apart = _ranked("", "", COSTS)
+    for title in by["throughput"]:
+        apart.add_row("", escape(title), *_cost(costs.get(title)))
+    return [shown, apart]
+
+
+def _ranked(name: str, rank: str, columns: Iterable[str]) -> Table:
+    shown = Table(
+        title=escape(name) or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+    )
+    shown.add_column(rank, justify="right", min_width=2)
+    shown.add_column("", overflow="fold")
+    for heading in columns:
+        shown.add_column(heading, justify="right", no_wrap=True)
     return shown
 
 
@@ -264,8 +278,9 @@ def remarks(verdict: ComparisonVerdict) -> list[str]:
         if not verdict.rankings or len(why) > WORD_MAX
     ]
     failures = [f"{each.contestant}: failed {each.trials}x: {each.message}" for each in verdict.failures]
-    void = _counted([each for each in verdict.doubts if each.doubt.voids])
-    doubts = _counted([each for each in verdict.doubts if not each.doubt.voids])
+    measured = [title for title in verdict.titles if verdict.level("throughput", title) is not None]
+    void = _counted([each for each in verdict.doubts if each.doubt.voids], measured)
+    doubts = _counted([each for each in verdict.doubts if not each.doubt.voids], measured)
     told = costs + left_out + failures
     return told + [f"{what}: {words}" for what, words in (("void trials", void), ("doubts", doubts)) if words]
 
@@ -290,12 +305,19 @@ def _uncounted(verdict: ComparisonVerdict) -> list[str]:
     return [f"system calls not counted of {', '.join(titles)}: {why}" for why, titles in whose.items()]
 
 
-def _counted(doubts: Sequence[DoubtCount]) -> str:
-    """Doubts with the trials they were raised in: `machine noisy (epoll 5, io_uring 3)`."""
-    whose: dict[str, list[str]] = {}
+def _counted(doubts: Sequence[DoubtCount], measured: Sequence[str]) -> str:
+    """Doubts with the trials they were raised in: `machine noisy (epoll 5, io_uring 3), too short (10 of each)`."""
+    whose: dict[str, dict[str, int]] = {}
     for each in doubts:
-        whose.setdefault(each.doubt.word, []).append(f"{each.contestant} {each.trials}")
-    return ", ".join(f"{_spelt(word)} ({', '.join(counts)})" for word, counts in whose.items())
+        whose.setdefault(each.doubt.word, {})[each.contestant] = each.trials
+    return ", ".join(f"{_spelt(word)} ({_whose(counts, measured)})" for word, counts in whose.items())
+
+
+def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:
+    alike = set(counts.values())
+    if len(measured) > 1 and counts.keys() >= set(measured) and len(alike) == 1:
+        return f"{alike.pop()} of each"
+    return ", ".join(f"{title} {trials}" for title, trials in counts.items())
 
 
 def _spelt(word: str) -> str:
