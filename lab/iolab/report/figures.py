@@ -93,6 +93,7 @@ class DoubtTable(NamedTuple):
     """
 
     titles: tuple[str, ...]
+    by_contestant: bool
     rows: tuple[DoubtRow, ...]
     details: tuple[DoubtDetail, ...]
 
@@ -206,6 +207,9 @@ def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequ
     trials = Counter(plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results)
     titles = tuple(dict.fromkeys(title for comparison in plan.comparisons for title in comparison.titles))
     columns = titles if len(titles) <= DOUBT_COLUMNS_MAX else ("Trials",)
+    measured = Counter(
+        plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results if each.report is not None
+    )
     counts: dict[str, Counter[str]] = {}
     told: dict[str, tuple[bool, str]] = {}
     details = []
@@ -235,10 +239,10 @@ def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequ
         cells = [f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles]
         if columns != titles:
             named = (f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell != "–")
-            cells = [", ".join(named)]
+            cells = ["all that were measured" if counts[word] == measured else ", ".join(named)]
         rows.append(DoubtRow(word, voids, tuple(cells), advice))
     rows.sort(key=lambda row: (not row.voids, -counts[row.word].total()))
-    return DoubtTable(columns, tuple(rows), tuple(details))
+    return DoubtTable(columns, columns == titles, tuple(rows), tuple(details))
 
 
 def void_reason(found: ComparisonVerdict) -> str:
