@@ -219,8 +219,9 @@ def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Dou
     if r.correct == 0 or window_ns <= 0 or not _connections_stay_open(result, report):
         return
     concurrency = r.correct / window_ns * report.latency_ns.mean
-    # A window cuts through one request a connection at each edge, which a short or slow run feels.
-    allowed = LITTLE_MAX + report.connections_open / r.correct
+    # A window cuts through one request a connection at each edge: what came before it is in their latency, and what
+    # comes after it is not. Neither is longer than the longest latency, which a short or slow run feels.
+    allowed = LITTLE_MAX + report.latency_ns.max / window_ns
     if abs(concurrency / report.connections_open - 1) > allowed:
         yield Doubt(
             word="littles_law",
