@@ -11,20 +11,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
-fn main() -> io::Result<()> {
-    let port = std::env::args().nth(1).and_then(|port| port.parse().ok()).expect("the argument is a port");
-    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(serve(port))
-}
-
-async fn serve(port: u16) -> io::Result<()> {
-    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-    loop {
-        let (socket, _) = listener.accept().await?;
-        socket.set_nodelay(true)?;
-        tokio::spawn(converse(socket));
-    }
+fn main() -> io::Result<Infallible> {
+    tokio_listener::serve(converse)
 }
 
 /// Serves one connection to its end. A server of one page has nothing to say about a peer's fault.

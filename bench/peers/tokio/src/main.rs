@@ -1,23 +1,14 @@
 //! A raw echo server on tokio: one thread, a task a connection, and in it the plain loop of the tokio tutorials.
 //! Its only argument is the port.
 
+use std::convert::Infallible;
 use std::io;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
-fn main() -> io::Result<()> {
-    let port = std::env::args().nth(1).and_then(|port| port.parse().ok()).expect("the argument is a port");
-    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(serve(port))
-}
-
-async fn serve(port: u16) -> io::Result<()> {
-    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-    loop {
-        let (socket, _) = listener.accept().await?;
-        socket.set_nodelay(true)?;
-        tokio::spawn(echo(socket));
-    }
+fn main() -> io::Result<Infallible> {
+    tokio_listener::serve(echo)
 }
 
 /// Holds one conversation. An error ends it, as the end of the stream does.
