@@ -138,9 +138,9 @@ def print_header(engine: Engine, cpus: machine.CpuSets) -> None:
     processor, kernel = known["cpu"]["model"], known["system"]["kernel"]
     print(f"{processor}, {known['cpu']['logical']} processors ({cpus.why}), Linux {kernel}")
     print(f"Engine {engine.description.version}, build {engine.description.build}")
-    calls = [f"calls a request, {connections:,}" for connections, _ in SETTINGS]
-    memory = ["at rest, MiB", "a connection, KiB", "and in the kernel, KiB", "of so many"]
-    columns = ["model", *calls, *memory, f"processes / threads, {IDLE_TASKS}"]
+    calls = [f"calls a request, {connections:,} busy" for connections, _ in SETTINGS]
+    memory = ["memory at rest, MiB", "a connection adds, KiB", "and in the kernel, KiB", "idle connections"]
+    columns = ["model", *calls, *memory, f"processes / threads, {IDLE_TASKS} idle"]
     print(f"\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
 
 
@@ -236,8 +236,13 @@ def idle_cells(row: Row) -> list[str]:
     except (TrialFailed, OSError) as failed:
         return [str(failed)]
     growth = [(late - early) / max(1, many - few) / 1024 for early, late in zip(before, after, strict=True)]
-    words = [f"{growth[0]:.2f}", f"{growth[1]:.1f}", f"{many:,}"] if many >= IDLE_LEAST else ["-", "-", "-"]
+    words = [added(growth[0], 2), added(growth[1], 1), f"{many:,}"] if many >= IDLE_LEAST else ["-", "-", "-"]
     return [f"{at_rest / 2**20:.1f}", *words, f"{len(tasks.pids)} / {tasks.threads}"]
+
+
+def added(growth_kib: float, digits: int) -> str:
+    """What a connection adds. Where the server has shrunk meanwhile, it adds nothing that can be told."""
+    return f"{growth_kib:.{digits}f}" if growth_kib >= 0 else "-"
 
 
 def connect(row: Row, address: str, count: int, clients: contextlib.ExitStack) -> None:

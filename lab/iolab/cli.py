@@ -42,7 +42,7 @@ app = typer.Typer(
 PASSED_ON: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 Out = Annotated[Path, typer.Option(help="Folder of all runs.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Short trials in ten blocks: an answer in a minute or two.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Short trials in ten blocks: an answer in minutes.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Measure anew; an earlier run is kept under another name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the verdicts as one JSON document.")]
 Cpus = Annotated[str | None, typer.Option(metavar="LIST", help="Processors, as 0,2 or 0-3; chosen when left out.")]

@@ -30,8 +30,11 @@ COLUMNS: tuple[tuple[Metric, str, float], ...] = (
     ("latency_p99", "p99 µs", 1e3),
     ("rss", "RSS MiB", 1 << 20),
 )
-# How many columns a table needs to show a ratio and its interval in one line; in fewer they stand one above the other.
+# How many columns a ranking needs to show all there is in one line a contestant.
 WIDE_COLUMNS = 120
+# How many columns the figures of a table need, beside the names, to show a ratio and its interval in one line; in fewer
+# they stand one above the other.
+FIGURES_COLUMNS = 100
 # What a request and a connection cost a contestant: system calls, memory, and what the kernel has to schedule.
 COSTS = ("calls", "KiB/conn", "tasks")
 # A reason longer than this is told in a line of its own, and not in a column of figures.
@@ -177,7 +180,7 @@ def table(verdict: ComparisonVerdict, width: int) -> Table:
     shown.add_column("", overflow="fold")
     for _, heading, _ in COLUMNS:
         shown.add_column(heading, justify="right", no_wrap=True)
-    between = " " if width >= WIDE_COLUMNS else "\n"
+    between = " " if width >= FIGURES_COLUMNS + max(map(len, verdict.titles)) else "\n"
     for title in verdict.titles:
         figures = (figure(verdict, metric, title, unit, between) for metric, _, unit in COLUMNS)
         shown.add_row(escape(title), *figures)

@@ -32,7 +32,7 @@ const BUFFERS: Choice = Choice {
 const FILES: Choice = Choice {
     name: "files",
     values: Values::Words(&["direct", "plain"]),
-    about: "whether connections live in the ring's own table, or in the process's",
+    about: "whether connections live in the ring's own table, or in the worker's",
     defects: &[],
 };
 const TASK_RUN: Choice = Choice {
