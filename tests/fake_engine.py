@@ -102,10 +102,19 @@ def description() -> dict[str, Any]:
     return about | {"models": models, "drivers": drivers}
 
 
+LINES = threading.Semaphore(0)
+
+
 def end_with_standard_input() -> None:
     while os.read(sys.stdin.fileno(), 4096):
-        pass
+        LINES.release()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hold(spec: dict[str, Any]) -> None:
+    """Waits for a line, if it is to."""
+    if spec.get("held"):
+        LINES.acquire()
 
 
 def answer_standard_input(model: str, count: bool) -> None:
@@ -176,6 +185,7 @@ def load(spec: dict[str, Any]) -> int:
     rate = RATES.get(model, 50_000) * random.Random(port).uniform(0.995, 1.005)
     ready = {"driver": spec["driver"], "connections": spec["connections"], "pid": os.getpid(), "build": BUILD}
     say(event="ready", role="load", lacks=[], **ready)
+    hold(spec)
     # What is counted between two instants takes the time between them.
     pace = 1.0 if counts else PACE
     time.sleep(pace * spec["warmup_ms"] / 1_000)
@@ -188,6 +198,7 @@ def load(spec: dict[str, Any]) -> int:
         return 1
     if fault != "mute_window":
         say(event="measured", role="load", monotonic_ns=time.monotonic_ns())
+        hold(spec)
     say(**report(spec, rate, begin_ns, wrong=3 if fault == "wrong_replies" else 0))
     return 0
 

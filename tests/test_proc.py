@@ -120,7 +120,7 @@ def test_of_too_many_tasks_only_the_number_and_the_processor_time_are_read(monke
 @pytest.mark.parametrize("accounts", [0, 16], ids=["many processes", "few"])
 def test_what_the_dead_children_of_a_child_have_used_counts_too(accounts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child has no child left, and never looked like a parent while it was read."""
-    monkeypatch.setattr(proc, "ACCOUNTS_MAX", accounts)
+    monkeypatch.setattr(proc, "SMALL_MAX", accounts)
     program = (
         "r, w = os.pipe()\nif os.fork() == 0:\n  if os.fork() == 0: burn(60); os._exit(0)\n"
         "  os.wait(); os.write(w, b'x'); time.sleep(60)\nos.read(r, 1); say()"

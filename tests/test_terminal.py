@@ -30,7 +30,7 @@ def shown(width: int, plans: tuple[Plan, ...] = (PAIR,), of: Callable[[Trial], f
     return out.getvalue()
 
 
-@pytest.mark.parametrize(("width", "in_one_line"), [(80, False), (119, False), (120, True), (200, True)])
+@pytest.mark.parametrize(("width", "in_one_line"), [(80, False), (107, False), (108, True), (200, True)])
 def test_a_table_fits_the_terminal_and_never_breaks_an_interval(width: int, in_one_line: bool) -> None:
     table = shown(width).split("io_uring serves")[0].splitlines()
     assert max(map(len, table)) <= width

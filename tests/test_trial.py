@@ -64,6 +64,8 @@ def test_a_trial_whose_books_balance_raises_no_doubt() -> None:
         ("bytes_open", changed("bytes", sent=GOOD.bytes.sent + 200 * 64)),
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.03)),
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 0.97)),
+        # However long a single request took.
+        ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.2, max=200_000_000)),
         ("generator_late", changed("generator", turn_ns_max=20_000_001)),
         ("generator_starved", changed("generator", run_delay_ns=round(GOOD.generator.cpu_ns * 0.051))),
         ("generator_saturated", {"generator_share": 0.81, "server_share": 0.89}),

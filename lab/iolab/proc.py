@@ -28,8 +28,8 @@ PROCESSES_MAX = 65_536
 # processor from whoever is measured for longer than a short window may wait.
 TASKS_READ_MAX = 64
 
-# Of so many processes even those without children are asked anew what children of theirs have used that are dead.
-ACCOUNTS_MAX = 16
+# A tree of so many tasks is small: it is looked at in a millisecond.
+SMALL_MAX = 16
 
 # How often the CPU clocks are read again because a child died under the reading.
 READINGS_MAX = 8
@@ -41,7 +41,7 @@ _CPUCLOCK_SCHED = 2
 class Tree:
     """What a process tree consists of, parents before children; nothing when it is gone.
 
-    To find this out takes a tenth of a second where there are a thousand tasks, so it is done while a server rests.
+    With a thousand tasks it takes up to a tenth of a second to find this out, so it is done while a server rests.
     `accounts` are the processes that are asked with every reading what their dead children have used; `settled_ns` is
     what those of the others had used. `user_ns` and `system_ns` are sampled by the kernel's tick.
     """
@@ -52,6 +52,11 @@ class Tree:
     user_ns: int
     system_ns: int
     threads: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it may be looked at, and its memory read, while it is measured."""
+        return self.threads <= SMALL_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +86,12 @@ def look(root: int) -> Tree:
     """Finds the tree below (and with) `root`."""
     family = _family(root)
     times = {pid: _times(pid) for pid in family}
-    is_small = len(family) <= ACCOUNTS_MAX
+    # Of few, even those without children are asked with every reading: they may have had some.
+    is_small = len(family) <= SMALL_MAX
     accounts = tuple(pid for pid, children in family.items() if is_small or children or pid == root)
     return Tree(
         pids=tuple(family),
         accounts=accounts,
-        # Who has no children now may have had some.
         settled_ns=sum(times[pid].children_ns for pid in family.keys() - set(accounts)),
         user_ns=sum(spent.user_ns + spent.children_user_ns for spent in times.values()),
         system_ns=sum(spent.system_ns + spent.children_system_ns for spent in times.values()),

@@ -25,9 +25,6 @@ from iolab.plan import Cell, CostCount, Failure, Plan, Result, ServerUsage, Tria
 
 # Memory is sampled this often, and a dead server is noticed this soon.
 TICK_S = 0.1
-
-# The memory of more processes is read only when the window is over: at 35 µs each that takes time from it.
-PROCESSES_SAMPLED_MAX = 16
 # A first look at every contestant before the first block: so many requests, all verified, over so few connections.
 CHECK_REQUESTS = 64
 CHECK_CONNECTIONS = 4
@@ -40,8 +37,8 @@ COUNTS_MAX = 3
 COUNTED_SHARE = 0.5
 # How an engine begins to say that the kernel does not let it count.
 UNCOUNTED = "system calls cannot be counted"
-# The server idles once the window is over, so only a late first reading loses processor time. Up to this share of the
-# window it is made up for by the server's own rate; beyond it the trial is lost.
+# Soon after the window the server idles, so it is a late first reading that loses processor time. Up to this share of
+# the window it is made up for by the server's own rate; beyond it the trial is lost.
 LATE_SHARE_MAX = 0.15
 
 
@@ -403,6 +400,8 @@ def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, _Seen]:
         if isinstance(event, LoadReady):
             seen.first = server.look()
         elif isinstance(event, Measuring) and seen.first is not None:
+            # What is looked at quickly is looked at again: in the warm-up it may have started more.
+            seen.first = server.look() if seen.first.is_small else seen.first
             seen.before = server.sample(seen.first)
             # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
             server.ask()
@@ -413,15 +412,22 @@ def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, _Seen]:
             return event, seen
         elif event is None:
             server.check()
-            if seen.before is not None and seen.first is not None and len(seen.first.pids) <= PROCESSES_SAMPLED_MAX:
+            # Once it has measured, the generator lets its connections go.
+            if seen.before is not None and seen.after is None and seen.first is not None and seen.first.is_small:
                 seen.memory.append(server.memory(seen.first))
     raise TrialFailed("contract", "the load generator ended without a report", final=True)
 
 
 def _at_rest(server: RunningServer, seen: _Seen) -> None:
-    """Reads a server whose window is over: its connections, and the processes that serve them, are still there."""
+    """Reads a server whose window is over: its connections, and the processes that serve them, are still there.
+
+    The clocks first, of those that were there before: requests that were in flight at the end are still being served.
+    """
+    first = seen.first
+    seen.after = None if first is None else server.sample(first)
     seen.last = server.look()
-    seen.after = server.sample(seen.last)
+    if first is None or not set(seen.last.pids) <= set(first.pids):
+        seen.after = server.sample(seen.last)
     seen.memory.append(server.memory(seen.last))
     seen.pss_bytes = server.pss_bytes(seen.last)
     said = server.served()

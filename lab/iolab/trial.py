@@ -220,8 +220,9 @@ def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Dou
         return
     concurrency = r.correct / window_ns * report.latency_ns.mean
     # A window cuts through one request a connection at each edge: what came before it is in their latency, and what
-    # comes after it is not. Neither is longer than the longest latency, which a short or slow run feels.
-    allowed = LITTLE_MAX + report.latency_ns.max / window_ns
+    # comes after it is not. At any instant a request has lasted for mean(latency²) / 2 mean(latency) on average.
+    latency = report.latency_ns
+    allowed = LITTLE_MAX + (latency.mean**2 + latency.stdev**2) / latency.mean / window_ns
     if abs(concurrency / report.connections_open - 1) > allowed:
         yield Doubt(
             word="littles_law",

@@ -139,7 +139,7 @@ pub fn run<P: Protocol>(
             let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
             let (ready, halt) = (ready.clone(), &halt);
             let share = Share::of(config, index);
-            let body = move || work::<P>(config, workload, &share, &Line { ready, started, record }, halt);
+            let body = move || work::<P>(config, workload, &share, Line { ready, started, record }, halt);
             let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
             spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
             threads.push(Thread { start, recorded, record: None });
@@ -155,7 +155,7 @@ pub fn run<P: Protocol>(
         tell(Event::Ready { connections: config.connections, lacks });
         let timeline = Timeline::starting_at(sys::clock::monotonic_ns(), config);
         for thread in &threads {
-            // A thread that is gone has panicked, which the end of the scope reports.
+            // A thread that is gone has panicked, which waiting for its record tells.
             let _ = thread.start.send(timeline);
         }
         attend(&timeline, stop, &halt, tell, || threads.iter_mut().all(Thread::is_done));
@@ -176,10 +176,17 @@ struct Thread {
 }
 
 impl Thread {
-    /// Whether it has run to its end.
+    /// Whether it has run to its end, or panicked, which [`Self::wait`] tells.
     fn is_done(&mut self) -> bool {
-        self.record = self.record.take().or_else(|| self.recorded.try_recv().ok());
         self.record.is_some()
+            || match self.recorded.try_recv() {
+                Ok(record) => {
+                    self.record = Some(record);
+                    true
+                }
+                Err(mpsc::TryRecvError::Disconnected) => true,
+                Err(mpsc::TryRecvError::Empty) => false,
+            }
     }
 
     /// Waits for its end.
@@ -204,7 +211,7 @@ fn wait_for(readies: &mpsc::Receiver<Ready>, stop: &AtomicBool, halt: &AtomicBoo
         match readies.recv_timeout(ATTEND) {
             Ok(ready) => return ready,
             Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => unreachable!("a thread answers before it ends"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => panic!("a thread has panicked before it was ready"),
         }
     }
 }
@@ -235,7 +242,7 @@ fn work<P: Protocol>(
     config: &Config,
     workload: &'static P::Workload,
     share: &Share,
-    line: &Line,
+    line: Line,
     halt: &AtomicBool,
 ) {
     // A processor set that cannot be had is refused before any thread starts; here the kernel's choice would do.
@@ -270,14 +277,15 @@ fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
     config: &Config,
     share: &Share,
-    line: &Line,
+    line: Line,
     halt: &AtomicBool,
 ) {
+    let Line { ready, started, record } = line;
     let mut worker = match worker {
         Ok(worker) => worker,
         Err(failure) => {
             // The receiver lives until every thread has told it, here and below.
-            let _ = line.ready.send(Err(failure));
+            let _ = ready.send(Err(failure));
             return;
         }
     };
@@ -287,14 +295,16 @@ fn drive<W: drivers::Drive>(
         // still at it when the last has connected, and would be for a second of its warm-up.
         worker.run(&mut Recorder::new(share.connections as u64), halt);
     }
-    let _ = line.ready.send(Ok(worker.lacks()));
+    let _ = ready.send(Ok(worker.lacks()));
+    // The channel ends when no thread has anything more to tell.
+    drop(ready);
     // No start means that another thread has failed: there is nothing to do.
-    let Ok(timeline) = line.started.recv() else { return };
+    let Ok(timeline) = started.recv() else { return };
     recorder.start(timeline);
     worker.run(&mut recorder, halt);
     // Closing the connections belongs to no window.
-    let _ = line.record.send(recorder.finish());
-    let _ = line.started.recv();
+    let _ = record.send(recorder.finish());
+    let _ = started.recv();
 }
 
 /// How often the main thread looks whether it is to stop.
@@ -310,6 +320,8 @@ fn attend(
 ) {
     let mut measuring = false;
     loop {
+        // Before the clock is read: who is done at the end of the window has been told that it has ended.
+        let finished = finished();
         let now_ns = sys::clock::monotonic_ns();
         if stop.load(Ordering::Relaxed) {
             halt.store(true, Ordering::Relaxed);
@@ -323,7 +335,7 @@ fn attend(
             tell(Event::Measured { at_ns: now_ns });
             return;
         }
-        if finished() {
+        if finished {
             return;
         }
         let next_ns = if measuring { timeline.end_ns } else { timeline.begin_ns };

@@ -188,6 +188,7 @@ impl Subject {
                 Err(error) if begin.elapsed() > RECOVERY_MAX => {
                     return Err(format!("it stays full: {error}"));
                 }
+                Err(_) => thread::sleep(Duration::from_millis(2)),
                 Ok(()) if begin.elapsed() > PATIENCE => {
                     return Err(format!(
                         "a worker takes no connection: {:?}, then {:?}",
@@ -195,7 +196,7 @@ impl Subject {
                         self.taken()
                     ));
                 }
-                _ => {}
+                Ok(()) => {}
             }
         }
         Ok(())
@@ -265,7 +266,7 @@ impl Subject {
             if is_right(&now, &self.footprint) {
                 return Ok(());
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > RECOVERY_MAX {
                 return Err(format!("afterwards it holds {now:?}; before it was {:?}", self.footprint));
             }
         }

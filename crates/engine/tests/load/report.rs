@@ -84,7 +84,7 @@ impl Report {
         let window_ns = self.float(&self.0["end_ns"]) - self.float(&self.0["begin_ns"]);
         let turn_ns_max = self.float(&self.0["generator"]["turn_ns_max"]);
         // So may it have done for a processor, at either end.
-        let run_delay_ns = self.float(&self.0["generator"]["run_delay_ns"]);
+        let run_delay_ns = self.float(&self.0["generator"]["run_delay_ns"]) / self.float(&self.0["threads"]);
         let edges = (2.0 * self.float(&latency["max"]) + turn_ns_max + run_delay_ns) / window_ns;
         let deviation = (in_flight / connections - 1.0).abs();
         assert!(deviation <= LITTLE_TOLERANCE + edges, "{in_flight} in flight by Little's law: {self}");
