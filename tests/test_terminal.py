@@ -69,7 +69,7 @@ def test_without_doubts_there_is_nothing_to_advise() -> None:
     assert lines[-1] == "io_uring: 1 process, 1 thread"
 
 
-MANY = vs_plan(["epoll", "io_uring", "thread", "blocking", "select"], {"protocol": "echo"})
+MANY = vs_plan(["epoll", "io_uring", "thread", "blocking", "select"], {"protocol": "echo", "connections": 500})
 
 
 def left_out(plan: Plan, slot: int, kind: str, message: str) -> Result:
@@ -94,7 +94,7 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(wid
             requests=100,
             calls=42,
             own_bytes_before=1 << 20,
-            own_bytes=(1 << 20) + 50 * 2048,
+            own_bytes=(1 << 20) + 500 * 2048,
         ),
         CostCount(comparison=0, slot=2, cell=cells[2].key, why_not="nobody may"),
     ]

@@ -469,9 +469,9 @@ def test_a_rung_is_compared_with_the_rung_below_it_and_over_one_that_is_missing(
 @pytest.mark.parametrize(
     ("connections", "seen", "calls", "connection_bytes"),
     [
-        (50, {"requests": 200, "calls": 500, "own_bytes_before": 1_000_000, "own_bytes": 1_500_000}, 2.5, 10_000.0),
-        (49, {"requests": 200, "calls": 0, "own_bytes_before": 1_000_000, "own_bytes": 1_500_000}, 0.0, None),
-        (50, {"why_not": "nobody may", "own_bytes_before": 1_000}, None, None),
+        (500, {"requests": 200, "calls": 500, "own_bytes_before": 1_000_000, "own_bytes": 6_000_000}, 2.5, 10_000.0),
+        (499, {"requests": 200, "calls": 0, "own_bytes_before": 1_000_000, "own_bytes": 1_500_000}, 0.0, None),
+        (500, {"why_not": "nobody may", "own_bytes_before": 1_000}, None, None),
     ],
 )
 def test_costs_are_those_that_were_seen(

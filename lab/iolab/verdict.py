@@ -42,7 +42,7 @@ REPLY_SHARE_MAX = 0.005
 MORE_BLOCKS_MAX = 200
 
 # Below so many connections their memory is lost in what else a server allocates while it works.
-MEMORY_CONNECTIONS_MIN = 50
+MEMORY_CONNECTIONS_MIN = 500
 
 Bound = Literal["exact", "at least", "at most", "unknown"]
 # What stands before a figure that is a bound.
