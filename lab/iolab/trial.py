@@ -220,9 +220,10 @@ def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Dou
         return
     concurrency = r.correct / window_ns * report.latency_ns.mean
     # A window cuts through one request a connection at each edge: what came before it is in their latency, and what
-    # comes after it is not. At any instant a request has lasted for mean(latency²) / 2 mean(latency) on average.
-    latency = report.latency_ns
-    allowed = LITTLE_MAX + (latency.mean**2 + latency.stdev**2) / latency.mean / window_ns
+    # comes after it is not. At any instant a request has lasted for mean(latency²) / 2 mean(latency) on average. The
+    # mean in it is that which the law itself demands, so that a wrong one does not excuse itself.
+    mean_ns = report.connections_open * window_ns / r.correct
+    allowed = LITTLE_MAX + (mean_ns**2 + report.latency_ns.stdev**2) / mean_ns / window_ns
     if abs(concurrency / report.connections_open - 1) > allowed:
         yield Doubt(
             word="littles_law",
