@@ -213,11 +213,9 @@ fn slow_reader(subject: &Subject) -> Outcome {
     let before_bytes = subject.resident_bytes();
     let mut client = subject.connect()?;
     client.limit_buffers()?;
+    // All requests may go in: the kernel lets a server's receive buffer grow to tcp_rmem's 32 MiB on recent Linux. The
+    // replies fit into its send buffer nowhere, so a server that reads on holds the rest itself, which shows.
     let sent = send_until_full(&mut client, &requests)?;
-    if sent == requests.len() && subject.wire != Wire::Http {
-        return Err("the server took more than sockets hold, though nothing was read".into());
-    }
-    // Where all requests fit into the sockets, the replies still do not.
     thread::sleep(FULL_AFTER);
     let growth_bytes = subject.resident_bytes().saturating_sub(before_bytes);
     if growth_bytes > GROWTH_BYTES_MAX {
