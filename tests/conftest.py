@@ -62,7 +62,19 @@ class FakeHost:
     `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below.
     """
 
-    FAULTS = ("not_started", "no_io_uring", "dies", "wrong", "busy", "late", "very_late", "stopped", "waiting", "large")
+    FAULTS = (
+        "not_started",
+        "no_io_uring",
+        "dies",
+        "wrong",
+        "busy",
+        "late",
+        "very_late",
+        "stopped",
+        "waiting",
+        "large",
+        "mute",
+    )
 
     def __init__(
         self, faults: dict[int, str] | None = None, identity: str = "one", uncountable: Failure | None = None
@@ -176,7 +188,8 @@ class FakeLoad:
         yield LoadReady(driver=spec.driver, connections=spec.connections, pid=2, build="b")
         self.host.now_ns += spec.warmup_ms * MS
         begin_ns = self.host.now_ns
-        yield Measuring(monotonic_ns=begin_ns)
+        if fault != "mute":
+            yield Measuring(monotonic_ns=begin_ns)
         for _ in range((spec.duration_ms or 0) // 100):
             self.host.now_ns += 100 * MS
             yield None

@@ -35,7 +35,6 @@ FAULTS = (
     "forbidden",
     "garbage",
     "wrong_replies",
-    "mute_window",
     "uncountable",
 )
 PROTOCOLS = ["http", "echo", "line", "rpc"]
@@ -190,15 +189,13 @@ def load(spec: dict[str, Any]) -> int:
     pace = 1.0 if counts else PACE
     time.sleep(pace * spec["warmup_ms"] / 1_000)
     begin_ns = time.monotonic_ns()
-    if fault != "mute_window":
-        say(event="measuring", role="load", monotonic_ns=begin_ns)
+    say(event="measuring", role="load", monotonic_ns=begin_ns)
     time.sleep(pace * spec.get("duration_ms", 0) / 1_000)
     if fault == "dies_under_load" and "duration_ms" in spec:
         print("a pretended crash under load", file=sys.stderr)
         return 1
-    if fault != "mute_window":
-        say(event="measured", role="load", monotonic_ns=time.monotonic_ns())
-        hold(spec)
+    say(event="measured", role="load", monotonic_ns=time.monotonic_ns())
+    hold(spec)
     say(**report(spec, rate, begin_ns, wrong=3 if fault == "wrong_replies" else 0))
     return 0
 

@@ -85,6 +85,13 @@ def test_a_void_trial_stays_in_the_record_and_its_block_is_run_again(
     assert verdict.judge(plan, results)[0].blocks_used == 6
 
 
+def test_a_generator_that_does_not_name_its_window_is_run_no_more(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring", "thread"), FakeHost({5: "mute"}), tmp_path)
+    (failure,) = (result.failure for result in results if result.failure is not None)
+    assert (failure.kind, failure.final) == ("contract", True)
+    assert failure.message == "the load generator said measured where measuring was due"
+
+
 def test_a_contestant_that_answers_wrongly_is_not_compared_and_the_others_are(tmp_path: Path) -> None:
     plan = short_plan("epoll", "io_uring", "thread")
     clean = FakeHost()

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from iolab import proc, store, trial
 from iolab.agent import Calls, Host, RunningLoad, RunningServer, Sample
 from iolab.contract import Frozen, HttpWorkload, LoadReady, LoadSpec, Measured, Measuring, Report, ServeReady
-from iolab.engine import TrialFailed
+from iolab.engine import LoadEvent, TrialFailed
 from iolab.machine import Cpu, choose_cpus, noise
 from iolab.plan import Cell, CostCount, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining, uncounted
 
@@ -111,6 +111,7 @@ class TrialEnded:
 
 Record = TypeVar("Record", bound=Frozen)
 Process = TypeVar("Process", RunningServer, RunningLoad)
+Told = TypeVar("Told", LoadReady, Measuring, Measured, Report)
 Event = Opened | LeftOut | CanTakePart | Checked | TrialBegan | TrialEnded | Counted
 Tell = Callable[[Event], None]
 
@@ -367,89 +368,92 @@ def _refuse_faulty(report: Report) -> None:
     raise TrialFailed("wrong_replies" if requests.wrong else "errors", f"{seen}{first}: it is not compared", final=True)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    """What was seen of a server in a trial: its processes at rest before and after, the samples at the edges of the
-    window, and its memory. The proportional size is read once, at the end.
+    """What was seen of a server in a trial: its processes before and after, the samples at the edges of the window, and
+    its memory. The proportional size is read once, at the end.
     """
 
-    first: proc.Tree | None = None
-    before: Sample | None = None
-    last: proc.Tree | None = None
-    after: Sample | None = None
-    memory: list[proc.Memory] = field(default_factory=list)
-    pss_bytes: int | None = None
-    connections_taken: int | None = None
+    first: proc.Tree
+    before: Sample
+    after: Sample
+    last: proc.Tree
+    memory: tuple[proc.Memory, ...]
+    pss_bytes: int | None
+    connections_taken: int | None
 
 
 def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, Sample, Sample]:
     with _running(host.start(cell)) as server, _running(host.load(_load_spec(cell, server.addresses))) as load:
         report, seen = _window(server, load)
-    if seen.first is None or seen.before is None or seen.last is None or seen.after is None:
-        raise TrialFailed("contract", "the load generator reported without naming its window", final=True)
-    usage = _usage(report, (seen.first, seen.last), (seen.before, seen.after), seen)
-    return server.ready, report, usage, seen.before, seen.after
+    return server.ready, report, _usage(report, seen), seen.before, seen.after
 
 
 def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, _Seen]:
     """Follows the generator to its report. It waits while it is ready and when it has measured, so what is read there
     takes no time from the window.
     """
-    seen = _Seen()
-    for event in load.events(TICK_S):
-        if isinstance(event, LoadReady):
-            seen.first = server.look()
-        elif isinstance(event, Measuring) and seen.first is not None:
-            # What is looked at quickly is looked at again: in the warm-up it may have started more.
-            seen.first = server.look() if seen.first.is_small else seen.first
-            seen.before = server.sample(seen.first)
-            # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
-            server.ask()
-        elif isinstance(event, Measured):
-            _at_rest(server, seen)
-        elif isinstance(event, Report):
-            server.check()
-            return event, seen
-        elif event is None:
-            server.check()
-            # Once it has measured, the generator lets its connections go.
-            if seen.before is not None and seen.after is None and seen.first is not None and seen.first.is_small:
-                seen.memory.append(server.memory(seen.first))
+    events = load.events(TICK_S)
+    memory = []
+    _next(events, LoadReady, server.check)
+    first = server.look()
+    _next(events, Measuring, server.check)
+    # What is looked at quickly is looked at again: in the warm-up it may have started more.
+    first = server.look() if first.is_small else first
+    before = server.sample(first)
+    # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
+    server.ask()
+
+    def tick() -> None:
+        server.check()
+        if first.is_small:
+            memory.append(server.memory(first))
+
+    _next(events, Measured, tick)
+    # The clocks first: requests that were in flight at the end are still being served.
+    after = server.sample(first)
+    last = server.look()
+    if not set(last.pids) <= set(first.pids):
+        after = server.sample(last)
+    memory.append(server.memory(last))
+    seen = _Seen(first, before, after, last, tuple(memory), server.pss_bytes(last), _taken(server))
+    report = _next(events, Report, server.check)
+    server.check()
+    return report, seen
+
+
+def _next(events: Iterator[LoadEvent | None], kind: type[Told], tick: Callable[[], None]) -> Told:
+    """The next event, which is to be of this kind; `tick` is called whenever there has been none for a while."""
+    for event in events:
+        if isinstance(event, kind):
+            return event
+        if event is not None:
+            raise TrialFailed(
+                "contract", f"the load generator said {event.event} where {kind.__name__.lower()} was due", final=True
+            )
+        tick()
     raise TrialFailed("contract", "the load generator ended without a report", final=True)
 
 
-def _at_rest(server: RunningServer, seen: _Seen) -> None:
-    """Reads a server whose window is over: its connections, and the processes that serve them, are still there.
-
-    The clocks first, of those that were there before: requests that were in flight at the end are still being served.
-    """
-    first = seen.first
-    seen.after = None if first is None else server.sample(first)
-    seen.last = server.look()
-    if first is None or not set(seen.last.pids) <= set(first.pids):
-        seen.after = server.sample(seen.last)
-    seen.memory.append(server.memory(seen.last))
-    seen.pss_bytes = server.pss_bytes(seen.last)
+def _taken(server: RunningServer) -> int | None:
+    """How many connections a server that was asked has accepted; None of one that does not say."""
     said = server.served()
-    if said is not None:
-        seen.connections_taken = sum(worker.connections for worker in said.workers)
+    return None if said is None else sum(worker.connections for worker in said.workers)
 
 
-def _usage(
-    report: Report, trees: tuple[proc.Tree, proc.Tree], samples: tuple[Sample, Sample], seen: _Seen
-) -> ServerUsage:
-    (first, last), (begin, end) = trees, (sample.server for sample in samples)
-    wall_ns = max(1, report.end_ns - report.begin_ns)
+def _usage(report: Report, seen: _Seen) -> ServerUsage:
+    begin, end = seen.before.server, seen.after.server
     cpu_ns = round(_made_up(report, begin.read_ns) * max(0, end.cpu_ns - begin.cpu_ns))
-    user_ns, system_ns = max(0, last.user_ns - first.user_ns), max(0, last.system_ns - first.system_ns)
-    # The kernel's split is as coarse as its tick, so it is taken from one rest to the other.
+    # The kernel's split is as coarse as its tick.
+    user_ns = max(0, seen.last.user_ns - seen.first.user_ns)
+    system_ns = max(0, seen.last.system_ns - seen.first.system_ns)
     user_share = user_ns / max(1, user_ns + system_ns)
     delay_ns = _grown(begin.run_delay_ns, end.run_delay_ns)
     voluntary = _grown(begin.switches_voluntary, end.switches_voluntary)
     involuntary = _grown(begin.switches_involuntary, end.switches_involuntary)
     return ServerUsage(
         cpu_ns=cpu_ns,
-        wall_ns=wall_ns,
+        wall_ns=max(1, report.end_ns - report.begin_ns),
         user_ns=round(user_share * cpu_ns),
         system_ns=cpu_ns - round(user_share * cpu_ns),
         rss_bytes_max=max(memory.rss_bytes_max for memory in seen.memory),
@@ -458,8 +462,8 @@ def _usage(
         connections_taken=seen.connections_taken,
         context_switches_voluntary=None if voluntary is None else max(0, voluntary),
         context_switches_involuntary=None if involuntary is None else max(0, involuntary),
-        threads=last.threads,
-        processes=len(last.pids),
+        threads=seen.last.threads,
+        processes=len(seen.last.pids),
         # The delay of tasks that ended in between is gone with them: then it is unknown.
         run_delay_ns=delay_ns if delay_ns is not None and delay_ns >= 0 else None,
     )

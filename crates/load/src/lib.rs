@@ -139,7 +139,7 @@ pub fn run<P: Protocol>(
             let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
             let (ready, halt) = (ready.clone(), &halt);
             let share = Share::of(config, index);
-            let body = move || work::<P>(config, workload, &share, Line { ready, started, record }, halt);
+            let body = move || work::<P>(config, workload, &share, Link { ready, started, record }, halt);
             let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
             spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
             threads.push(Thread { start, recorded, record: None });
@@ -196,7 +196,7 @@ impl Thread {
 }
 
 /// What a thread has of the main one.
-struct Line {
+struct Link {
     /// It tells here that its connections are open.
     ready: mpsc::Sender<Ready>,
     /// It is told here to start, and by the end of the channel that its connections may go.
@@ -242,7 +242,7 @@ fn work<P: Protocol>(
     config: &Config,
     workload: &'static P::Workload,
     share: &Share,
-    line: Line,
+    link: Link,
     halt: &AtomicBool,
 ) {
     // A processor set that cannot be had is refused before any thread starts; here the kernel's choice would do.
@@ -255,7 +255,7 @@ fn work<P: Protocol>(
                 drivers::epoll::Worker::open(config, share.connections, client, halt),
                 config,
                 share,
-                line,
+                link,
                 halt,
             );
         }
@@ -264,7 +264,7 @@ fn work<P: Protocol>(
                 drivers::io_uring::Worker::open(config, share.connections, client, halt),
                 config,
                 share,
-                line,
+                link,
                 halt,
             );
         }
@@ -277,10 +277,10 @@ fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
     config: &Config,
     share: &Share,
-    line: Line,
+    link: Link,
     halt: &AtomicBool,
 ) {
-    let Line { ready, started, record } = line;
+    let Link { ready, started, record } = link;
     let mut worker = match worker {
         Ok(worker) => worker,
         Err(failure) => {
