@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 SCHEMA: Literal[1] = 1
 
 Protocol = Literal["http", "echo", "line", "rpc"]
-Driver = Literal["epoll", "io_uring"]
+Driver = Literal["epoll", "io_uring", "thread"]
 Framing = Literal["raw", "prefix", "crlf"]
 # What carries a server's workers: threads of one process, or processes under one that watches over them.
 WorkerKind = Literal["thread", "process"]
@@ -30,7 +30,10 @@ class Frozen(BaseModel):
 
 
 class HttpWorkload(Frozen):
-    """GET requests for `target`, answered by `reply_bytes` of body."""
+    """Requests for `target`, answered by `reply_bytes` of body.
+
+    A reply must have `expect_status`, or any 2xx where that is None; and `expect_body`, or that of the first reply.
+    """
 
     protocol: Literal["http"] = "http"
     reply_bytes: int = Field(default=1, ge=0, le=1 << 30)
@@ -38,6 +41,11 @@ class HttpWorkload(Frozen):
     host: str | None = Field(default=None, pattern=r"^[!-~]+$", max_length=255)
     keep_alive: bool = True
     verify: Literal["bytes", "status"] = "bytes"
+    method: str = "GET"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str = ""
+    expect_status: int | None = Field(default=None, ge=200, le=599)
+    expect_body: str | None = None
 
 
 class EchoWorkload(Frozen):
@@ -103,11 +111,38 @@ class ServeSpec(Frozen):
     count_calls: bool = False
 
 
+class Stage(Frozen):
+    """A rate for a time, changing linearly; `duration_ms` is None only of the last, which goes on to the end."""
+
+    from_per_s: float = Field(ge=0)
+    to_per_s: float = Field(ge=0)
+    duration_ms: int | None = Field(default=None, ge=1)
+
+
+class ClosedLoop(Frozen):
+    """A request goes out when the reply before it has come."""
+
+    loop: Literal["closed"] = "closed"
+
+
+class OpenLoop(Frozen):
+    """A request goes out at its time; the stages begin with the window, and before it the first rate holds."""
+
+    loop: Literal["open"] = "open"
+    arrivals: Literal["poisson", "even"] = "poisson"
+    seed: Count = 1
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+
+Pace = Annotated[ClosedLoop | OpenLoop, Field(discriminator="loop")]
+
+
 class LoadSpec(Frozen):
     """What a load generator is told on the first line of its standard input: for so long, or so many requests.
 
-    Its connections take the addresses of `connect` in turn. One that is `held` waits for a line before its warm-up, and
-    again before it closes its connections.
+    Its connections take the addresses of `connect`, and come from those of `sources`, in turn. `active` of them are
+    busy at the same time in a closed loop, all if None; `idle` more are never used. One that is `held` waits for a line
+    before its warm-up, and again before it closes its connections.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -115,7 +150,15 @@ class LoadSpec(Frozen):
     driver: Driver = "epoll"
     workload: Workload
     connect: tuple[str, ...] = Field(min_length=1)
+    sources: tuple[str, ...] = ()
     connections: int = Field(ge=1)
+    idle: Count = 0
+    connect_per_s: float | None = Field(default=None, gt=0)
+    pace: Pace = ClosedLoop()
+    active: int | None = Field(default=None, ge=1)
+    pipeline: int = Field(default=1, ge=1)
+    requests_per_connection: int | None = Field(default=None, ge=1)
+    spin_us: Count = 0
     threads: int = Field(default=1, ge=1)
     cpus: tuple[int, ...] = ()
     warmup_ms: Count = 0
@@ -123,6 +166,7 @@ class LoadSpec(Frozen):
     requests: int | None = Field(default=None, ge=1)
     timeout_ms: int = Field(default=10_000, ge=1)
     interval_ms: int = Field(default=20, ge=1)
+    slice_ms: int | None = Field(default=None, ge=100)
     held: bool = False
 
     @model_validator(mode="after")
@@ -231,6 +275,7 @@ class Errors(Frozen):
     closed: Count = 0
     timeout: Count = 0
     malformed: Count = 0
+    status: Count = 0
     wrong: Count = 0
 
 
@@ -242,7 +287,7 @@ class Bytes(Frozen):
 
 
 class Latency(Frozen):
-    """Service time in nanoseconds. `histogram` is a whole HdrHistogram (V2, deflated, base64)."""
+    """A distribution of times in nanoseconds. `histogram` is a whole HdrHistogram (V2, deflated, base64)."""
 
     min: Count
     mean: float = Field(ge=0)
@@ -251,9 +296,54 @@ class Latency(Frozen):
     p99: Count
     p99_9: Count
     p99_99: Count
+    # What was stored before it was told has none.
+    p99_999: Count | None = None
     max: Count
     stdev: float = Field(ge=0)
     histogram: str
+
+
+class Views(Frozen):
+    """An open loop by other clocks than that of the response time: from the send; the same of requests that found a
+    connection free, which is all that a closed loop would have seen; and how late the generator itself was.
+    """
+
+    service_ns: Latency
+    closed_ns: Latency
+    lateness_ns: Latency
+
+
+class Schedule(Frozen):
+    """What became of what was due: due + unsent_begin = sent + unsent_end. `waited` found no connection free."""
+
+    due: Count
+    unsent_begin: Count
+    unsent_end: Count
+    waited: Count
+    asked_per_s: float = Field(ge=0)
+
+
+class Bound(Frozen):
+    """What limited the rate, and one line on why."""
+
+    by: Literal["server", "generator", "rate", "unclear"]
+    why: str
+
+
+class Interval(Frozen):
+    """A slice of the measured window, told when it is over."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["interval"] = "interval"
+    role: Literal["load"] = "load"
+    index: Count
+    begin_ns: Count
+    end_ns: Count
+    correct: Count
+    wrong: Count
+    failed: Count
+    rate_per_s: float = Field(ge=0)
+    latency_ns: Latency
 
 
 class Intervals(Frozen):
@@ -268,8 +358,8 @@ class Generator(Frozen):
     """The generator's account of itself over the measured window.
 
     `cpu_ns`, `run_delay_ns` (time runnable without a processor) and `wall_ns` are sums over its threads, so `wall_ns`
-    is the window times their number. `turn_ns_max` is the longest time one was busy, or not scheduled, between two
-    waits.
+    is the window times their number. `turn_ns_max` is the longest time one was away: busy between two waits, or woken
+    later than it had asked for.
     """
 
     cpu_ns: Count
@@ -281,7 +371,11 @@ class Generator(Frozen):
 
 
 class Report(Frozen):
-    """The last event of a load generator: everything it saw in the measured window [begin_ns, end_ns)."""
+    """The last event of a load generator: everything it saw in the measured window [begin_ns, end_ns).
+
+    `latency_ns` counts from when a request was due; in a closed loop, from its send. `views` and `schedule` are None
+    there. `unsound` are sentences on why the figures are not to be trusted.
+    """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     event: Literal["report"] = "report"
@@ -292,9 +386,14 @@ class Report(Frozen):
     workload: Workload
     connect: tuple[str, ...] = Field(min_length=1)
     connections: int = Field(ge=1)
+    idle: Count = 0
     connections_open: Count
     threads: int = Field(ge=1)
     cpus: tuple[int, ...] = ()
+    pace: Pace = ClosedLoop()
+    active: int | None = None
+    pipeline: int = 1
+    requests_per_connection: int | None = None
     interrupted: bool
     begin_ns: Count
     end_ns: Count
@@ -304,8 +403,13 @@ class Report(Frozen):
     bytes: Bytes
     rate_per_s: float = Field(ge=0)
     latency_ns: Latency
+    views: Views | None = None
+    schedule: Schedule | None = None
+    statuses: dict[str, Count] = {}
     intervals: Intervals
     generator: Generator
+    bound: Bound | None = None
+    unsound: tuple[str, ...] = ()
 
 
 class Option(Frozen):

@@ -9,13 +9,16 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::contract::{
-    Address, CONNECTIONS_MAX_DEFAULT, Driver, Echo, Framing, Http, INTERVAL_MS_DEFAULT, Line, LoadSpec,
-    LoadWord, Rpc, ServeSpec, ServeWord, Verify, Version, WorkerKind, Workload,
+    Address, CONNECTIONS_MAX_DEFAULT, Echo, Framing, Http, Line, Rpc, ServeSpec, ServeWord, Version,
+    WorkerKind, Workload,
 };
 use crate::failure::{Failure, Fault};
 use crate::output;
 use crate::units::parse_duration;
-use crate::url::{self, Scheme, Url};
+
+pub(crate) use self::load::LoadFlags;
+
+mod load;
 
 /// Servers for every I/O model, and an honest load generator.
 #[derive(Debug, Parser)]
@@ -30,7 +33,7 @@ pub(crate) enum Command {
     /// Run one server with one I/O model.
     Serve(ServeFlags),
     /// Load a server, check every reply, and say how long each took.
-    Load(LoadFlags),
+    Load(Box<LoadFlags>),
     /// Print, as JSON, what this engine can do on this machine.
     Describe(DescribeFlags),
 }
@@ -103,68 +106,6 @@ pub(crate) struct ServeFlags {
     /// Connections a worker holds; further ones are closed.
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS_MAX_DEFAULT)]
     connections_max: usize,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct LoadFlags {
-    /// Read one line of JSON from standard input instead of flags, and end when it ends.
-    #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
-    pub(crate) spec: Option<String>,
-
-    /// What to ask: http://host:port/path, tcp://host:port for other protocols, or unix:/path.
-    #[arg(required_unless_present = "spec")]
-    url: Option<String>,
-
-    /// Connections, each with one request at a time.
-    #[arg(long, short, value_name = "N", default_value_t = 50)]
-    connections: usize,
-
-    /// Threads of the generator.
-    #[arg(long, short, value_name = "N", default_value_t = 1)]
-    threads: usize,
-
-    /// How long to measure, as in 500ms, 10s, 1m [default: 10s]
-    #[arg(long, short = 'z', value_parser = parse_duration, conflicts_with = "requests")]
-    duration: Option<Duration>,
-
-    /// Measure so many requests instead, without warm-up.
-    #[arg(long, short = 'n', value_name = "N")]
-    requests: Option<u64>,
-
-    /// Load before the measured window [default: 500ms]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "requests")]
-    warmup: Option<Duration>,
-
-    /// How long a reply may take.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
-    timeout: Duration,
-
-    /// How the generator waits.
-    #[arg(long, value_enum, default_value_t = Driver::Epoll)]
-    driver: Driver,
-
-    /// Processors to run on, as in 0,2-3 [default: all]
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
-    cpus: Option<Cpus>,
-
-    /// [default: http for http://, echo for others]
-    #[arg(long, value_enum)]
-    protocol: Option<Protocol>,
-
-    /// What makes a reply correct (http) [default: bytes]
-    #[arg(long, value_enum)]
-    verify: Option<Verify>,
-
-    /// Open a connection for each request (http).
-    #[arg(long)]
-    no_keepalive: bool,
-
-    #[command(flatten)]
-    messages: MessageFlags,
-
-    /// Print the report as one line of JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// What is said over the protocols that are not HTTP, by both sides.
@@ -250,71 +191,6 @@ impl ServeFlags {
             connections_max: self.connections_max,
             count_calls: false,
         })
-    }
-}
-
-impl LoadFlags {
-    /// What the user wrote as the server, for the summary.
-    pub(crate) fn subject(&self) -> &str {
-        self.url.as_deref().unwrap_or_default()
-    }
-
-    /// The spec that a program would have sent. Names are resolved here, once.
-    ///
-    /// # Errors
-    /// An address that cannot be read or resolved, a flag that does not belong to the protocol.
-    pub(crate) fn to_spec(&self) -> Result<LoadSpec, Failure> {
-        let url = Url::parse(self.subject()).map_err(|message| Failure::request("bad_flag", message))?;
-        let workload = self.to_workload(&url)?;
-        let duration_ms = match (self.requests, self.duration) {
-            (Some(_), _) => None,
-            (None, duration) => Some(milliseconds(duration.unwrap_or(DURATION_DEFAULT))),
-        };
-        Ok(LoadSpec {
-            schema: Version,
-            role: LoadWord::Is,
-            driver: self.driver,
-            workload,
-            connect: vec![url::resolve(&url)?],
-            connections: self.connections,
-            threads: self.threads,
-            cpus: list(&self.cpus),
-            warmup_ms: self.warmup.map(milliseconds),
-            duration_ms,
-            requests: self.requests,
-            timeout_ms: milliseconds(self.timeout),
-            interval_ms: INTERVAL_MS_DEFAULT.max(duration_ms.unwrap_or(0) / INTERVALS_BY_HAND),
-            held: false,
-        })
-    }
-
-    fn to_workload(&self, url: &Url) -> Result<Workload, Failure> {
-        let natural = if url.scheme == Scheme::Http { Protocol::Http } else { Protocol::Echo };
-        let protocol = self.protocol.unwrap_or(natural);
-        let needed = match (url.scheme, protocol) {
-            (Scheme::Tcp, Protocol::Http) => Some(format!("http://{}/", url.authority)),
-            (Scheme::Http, Protocol::Echo | Protocol::Line | Protocol::Rpc) => {
-                Some(format!("tcp://{}", url.authority))
-            }
-            _ => None,
-        };
-        if let Some(needed) = needed {
-            let message = format!("--protocol {} needs {needed}", protocol.name());
-            return Err(Failure::request("bad_flag", message));
-        }
-        let http_flags = [
-            ("--verify", self.verify.is_some(), Protocol::Http),
-            ("--no-keepalive", self.no_keepalive, Protocol::Http),
-        ];
-        refuse_others(&http_flags, protocol)?;
-        let http = Http {
-            target: url.target.clone(),
-            host: Some(url.authority.clone()),
-            keep_alive: !self.no_keepalive,
-            verify: self.verify.unwrap_or(Verify::Bytes),
-            ..Http::default()
-        };
-        self.messages.to_workload(protocol, http)
     }
 }
 
@@ -440,12 +316,6 @@ fn one_line(error: &clap::Error) -> String {
     };
     format!("{}{hint}", parts.join(" "))
 }
-
-/// What `hey` and `wrk` take without `-z` is a surprise; ten seconds are what most people ask for.
-const DURATION_DEFAULT: Duration = Duration::from_secs(10);
-
-/// Slices of time in a report by hand: enough to draw, and 20 ms each for runs of up to 200 s.
-const INTERVALS_BY_HAND: u64 = 10_000;
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use proto::Protocol;
 
+pub(crate) use self::load::*;
 use crate::failure::Failure;
+
+mod load;
 
 /// The build id of this engine: which sources it is made of.
 pub(crate) const BUILD: &str = env!("IOLAB_BUILD");
@@ -53,6 +56,7 @@ pub(crate) fn schemas() -> String {
         ("load-ready", schema_for!(LoadReady)),
         ("served", schema_for!(Served)),
         ("measuring", schema_for!(Measuring)),
+        ("interval", schema_for!(Interval)),
         ("measured", schema_for!(Measured)),
         ("report", schema_for!(Report)),
         ("failed", schema_for!(Failed)),
@@ -119,6 +123,7 @@ words! {
     ReadyWord = "ready",
     ServedWord = "served",
     MeasuringWord = "measuring",
+    IntervalWord = "interval",
     MeasuredWord = "measured",
     ReportWord = "report",
     FailedWord = "failed",
@@ -155,7 +160,7 @@ impl Workload {
     }
 }
 
-/// GET requests over HTTP/1.1.
+/// Requests over HTTP/1.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Http {
@@ -169,11 +174,31 @@ pub(crate) struct Http {
     pub(crate) keep_alive: bool,
     /// What a client holds a reply to.
     pub(crate) verify: Verify,
+    pub(crate) method: String,
+    /// Header fields of a client's requests beside Host, Content-Length and Connection: names and values.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body of a client's requests.
+    pub(crate) body: String,
+    /// The status that a client takes for a success; null stands for any 2xx.
+    pub(crate) expect_status: Option<u16>,
+    /// The body that every reply must have; null stands for that of the first.
+    pub(crate) expect_body: Option<String>,
 }
 
 impl Default for Http {
     fn default() -> Self {
-        Self { reply_bytes: 1, target: "/".into(), host: None, keep_alive: true, verify: Verify::Bytes }
+        Self {
+            reply_bytes: 1,
+            target: "/".into(),
+            host: None,
+            keep_alive: true,
+            verify: Verify::Bytes,
+            method: "GET".into(),
+            headers: Vec::new(),
+            body: String::new(),
+            expect_status: None,
+            expect_body: None,
+        }
     }
 }
 
@@ -181,9 +206,9 @@ impl Default for Http {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verify {
-    /// The status is a success (2xx) and the body equals the first one, byte for byte.
+    /// The status is the expected one and so is the body, byte for byte.
     Bytes,
-    /// The status is a success (2xx).
+    /// The status is the expected one.
     Status,
 }
 
@@ -326,68 +351,11 @@ impl JsonSchema for Address {
     }
 }
 
-/// What a load generator is to do: the line it reads from standard input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LoadSpec {
-    pub(crate) schema: Version,
-    pub(crate) role: LoadWord,
-    #[serde(default)]
-    pub(crate) driver: Driver,
-    pub(crate) workload: Workload,
-    /// The addresses of the server; connections take them in turn.
-    pub(crate) connect: Vec<Address>,
-    pub(crate) connections: usize,
-    #[serde(default = "one")]
-    pub(crate) threads: usize,
-    /// The processors it may run on; none: all of them.
-    #[serde(default)]
-    pub(crate) cpus: Vec<usize>,
-    /// Load before the measured window; null stands for 500, or for none with `requests`.
-    #[serde(default)]
-    pub(crate) warmup_ms: Option<u64>,
-    /// The length of the measured window. Either this or `requests`.
-    #[serde(default)]
-    pub(crate) duration_ms: Option<u64>,
-    /// The window ends after so many requests; it has no warm-up.
-    #[serde(default)]
-    pub(crate) requests: Option<u64>,
-    /// How long a reply, or a connection, may take before it counts as failed.
-    #[serde(default = "timeout_ms")]
-    pub(crate) timeout_ms: u64,
-    /// The length of the slices of time in `intervals`.
-    #[serde(default = "interval_ms")]
-    pub(crate) interval_ms: u64,
-    /// Whether it waits for a line on its input after `ready`, before the warm-up, and after `measured`, before it
-    /// closes its connections, so that the server can be looked at while it rests.
-    #[serde(default)]
-    pub(crate) held: bool,
-}
-
-/// How the load generator waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Driver {
-    #[default]
-    Epoll,
-    IoUring,
-}
-
 impl From<WorkerKind> for models::WorkerKind {
     fn from(kind: WorkerKind) -> Self {
         match kind {
             WorkerKind::Thread => Self::Thread,
             WorkerKind::Process => Self::Process,
-        }
-    }
-}
-
-impl From<Driver> for ::load::Driver {
-    fn from(driver: Driver) -> Self {
-        match driver {
-            Driver::Epoll => Self::Epoll,
-            Driver::IoUring => Self::IoUring,
         }
     }
 }
@@ -439,41 +407,6 @@ pub(crate) struct ServedWorker {
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
-/// All connections of a load generator are open.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LoadReady {
-    pub(crate) schema: Version,
-    pub(crate) event: ReadyWord,
-    pub(crate) role: LoadWord,
-    pub(crate) driver: Driver,
-    pub(crate) connections: usize,
-    pub(crate) pid: u32,
-    pub(crate) build: String,
-    /// Features of the kernel it does without.
-    pub(crate) lacks: Vec<String>,
-}
-
-/// The warm-up is over and the window begins.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Measuring {
-    pub(crate) schema: Version,
-    pub(crate) event: MeasuringWord,
-    pub(crate) role: LoadWord,
-    pub(crate) monotonic_ns: u64,
-}
-
-/// The window has ended.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Measured {
-    pub(crate) schema: Version,
-    pub(crate) event: MeasuredWord,
-    pub(crate) role: LoadWord,
-    pub(crate) monotonic_ns: u64,
-}
-
 /// It cannot go on, and says why.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -485,112 +418,6 @@ pub(crate) struct Failed {
     pub(crate) kind: String,
     /// One line for people, that says what to do.
     pub(crate) message: String,
-}
-
-/// What a load generator saw in the measured window.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Report {
-    pub(crate) schema: Version,
-    pub(crate) event: ReportWord,
-    pub(crate) role: LoadWord,
-    pub(crate) build: String,
-    pub(crate) driver: Driver,
-    pub(crate) lacks: Vec<String>,
-    pub(crate) workload: Workload,
-    pub(crate) connect: Vec<Address>,
-    /// Connections asked for.
-    pub(crate) connections: usize,
-    /// Connections open when the window ended.
-    pub(crate) connections_open: usize,
-    pub(crate) threads: usize,
-    pub(crate) cpus: Vec<usize>,
-    /// Whether a signal ended it before its time.
-    pub(crate) interrupted: bool,
-    pub(crate) begin_ns: u64,
-    pub(crate) end_ns: u64,
-    pub(crate) requests: Requests,
-    pub(crate) errors: Errors,
-    /// The first thing that went wrong, for people.
-    pub(crate) first_error: Option<String>,
-    pub(crate) bytes: Bytes,
-    /// Correct replies a second.
-    pub(crate) rate_per_s: f64,
-    pub(crate) latency_ns: Latency,
-    pub(crate) intervals: Intervals,
-    pub(crate) generator: Generator,
-}
-
-/// `sent + in_flight_begin = correct + wrong + failed + in_flight_end`.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Requests {
-    pub(crate) sent: u64,
-    pub(crate) correct: u64,
-    pub(crate) wrong: u64,
-    pub(crate) failed: u64,
-    pub(crate) in_flight_begin: u64,
-    pub(crate) in_flight_end: u64,
-}
-
-/// What went wrong, by kind.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Errors {
-    pub(crate) connect: u64,
-    pub(crate) reset: u64,
-    pub(crate) closed: u64,
-    pub(crate) timeout: u64,
-    pub(crate) malformed: u64,
-    pub(crate) wrong: u64,
-}
-
-/// Bytes as the sockets saw them.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Bytes {
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
-}
-
-/// Service time: from just before the send to the arrival of the whole, verified reply. All zero without replies.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Latency {
-    pub(crate) min: u64,
-    pub(crate) mean: f64,
-    pub(crate) p50: u64,
-    pub(crate) p90: u64,
-    pub(crate) p99: u64,
-    pub(crate) p99_9: u64,
-    pub(crate) p99_99: u64,
-    pub(crate) max: u64,
-    pub(crate) stdev: f64,
-    /// HdrHistogram V2, deflated, base64.
-    pub(crate) histogram: String,
-}
-
-/// Correct replies in each slice of time, the warm-up included.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Intervals {
-    pub(crate) begin_ns: u64,
-    pub(crate) length_ns: u64,
-    pub(crate) completed: Vec<u64>,
-}
-
-/// What the load generator says of itself.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Generator {
-    pub(crate) cpu_ns: u64,
-    pub(crate) wall_ns: u64,
-    /// Time its threads were runnable without a processor.
-    pub(crate) run_delay_ns: u64,
-    /// The longest time between two waits.
-    pub(crate) turn_ns_max: u64,
-    pub(crate) turns: u64,
-    pub(crate) rss_bytes_max: u64,
 }
 
 /// What this engine can do on this machine.
@@ -654,9 +481,6 @@ pub(crate) struct DriverDescription {
 }
 
 pub(crate) const CONNECTIONS_MAX_DEFAULT: usize = 16_384;
-pub(crate) const TIMEOUT_MS_DEFAULT: u64 = 10_000;
-pub(crate) const INTERVAL_MS_DEFAULT: u64 = 20;
-pub(crate) const WARMUP_MS_DEFAULT: u64 = 500;
 
 fn one() -> usize {
     1
@@ -664,14 +488,6 @@ fn one() -> usize {
 
 fn connections_max() -> usize {
     CONNECTIONS_MAX_DEFAULT
-}
-
-fn timeout_ms() -> u64 {
-    TIMEOUT_MS_DEFAULT
-}
-
-fn interval_ms() -> u64 {
-    INTERVAL_MS_DEFAULT
 }
 
 #[cfg(test)]

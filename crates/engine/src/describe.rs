@@ -86,6 +86,7 @@ fn driver(driver: ::load::Driver) -> DriverDescription {
     let name = match driver {
         ::load::Driver::Epoll => Driver::Epoll,
         ::load::Driver::IoUring => Driver::IoUring,
+        ::load::Driver::Thread => Driver::Thread,
     };
     DriverDescription { name, about: driver.about().to_owned(), available, why_not, lacks }
 }

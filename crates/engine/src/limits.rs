@@ -31,6 +31,24 @@ pub(crate) const INTERVALS_MAX: u64 = 1_000_000;
 /// A day at ten million a second.
 pub(crate) const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
+/// Requests outstanding on one connection: more than servers are known to take before they read no further.
+pub(crate) const PIPELINE_MAX: usize = 10_000;
+
+/// Shorter ones would keep the generator busy with telling of itself.
+pub(crate) const SLICE_MS_MIN: u64 = 100;
+
+/// More local addresses than a million connections need.
+pub(crate) const SOURCES_MAX: usize = 256;
+
+/// A second: whoever never sleeps can say so by less.
+pub(crate) const SPIN_US_MAX: u64 = 1_000_000;
+
+/// More than a kernel can send by far.
+pub(crate) const RATE_MAX: f64 = 1e9;
+
+/// Steps of a rate that a person can write.
+pub(crate) const STAGES_MAX: usize = 1000;
+
 /// Keeps this process on these processors; an empty list leaves it where it is.
 ///
 /// # Errors

@@ -7,24 +7,20 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use ::load::{Config, End, Event};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use proto::Protocol;
 
 use crate::cli::LoadFlags;
 use crate::contract::{
-    self, BUILD, Bytes, Errors, Generator, Intervals, Latency, LoadReady, LoadSpec, LoadWord, Measured,
-    MeasuredWord, Measuring, MeasuringWord, ReadyWord, Report, ReportWord, Requests, Role, Version,
-    WARMUP_MS_DEFAULT,
+    self, BUILD, Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord,
+    Pace, ReadyWord, Role, Stage, Version, WARMUP_MS_DEFAULT,
 };
 use crate::failure::{Failure, Fault};
 use crate::limits::{
-    CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, LISTENERS_MAX, REQUESTS_MAX,
-    THREADS_MAX, pin, within,
+    CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, LISTENERS_MAX, PIPELINE_MAX,
+    RATE_MAX, REQUESTS_MAX, SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX, THREADS_MAX, pin, within,
 };
 use crate::output;
+use crate::report::{interval, report};
 use crate::summary;
 use crate::supervision::{self, Owner};
 use crate::units::{count, counted};
@@ -46,7 +42,7 @@ fn for_a_program() -> Result<(), Failure> {
         if let Event::Ready { lacks: found, .. } = &event {
             lacks.clone_from(found);
         }
-        let is_held = spec.held && !matches!(event, Event::Measuring { .. });
+        let is_held = spec.held && matches!(event, Event::Ready { .. } | Event::Measured { .. });
         // A line that came before the event was no answer to it.
         while lines.try_recv().is_ok() {}
         output::line(&event_line(&spec, event));
@@ -54,7 +50,7 @@ fn for_a_program() -> Result<(), Failure> {
             wait_for_line(&lines);
         }
     })?;
-    output::line(&contract::line(&document(&spec, lacks, &measured)?));
+    output::line(&contract::line(&report(&spec, lacks, &measured)));
     Ok(())
 }
 
@@ -81,13 +77,16 @@ fn for_a_person(flags: &LoadFlags) -> Result<(), Failure> {
             }
         }
     })?;
-    let report = document(&spec, lacks, &measured)?;
+    let report = report(&spec, lacks, &measured);
     output::line(&if flags.json {
         contract::line(&report)
     } else {
-        summary::text(&report, &measured.latency, flags.subject())
+        summary::text(&report, &measured.latency, measured.views.as_ref(), flags.subject())
     });
-    Ok(())
+    match report.unsound.first() {
+        Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
+        _ => Ok(()),
+    }
 }
 
 /// Set when the user or the system asks for the end; the report then covers what was measured until then.
@@ -149,38 +148,109 @@ fn drive<P: Protocol>(
 }
 
 fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
-    within("threads", spec.threads, 1..=THREADS_MAX)?;
-    within("connections", spec.connections, 1..=CONNECTIONS_MAX)?;
-    within("the number of addresses to connect to", spec.connect.len(), 1..=LISTENERS_MAX)?;
-    within("timeout_ms", spec.timeout_ms, 1..=DURATION_MS_MAX)?;
-    within("interval_ms", spec.interval_ms, 1..=DURATION_MS_MAX)?;
-    if spec.threads > spec.connections {
-        let LoadSpec { threads, connections, .. } = spec;
-        let message = format!("{threads} threads cannot share {connections} connections: take fewer threads");
-        return Err(Failure::request("bad_number", message));
-    }
+    check_numbers(spec)?;
+    check_pace(spec)?;
+    check_connections(spec)?;
     let (warmup_ms, end) = end(spec)?;
-    let descriptors_max = sys::process::descriptors_max();
-    if spec.connections + DESCRIPTORS_RESERVED > descriptors_max {
-        let message = format!(
-            "{} need more descriptors than the {} this process may have: \
-             take fewer connections, or raise the limit (ulimit -Hn)",
-            counted(spec.connections, "connection"),
-            count(descriptors_max as u64)
-        );
-        return Err(Failure::machine("descriptor_limit", message));
-    }
     Ok(Config {
         driver: spec.driver.into(),
         addresses: spec.connect.iter().map(|address| address.0.clone()).collect(),
+        sources: spec.sources.clone(),
         connections: spec.connections,
-        threads: spec.threads,
+        idle: spec.idle,
+        connect_per_s: spec.connect_per_s,
+        pace: (&spec.pace).into(),
+        in_flight: spec.active.map(|active| active * spec.pipeline),
+        pipeline: spec.pipeline,
+        requests_per_connection: spec.requests_per_connection,
+        spin: Duration::from_micros(spec.spin_us),
+        threads: spec.threads(),
         cpus: spec.cpus.clone(),
         warmup: Duration::from_millis(warmup_ms),
         end,
         timeout: Duration::from_millis(spec.timeout_ms),
         interval: Duration::from_millis(spec.interval_ms),
+        slice: spec.slice_ms.map(Duration::from_millis),
     })
+}
+
+fn check_numbers(spec: &LoadSpec) -> Result<(), Failure> {
+    within("threads", spec.threads, 1..=THREADS_MAX)?;
+    within("connections", spec.connections, 1..=CONNECTIONS_MAX)?;
+    within("idle", spec.idle, 0..=CONNECTIONS_MAX)?;
+    within("the number of addresses to connect to", spec.connect.len(), 1..=LISTENERS_MAX)?;
+    within("the number of sources", spec.sources.len(), 0..=SOURCES_MAX)?;
+    within("pipeline", spec.pipeline, 1..=PIPELINE_MAX)?;
+    within("spin_us", spec.spin_us, 0..=SPIN_US_MAX)?;
+    within("timeout_ms", spec.timeout_ms, 1..=DURATION_MS_MAX)?;
+    within("interval_ms", spec.interval_ms, 1..=DURATION_MS_MAX)?;
+    if let Some(slice_ms) = spec.slice_ms {
+        within("slice_ms", slice_ms, SLICE_MS_MIN..=DURATION_MS_MAX)?;
+    }
+    if let Some(requests) = spec.requests_per_connection {
+        within("requests_per_connection", requests, 1..=REQUESTS_MAX)?;
+    }
+    if let Some(rate_per_s) = spec.connect_per_s {
+        within("connect_per_s", rate_per_s, f64::MIN_POSITIVE..=RATE_MAX)?;
+    }
+    Ok(())
+}
+
+fn check_pace(spec: &LoadSpec) -> Result<(), Failure> {
+    let Pace::Open { stages, .. } = &spec.pace else {
+        return spec.active.map_or(Ok(()), |active| within("active", active, 1..=spec.connections));
+    };
+    if spec.active.is_some() {
+        let message = "active goes with a closed loop: in an open one the rate decides how many are busy";
+        return Err(Failure::request("bad_spec", message));
+    }
+    within("the number of stages", stages.len(), 1..=STAGES_MAX)?;
+    for (index, stage) in stages.iter().enumerate() {
+        check_stage(stage, index + 1 == stages.len())?;
+    }
+    if stages.iter().all(|stage| stage.from_per_s.max(stage.to_per_s) == 0.0) {
+        return Err(Failure::request("bad_number", "a rate of 0 never asks anything: give a higher one"));
+    }
+    Ok(())
+}
+
+fn check_stage(stage: &Stage, is_last: bool) -> Result<(), Failure> {
+    within("a rate", stage.from_per_s, 0.0..=RATE_MAX)?;
+    within("a rate", stage.to_per_s, 0.0..=RATE_MAX)?;
+    match stage.duration_ms {
+        Some(duration_ms) => within("the length of a stage in ms", duration_ms, 1..=DURATION_MS_MAX),
+        None if is_last && stage.from_per_s == stage.to_per_s => Ok(()),
+        None => {
+            let message = "only the last stage may lack a duration_ms, and only if its rate does not change";
+            Err(Failure::request("bad_spec", message))
+        }
+    }
+}
+
+fn check_connections(spec: &LoadSpec) -> Result<(), Failure> {
+    let LoadSpec { threads, connections, .. } = spec;
+    let most_busy = spec.active.unwrap_or(*connections);
+    if threads > &most_busy {
+        let message = format!("{threads} threads cannot share {most_busy} connections: take fewer threads");
+        return Err(Failure::request("bad_number", message));
+    }
+    if spec.driver == Driver::Thread {
+        within("connections of the driver thread", *connections, 1..=THREADS_MAX)?;
+    }
+    if spec.driver != Driver::Epoll && spec.pipeline > 1 {
+        return Err(Failure::request("bad_spec", "a pipeline goes with the driver epoll only"));
+    }
+    let descriptors_max = sys::process::descriptors_max();
+    if connections + spec.idle + DESCRIPTORS_RESERVED > descriptors_max {
+        let message = format!(
+            "{} need more descriptors than the {} this process may have: \
+             take fewer connections, or raise the limit (ulimit -Hn)",
+            counted(connections + spec.idle, "connection"),
+            count(descriptors_max as u64)
+        );
+        return Err(Failure::machine("descriptor_limit", message));
+    }
+    Ok(())
 }
 
 /// The warm-up in milliseconds, and what ends the window after it.
@@ -237,6 +307,7 @@ fn event_line(spec: &LoadSpec, event: Event) -> String {
             role: LoadWord::Is,
             monotonic_ns: at_ns,
         }),
+        Event::Sliced(slice) => contract::line(&interval(&slice)),
         Event::Measured { at_ns } => contract::line(&Measured {
             schema: Version,
             event: MeasuredWord::Is,
@@ -244,81 +315,6 @@ fn event_line(spec: &LoadSpec, event: Event) -> String {
             monotonic_ns: at_ns,
         }),
     }
-}
-
-/// The report as the contract has it.
-fn document(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Report) -> Result<Report, Failure> {
-    let ::load::Report { requests, errors, intervals, generator, .. } = measured;
-    let window_s = measured.end_ns.saturating_sub(measured.begin_ns) as f64 / 1e9;
-    Ok(Report {
-        schema: Version,
-        event: ReportWord::Is,
-        role: LoadWord::Is,
-        build: BUILD.to_owned(),
-        driver: spec.driver,
-        lacks,
-        workload: spec.workload.clone(),
-        connect: spec.connect.clone(),
-        connections: spec.connections,
-        connections_open: measured.connections_open,
-        threads: spec.threads,
-        cpus: spec.cpus.clone(),
-        interrupted: measured.interrupted,
-        begin_ns: measured.begin_ns,
-        end_ns: measured.end_ns,
-        requests: Requests {
-            sent: requests.sent,
-            correct: requests.correct,
-            wrong: requests.wrong,
-            failed: requests.failed,
-            in_flight_begin: requests.in_flight_begin,
-            in_flight_end: requests.in_flight_end,
-        },
-        errors: Errors {
-            connect: errors.connect,
-            reset: errors.reset,
-            closed: errors.closed,
-            timeout: errors.timeout,
-            malformed: errors.malformed,
-            wrong: errors.wrong,
-        },
-        first_error: measured.first_error.clone(),
-        bytes: Bytes { sent: measured.bytes_sent, received: measured.bytes_received },
-        rate_per_s: if window_s > 0.0 { requests.correct as f64 / window_s } else { 0.0 },
-        latency_ns: latency(&measured.latency)?,
-        intervals: Intervals {
-            begin_ns: intervals.begin_ns,
-            length_ns: intervals.length_ns,
-            completed: intervals.completed.clone(),
-        },
-        generator: Generator {
-            cpu_ns: generator.cpu_ns,
-            wall_ns: generator.wall_ns,
-            run_delay_ns: generator.run_delay_ns,
-            turn_ns_max: generator.turn_ns_max,
-            turns: generator.turns,
-            rss_bytes_max: generator.rss_bytes_max,
-        },
-    })
-}
-
-fn latency(latency_ns: &Histogram<u64>) -> Result<Latency, Failure> {
-    let mut packed = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(latency_ns, &mut packed)
-        .map_err(|error| Failure::work("failed", format!("cannot write the histogram: {error:?}")))?;
-    Ok(Latency {
-        min: latency_ns.min(),
-        mean: latency_ns.mean(),
-        p50: latency_ns.value_at_quantile(0.5),
-        p90: latency_ns.value_at_quantile(0.9),
-        p99: latency_ns.value_at_quantile(0.99),
-        p99_9: latency_ns.value_at_quantile(0.999),
-        p99_99: latency_ns.value_at_quantile(0.9999),
-        max: latency_ns.max(),
-        stdev: latency_ns.stdev(),
-        histogram: STANDARD.encode(packed),
-    })
 }
 
 #[cfg(test)]

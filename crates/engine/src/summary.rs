@@ -2,19 +2,31 @@
 
 use std::fmt::{self, Write};
 
+use ::load::Views;
 use hdrhistogram::Histogram;
 
-use crate::contract::{Errors, Generator, Report};
+use crate::contract::{Bound, BoundBy, Errors, Report, Schedule, Workload};
 use crate::units::{bytes, count, counted, duration_ns};
 
-/// The summary of a report. `subject` is the server as the user wrote it.
-pub(crate) fn text(report: &Report, latency_ns: &Histogram<u64>, subject: &str) -> String {
+/// The summary of a report and of the distributions in it. `subject` is the server as the user wrote it.
+pub(crate) fn text(
+    report: &Report,
+    latency_ns: &Histogram<u64>,
+    views_ns: Option<&Views>,
+    subject: &str,
+) -> String {
     let mut text = String::new();
-    write_all(&mut text, report, latency_ns, subject).expect("writing to a string cannot fail");
+    write_all(&mut text, report, latency_ns, views_ns, subject).expect("writing to a string cannot fail");
     text.trim_end().to_owned()
 }
 
-fn write_all(out: &mut String, report: &Report, latency_ns: &Histogram<u64>, subject: &str) -> fmt::Result {
+fn write_all(
+    out: &mut String,
+    report: &Report,
+    latency_ns: &Histogram<u64>,
+    views_ns: Option<&Views>,
+    subject: &str,
+) -> fmt::Result {
     let window_ns = window_ns(report);
     let connections = counted(report.connections, "connection");
     let threads = counted(report.threads, "thread");
@@ -22,10 +34,11 @@ fn write_all(out: &mut String, report: &Report, latency_ns: &Histogram<u64>, sub
     writeln!(out, "{subject}   {}, {connections}, {threads}, {driver}\n", duration_ns(window_ns))?;
     write_requests(out, report)?;
     if !latency_ns.is_empty() {
-        write_percentiles(out, latency_ns)?;
+        write_percentiles(out, latency_ns, views_ns)?;
         write_distribution(out, latency_ns)?;
     }
     write_generator(out, report)?;
+    writeln!(out, "  Limit       {}\n", limit(&report.bound))?;
     for warning in warnings(report) {
         writeln!(out, "warning: {warning}")?;
     }
@@ -37,7 +50,14 @@ fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
     let requests = &report.requests;
     let rate = count(report.rate_per_s.round() as u64);
     let (correct, wrong, failed) = (count(requests.correct), count(requests.wrong), count(requests.failed));
-    writeln!(out, "  Requests    {rate}/s   {correct} correct, {wrong} wrong, {failed} failed")?;
+    let asked = report.schedule.as_ref().map_or(String::new(), |schedule| {
+        format!(" of {}/s asked", count(schedule.asked_per_s.round() as u64))
+    });
+    writeln!(out, "  Requests    {rate}/s{asked}   {correct} correct, {wrong} wrong, {failed} failed")?;
+    if let Some(Schedule { waited, unsent_end, .. }) = report.schedule {
+        let (waited, unsent) = (count(waited), count(unsent_end));
+        writeln!(out, "              {waited} waited for a free connection, {unsent} unsent at the end")?;
+    }
     for (label, amount) in [("Received", report.bytes.received), ("Sent", report.bytes.sent)] {
         let rate = if window_s > 0.0 { amount as f64 / window_s } else { 0.0 };
         writeln!(out, "  {label:<10}  {}/s   {}", bytes(rate), bytes(amount as f64))?;
@@ -57,7 +77,8 @@ fn errors(errors: &Errors) -> String {
         ("closed early", errors.closed),
         ("timed out", errors.timeout),
         ("malformed", errors.malformed),
-        ("wrong", errors.wrong),
+        ("with another status", errors.status),
+        ("with wrong bytes", errors.wrong),
     ];
     let seen: Vec<String> = (kinds.iter().filter(|(_, number)| *number > 0))
         .map(|(kind, number)| format!("{} {kind}", count(*number)))
@@ -65,20 +86,49 @@ fn errors(errors: &Errors) -> String {
     if seen.is_empty() { "none".into() } else { seen.join(", ") }
 }
 
-fn write_percentiles(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
-    writeln!(out, "  Latency     from the send to the whole, checked reply, in a closed loop")?;
-    let (mut heads, mut values) = (String::new(), String::new());
-    for &(name, one_in) in PERCENTILES {
-        // A percentile beyond which there is no reply at all would only repeat the maximum.
-        let known = latency_ns.len() >= one_in;
-        let value = latency_ns.value_at_quantile(1.0 - 1.0 / one_in as f64) as f64;
-        write!(heads, "{name:>10}")?;
-        write!(values, "{:>10}", if known { duration_ns(value) } else { "-".into() })?;
+fn write_percentiles(out: &mut String, latency_ns: &Histogram<u64>, views_ns: Option<&Views>) -> fmt::Result {
+    let Some(views_ns) = views_ns else {
+        writeln!(
+            out,
+            "  Latency     from the send to the whole, checked reply; a closed loop does not show stalls"
+        )?;
+        return write_rows(out, &[("", latency_ns)]);
+    };
+    writeln!(
+        out,
+        "  Latency     to the whole, checked reply: the response time from when a request was due, the"
+    )?;
+    writeln!(
+        out,
+        "              service time from its send, also as a closed loop would have seen it; and how late"
+    )?;
+    writeln!(out, "              the generator itself was with its sends")?;
+    let rows = [
+        ("response", latency_ns),
+        ("service", &views_ns.service),
+        ("closed loop", &views_ns.closed),
+        ("lateness", &views_ns.lateness),
+    ];
+    write_rows(out, &rows)
+}
+
+/// A row for each distribution, with its name, and a last line for the first of them.
+fn write_rows(out: &mut String, rows: &[(&str, &Histogram<u64>)]) -> fmt::Result {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    write!(out, "    {:width$}{:>10}", "", "min")?;
+    PERCENTILES.iter().try_for_each(|(name, _)| write!(out, "{name:>10}"))?;
+    writeln!(out, "{:>10}", "max")?;
+    for (name, histogram) in rows {
+        write!(out, "    {name:width$}{:>10}", duration_ns(histogram.min() as f64))?;
+        for &(_, one_in) in PERCENTILES {
+            // A percentile beyond which there is no reply at all would only repeat the maximum.
+            let known = histogram.len() >= one_in;
+            let value = histogram.value_at_quantile(1.0 - 1.0 / one_in as f64) as f64;
+            write!(out, "{:>10}", if known { duration_ns(value) } else { "-".into() })?;
+        }
+        writeln!(out, "{:>10}", duration_ns(histogram.max() as f64))?;
     }
-    writeln!(out, "       {:>10}{heads}{:>10}", "min", "max")?;
-    let (min, max) = (latency_ns.min() as f64, latency_ns.max() as f64);
-    writeln!(out, "       {:>10}{values}{:>10}", duration_ns(min), duration_ns(max))?;
-    let (mean, stdev) = (duration_ns(latency_ns.mean()), duration_ns(latency_ns.stdev()));
+    let (mean, stdev) = (duration_ns(rows[0].1.mean()), duration_ns(rows[0].1.stdev()));
     writeln!(out, "              mean {mean}, standard deviation {stdev}\n")
 }
 
@@ -121,47 +171,33 @@ fn write_generator(out: &mut String, report: &Report) -> fmt::Result {
 
 /// Reasons to doubt the numbers above.
 fn warnings(report: &Report) -> Vec<String> {
-    let Report { requests, generator, .. } = report;
     let mut warnings = Vec::new();
     if report.interrupted {
         warnings.push("it was interrupted: the numbers cover what was measured until then".to_owned());
     }
-    if requests.correct == 0 {
-        warnings.push("no reply was correct: there is nothing to compare".to_owned());
-    } else if requests.wrong + requests.failed > 0 {
-        warnings.push("not every reply was correct: the rate counts those that were".to_owned());
-    }
-    if report.connections_open < report.connections {
-        let (open, asked) = (count(report.connections_open as u64), count(report.connections as u64));
+    let asked = report.connections + report.idle;
+    if report.connections_open < asked && is_kept_open(report) {
+        let (open, asked) = (count(report.connections_open as u64), count(asked as u64));
         warnings.push(format!("only {open} of {asked} connections were open at the end"));
     }
-    warnings.extend(generator_warnings(generator));
+    // What limited it has been said.
+    warnings.extend(report.unsound.iter().filter(|reason| **reason != report.bound.why).cloned());
     warnings
 }
 
-fn generator_warnings(generator: &Generator) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let busy = share(generator.cpu_ns, generator.wall_ns);
-    if busy >= BUSY_SHARE_MAX {
-        warnings.push(format!(
-            "the generator was busy {:.0} % of the time: the server may be faster than this; try more threads (-t)",
-            100.0 * busy
-        ));
+/// Whether the connections were to stay open all the time.
+fn is_kept_open(report: &Report) -> bool {
+    !matches!(&report.workload, Workload::Http(http) if !http.keep_alive)
+        && report.requests_per_connection.is_none()
+}
+
+fn limit(bound: &Bound) -> String {
+    match bound.by {
+        BoundBy::Server => format!("the server: {}", bound.why),
+        BoundBy::Generator => bound.why.clone(),
+        BoundBy::Rate => format!("the rate: {}", bound.why),
+        BoundBy::Unclear => format!("unclear: {}", bound.why),
     }
-    let delayed = share(generator.run_delay_ns, generator.wall_ns);
-    if delayed >= DELAY_SHARE_MAX {
-        warnings.push(format!(
-            "the generator waited {:.0} % of the time for a processor: give it one of its own (--cpus)",
-            100.0 * delayed
-        ));
-    }
-    if generator.turn_ns_max >= TURN_NS_MAX {
-        warnings.push(format!(
-            "the generator was once away for {}: the slowest replies may be its own doing",
-            duration_ns(generator.turn_ns_max as f64)
-        ));
-    }
-    warnings
 }
 
 fn window_ns(report: &Report) -> f64 {
@@ -179,17 +215,10 @@ fn printable(text: &str) -> String {
 
 /// Percentiles by the share of replies that are slower: one in so many.
 const PERCENTILES: &[(&str, u64)] =
-    &[("p50", 2), ("p90", 10), ("p99", 100), ("p99.9", 1_000), ("p99.99", 10_000)];
+    &[("p50", 2), ("p90", 10), ("p99", 100), ("p99.9", 1_000), ("p99.99", 10_000), ("p99.999", 100_000)];
 
 const STEPS: u32 = 10;
 const BAR_WIDTH: u64 = 40;
-
-/// Above this share of a processor a thread of the generator is likely to be what limits the rate.
-const BUSY_SHARE_MAX: f64 = 0.9;
-/// Above this share of the time, waiting for a processor shows in every percentile.
-const DELAY_SHARE_MAX: f64 = 0.05;
-/// A turn this long is not work: the scheduler, or the machine, took the processor away.
-const TURN_NS_MAX: u64 = 10_000_000;
 
 #[cfg(test)]
 mod tests;

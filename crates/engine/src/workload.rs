@@ -48,7 +48,17 @@ fn http(workload: &Http, address: &Address) -> Result<&'static http::Workload, F
         Verify::Bytes => http::Verify::Bytes,
         Verify::Status => http::Verify::Status,
     };
-    made(http::Workload::new(workload.reply_bytes, &workload.target, &host, workload.keep_alive, verify))
+    let request = http::Request {
+        method: &workload.method,
+        headers: &workload.headers,
+        body: workload.body.as_bytes(),
+        expect_status: workload.expect_status,
+        expect_body: workload.expect_body.as_deref().map(str::as_bytes),
+    };
+    let composed =
+        http::Workload::new(workload.reply_bytes, &workload.target, &host, workload.keep_alive, verify)
+            .and_then(|composed| composed.requesting(&request));
+    made(composed)
 }
 
 fn echo(workload: &Echo) -> Result<&'static echo::Workload, Failure> {

@@ -1,5 +1,5 @@
 //! The load generator against servers that are right, wrong, slow, silent or dying: what it reports must be what
-//! happened, reply by reply, with both of its drivers.
+//! happened, reply by reply, with each of its drivers.
 //!
 //! The servers for HTTP are threads in plain blocking calls that count what they do; echo is served by the engine.
 
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use common::Engine;
 use load::report::Report;
-use load::server::{Behaviour, Fault, Server};
+use load::server::{Behaviour, Counts, Fault, Server};
 use serde_json::{Value, json};
 
-const DRIVERS: [&str; 2] = ["epoll", "io_uring"];
+const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ const CASES: &[Case] = &[
         end: End::Requests(1000),
         timeout_ms: 5000,
         correct: 980..=980,
-        errors: &[("wrong", 20..=20)],
+        errors: &[("status", 20..=20)],
     },
     Case {
         name: "each 50th reply cut short, then closed",
@@ -166,6 +166,11 @@ fn the_io_uring_driver_reports_what_the_server_did() {
     check_all("io_uring");
 }
 
+#[test]
+fn the_thread_driver_reports_what_the_server_did() {
+    check_all("thread");
+}
+
 /// Checks every case, whatever becomes of the ones before it.
 fn check_all(driver: &'static str) {
     let fails = |case: &&'static Case| {
@@ -195,7 +200,7 @@ fn check(case: &Case, driver: &str) {
     let took = begin.elapsed();
     report.assert_physics();
     assert!(case.correct.contains(&report.requests("correct")), "{report}");
-    for kind in ["connect", "reset", "closed", "timeout", "malformed", "wrong"] {
+    for kind in ["connect", "reset", "closed", "timeout", "malformed", "status", "wrong"] {
         let named = case.errors.iter().find(|(name, _)| *name == kind);
         let expected = named.map_or(0..=0, |(_, expected)| expected.clone());
         assert!(expected.contains(&report.errors(kind)), "{kind}: {report}");
@@ -212,6 +217,127 @@ fn check(case: &Case, driver: &str) {
             assert!(took < Duration::from_millis(duration_ms) + SLACK, "it took {took:?}: {report}");
             assert!(report.requests("correct") <= counts.right, "{counts:?}, {report}");
         }
+    }
+}
+
+/// Loads a right server with a spec that `change` makes of the plain one, and expects as many right replies as
+/// requests, by the server's own count too.
+fn check_right(
+    driver: &str,
+    connections: usize,
+    requests: u64,
+    change: impl Fn(&mut Value),
+) -> (Report, Counts) {
+    let server = Server::start(Behaviour::Right);
+    let workload = json!({"protocol": "http", "host": "h"});
+    let mut spec = spec(driver, &server.address().to_string(), &workload, connections);
+    spec["requests"] = requests.into();
+    change(&mut spec);
+    let report = Report::of(&spec);
+    report.assert_physics();
+    let counts = server.end();
+    assert_eq!((report.requests("sent"), report.requests("correct")), (requests, requests), "{report}");
+    assert_eq!((counts.requests, counts.right), (requests, requests), "{report}");
+    assert_eq!(report.field("/statuses/200"), &json!(requests), "{report}");
+    (report, counts)
+}
+
+#[test]
+fn requests_of_a_schedule_are_all_sent_and_their_latency_counts_from_when_they_were_due() {
+    let stage = json!({"from_per_s": 1000.0, "to_per_s": 1000.0, "duration_ms": null});
+    for driver in DRIVERS {
+        for arrivals in ["even", "poisson"] {
+            let pace = json!({"loop": "open", "arrivals": arrivals, "stages": [stage]});
+            let (report, _) = check_right(driver, 8, 300, |spec| spec["pace"] = pace.clone());
+            report.assert_schedule();
+            assert_eq!(report.field("/schedule/due"), &json!(300), "{driver}, {arrivals}: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_schedule_that_a_server_cannot_keep_up_with_shows_in_the_response_time_and_is_told() {
+    // One connection to a server that sends its replies byte by byte.
+    let server = Server::start(Behaviour::ByteByByte);
+    for driver in DRIVERS {
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 1);
+        (spec["duration_ms"], spec["warmup_ms"]) = (500.into(), 0.into());
+        let stage = json!({"from_per_s": 20_000.0, "to_per_s": 20_000.0, "duration_ms": null});
+        spec["pace"] = json!({"loop": "open", "arrivals": "even", "stages": [stage]});
+        let report = Report::of(&spec);
+        report.assert_physics();
+        report.assert_schedule();
+        let of = |path: &str| report.field(path).as_f64().expect("a number");
+        assert!(of("/schedule/unsent_end") > 100.0, "{driver}: {report}");
+        assert!(of("/latency_ns/p99") > 3.0 * of("/views/service_ns/p99"), "{driver}: {report}");
+        assert_ne!(report.field("/bound/by"), "rate", "{driver}: {report}");
+        assert_ne!(report.field("/unsound"), &json!([]), "{driver}: {report}");
+    }
+    server.end();
+}
+
+#[test]
+fn connections_take_turns_where_fewer_are_active() {
+    for driver in ["epoll", "io_uring"] {
+        let (report, _) = check_right(driver, 20, 100, |spec| spec["active"] = 3.into());
+        assert_eq!(report.field("/connections_open"), &json!(20), "{driver}: {report}");
+    }
+}
+
+#[test]
+fn several_requests_are_outstanding_in_a_pipeline() {
+    for depth in [2, 16] {
+        check_right("epoll", 5, 1003, |spec| spec["pipeline"] = depth.into());
+    }
+}
+
+#[test]
+fn connections_are_opened_anew_after_so_many_requests() {
+    for driver in DRIVERS {
+        for each in [1, 10] {
+            let (_, counts) =
+                check_right(driver, 5, 200, |spec| spec["requests_per_connection"] = each.into());
+            // All five may be open anew at the end.
+            let opened = 200 / each;
+            assert!((opened..=opened + 5).contains(&counts.connections), "{driver}, {each}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn idle_connections_stay_open_and_all_come_from_where_they_are_told() {
+    for driver in DRIVERS {
+        let (report, counts) = check_right(driver, 4, 40, |spec| {
+            spec["idle"] = 30.into();
+            spec["sources"] = json!(["127.0.0.7", "127.0.0.8"]);
+            spec["connect_per_s"] = 1000.0.into();
+        });
+        assert_eq!(report.field("/connections_open"), &json!(34), "{driver}: {report}");
+        assert_eq!(counts.connections, 34, "{driver}: {report}");
+    }
+}
+
+#[test]
+fn the_run_is_told_slice_by_slice_and_the_slices_are_the_whole() {
+    for driver in DRIVERS {
+        let server = Server::start(Behaviour::Right);
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 4);
+        (spec["duration_ms"], spec["warmup_ms"], spec["slice_ms"]) = (500.into(), 0.into(), 200.into());
+        let engine = Engine::start(&spec);
+        let (mut slices, mut report) = (Vec::new(), Value::Null);
+        while let Some(event) = engine.event() {
+            match event["event"].as_str() {
+                Some("interval") => slices.push(event),
+                Some("report") => report = event,
+                _ => {}
+            }
+        }
+        assert!((3..=4).contains(&slices.len()), "{driver}: {} slices", slices.len());
+        let sum: u64 = slices.iter().filter_map(|slice| slice["correct"].as_u64()).sum();
+        assert_eq!(Some(sum), report["requests"]["correct"].as_u64(), "{driver}");
+        server.end();
     }
 }
 

@@ -1,41 +1,72 @@
 //! One connection's requests and replies, without its socket: what the drivers share.
 
-use std::io;
+use std::collections::VecDeque;
+use std::{io, mem};
 
-use proto::{Client, Malformed, Verdict};
+use proto::{Client, Verdict};
 
 use crate::record::{Fault, Recorder};
+use crate::turns::Turn;
 
 /// What a piece of input has led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The reply is not whole yet.
+    /// No reply is whole yet.
     Waiting,
-    /// The reply is whole: the next request may go out.
+    /// A reply is whole, or several are: the connection may carry more requests.
     Replied,
     /// The connection is of no further use; what was outstanding is accounted for.
     Over,
 }
 
-/// The client half with what surrounds it: the request in flight, when it began, and input that is not yet a reply.
+/// What a connection may carry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Requests outstanding at the same time.
+    pub(crate) depth: usize,
+    /// Requests in all.
+    pub(crate) requests: u64,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub(crate) due_ns: u64,
+    pub(crate) sent_ns: u64,
+    /// Whether it was due before its connection was free.
+    pub(crate) waited: bool,
+}
+
+/// The client half with what surrounds it: the requests in flight, and input that is not yet a reply.
 pub(crate) struct Exchange<C> {
     client: C,
     tail: Vec<u8>,
-    began_ns: u64,
-    in_flight: bool,
+    /// Oldest first, as replies come.
+    in_flight: VecDeque<Begun>,
+    limits: Limits,
     /// Whether the server has shown that it has taken the connection.
     taken: bool,
 }
 
 impl<C> Exchange<C> {
     /// The exchange of a connection that is open.
-    pub(crate) fn new(client: C) -> Self {
-        Self { client, tail: Vec::new(), began_ns: 0, in_flight: false, taken: true }
+    pub(crate) fn new(client: C, limits: Limits) -> Self {
+        Self {
+            client,
+            tail: Vec::new(),
+            in_flight: VecDeque::with_capacity(limits.depth),
+            limits,
+            taken: true,
+        }
     }
 
-    /// The exchange of a connection that is being opened: until the first bytes come, nobody has taken it.
-    pub(crate) fn opening(client: C) -> Self {
-        Self { taken: false, ..Self::new(client) }
+    /// Begins anew for a connection that is being opened: until the first bytes come, nobody has taken it.
+    pub(crate) fn open_again(&mut self, client: C, limits: Limits) {
+        debug_assert!(self.in_flight.is_empty(), "what was outstanding is accounted for");
+        self.client = client;
+        self.limits = limits;
+        self.tail.clear();
+        self.taken = false;
     }
 
     /// Whether the connection has been of use. One that has not is opened again in time, not at once and for ever.
@@ -43,20 +74,31 @@ impl<C> Exchange<C> {
         self.taken
     }
 
-    /// The next request, which begins now: `now_ns` must be read before it is sent.
-    pub(crate) fn begin<W: 'static>(&mut self, now_ns: u64, recorder: &mut Recorder) -> &'static [u8]
+    /// Whether another request may go out before the next reply.
+    pub(crate) fn has_room(&self) -> bool {
+        self.in_flight.len() < self.limits.depth && self.limits.requests > 0
+    }
+
+    /// The next request, whose turn it is: `now_ns` must be read before it is sent.
+    pub(crate) fn begin<W: 'static>(
+        &mut self,
+        turn: &Turn,
+        now_ns: u64,
+        recorder: &mut Recorder,
+    ) -> &'static [u8]
     where
         C: Client<W>,
     {
-        debug_assert!(!self.in_flight, "one request is outstanding at most");
+        debug_assert!(self.has_room(), "a connection with no room is not listed as free");
         let request = self.client.request();
-        self.began_ns = now_ns;
-        self.in_flight = true;
-        recorder.sent(request.len());
+        let waited = turn.due_ns < turn.free_ns;
+        self.in_flight.push_back(Begun { due_ns: turn.due_ns, sent_ns: now_ns, waited });
+        self.limits.requests -= 1;
+        recorder.sent(request.len(), turn, now_ns);
         request
     }
 
-    /// Checks what has come, and records the reply if it is whole.
+    /// Checks what has come, and records the replies that are whole.
     pub(crate) fn receive<W: 'static>(
         &mut self,
         bytes: &[u8],
@@ -68,39 +110,50 @@ impl<C> Exchange<C> {
     {
         recorder.received(bytes.len());
         self.taken = true;
-        if !self.in_flight {
+        if self.in_flight.is_empty() {
             // Nothing was asked, so nothing can be charged; the connection cannot be trusted.
             return Outcome::Over;
         }
-        if !self.tail.is_empty() {
-            self.tail.extend_from_slice(bytes);
-            let result = self.client.reply(&self.tail);
-            let len = self.tail.len();
-            self.tail.drain(..result.map_or(len, |(used, _)| used));
-            return self.settle(result, len, now_ns, recorder);
-        }
-        let result = self.client.reply(bytes);
-        if let Ok((used, None)) = result {
+        if self.tail.is_empty() {
+            let (used, outcome) = self.replies(bytes, now_ns, recorder);
             self.tail.extend_from_slice(&bytes[used..]);
+            return outcome;
         }
-        self.settle(result, bytes.len(), now_ns, recorder)
+        let mut tail = mem::take(&mut self.tail);
+        tail.extend_from_slice(bytes);
+        let (used, outcome) = self.replies(&tail, now_ns, recorder);
+        tail.drain(..used);
+        self.tail = tail;
+        outcome
     }
 
-    fn settle<W: 'static>(
-        &mut self,
-        result: Result<(usize, Option<Verdict>), Malformed>,
-        len: usize,
-        now_ns: u64,
-        recorder: &mut Recorder,
-    ) -> Outcome
+    /// Takes whole replies from the front of `input`; says how many bytes it is done with.
+    fn replies<W: 'static>(&mut self, input: &[u8], now_ns: u64, recorder: &mut Recorder) -> (usize, Outcome)
     where
         C: Client<W>,
     {
-        match result {
-            Ok((_, None)) => Outcome::Waiting,
-            Ok((used, Some(verdict))) if used == len => self.finish(verdict, now_ns, recorder),
-            Ok(_) => self.fail(Fault::Malformed, recorder, || "bytes came after the end of the reply".into()),
-            Err(malformed) => self.fail(Fault::Malformed, recorder, || malformed.0.into()),
+        let (mut used, mut outcome) = (0, Outcome::Waiting);
+        loop {
+            let (length, verdict) = match self.client.reply(&input[used..]) {
+                Ok((length, Some(verdict))) => (length, verdict),
+                Ok((length, None)) => return (used + length, outcome),
+                Err(malformed) => {
+                    self.fail(Fault::Malformed, recorder, || malformed.0.into());
+                    return (input.len(), Outcome::Over);
+                }
+            };
+            used += length;
+            if used < input.len() && self.in_flight.len() == 1 {
+                self.fail(Fault::Malformed, recorder, || "bytes came after the end of the reply".into());
+                return (input.len(), Outcome::Over);
+            }
+            outcome = self.finish(verdict, now_ns, recorder);
+            if outcome == Outcome::Over {
+                return (input.len(), outcome);
+            }
+            if used == input.len() {
+                return (used, outcome);
+            }
         }
     }
 
@@ -109,29 +162,24 @@ impl<C> Exchange<C> {
     where
         C: Client<W>,
     {
-        match self.in_flight.then(|| self.client.end()).flatten() {
-            Some(verdict) => {
-                self.finish(verdict, now_ns, recorder);
-            }
-            None => {
-                self.fail(Fault::Closed, recorder, || {
-                    "the server closed the connection before its reply".into()
-                });
-            }
+        if !self.in_flight.is_empty()
+            && let Some(verdict) = self.client.end()
+        {
+            self.finish(verdict, now_ns, recorder);
         }
-        Outcome::Over
+        self.fail(Fault::Closed, recorder, closed_early)
     }
 
-    /// The request in flight, if there is one, has come to nothing.
+    /// The requests in flight have come to nothing.
     pub(crate) fn fail(
         &mut self,
         fault: Fault,
         recorder: &mut Recorder,
         text: impl FnOnce() -> String,
     ) -> Outcome {
-        if self.in_flight {
-            self.in_flight = false;
-            recorder.failed(fault, text);
+        if !self.in_flight.is_empty() {
+            recorder.failed(self.in_flight.len(), fault, text);
+            self.in_flight.clear();
         }
         Outcome::Over
     }
@@ -141,28 +189,32 @@ impl<C> Exchange<C> {
         self.fail(fault_of(error, self.taken), recorder, || error.to_string());
     }
 
-    /// Gives up on a reply that has not come within `timeout_ns`; says whether it did.
+    /// Gives up on a connection whose oldest reply has not come within `timeout_ns`; says whether it did.
     pub(crate) fn give_up_late(&mut self, now_ns: u64, timeout_ns: u64, recorder: &mut Recorder) -> bool {
-        let late = self.in_flight && now_ns.saturating_sub(self.began_ns) > timeout_ns;
+        let late =
+            self.in_flight.front().is_some_and(|begun| now_ns.saturating_sub(begun.sent_ns) > timeout_ns);
         if late {
             self.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
         }
         late
     }
 
-    /// Whether a request waits for its reply.
-    pub(crate) fn is_in_flight(&self) -> bool {
-        self.in_flight
-    }
-
     fn finish<W: 'static>(&mut self, verdict: Verdict, now_ns: u64, recorder: &mut Recorder) -> Outcome
     where
         C: Client<W>,
     {
-        self.in_flight = false;
-        recorder.replied(verdict, now_ns - self.began_ns);
-        if self.client.keeps_alive() { Outcome::Replied } else { Outcome::Over }
+        let begun = self.in_flight.pop_front().expect("a client half has a verdict on what was asked only");
+        recorder.replied(verdict, self.client.status(), &begun, now_ns);
+        if !self.client.keeps_alive() {
+            return self.fail(Fault::Closed, recorder, closed_early);
+        }
+        let is_spent = self.limits.requests == 0 && self.in_flight.is_empty();
+        if is_spent { Outcome::Over } else { Outcome::Replied }
     }
+}
+
+fn closed_early() -> String {
+    "the server closed the connection before its reply".into()
 }
 
 /// Which fault an error of a socket is. A reset can only come from a server that has taken the connection; other
@@ -184,6 +236,7 @@ mod tests {
     use proto::echo::{self, Framing};
 
     use super::*;
+    use crate::Pace;
 
     const MESSAGE_BYTES: usize = 300;
 
@@ -191,19 +244,41 @@ mod tests {
         Box::leak(Box::new(echo::Workload::new(Framing::Raw, MESSAGE_BYTES).unwrap()))
     }
 
-    /// Sends one request, presents `reply` of it in pieces, and expects the outcomes and the count of replies.
-    fn check(reply: impl Fn(&[u8]) -> Vec<u8>, piece_bytes: usize, outcome: Outcome, replies: u64) {
-        let workload = workload();
-        let mut recorder = Recorder::new(u64::MAX);
-        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload));
-        let reply = reply(exchange.begin(1_000, &mut recorder));
+    const LIMITS: Limits = Limits { depth: 1, requests: u64::MAX };
+
+    fn begin(exchange: &mut Exchange<echo::Client>, now_ns: u64, recorder: &mut Recorder) -> Vec<u8> {
+        let turn = Turn { key: 0, due_ns: now_ns, free_ns: now_ns };
+        exchange.begin(&turn, now_ns, recorder).to_vec()
+    }
+
+    /// Sends so many requests at once, presents `reply` of them in pieces, and expects the last outcome and the counts
+    /// of replies and of failures.
+    fn check_depth(
+        requests: usize,
+        reply: impl Fn(&[u8]) -> Vec<u8>,
+        piece_bytes: usize,
+        outcome: Outcome,
+        (replies, failures): (u64, u64),
+    ) {
+        let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
+        let limits = Limits { depth: requests, requests: u64::MAX };
+        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
+        let sent: Vec<u8> = (0..requests).flat_map(|_| begin(&mut exchange, 1_000, &mut recorder)).collect();
+        assert!(!exchange.has_room());
+        let reply = reply(&sent);
         let mut last = Outcome::Waiting;
         for piece in reply.chunks(piece_bytes) {
-            assert_eq!(last, Outcome::Waiting, "a reply is over only with its last piece");
+            assert_ne!(last, Outcome::Over, "nothing is presented to a connection that is over");
             last = exchange.receive(piece, 5_000, &mut recorder);
         }
         assert_eq!(last, outcome);
-        assert_eq!(recorder.replies(), replies);
+        assert_eq!((recorder.replies(), recorder.failures()), (replies, failures));
+        assert_eq!(recorder.in_flight(), requests as u64 - replies - failures);
+    }
+
+    /// The same for one request, of which a failure is what is not a reply.
+    fn check(reply: impl Fn(&[u8]) -> Vec<u8>, piece_bytes: usize, outcome: Outcome, replies: u64) {
+        check_depth(1, reply, piece_bytes, outcome, (replies, u64::from(outcome == Outcome::Over)));
     }
 
     #[test]
@@ -211,6 +286,39 @@ mod tests {
         for piece_bytes in [1, 2, 7, MESSAGE_BYTES - 1, MESSAGE_BYTES] {
             check(<[u8]>::to_vec, piece_bytes, Outcome::Replied, 1);
         }
+    }
+
+    #[test]
+    fn replies_to_several_requests_are_told_apart_however_they_were_cut() {
+        for piece_bytes in [1, 7, MESSAGE_BYTES - 1, MESSAGE_BYTES, MESSAGE_BYTES + 1, 5 * MESSAGE_BYTES] {
+            // The last piece may be the end of the last reply, or more than one.
+            check_depth(5, <[u8]>::to_vec, piece_bytes, Outcome::Replied, (5, 0));
+        }
+    }
+
+    #[test]
+    fn a_connection_that_breaks_fails_all_that_was_outstanding() {
+        let surplus = |requests: &[u8]| [requests, b"x"].concat();
+        check_depth(5, surplus, 6 * MESSAGE_BYTES, Outcome::Over, (4, 1));
+        let mut recorder = Recorder::new(9, &Pace::Closed);
+        let limits = Limits { depth: 9, requests: 9 };
+        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
+        (0..9).for_each(|_| drop(begin(&mut exchange, 0, &mut recorder)));
+        exchange.fail_with(&io::ErrorKind::ConnectionReset.into(), &mut recorder);
+        assert_eq!((recorder.failures(), recorder.in_flight()), (9, 0));
+    }
+
+    #[test]
+    fn a_connection_is_over_after_the_requests_it_may_carry() {
+        let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
+        let limits = Limits { depth: 2, requests: 2 };
+        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
+        let first = begin(&mut exchange, 0, &mut recorder);
+        let second = begin(&mut exchange, 0, &mut recorder);
+        assert_eq!(exchange.receive(&first, 1, &mut recorder), Outcome::Replied);
+        assert!(!exchange.has_room());
+        assert_eq!(exchange.receive(&second, 1, &mut recorder), Outcome::Over);
+        assert_eq!((recorder.replies(), recorder.failures()), (2, 0));
     }
 
     #[test]
@@ -237,13 +345,13 @@ mod tests {
     #[test]
     fn a_clone_of_the_client_is_answered_by_any_server() {
         let workload = workload();
-        let mut recorder = Recorder::new(2);
-        let mut first = Exchange::new(<echo::Client as Client<_>>::new(workload));
-        let mut second = Exchange::new(first.client.clone());
+        let mut recorder = Recorder::new(2, &Pace::Closed);
+        let mut first = Exchange::new(<echo::Client as Client<_>>::new(workload), LIMITS);
+        let mut second = Exchange::new(first.client.clone(), LIMITS);
         for exchange in [&mut first, &mut second] {
             let mut server = <echo::Server as Server<_>>::new(workload);
             let mut output = proto::Output::new();
-            let (used, _) = server.advance(exchange.begin(0, &mut recorder), &mut output);
+            let (used, _) = server.advance(&begin(exchange, 0, &mut recorder), &mut output);
             assert_eq!(used, MESSAGE_BYTES);
             assert_eq!(exchange.receive(output.as_bytes(), 1, &mut recorder), Outcome::Replied);
         }

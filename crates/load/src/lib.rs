@@ -8,8 +8,12 @@
 
 mod drivers;
 mod exchange;
+pub mod pace;
 mod record;
+mod slices;
+mod turns;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -18,24 +22,31 @@ use std::time::Duration;
 use proto::{Client, Protocol};
 use sys::net::Address;
 
-pub use self::record::{Errors, Generator, Intervals, Report, Requests};
-use self::record::{Record, Recorder, Timeline};
+use self::pace::Schedule;
+pub use self::pace::{Arrivals, Pace, Stage};
+pub use self::record::{Backlog, Errors, Generator, Intervals, Report, Requests, Statuses, Views};
+use self::record::{Recorder, Timeline};
+pub use self::slices::Slice;
+use self::slices::{Slicer, Slices};
+use self::turns::Turns;
 
 /// How the generator waits for replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     Epoll,
     IoUring,
+    Thread,
 }
 
 impl Driver {
-    pub const ALL: [Self; 2] = [Self::Epoll, Self::IoUring];
+    pub const ALL: [Self; 3] = [Self::Epoll, Self::IoUring, Self::Thread];
 
     /// The word users write.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Epoll => "epoll",
             Self::IoUring => "io_uring",
+            Self::Thread => "thread",
         }
     }
 
@@ -46,6 +57,7 @@ impl Driver {
             Self::IoUring => {
                 "checks all replies that have come, then sends all next requests in one system call"
             }
+            Self::Thread => "has a thread for each connection, which waits in its system calls",
         }
     }
 
@@ -55,7 +67,7 @@ impl Driver {
     /// Where it cannot run here; the text says why and what to do.
     pub fn lacks(self) -> std::io::Result<Vec<String>> {
         match self {
-            Self::Epoll => Ok(Vec::new()),
+            Self::Epoll | Self::Thread => Ok(Vec::new()),
             Self::IoUring => drivers::io_uring::lacks(),
         }
     }
@@ -75,8 +87,24 @@ pub struct Config {
     pub driver: Driver,
     /// Where the server listens; connections take several in turn.
     pub addresses: Vec<Address>,
-    /// Connections, each with one request outstanding: as soon as a reply is whole the next request goes out.
+    /// Local addresses that connections come from, in turn; none leaves the choice to the kernel.
+    pub sources: Vec<IpAddr>,
+    /// Connections that carry requests, longest free first.
     pub connections: usize,
+    /// Connections that are opened beside them and never used.
+    pub idle: usize,
+    /// Connections opened in a second, at most; None for as fast as it goes.
+    pub connect_per_s: Option<f64>,
+    /// What decides when a request goes out.
+    pub pace: Pace,
+    /// Requests of a closed loop that are in flight at the same time; None for as many as there is room for.
+    pub in_flight: Option<usize>,
+    /// Requests that may be outstanding on a connection.
+    pub pipeline: usize,
+    /// A connection is closed after so many requests, and opened anew.
+    pub requests_per_connection: Option<u64>,
+    /// How long before a request is due the generator no longer sleeps.
+    pub spin: Duration,
     /// Threads the connections are spread over; at most one for each connection.
     pub threads: usize,
     /// Processors to run on, one thread each in turn; empty leaves the choice to the kernel.
@@ -88,9 +116,42 @@ pub struct Config {
     pub timeout: Duration,
     /// The grain of [`Report::intervals`].
     pub interval: Duration,
+    /// The length of the slices that are told while the run goes on; None for none.
+    pub slice: Option<Duration>,
+}
+
+impl Default for Config {
+    /// One connection in a closed loop for ten seconds, to nobody yet.
+    fn default() -> Self {
+        Self {
+            driver: Driver::Epoll,
+            addresses: Vec::new(),
+            sources: Vec::new(),
+            connections: 1,
+            idle: 0,
+            connect_per_s: None,
+            pace: Pace::Closed,
+            in_flight: None,
+            pipeline: 1,
+            requests_per_connection: None,
+            spin: Duration::ZERO,
+            threads: 1,
+            cpus: Vec::new(),
+            warmup: Duration::ZERO,
+            end: End::After(Duration::from_secs(10)),
+            timeout: Duration::from_secs(10),
+            interval: Duration::from_millis(100),
+            slice: None,
+        }
+    }
 }
 
 impl Config {
+    /// As many threads as were asked for, where each has a connection.
+    fn threads(&self) -> usize {
+        self.threads.clamp(1, self.connections)
+    }
+
     /// Whether there is a time before the window. Without one, every request counts.
     fn is_warmed_up(&self) -> bool {
         self.warmup > Duration::ZERO && matches!(self.end, End::After(_))
@@ -98,12 +159,14 @@ impl Config {
 }
 
 /// What is told while a run goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// All connections are open; and each has been answered once, if there is a warm-up.
     Ready { connections: usize, lacks: Vec<String> },
     /// The measured window begins.
     Measuring { at_ns: u64 },
+    /// A slice of the window is over.
+    Sliced(Slice),
     /// The measured window has ended.
     Measured { at_ns: u64 },
 }
@@ -134,12 +197,14 @@ pub fn run<P: Protocol>(
     let halt = AtomicBool::new(false);
     thread::scope(|scope| {
         let (ready, readies) = mpsc::channel();
+        let (slice, slices) = mpsc::channel();
+        let mut slices = Slices::new(slices, config.threads());
         let mut threads = Vec::new();
-        for index in 0..config.threads.clamp(1, config.connections) {
+        for index in 0..config.threads() {
             let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
-            let (ready, halt) = (ready.clone(), &halt);
-            let share = Share::of(config, index);
-            let body = move || work::<P>(config, workload, &share, Link { ready, started, record }, halt);
+            let link = Link { ready: ready.clone(), started, slice: slice.clone(), record };
+            let (share, halt) = (Share::of(config, index), &halt);
+            let body = move || work::<P>(config, workload, &share, link, halt);
             let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
             spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
             threads.push(Thread { start, recorded, record: None });
@@ -158,9 +223,12 @@ pub fn run<P: Protocol>(
             // A thread that is gone has panicked, which waiting for its record tells.
             let _ = thread.start.send(timeline);
         }
-        attend(&timeline, stop, &halt, tell, || threads.iter_mut().all(Thread::is_done));
-        let records = threads.iter_mut().map(Thread::wait);
-        let report = Report::merge(records, &timeline, halt.load(Ordering::Relaxed));
+        attend(&timeline, stop, &halt, &mut slices, tell, || threads.iter_mut().all(Thread::is_done));
+        let mut report = Report::empty(matches!(config.pace, Pace::Open { .. }));
+        threads.iter_mut().for_each(|thread| report.add(&thread.wait()));
+        report.generator.rss_bytes_max = sys::process::rss_bytes_max();
+        report.interrupted = halt.load(Ordering::Relaxed);
+        slices.pass_on(true, |slice| tell(Event::Sliced(slice)));
         if timeline.is_open_ended() {
             tell(Event::Measured { at_ns: report.end_ns });
         }
@@ -171,8 +239,8 @@ pub fn run<P: Protocol>(
 /// What the main thread has of another. Dropping it lets that close its connections and end.
 struct Thread {
     start: mpsc::Sender<Timeline>,
-    recorded: mpsc::Receiver<Record>,
-    record: Option<Record>,
+    recorded: mpsc::Receiver<Report>,
+    record: Option<Report>,
 }
 
 impl Thread {
@@ -190,7 +258,7 @@ impl Thread {
     }
 
     /// Waits for its end.
-    fn wait(&mut self) -> Record {
+    fn wait(&mut self) -> Report {
         (self.record.take()).unwrap_or_else(|| self.recorded.recv().expect("the thread does not panic"))
     }
 }
@@ -201,7 +269,8 @@ struct Link {
     ready: mpsc::Sender<Ready>,
     /// It is told here to start, and by the end of the channel that its connections may go.
     started: mpsc::Receiver<Timeline>,
-    record: mpsc::Sender<Record>,
+    slice: mpsc::Sender<Slice>,
+    record: mpsc::Sender<Report>,
 }
 
 /// Waits until the next thread has opened its connections, and has them all give up when `stop` is raised.
@@ -218,21 +287,50 @@ fn wait_for(readies: &mpsc::Receiver<Ready>, stop: &AtomicBool, halt: &AtomicBoo
 
 /// One thread's part of the load.
 struct Share {
+    index: usize,
+    threads: usize,
+    /// The connections of the threads before it.
+    first: usize,
     connections: usize,
+    idle: usize,
+    in_flight: u64,
     requests: u64,
     cpus: Vec<usize>,
 }
 
 impl Share {
     fn of(config: &Config, index: usize) -> Self {
-        let threads = config.threads.clamp(1, config.connections);
+        let threads = config.threads();
         let part = |whole: u64| whole / threads as u64 + u64::from((index as u64) < whole % threads as u64);
+        let connections = config.connections as u64;
+        let room = connections * config.pipeline as u64;
         let requests = match config.end {
             End::After(_) => u64::MAX,
             End::Requests(requests) => part(requests),
         };
-        let cpus = Vec::from_iter(config.cpus.get(index % config.cpus.len().max(1)).copied());
-        Self { connections: part(config.connections as u64) as usize, requests, cpus }
+        let before = connections / threads as u64 * index as u64;
+        Self {
+            index,
+            threads,
+            first: (before + (index as u64).min(connections % threads as u64)) as usize,
+            connections: part(connections) as usize,
+            idle: part(config.idle as u64) as usize,
+            in_flight: part(config.in_flight.map_or(room, |in_flight| in_flight as u64)),
+            requests,
+            cpus: Vec::from_iter(config.cpus.get(index % config.cpus.len().max(1)).copied()),
+        }
+    }
+
+    /// The rule by which its requests go out.
+    fn turns(&self, pace: &Pace, timeline: &Timeline) -> Turns {
+        match pace {
+            Pace::Closed => Turns::closed(self.connections, self.in_flight),
+            Pace::Open { arrivals, stages } => {
+                let times = (timeline.start_ns, timeline.begin_ns);
+                let schedule = Schedule::new(*arrivals, stages, (self.index, self.threads), times);
+                Turns::open(self.connections, schedule)
+            }
+        }
     }
 }
 
@@ -251,22 +349,16 @@ fn work<P: Protocol>(
     let client = P::Client::new(workload);
     match config.driver {
         Driver::Epoll => {
-            drive(
-                drivers::epoll::Worker::open(config, share.connections, client, halt),
-                config,
-                share,
-                link,
-                halt,
-            );
+            let worker = drivers::epoll::Worker::open(config, share, client, halt);
+            drive(worker, config, share, link, halt);
         }
         Driver::IoUring => {
-            drive(
-                drivers::io_uring::Worker::open(config, share.connections, client, halt),
-                config,
-                share,
-                link,
-                halt,
-            );
+            let worker = drivers::io_uring::Worker::open(config, share, client, halt);
+            drive(worker, config, share, link, halt);
+        }
+        Driver::Thread => {
+            let worker = drivers::thread::Worker::open(config, share, client, halt);
+            drive(worker, config, share, link, halt);
         }
     }
 }
@@ -280,7 +372,7 @@ fn drive<W: drivers::Drive>(
     link: Link,
     halt: &AtomicBool,
 ) {
-    let Link { ready, started, record } = link;
+    let Link { ready, started, slice, record } = link;
     let mut worker = match worker {
         Ok(worker) => worker,
         Err(failure) => {
@@ -289,19 +381,22 @@ fn drive<W: drivers::Drive>(
             return;
         }
     };
-    let mut recorder = Recorder::new(share.requests);
+    let mut recorder = Recorder::new(share.requests, &config.pace);
     if config.is_warmed_up() {
         // One request on each connection, which nobody records: a server that starts a process for each is
         // still at it when the last has connected, and would be for a second of its warm-up.
-        worker.run(&mut Recorder::new(share.connections as u64), halt);
+        let count = share.connections as u64;
+        let mut turns = Turns::closed(share.connections, count);
+        worker.run(&mut turns, &mut Recorder::new(count, &Pace::Closed), halt);
     }
     let _ = ready.send(Ok(worker.lacks()));
     // The channel ends when no thread has anything more to tell.
     drop(ready);
     // No start means that another thread has failed: there is nothing to do.
     let Ok(timeline) = started.recv() else { return };
-    recorder.start(timeline);
-    worker.run(&mut recorder, halt);
+    let slicer = config.slice.map(|length| Slicer::new(length.as_nanos().max(1) as u64, slice));
+    recorder.start(timeline, slicer);
+    worker.run(&mut share.turns(&config.pace, &timeline), &mut recorder, halt);
     // Closing the connections belongs to no window.
     let _ = record.send(recorder.finish());
     let _ = started.recv();
@@ -315,6 +410,7 @@ fn attend(
     timeline: &Timeline,
     stop: &AtomicBool,
     halt: &AtomicBool,
+    slices: &mut Slices,
     tell: &mut dyn FnMut(Event),
     mut finished: impl FnMut() -> bool,
 ) {
@@ -331,6 +427,7 @@ fn attend(
             measuring = true;
             tell(Event::Measuring { at_ns: now_ns });
         }
+        slices.pass_on(false, |slice| tell(Event::Sliced(slice)));
         if now_ns >= timeline.end_ns {
             tell(Event::Measured { at_ns: now_ns });
             return;
@@ -354,15 +451,11 @@ mod tests {
     /// Expects the shares of all threads to add up to the whole, and to differ by one at most.
     fn check(connections: usize, threads: usize, requests: u64) {
         let config = Config {
-            driver: Driver::Epoll,
-            addresses: Vec::new(),
             connections,
             threads,
             cpus: vec![3, 5],
-            warmup: Duration::ZERO,
             end: End::Requests(requests),
-            timeout: Duration::from_secs(1),
-            interval: Duration::from_millis(100),
+            ..Config::default()
         };
         let shares: Vec<Share> =
             (0..threads.min(connections)).map(|index| Share::of(&config, index)).collect();
@@ -373,6 +466,8 @@ mod tests {
         };
         assert!(spread(|share| share.connections as u64) <= 1 && spread(|share| share.requests) <= 1);
         assert_eq!(shares[0].cpus, [3]);
+        let before = |index: usize| shares[..index].iter().map(|share| share.connections).sum::<usize>();
+        assert!(shares.iter().all(|share| share.first == before(share.index)));
     }
 
     #[test]

@@ -1,15 +1,26 @@
 //! What a run leaves behind: counts, latencies and the rate over time, one record a thread, merged at the end.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 use proto::Verdict;
 use sys::{clock, process};
 
-use crate::{Config, End};
+use crate::exchange::Begun;
+use crate::slices::Slicer;
+use crate::turns::{Turn, Turns};
+use crate::{Config, End, Pace};
 
 /// Latencies are told apart to 3 significant digits between 1 ns and a minute; longer ones count as a minute. The
 /// memory is the same for any length of run.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// An empty histogram of the one shape that all have.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, SIGNIFICANT_DIGITS)
+        .expect("the bounds are in order and the digits within 0 to 5")
+}
 
 /// When things happen, in CLOCK_MONOTONIC nanoseconds; the same for all threads.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +70,9 @@ pub struct Errors {
     pub closed: u64,
     pub timeout: u64,
     pub malformed: u64,
+    /// Another status than the expected one.
+    pub status: u64,
+    /// Other bytes.
     pub wrong: u64,
 }
 
@@ -88,10 +102,61 @@ pub struct Generator {
     pub wall_ns: u64,
     /// Time threads were ready to run and had no processor.
     pub run_delay_ns: u64,
-    /// The longest time between two waits.
+    /// The longest time a thread was away: busy between two waits, or woken later than it had asked for.
     pub turn_ns_max: u64,
     pub turns: u64,
     pub rss_bytes_max: u64,
+}
+
+/// What an open loop tells besides: how long requests took by other clocks than that of their due time.
+#[derive(Clone, Debug)]
+pub struct Views {
+    /// From the send to the whole, checked reply.
+    pub service: Histogram<u64>,
+    /// The same, of those requests that found a connection free: a client that waits for each reply before it thinks
+    /// of its next request would have sent only these.
+    pub closed: Histogram<u64>,
+    /// How late the generator itself was: from the due time, or from when a connection was free if that came later, to
+    /// the send.
+    pub lateness: Histogram<u64>,
+}
+
+/// What became of the requests that were due: those of the window and `unsent_begin` are `sent` and `unsent_end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Due before the window, and not sent by then.
+    pub unsent_begin: u64,
+    /// Due by the end of the window, and not sent.
+    pub unsent_end: u64,
+    /// Sent in the window, having found no connection free when they were due.
+    pub waited: u64,
+}
+
+/// How often each status came, from 100 to 599.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statuses(Box<[u64]>);
+
+impl Statuses {
+    const FIRST: u16 = 100;
+
+    fn new() -> Self {
+        Self(vec![0; 500].into())
+    }
+
+    fn count(&mut self, status: u16) {
+        if let Some(number) = self.0.get_mut(usize::from(status.wrapping_sub(Self::FIRST))) {
+            *number += 1;
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(sum, number)| *sum += number);
+    }
+
+    /// Those that came, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
+        (Self::FIRST..).zip(self.0.iter().copied()).filter(|(_, number)| *number > 0)
+    }
 }
 
 /// A finished run.
@@ -107,26 +172,16 @@ pub struct Report {
     pub first_error: Option<String>,
     pub bytes_sent: u64,
     pub bytes_received: u64,
-    /// Nanoseconds from just before the send to the whole, checked reply.
+    /// Nanoseconds to the whole, checked reply: in a closed loop from just before the send, in an open one from when
+    /// the request was due.
     pub latency: Histogram<u64>,
+    /// None in a closed loop.
+    pub views: Option<Views>,
+    pub backlog: Backlog,
+    pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
     pub interrupted: bool,
-}
-
-/// What one thread has recorded.
-pub(crate) struct Record {
-    requests: Requests,
-    errors: Errors,
-    first_error: Option<String>,
-    bytes_sent: u64,
-    bytes_received: u64,
-    latency: Histogram<u64>,
-    completed: Vec<u64>,
-    generator: Generator,
-    begin_ns: u64,
-    end_ns: u64,
-    connections_open: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,7 +193,7 @@ enum Phase {
 
 /// One thread's record in the making.
 pub(crate) struct Recorder {
-    record: Record,
+    record: Report,
     phase: Phase,
     timeline: Timeline,
     next_edge_ns: u64,
@@ -149,25 +204,15 @@ pub(crate) struct Recorder {
     left: u64,
     turn_began_ns: u64,
     now_ns: u64,
+    /// When the wait it is in should be over.
+    wake_ns: u64,
+    slicer: Option<Slicer>,
 }
 
 impl Recorder {
-    pub(crate) fn new(requests: u64) -> Self {
-        let latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, SIGNIFICANT_DIGITS)
-            .expect("the bounds are in order and the digits within 0 to 5");
-        let record = Record {
-            requests: Requests::default(),
-            errors: Errors::default(),
-            first_error: None,
-            bytes_sent: 0,
-            bytes_received: 0,
-            latency,
-            completed: Vec::new(),
-            generator: Generator::default(),
-            begin_ns: 0,
-            end_ns: 0,
-            connections_open: 0,
-        };
+    /// A record of so many requests at most.
+    pub(crate) fn new(requests: u64, pace: &Pace) -> Self {
+        let record = Report::empty(matches!(pace, Pace::Open { .. }));
         let timeline = Timeline { start_ns: 0, begin_ns: 0, end_ns: u64::MAX, interval_ns: u64::MAX };
         Self {
             record,
@@ -179,11 +224,17 @@ impl Recorder {
             left: requests,
             turn_began_ns: 0,
             now_ns: 0,
+            wake_ns: u64::MAX,
+            slicer: None,
         }
     }
 
-    pub(crate) fn start(&mut self, timeline: Timeline) {
+    /// The run begins. Slices of its window are handed over where there is somebody to take them.
+    pub(crate) fn start(&mut self, timeline: Timeline, slicer: Option<Slicer>) {
         self.timeline = timeline;
+        self.record.intervals.begin_ns = timeline.start_ns;
+        self.record.intervals.length_ns = timeline.interval_ns;
+        self.slicer = slicer;
         self.next_edge_ns = timeline.start_ns + timeline.interval_ns;
         self.turn_began_ns = clock::monotonic_ns();
         self.advance(self.turn_began_ns);
@@ -191,8 +242,8 @@ impl Recorder {
 
     /// A wait is over, and it is `now_ns`: a turn begins. Says whether the run goes on.
     pub(crate) fn begin_turn(&mut self, now_ns: u64) -> bool {
-        let turn_ns = self.now_ns - self.turn_began_ns;
-        self.record.generator.turn_ns_max = self.record.generator.turn_ns_max.max(turn_ns);
+        let away_ns = (self.now_ns - self.turn_began_ns).max(now_ns.saturating_sub(self.wake_ns));
+        self.record.generator.turn_ns_max = self.record.generator.turn_ns_max.max(away_ns);
         self.record.generator.turns += 1;
         self.turn_began_ns = now_ns;
         self.advance(now_ns);
@@ -202,6 +253,11 @@ impl Recorder {
     /// Whether every request that was to be sent has been answered or has failed.
     pub(crate) fn is_done(&self) -> bool {
         self.left == 0 && self.in_flight == 0
+    }
+
+    /// Whether the window has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Over
     }
 
     /// When the next wait must be over, at the latest.
@@ -215,40 +271,81 @@ impl Recorder {
         self.now_ns = now_ns;
     }
 
+    /// A turn is over at `now_ns`: what follows is a wait of `wait` at most.
+    pub(crate) fn end_turn(&mut self, now_ns: u64, wait: Duration) {
+        self.now_ns = now_ns;
+        self.wake_ns = now_ns.saturating_add(wait.as_nanos() as u64);
+    }
+
     /// Whether another request may be sent.
     pub(crate) fn may_send(&self) -> bool {
         self.left > 0
     }
 
-    pub(crate) fn sent(&mut self, bytes: usize) {
+    /// Requests that have been sent and not been answered.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    pub(crate) fn sent(&mut self, bytes: usize, turn: &Turn, now_ns: u64) {
         self.left -= 1;
         self.in_flight += 1;
-        self.record.requests.sent += 1;
-        self.record.bytes_sent += bytes as u64;
+        let record = &mut self.record;
+        record.requests.sent += 1;
+        record.bytes_sent += bytes as u64;
+        if let Some(views) = &mut record.views {
+            views.lateness.saturating_record(now_ns.saturating_sub(turn.due_ns.max(turn.free_ns)));
+            record.backlog.waited += u64::from(turn.due_ns < turn.free_ns);
+            record.backlog.unsent_begin += u64::from(turn.due_ns < self.timeline.begin_ns);
+        }
     }
 
     pub(crate) fn received(&mut self, bytes: usize) {
         self.record.bytes_received += bytes as u64;
     }
 
-    pub(crate) fn replied(&mut self, verdict: Verdict, latency_ns: u64) {
+    pub(crate) fn replied(&mut self, verdict: Verdict, status: Option<u16>, begun: &Begun, now_ns: u64) {
         self.in_flight -= 1;
         self.completed += 1;
-        self.record.latency.saturating_record(latency_ns);
+        let record = &mut self.record;
+        record.latency.saturating_record(now_ns - begun.due_ns);
+        if let Some(Slicer { slice, .. }) = &mut self.slicer {
+            slice.latency.saturating_record(now_ns - begun.due_ns);
+            slice.correct += u64::from(verdict == Verdict::Correct);
+            slice.wrong += u64::from(verdict != Verdict::Correct);
+        }
+        if let Some(views) = &mut record.views {
+            let service_ns = now_ns - begun.sent_ns;
+            views.service.saturating_record(service_ns);
+            if !begun.waited {
+                views.closed.saturating_record(service_ns);
+            }
+        }
+        if let Some(status) = status {
+            record.statuses.count(status);
+        }
         match verdict {
-            Verdict::Correct => self.record.requests.correct += 1,
+            Verdict::Correct => record.requests.correct += 1,
             Verdict::Wrong => {
-                self.record.requests.wrong += 1;
-                self.record.errors.wrong += 1;
+                record.requests.wrong += 1;
+                record.errors.wrong += 1;
                 self.first(|| "a reply was well-formed but not the right one".into());
+            }
+            Verdict::Status => {
+                record.requests.wrong += 1;
+                record.errors.status += 1;
+                self.first(|| format!("a reply had the status {}", status.unwrap_or_default()));
             }
         }
     }
 
-    /// A request in flight has come to nothing.
-    pub(crate) fn failed(&mut self, fault: Fault, text: impl FnOnce() -> String) {
-        self.in_flight -= 1;
-        self.record.requests.failed += 1;
+    /// So many requests in flight have come to nothing.
+    pub(crate) fn failed(&mut self, requests: usize, fault: Fault, text: impl FnOnce() -> String) {
+        self.in_flight -= requests as u64;
+        self.record.requests.failed += requests as u64;
+        if let Some(Slicer { slice, .. }) = &mut self.slicer {
+            slice.failed += requests as u64;
+        }
         let errors = &mut self.record.errors;
         *match fault {
             Fault::Connect => &mut errors.connect,
@@ -256,15 +353,22 @@ impl Recorder {
             Fault::Closed => &mut errors.closed,
             Fault::Timeout => &mut errors.timeout,
             Fault::Malformed => &mut errors.malformed,
-        } += 1;
+        } += requests as u64;
         self.first(text);
     }
 
-    pub(crate) fn connections_open(&mut self, count: usize) {
-        self.record.connections_open = count;
+    /// The run is over: what it leaves open, and unsent.
+    pub(crate) fn leave(&mut self, connections_open: usize, turns: &Turns) {
+        self.record.connections_open = connections_open;
+        if self.left > 0 {
+            let end_ns = self.now_ns.min(self.timeline.end_ns);
+            let (before, all) = turns.unsent(self.timeline.begin_ns, end_ns);
+            self.record.backlog.unsent_begin += before;
+            self.record.backlog.unsent_end = all;
+        }
     }
 
-    pub(crate) fn finish(mut self) -> Record {
+    pub(crate) fn finish(mut self) -> Report {
         // A run of a number of requests ends with the last reply, not when that is noticed.
         let now_ns = if self.is_done() { self.now_ns } else { clock::monotonic_ns() };
         if self.phase == Phase::WarmUp {
@@ -275,7 +379,7 @@ impl Recorder {
             self.end_window(now_ns);
         }
         if self.completed > 0 && self.timeline.is_open_ended() {
-            self.record.completed.push(self.completed);
+            self.record.intervals.completed.push(self.completed);
         }
         self.record
     }
@@ -288,25 +392,38 @@ impl Recorder {
     fn advance(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
         while now_ns >= self.next_edge_ns {
-            self.record.completed.push(std::mem::take(&mut self.completed));
+            self.record.intervals.completed.push(std::mem::take(&mut self.completed));
             self.next_edge_ns += self.timeline.interval_ns;
         }
         if self.phase == Phase::WarmUp && now_ns >= self.timeline.begin_ns {
             self.begin_window(now_ns);
         }
-        if self.phase == Phase::Window && now_ns >= self.timeline.end_ns {
-            self.end_window(now_ns);
+        if self.phase == Phase::Window {
+            if now_ns >= self.timeline.end_ns {
+                self.end_window(now_ns);
+            } else if let Some(slicer) = &mut self.slicer {
+                slicer.advance(now_ns);
+            }
         }
     }
 
     fn begin_window(&mut self, now_ns: u64) {
         self.phase = Phase::Window;
+        if let Some(slicer) = &mut self.slicer {
+            // Those of all threads begin at the same time, within a turn of when they do.
+            slicer.begin(self.timeline.begin_ns.min(now_ns));
+        }
         let record = &mut self.record;
         record.requests = Requests { in_flight_begin: self.in_flight, ..Requests::default() };
         record.errors = Errors::default();
         record.first_error = None;
         (record.bytes_sent, record.bytes_received) = (0, 0);
         record.latency.reset();
+        if let Some(views) = &mut record.views {
+            views.reset();
+        }
+        record.backlog = Backlog::default();
+        record.statuses = Statuses::new();
         record.begin_ns = now_ns;
         record.generator = Generator {
             cpu_ns: clock::thread_cpu_ns(),
@@ -317,6 +434,9 @@ impl Recorder {
 
     fn end_window(&mut self, now_ns: u64) {
         self.phase = Phase::Over;
+        if let Some(slicer) = &mut self.slicer {
+            slicer.end(now_ns.min(self.timeline.end_ns));
+        }
         let record = &mut self.record;
         record.requests.in_flight_end = self.in_flight;
         record.end_ns = now_ns;
@@ -328,47 +448,80 @@ impl Recorder {
 }
 
 impl Report {
-    pub(crate) fn merge(
-        mut records: impl Iterator<Item = Record>,
-        timeline: &Timeline,
-        interrupted: bool,
-    ) -> Self {
-        let first = records.next().expect("a run has a thread at least");
-        let mut report = Self {
-            connections_open: first.connections_open,
-            begin_ns: first.begin_ns,
-            end_ns: first.end_ns,
-            requests: first.requests,
-            errors: first.errors,
-            first_error: first.first_error,
-            bytes_sent: first.bytes_sent,
-            bytes_received: first.bytes_received,
-            latency: first.latency,
-            intervals: Intervals {
-                begin_ns: timeline.start_ns,
-                length_ns: timeline.interval_ns,
-                completed: first.completed,
-            },
-            generator: first.generator,
-            interrupted,
-        };
-        records.for_each(|record| report.add(record));
-        report.generator.rss_bytes_max = process::rss_bytes_max();
-        report
+    /// The report of nothing, to which others are added.
+    pub fn empty(is_open: bool) -> Self {
+        Self {
+            connections_open: 0,
+            begin_ns: u64::MAX,
+            end_ns: 0,
+            requests: Requests::default(),
+            errors: Errors::default(),
+            first_error: None,
+            bytes_sent: 0,
+            bytes_received: 0,
+            latency: histogram(),
+            views: is_open.then(|| Views {
+                service: histogram(),
+                closed: histogram(),
+                lateness: histogram(),
+            }),
+            backlog: Backlog::default(),
+            statuses: Statuses::new(),
+            intervals: Intervals::default(),
+            generator: Generator::default(),
+            interrupted: false,
+        }
     }
 
-    fn add(&mut self, record: Record) {
-        self.connections_open += record.connections_open;
-        self.begin_ns = self.begin_ns.min(record.begin_ns);
-        self.end_ns = self.end_ns.max(record.end_ns);
-        self.first_error = self.first_error.take().or(record.first_error);
-        self.bytes_sent += record.bytes_sent;
-        self.bytes_received += record.bytes_received;
-        self.latency.add(&record.latency).expect("all threads use the same bounds");
-        self.intervals.add(&record.completed);
-        self.requests.add(&record.requests);
-        self.errors.add(&record.errors);
-        self.generator.add(&record.generator);
+    /// Adds what another thread or process has measured at the same time: counts and histograms are added up, and the
+    /// window is that of both.
+    pub fn add(&mut self, other: &Self) {
+        self.connections_open += other.connections_open;
+        self.begin_ns = self.begin_ns.min(other.begin_ns);
+        self.end_ns = self.end_ns.max(other.end_ns);
+        if self.first_error.is_none() {
+            self.first_error.clone_from(&other.first_error);
+        }
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.latency.add(&other.latency).expect("all histograms have the same bounds");
+        if let (Some(views), Some(more)) = (&mut self.views, &other.views) {
+            views.add(more);
+        }
+        self.backlog.add(&other.backlog);
+        self.statuses.add(&other.statuses);
+        self.intervals.add(&other.intervals);
+        self.requests.add(&other.requests);
+        self.errors.add(&other.errors);
+        self.generator.add(&other.generator);
+        self.interrupted |= other.interrupted;
+    }
+}
+
+impl Views {
+    fn reset(&mut self) {
+        self.service.reset();
+        self.closed.reset();
+        self.lateness.reset();
+    }
+
+    fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.service, &other.service),
+            (&mut self.closed, &other.closed),
+            (&mut self.lateness, &other.lateness),
+        ];
+        for (sum, part) in pairs {
+            sum.add(part).expect("all histograms have the same bounds");
+        }
+    }
+}
+
+impl Backlog {
+    fn add(&mut self, other: &Self) {
+        self.unsent_begin += other.unsent_begin;
+        self.unsent_end += other.unsent_end;
+        self.waited += other.waited;
     }
 }
 
@@ -390,6 +543,7 @@ impl Errors {
         self.closed += other.closed;
         self.timeout += other.timeout;
         self.malformed += other.malformed;
+        self.status += other.status;
         self.wrong += other.wrong;
     }
 }
@@ -401,16 +555,28 @@ impl Generator {
         self.run_delay_ns += other.run_delay_ns;
         self.turn_ns_max = self.turn_ns_max.max(other.turn_ns_max);
         self.turns += other.turns;
+        self.rss_bytes_max += other.rss_bytes_max;
     }
 }
 
 impl Intervals {
-    /// Adds another thread's counts, edge by edge.
-    fn add(&mut self, completed: &[u64]) {
-        if self.completed.len() < completed.len() {
-            self.completed.resize(completed.len(), 0);
+    /// Adds the counts of a series of the same grain, each to the slice of time that it is nearest to.
+    fn add(&mut self, other: &Self) {
+        if self.completed.is_empty() {
+            self.clone_from(other);
+            return;
         }
-        self.completed.iter_mut().zip(completed).for_each(|(sum, count)| *sum += count);
+        let begin_ns = self.begin_ns.min(other.begin_ns);
+        let slot = |from_ns: u64| {
+            let length_ns = self.length_ns.max(1);
+            ((from_ns - begin_ns + length_ns / 2) / length_ns) as usize
+        };
+        let (own, others) = (slot(self.begin_ns), slot(other.begin_ns));
+        self.completed.splice(..0, std::iter::repeat_n(0, own));
+        self.begin_ns = begin_ns;
+        let length = self.completed.len().max(others + other.completed.len());
+        self.completed.resize(length, 0);
+        self.completed[others..].iter_mut().zip(&other.completed).for_each(|(sum, count)| *sum += count);
     }
 }
 
@@ -426,23 +592,29 @@ mod tests {
         pub(crate) fn replies(&self) -> u64 {
             self.record.requests.correct + self.record.requests.wrong
         }
+
+        pub(crate) fn failures(&self) -> u64 {
+            self.record.requests.failed
+        }
     }
 
     /// Sends a request and takes its reply at each of `times_ns`, with one request always in flight, and expects
     /// the counts of the window and of the intervals.
     fn check(times_ns: &[u64], in_window: u64, completed: &[u64]) {
-        let mut recorder = Recorder::new(u64::MAX);
+        let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         recorder.timeline = TIMELINE;
         recorder.next_edge_ns = TIMELINE.start_ns + TIMELINE.interval_ns;
         recorder.turn_began_ns = TIMELINE.start_ns;
         recorder.now_ns = TIMELINE.start_ns;
-        recorder.sent(10);
+        let turn = Turn { key: 0, due_ns: 900, free_ns: 900 };
+        let begun = Begun { due_ns: 900, sent_ns: 900, waited: false };
+        recorder.sent(10, &turn, 900);
         for &at_ns in times_ns {
             if !recorder.begin_turn(at_ns) {
                 break;
             }
-            recorder.replied(Verdict::Correct, 100);
-            recorder.sent(10);
+            recorder.replied(Verdict::Correct, None, &begun, at_ns);
+            recorder.sent(10, &turn, at_ns);
         }
         let record = recorder.finish();
         let requests = record.requests;
@@ -452,7 +624,7 @@ mod tests {
             requests.sent + requests.in_flight_begin,
             requests.correct + requests.wrong + requests.failed + requests.in_flight_end
         );
-        assert_eq!(record.completed, completed);
+        assert_eq!(record.intervals.completed, completed);
     }
 
     #[test]
@@ -475,18 +647,34 @@ mod tests {
         check(&[2_000, 3_000, 6_000], 1, &[0, 1, 1, 0, 0]);
     }
 
+    /// Adds two series of grain 10, and expects where the sum begins and its counts.
+    fn check_sum(one: (u64, &[u64]), two: (u64, &[u64]), expected: (u64, &[u64])) {
+        let series = |(begin_ns, completed): (u64, &[u64])| Intervals {
+            begin_ns,
+            length_ns: 10,
+            completed: completed.into(),
+        };
+        let mut sum = series(one);
+        sum.add(&series(two));
+        assert_eq!(sum, series(expected));
+    }
+
+    #[test]
+    fn series_that_began_apart_are_added_slice_by_slice() {
+        check_sum((100, &[1, 2]), (100, &[10, 20, 30]), (100, &[11, 22, 30]));
+        check_sum((100, &[1, 2]), (104, &[10, 20]), (100, &[11, 22]));
+        check_sum((100, &[1, 2]), (106, &[10, 20]), (100, &[1, 12, 20]));
+        check_sum((130, &[1]), (100, &[10]), (100, &[10, 0, 0, 1]));
+        check_sum((0, &[]), (100, &[10]), (100, &[10]));
+    }
+
     #[test]
     fn the_window_begins_on_the_edge_of_an_interval() {
         let config = Config {
-            driver: crate::Driver::Epoll,
-            addresses: Vec::new(),
-            connections: 1,
-            threads: 1,
-            cpus: Vec::new(),
-            warmup: std::time::Duration::from_nanos(2_500),
-            end: End::After(std::time::Duration::from_nanos(5_000)),
-            timeout: std::time::Duration::from_secs(1),
-            interval: std::time::Duration::from_nanos(1_000),
+            warmup: Duration::from_nanos(2_500),
+            end: End::After(Duration::from_nanos(5_000)),
+            interval: Duration::from_nanos(1_000),
+            ..Config::default()
         };
         let timeline = Timeline::starting_at(10_000, &config);
         assert_eq!((timeline.begin_ns, timeline.end_ns), (13_000, 18_000));

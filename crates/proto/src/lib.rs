@@ -88,6 +88,11 @@ pub trait Client<W: 'static>: Clone + 'static {
 
     /// Whether the connection can carry another request once the outstanding replies are here.
     fn keeps_alive(&self) -> bool;
+
+    /// The status of the last whole reply, in protocols that have one; `None` before the first.
+    fn status(&self) -> Option<u16> {
+        None
+    }
 }
 
 /// What the client half found a whole reply to be.
@@ -95,8 +100,10 @@ pub trait Client<W: 'static>: Clone + 'static {
 pub enum Verdict {
     /// Every byte is as it must be.
     Correct,
-    /// A well-formed reply that is not the one that was due: other bytes, or a status that is an error.
+    /// A well-formed reply that is not the one that was due: it has other bytes.
     Wrong,
+    /// A well-formed reply whose status is not the expected one. What else it carries is not looked at.
+    Status,
 }
 
 /// The bytes cannot be a reply of this protocol; the text says what was found, for the user to read.

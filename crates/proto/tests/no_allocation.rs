@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use proto::echo::{self, Echo, Framing};
-use proto::http::{self, Http, Verify};
+use proto::http::{self, Http, Request, Verify};
 use proto::line::{self, Line};
 use proto::rpc::{self, Rpc};
 use proto::{Client as _, Next, Output, Protocol, Server as _, Session, Verdict};
@@ -82,6 +82,14 @@ fn twice_as_many_requests_allocate_just_as_often() {
         for (target, reply_bytes) in [("/", 1), ("/", 10_000), ("/json", 1)] {
             check::<Http>(target, http::Workload::new(reply_bytes, target, "a", true, verify).unwrap());
         }
+    }
+    for (method, target, expect_status) in
+        [("HEAD", "/", None), ("POST", "/", None), ("GET", "/nowhere", Some(404))]
+    {
+        let headers = &[("Accept".into(), "*/*".into())];
+        let request = Request { method, headers, body: b"hello", expect_status, expect_body: None };
+        let workload = http::Workload::new(10_000, target, "a", true, Verify::Bytes).unwrap();
+        check::<Http>(method, workload.requesting(&request).unwrap());
     }
     for framing in [Framing::Raw, Framing::Prefix, Framing::Crlf] {
         for message_bytes in [1, 64, 2_000] {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
 use std::time::Duration;
 
 use crate::checked;
@@ -106,21 +107,48 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, key, interest)
     }
 
-    /// Waits until something is ready, or `timeout` is over; returns how many are.
+    /// Waits until something is ready, or `timeout` is over, to the nanosecond where the kernel can (Linux 5.11) and
+    /// rounded up to a millisecond where it cannot; returns how many are ready.
     ///
     /// # Errors
     /// None that a valid instance can cause; an interrupted wait returns 0.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        // Rounding up: a wait that ends early would be entered again at once.
-        let timeout_ms = timeout.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000) as libc::c_int);
-        let (events, room) = (self.events.as_mut_ptr(), Self::EVENTS_MAX as libc::c_int);
-        // SAFETY: `events` has room for EVENTS_MAX entries.
-        let result = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), events, room, timeout_ms) };
-        self.ready = match checked(result) {
+        let result = match timeout {
+            None => self.wait_ms(-1),
+            Some(timeout) => match self.wait_ns(timeout) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                    // Rounding up: a wait that ends early would be entered again at once.
+                    self.wait_ms(timeout.as_nanos().div_ceil(1_000_000) as libc::c_int)
+                }
+                other => other,
+            },
+        };
+        self.ready = match result {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            other => other? as usize,
+            other => other?,
         };
         Ok(self.ready)
+    }
+
+    fn wait_ms(&mut self, timeout_ms: libc::c_int) -> io::Result<usize> {
+        let (events, room) = (self.events.as_mut_ptr(), Self::EVENTS_MAX as libc::c_int);
+        // SAFETY: `events` has room for EVENTS_MAX entries.
+        checked(unsafe { libc::epoll_wait(self.fd.as_raw_fd(), events, room, timeout_ms) })
+            .map(|ready| ready as usize)
+    }
+
+    /// By number, because C libraries have a name for this call only since 2022.
+    fn wait_ns(&mut self, timeout: Duration) -> io::Result<usize> {
+        let time = libc::timespec {
+            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        let (fd, events, room) = (self.fd.as_raw_fd(), self.events.as_mut_ptr(), Self::EVENTS_MAX);
+        let no_mask: *const libc::sigset_t = ptr::null();
+        // SAFETY: `events` has room for EVENTS_MAX entries, `time` is valid for the read, and there is no signal mask.
+        let ready =
+            unsafe { libc::syscall(libc::SYS_epoll_pwait2, fd, events, room, &raw const time, no_mask, 0) };
+        if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready as usize) }
     }
 
     /// What the last wait found. `index` is below what it returned.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -170,12 +170,48 @@ impl AsFd for Listener {
     }
 }
 
+/// Where a connection goes, and which of this machine's addresses it comes from if not the kernel's choice. An address
+/// has some 28,000 ports to give out for each place that is connected to.
+#[derive(Clone, Copy, Debug)]
+pub struct Route<'a> {
+    pub to: &'a Address,
+    pub from: Option<IpAddr>,
+}
+
+impl<'a> From<&'a Address> for Route<'a> {
+    fn from(to: &'a Address) -> Self {
+        Self { to, from: None }
+    }
+}
+
+impl Route<'_> {
+    fn socket(&self, kind: Type) -> io::Result<Socket> {
+        let socket = self.to.socket(kind)?;
+        if let (Address::Ip(_), Some(from)) = (self.to, self.from) {
+            // The port is chosen when it is known what to connect to, so that several connections can share one.
+            bind_address_no_port(&socket)?;
+            socket.bind(&SocketAddr::new(from, 0).into())?;
+        }
+        Ok(socket)
+    }
+}
+
+fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let (level, name) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+    let length = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: `on` is valid for the read of its own length.
+    checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), length) })
+        .map(drop)
+}
+
 /// Connects and waits until it is done; the socket it returns does not block.
 ///
 /// # Errors
-/// As `connect(2)`; `TimedOut` after `timeout`.
-pub fn connect(address: &Address, timeout: Duration) -> io::Result<Socket> {
-    let socket = address.socket(Type::STREAM)?;
+/// As `connect(2)`; `TimedOut` after `timeout`. As `bind(2)` where it is to come from an address that is not ours.
+pub fn connect(route: Route<'_>, timeout: Duration) -> io::Result<Socket> {
+    let socket = route.socket(Type::STREAM)?;
+    let address = route.to;
     let target = address.to_system()?;
     match address {
         Address::Ip(_) => socket.connect_timeout(&target, timeout)?,
@@ -196,10 +232,10 @@ pub fn connect(address: &Address, timeout: Duration) -> io::Result<Socket> {
 /// Begins to connect and does not wait: the socket becomes writable when it is connected, or has failed.
 ///
 /// # Errors
-/// As `connect(2)`, where that can be said at once.
-pub fn start_connect(address: &Address) -> io::Result<Socket> {
-    let socket = address.socket(Type::STREAM.nonblocking())?;
-    match socket.connect(&address.to_system()?) {
+/// As [`connect`], where that can be said at once.
+pub fn start_connect(route: Route<'_>) -> io::Result<Socket> {
+    let socket = route.socket(Type::STREAM.nonblocking())?;
+    match socket.connect(&route.to.to_system()?) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(socket),
     }
@@ -215,7 +251,7 @@ fn remove_if_stale(path: &Path) {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
     // Not to wait: the queue of a server that lives may be full.
-    if is_socket && start_connect(&Address::Unix(path.to_owned())).is_err_and(refused) {
+    if is_socket && start_connect((&Address::Unix(path.to_owned())).into()).is_err_and(refused) {
         // If it cannot be removed, binding says why.
         let _ = std::fs::remove_file(path);
     }
@@ -298,7 +334,7 @@ mod tests {
     fn fill(address: &Address) -> (Vec<Socket>, io::Error) {
         let mut clients = Vec::new();
         loop {
-            match connect(address, Duration::from_millis(50)) {
+            match connect(address.into(), Duration::from_millis(50)) {
                 Ok(client) => clients.push(client),
                 Err(error) => return (clients, error),
             }
@@ -314,11 +350,22 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
         assert_eq!(Listener::open(&address, false, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let accepted = listener.accept(true).unwrap();
-        let client = connect(&address, Duration::from_secs(5)).unwrap();
+        let client = connect((&address).into(), Duration::from_secs(5)).unwrap();
         assert_eq!(client.write_timeout().unwrap(), None);
         drop((listener, clients, accepted));
         // Nobody listens there any more.
         Listener::open(&address, false, 1).unwrap();
         std::fs::remove_file(path).unwrap();
+    }
+    #[test]
+    fn a_connection_comes_from_the_address_it_is_told_to() {
+        let listener = Listener::open(&"127.0.0.1:0".parse().unwrap(), false, 16).unwrap();
+        let to = listener.address().unwrap();
+        let from: IpAddr = "127.0.0.9".parse().unwrap();
+        let client = connect(Route { to: &to, from: Some(from) }, Duration::from_secs(5)).unwrap();
+        assert_eq!(client.local_addr().unwrap().as_socket().unwrap().ip(), from);
+        // Of this network, which is for examples, no machine has an address.
+        let foreign = Route { to: &to, from: Some("192.0.2.1".parse().unwrap()) };
+        assert_eq!(start_connect(foreign).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
     }
 }

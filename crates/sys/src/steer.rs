@@ -140,8 +140,9 @@ mod tests {
             eprintln!("skipped: this kernel loads no program for us: {error}");
             return;
         }
-        let clients: Vec<_> =
-            (0..connections).map(|_| net::connect(&address, Duration::from_secs(5)).unwrap()).collect();
+        let clients: Vec<_> = (0..connections)
+            .map(|_| net::connect((&address).into(), Duration::from_secs(5)).unwrap())
+            .collect();
         for listener in &all {
             listener.set_nonblocking(true).unwrap();
             let mut got = 0;

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, Stage, Verify};
 
 #[test]
 fn a_server_by_hand_is_on_loopback_and_speaks_http() {
@@ -134,6 +135,74 @@ fn flags_of_a_load_become_its_spec() {
 }
 
 #[test]
+fn a_rate_makes_an_open_loop() {
+    let open = |arrivals, seed, stages: &[(f64, f64, Option<u64>)]| Pace::Open {
+        arrivals,
+        seed,
+        stages: (stages.iter())
+            .map(|&(from_per_s, to_per_s, duration_ms)| Stage { from_per_s, to_per_s, duration_ms })
+            .collect(),
+    };
+    check_load(
+        "http://127.0.0.1:8080/ --rate 2k",
+        Ok(LoadSpec { pace: open(Arrivals::Poisson, 1, &[(2000.0, 2000.0, None)]), ..load_spec() }),
+    );
+    // The stages say how long it takes.
+    check_load(
+        "http://127.0.0.1:8080/ -r 0-100:3s,100:2s --arrivals even --seed 7 --spin 50us",
+        Ok(LoadSpec {
+            pace: open(Arrivals::Even, 7, &[(0.0, 100.0, Some(3000)), (100.0, 100.0, Some(2000))]),
+            spin_us: 50,
+            duration_ms: Some(5000),
+            ..load_spec()
+        }),
+    );
+    check_load("http://127.0.0.1:8080/ --arrivals even", Err("--rate"));
+    check_load("http://127.0.0.1:8080/ --rate 5 --active 3", Err("cannot be used with"));
+    check_load("http://127.0.0.1:8080/ --rate fast", Err("`fast` is not a rate"));
+}
+
+#[test]
+fn what_is_asked_over_http_can_be_chosen() {
+    let flags =
+        "http://127.0.0.1:8080/ -m POST -H A:b -H 'c:  d' -d hello --expect-status 201 --expect-body ok";
+    check_load(
+        &flags.replace('\'', "").replace("  d", "d"),
+        Ok(LoadSpec {
+            workload: http(Http {
+                method: "POST".into(),
+                headers: vec![("A".into(), "b".into()), ("c".into(), "d".into())],
+                body: "hello".into(),
+                expect_status: Some(201),
+                expect_body: Some("ok".into()),
+                ..Http::default()
+            }),
+            ..load_spec()
+        }),
+    );
+    check_load("http://127.0.0.1:8080/ -H nothing", Err("`nothing` is not 'Name: value'"));
+    check_load("http://127.0.0.1:8080/ -D /absent/file", Err("cannot read /absent/file"));
+    check_load("tcp://127.0.0.1:8080 -m POST", Err("--method means nothing to --protocol echo"));
+}
+
+#[test]
+fn connections_can_be_many_idle_and_short() {
+    check_load(
+        "http://127.0.0.1:8080/ --active 5 --idle 9 --connect-rate 100 -p 4 --requests-per-connection 8 \
+         --source 127.0.0.1,127.0.0.2",
+        Ok(LoadSpec {
+            active: Some(5),
+            idle: 9,
+            connect_per_s: Some(100.0),
+            pipeline: 4,
+            requests_per_connection: Some(8),
+            sources: ["127.0.0.1", "127.0.0.2"].map(|text| text.parse().expect("an address")).into(),
+            ..load_spec()
+        }),
+    );
+}
+
+#[test]
 fn flags_of_a_load_that_cannot_be_say_what_to_do() {
     check_load("", Err("<URL>; --help shows how"));
     check_load("127.0.0.1:8080", Err("write http://127.0.0.1:8080 or tcp://127.0.0.1:8080"));
@@ -141,7 +210,7 @@ fn flags_of_a_load_that_cannot_be_say_what_to_do() {
     check_load("http://127.0.0.1:8080 -z 10", Err("write 10s or 10ms"));
     check_load("http://127.0.0.1:8080 -z 1s -n 5", Err("cannot be used with '--requests <N>'"));
     check_load("http://127.0.0.1:8080 --warmup 1s -n 5", Err("cannot be used with '--requests <N>'"));
-    check_load("http://127.0.0.1:8080 --driver select", Err("[possible values: epoll, io_uring]"));
+    check_load("http://127.0.0.1:8080 --driver select", Err("[possible values: epoll, io_uring, thread]"));
     check_load("http://127.0.0.1:8080 --protocol echo", Err("--protocol echo needs tcp://127.0.0.1:8080"));
     check_load("tcp://127.0.0.1:8080 --protocol http", Err("--protocol http needs http://127.0.0.1:8080/"));
     check_load("http://127.0.0.1:8080 --message-bytes 9", Err("--message-bytes means nothing"));
@@ -173,7 +242,15 @@ fn load_spec() -> LoadSpec {
         driver: Driver::Epoll,
         workload: http(Http::default()),
         connect: vec!["127.0.0.1:8080".parse().expect("an address")],
+        sources: vec![],
         connections: 50,
+        idle: 0,
+        connect_per_s: None,
+        pace: Pace::Closed,
+        active: None,
+        pipeline: 1,
+        requests_per_connection: None,
+        spin_us: 0,
         threads: 1,
         cpus: vec![],
         warmup_ms: None,
@@ -181,6 +258,7 @@ fn load_spec() -> LoadSpec {
         requests: None,
         timeout_ms: 10_000,
         interval_ms: 20,
+        slice_ms: None,
         held: false,
     }
 }

@@ -18,6 +18,7 @@ fn every_example_is_read_and_written_without_loss() {
             Some("served") => check_example::<Served>(&name, &text),
             Some("load-ready") => check_example::<LoadReady>(&name, &text),
             Some("measuring") => check_example::<Measuring>(&name, &text),
+            Some("interval") => check_example::<Interval>(&name, &text),
             Some("measured") => check_example::<Measured>(&name, &text),
             Some("report") => check_example::<Report>(&name, &text),
             Some("failed") => check_example::<Failed>(&name, &text),

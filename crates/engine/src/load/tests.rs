@@ -1,39 +1,4 @@
-use base64::Engine;
-use hdrhistogram::serialization::Deserializer;
-
 use super::*;
-
-#[test]
-fn percentiles_and_the_packed_histogram_say_the_same() {
-    let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds are valid");
-    for value_ns in (1..=1000).map(|index| index * 1_000) {
-        histogram.record(value_ns).expect("it is in bounds");
-    }
-    let latency = latency(&histogram).expect("it can be packed");
-    let packed = STANDARD.decode(&latency.histogram).expect("it is base64");
-    let unpacked: Histogram<u64> =
-        Deserializer::new().deserialize(&mut &packed[..]).expect("it is a histogram");
-    assert_eq!(unpacked, histogram);
-    for (shown_ns, exact_ns) in [
-        (latency.min, 1_000.0),
-        (latency.p50, 500_000.0),
-        (latency.p90, 900_000.0),
-        (latency.p99, 990_000.0),
-        (latency.p99_9, 999_000.0),
-        (latency.p99_99, 1_000_000.0),
-        (latency.max, 1_000_000.0),
-    ] {
-        assert!((shown_ns as f64 / exact_ns - 1.0).abs() < 1e-3, "{shown_ns} is not {exact_ns}");
-    }
-}
-
-#[test]
-fn a_run_without_replies_has_a_latency_of_zeroes() {
-    let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds are valid");
-    let latency = latency(&histogram).expect("it can be packed");
-    assert_eq!((latency.min, latency.p99, latency.max), (0, 0, 0));
-    assert_eq!((latency.mean, latency.stdev), (0.0, 0.0));
-}
 
 #[test]
 fn a_window_is_ended_by_time_or_by_a_count() {
@@ -62,6 +27,34 @@ fn numbers_that_cannot_be_are_refused() {
     check_config(r#""connections": 2, "interval_ms": 0"#, "interval_ms is 0");
     check_config(r#""connections": 2, "threads": 0"#, "threads is 0");
     check_config(r#""connections": 1048576"#, "need more descriptors than the");
+    check_config(r#""connections": 2, "idle": 1048576"#, "need more descriptors than the");
+    check_config(r#""connections": 2, "active": 3"#, "active is 3; it can be from 1 to 2");
+    check_config(r#""connections": 2, "threads": 2, "active": 1"#, "2 threads cannot share 1 connection");
+    check_config(r#""connections": 2, "pipeline": 0"#, "pipeline is 0");
+    check_config(
+        r#""connections": 2, "pipeline": 2, "driver": "io_uring""#,
+        "goes with the driver epoll only",
+    );
+    check_config(r#""connections": 2000, "driver": "thread""#, "connections of the driver thread is 2000");
+    check_config(r#""connections": 2, "slice_ms": 5"#, "slice_ms is 5");
+    check_config(r#""connections": 2, "connect_per_s": -1.0"#, "connect_per_s is -1");
+    check_config(r#""connections": 2, "spin_us": 2000000"#, "spin_us is 2000000");
+}
+
+#[test]
+fn a_schedule_that_cannot_be_kept_is_refused() {
+    check_pace("", "the number of stages is 0");
+    check_pace(r#"{"from_per_s": 0, "to_per_s": 0, "duration_ms": null}"#, "a rate of 0 never asks anything");
+    check_pace(r#"{"from_per_s": -1, "to_per_s": 1, "duration_ms": 5}"#, "a rate is -1");
+    check_pace(r#"{"from_per_s": 1, "to_per_s": 2, "duration_ms": null}"#, "only the last stage may lack");
+    check_pace(r#"{"from_per_s": 1, "to_per_s": 2, "duration_ms": 0}"#, "the length of a stage in ms is 0");
+    let endless = r#"{"from_per_s": 1, "to_per_s": 1, "duration_ms": null}"#;
+    check_pace(&format!("{endless}, {endless}"), "only the last stage may lack");
+}
+
+fn check_pace(stages: &str, part: &str) {
+    let pace = format!(r#"{{"loop": "open", "arrivals": "even", "stages": [{stages}]}}"#);
+    check_config(&format!(r#""connections": 2, "pace": {pace}"#), part);
 }
 
 fn spec(fields: &str) -> LoadSpec {

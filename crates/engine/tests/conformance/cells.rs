@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::subject::{Client, Outcome, Subject};
-use super::wire::{Exchange, Wire, is_right};
+use super::wire::{Exchange, is_right};
 
 /// One thing that every server must stand.
 pub(crate) struct Cell {

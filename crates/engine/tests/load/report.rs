@@ -48,14 +48,14 @@ impl Report {
             "requests are conserved: {self}"
         );
         let errors = |kinds: &[&str]| kinds.iter().map(|kind| self.errors(kind)).sum::<u64>();
-        assert_eq!(count("wrong"), errors(&["wrong"]), "{self}");
+        assert_eq!(count("wrong"), errors(&["wrong", "status"]), "{self}");
         let kinds = ["connect", "reset", "closed", "timeout", "malformed"];
         assert_eq!(count("failed"), errors(&kinds), "failures have kinds: {self}");
         let fine = count("wrong") + count("failed") == 0;
         assert_eq!(self.0["first_error"].is_null(), fine, "the first error is told: {self}");
 
         let latency = &self.0["latency_ns"];
-        let names = ["min", "p50", "p90", "p99", "p99_9", "p99_99", "max"];
+        let names = ["min", "p50", "p90", "p99", "p99_9", "p99_99", "p99_999", "max"];
         let quantiles = names.map(|name| self.number(&latency[name]));
         assert!(quantiles.is_sorted(), "quantiles rise: {self}");
 
@@ -70,6 +70,28 @@ impl Report {
             self.number(&self.0["generator"]["turn_ns_max"]) <= window_ns,
             "a turn is within the window: {self}"
         );
+    }
+
+    /// What holds of a schedule besides: all that was due is accounted for, and no view sees more than the others.
+    pub(crate) fn assert_schedule(&self) {
+        let schedule = |name: &str| self.number(&self.0["schedule"][name]);
+        assert_eq!(
+            schedule("due") + schedule("unsent_begin"),
+            self.requests("sent") + schedule("unsent_end"),
+            "what was due is conserved: {self}"
+        );
+        let view = |view: &str, name: &str| self.float(&self.0["views"][view][name]);
+        let response = |name: &str| self.float(&self.0["latency_ns"][name]);
+        for name in ["min", "p50", "p99", "max"] {
+            // Histograms keep three digits.
+            assert!(view("service_ns", name) <= 1.002 * response(name), "{name}: {self}");
+            assert!(view("closed_ns", name) <= 1.002 * view("service_ns", "max"), "{name}: {self}");
+        }
+    }
+
+    /// A field of the report.
+    pub(crate) fn field(&self, path: &str) -> &Value {
+        self.0.pointer(path).unwrap_or_else(|| panic!("there is no {path}: {self}"))
     }
 
     /// Little's law, where every connection always has a request in flight: their number is rate times latency.
@@ -104,6 +126,11 @@ impl fmt::Display for Report {
         let mut shown = self.0.clone();
         shown["latency_ns"]["histogram"] = Value::Null;
         shown["intervals"] = Value::Null;
+        for view in ["service_ns", "closed_ns", "lateness_ns"] {
+            if let Some(histogram) = shown.pointer_mut(&format!("/views/{view}/histogram")) {
+                *histogram = Value::Null;
+            }
+        }
         write!(formatter, "{shown}")
     }
 }

@@ -35,6 +35,7 @@ pub(crate) enum Fault {
 /// What a server has seen and done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
+    pub(crate) connections: u64,
     pub(crate) requests: u64,
     pub(crate) right: u64,
     pub(crate) bytes_received: u64,
@@ -44,6 +45,7 @@ pub(crate) struct Counts {
 #[derive(Default)]
 struct Shared {
     ended: AtomicBool,
+    connections: AtomicU64,
     requests: AtomicU64,
     right: AtomicU64,
     bytes_received: AtomicU64,
@@ -61,6 +63,8 @@ const RIGHT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nright";
 const WRONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong";
 const UNAVAILABLE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nright";
+
+const HEAD_END: &[u8] = b"\r\n\r\n";
 
 /// How often a thread that has nothing to do looks whether the server has ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -88,6 +92,7 @@ impl Server {
         self.acceptor.join().expect("the server does not panic");
         let count = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         Counts {
+            connections: count(&self.shared.connections),
             requests: count(&self.shared.requests),
             right: count(&self.shared.right),
             bytes_received: count(&self.shared.bytes_received),
@@ -101,6 +106,7 @@ fn accept(listener: &TcpListener, behaviour: Behaviour, shared: &Arc<Shared>) {
     while !shared.ended.load(Ordering::SeqCst) {
         match listener.accept() {
             Ok((socket, _)) => {
+                shared.connections.fetch_add(1, Ordering::SeqCst);
                 let shared = Arc::clone(shared);
                 // However a connection ends, the client has to tell.
                 connections.push(thread::spawn(move || drop(serve(socket, behaviour, &shared))));
@@ -151,14 +157,17 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
     Ok(())
 }
 
-/// Waits for a whole request and leaves it in the socket; returns its length, or nothing at the end.
+/// Waits for a whole request and leaves it in the socket, with what follows it; returns its length, or nothing at the
+/// end.
 fn wait_for_request(socket: &TcpStream, shared: &Shared) -> io::Result<Option<usize>> {
     let mut input = [0; 1024];
     while !shared.ended.load(Ordering::SeqCst) {
         match socket.peek(&mut input) {
             Ok(0) => return Ok(None),
-            Ok(count) if input[..count].ends_with(b"\r\n\r\n") => return Ok(Some(count)),
-            Ok(_) => thread::sleep(Duration::from_micros(50)),
+            Ok(count) => match input[..count].windows(HEAD_END.len()).position(|end| end == HEAD_END) {
+                Some(position) => return Ok(Some(position + HEAD_END.len())),
+                None => thread::sleep(Duration::from_micros(50)),
+            },
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proto::Client;
 use sys::clock;
 use sys::epoll::{Epoll, Interest, Ready};
-use sys::net::{Address, Socket};
+use sys::net::Socket;
 
-use super::{Drive, SWEEP_NS, address_of, open_all, until};
+use super::{Drive, Plan, SWEEP_NS};
 use crate::exchange::{Exchange, Outcome};
 use crate::record::{Fault, Recorder};
-use crate::{Config, Failure, failure};
+use crate::turns::{Turn, Turns};
+use crate::{Config, Failure, Share, failure};
 
 /// Received in one call at most.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -23,10 +24,10 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 const RECEIVES_MAX: usize = 16;
 
 struct Connection<C> {
-    /// None while it waits to be opened again.
+    /// None until it is used again.
     socket: Option<Socket>,
     exchange: Exchange<C>,
-    /// What did not fit into the socket of the request in flight.
+    /// What did not fit into the socket of the last request.
     unsent: &'static [u8],
 }
 
@@ -36,38 +37,89 @@ pub(crate) struct Worker<W, C> {
     connections: Vec<Connection<C>>,
     input: Box<[u8]>,
     client: C,
-    addresses: Vec<Address>,
-    timeout_ns: u64,
+    plan: Plan,
     workload: PhantomData<W>,
 }
 
 impl<W: 'static, C: Client<W>> Worker<W, C> {
-    pub(crate) fn open(config: &Config, count: usize, client: C, halt: &AtomicBool) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        config: &Config,
+        share: &Share,
+        client: C,
+        halt: &AtomicBool,
+    ) -> Result<Self, Failure> {
         let broken = |error: io::Error| failure("epoll", format!("epoll cannot be set up: {error}"));
         sys::process::own_descriptors().map_err(broken)?;
         let epoll = Epoll::new().map_err(broken)?;
-        let mut connections = Vec::with_capacity(count);
-        for (key, socket) in open_all(config, count, halt)?.into_iter().enumerate() {
+        let (plan, sockets) = Plan::open(config, share, halt)?;
+        let mut connections = Vec::with_capacity(sockets.len());
+        for (key, socket) in sockets.into_iter().enumerate() {
             epoll.add(&socket, key as u64, Interest::EDGES).map_err(broken)?;
-            let exchange = Exchange::new(client.clone());
+            let exchange = Exchange::new(client.clone(), plan.limits);
             connections.push(Connection { socket: Some(socket), exchange, unsent: &[] });
         }
-        Ok(Self {
-            epoll,
-            connections,
-            input: vec![0; RECEIVE_BYTES].into(),
-            client,
-            addresses: config.addresses.clone(),
-            timeout_ns: config.timeout.as_nanos() as u64,
-            workload: PhantomData,
-        })
+        let input = vec![0; RECEIVE_BYTES].into();
+        Ok(Self { epoll, connections, input, client, plan, workload: PhantomData })
     }
 
-    /// Receives what there is, and goes on with the next request when the reply is whole.
-    fn step(&mut self, ready: Ready, recorder: &mut Recorder) {
+    /// Sends all that may go out now, and returns the last time it has read. In a closed loop the time of a request
+    /// begins at `now_ns`, when the reply before it came.
+    fn pump(&mut self, mut now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) -> u64 {
+        while recorder.may_send()
+            && let Some(turn) = turns.next(recorder.in_flight(), now_ns)
+        {
+            self.begin(&turn, now_ns, turns, recorder);
+            now_ns = if turns.has_free() { clock::monotonic_ns() } else { now_ns };
+        }
+        now_ns
+    }
+
+    /// Sends a request on a connection, which is opened for it if it is not open.
+    fn begin(&mut self, turn: &Turn, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
+        let key = turn.key;
+        let connection = &mut self.connections[key];
+        let is_open = connection.socket.is_some();
+        if !is_open {
+            connection.exchange.open_again(self.client.clone(), self.plan.limits);
+        }
+        connection.unsent = connection.exchange.begin(turn, now_ns, recorder);
+        // Nearby servers have accepted at once; otherwise the first write edge sends the request.
+        if (is_open || self.connect(key, recorder)) && self.send(key, now_ns, turns, recorder) {
+            self.offer(key, now_ns, turns);
+        }
+    }
+
+    /// Begins to connect; says whether that could be done.
+    fn connect(&mut self, key: usize, recorder: &mut Recorder) -> bool {
+        let opened = sys::net::start_connect(self.plan.route(key))
+            .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket));
+        let connection = &mut self.connections[key];
+        match opened {
+            Ok(socket) => connection.socket = Some(socket),
+            Err(error) => {
+                connection.exchange.fail(Fault::Connect, recorder, || error.to_string());
+            }
+        }
+        connection.socket.is_some()
+    }
+
+    /// Lists a connection as free if it can carry another request.
+    fn offer(&mut self, key: usize, now_ns: u64, turns: &mut Turns) {
+        let connection = &self.connections[key];
+        if connection.unsent.is_empty() && connection.exchange.has_room() {
+            turns.free(key, now_ns);
+        }
+    }
+
+    /// Receives what there is, and goes on with the next request when a reply is whole.
+    fn step(&mut self, ready: Ready, turns: &mut Turns, recorder: &mut Recorder) {
         let key = ready.key as usize;
-        if !self.connections[key].unsent.is_empty() && ready.writable() && !self.send(key, recorder) {
-            return;
+        if !self.connections[key].unsent.is_empty() && ready.writable() {
+            let now_ns = clock::monotonic_ns();
+            if !self.send(key, now_ns, turns, recorder) {
+                return;
+            }
+            self.offer(key, now_ns, turns);
         }
         for _ in 0..RECEIVES_MAX {
             let connection = &mut self.connections[key];
@@ -78,20 +130,24 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             let outcome = match received {
                 Ok(0) => connection.exchange.end(now_ns, recorder),
                 Ok(received) => connection.exchange.receive(&self.input[..received], now_ns, recorder),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => return self.fail(key, &error, recorder),
+                Err(ref error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(ref error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(ref error) => {
+                    connection.exchange.fail_with(error, recorder);
+                    Outcome::Over
+                }
             };
             match outcome {
                 Outcome::Waiting => {}
-                Outcome::Replied if recorder.may_send() => {
-                    connection.unsent = connection.exchange.begin(now_ns, recorder);
-                    if !self.send(key, recorder) {
-                        return;
-                    }
+                Outcome::Replied => {
+                    self.offer(key, now_ns, turns);
+                    self.pump(now_ns, turns, recorder);
                 }
-                Outcome::Replied => return,
-                Outcome::Over => return self.reopen(key, recorder),
+                Outcome::Over => {
+                    self.close(key, now_ns, turns);
+                    self.pump(now_ns, turns, recorder);
+                    return;
+                }
             }
             if received.is_ok_and(|received| received < RECEIVE_BYTES) && !ready.ended() {
                 return;
@@ -101,70 +157,57 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         if let Some(socket) = &self.connections[key].socket
             && let Err(error) = self.epoll.change(socket, ready.key, Interest::EDGES)
         {
-            self.fail(key, &error, recorder);
+            self.fail(key, &error, clock::monotonic_ns(), turns, recorder);
         }
     }
 
     /// Sends as much as fits of what is unsent; says whether the connection is still sound.
-    fn send(&mut self, key: usize, recorder: &mut Recorder) -> bool {
+    fn send(&mut self, key: usize, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) -> bool {
         let connection = &mut self.connections[key];
         let Some(socket) = &mut connection.socket else { return false };
         match socket.write(connection.unsent) {
             Ok(sent) => connection.unsent = &connection.unsent[sent..],
             Err(error) if is_passing(&error) => {}
             Err(error) => {
-                self.fail(key, &error, recorder);
+                self.fail(key, &error, now_ns, turns, recorder);
                 return false;
             }
         }
         true
     }
 
-    /// Accounts for a connection that has broken, and opens it anew.
-    fn fail(&mut self, key: usize, error: &io::Error, recorder: &mut Recorder) {
+    /// Accounts for a connection that has broken.
+    fn fail(
+        &mut self,
+        key: usize,
+        error: &io::Error,
+        now_ns: u64,
+        turns: &mut Turns,
+        recorder: &mut Recorder,
+    ) {
         self.connections[key].exchange.fail_with(error, recorder);
-        self.reopen(key, recorder);
+        self.close(key, now_ns, turns);
     }
 
-    /// Opens a connection anew, at once if the one before it was of use. A server that refuses is asked again at
+    /// Closes a connection. One that was of use is free to be opened again; a server that refuses is asked again at
     /// the next sweep, not at once and for ever.
-    fn reopen(&mut self, key: usize, recorder: &mut Recorder) {
-        self.connections[key].socket = None;
-        if self.connections[key].exchange.is_taken() {
-            self.open_again(key, recorder);
-        }
-    }
-
-    /// Connects and sends a first request; its time begins before the connection.
-    fn open_again(&mut self, key: usize, recorder: &mut Recorder) {
-        if !recorder.may_send() {
-            return;
-        }
+    fn close(&mut self, key: usize, now_ns: u64, turns: &mut Turns) {
         let connection = &mut self.connections[key];
-        connection.exchange = Exchange::opening(self.client.clone());
-        connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
-        let opened = sys::net::start_connect(address_of(&self.addresses, key))
-            .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket));
-        match opened {
-            Ok(socket) => {
-                connection.socket = Some(socket);
-                // Nearby servers have answered by now; otherwise the first write edge sends it.
-                self.send(key, recorder);
-            }
-            Err(error) => {
-                connection.exchange.fail(Fault::Connect, recorder, || error.to_string());
-            }
+        connection.socket = None;
+        connection.unsent = &[];
+        if connection.exchange.is_taken() {
+            turns.free(key, now_ns);
         }
     }
 
-    /// Gives up on replies that are overdue, and opens connections that are closed.
-    fn sweep(&mut self, now_ns: u64, recorder: &mut Recorder) {
+    /// Gives up on replies that are overdue, and frees connections that are closed.
+    fn sweep(&mut self, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
-            let late = connection.exchange.give_up_late(now_ns, self.timeout_ns, recorder);
+            let late = connection.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
             if late || connection.socket.is_none() {
-                connection.socket = None;
-                self.open_again(key, recorder);
+                self.close(key, now_ns, turns);
+                turns.free(key, now_ns);
             }
         }
     }
@@ -175,37 +218,39 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         Vec::new()
     }
 
-    fn run(&mut self, recorder: &mut Recorder, halt: &AtomicBool) {
+    fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
+        let begin_ns = clock::monotonic_ns();
         for key in 0..self.connections.len() {
-            let connection = &mut self.connections[key];
-            if connection.socket.is_some() && recorder.may_send() {
-                connection.unsent = connection.exchange.begin(clock::monotonic_ns(), recorder);
-                self.send(key, recorder);
-            }
+            turns.free(key, begin_ns);
         }
-        let mut sweep_ns = clock::monotonic_ns() + SWEEP_NS;
+        let mut sweep_ns = begin_ns + SWEEP_NS;
         loop {
+            let now_ns = self.pump(clock::monotonic_ns(), turns, recorder);
+            recorder.at(now_ns);
             if recorder.is_done() {
                 break;
             }
-            let now_ns = clock::monotonic_ns();
-            recorder.at(now_ns);
-            let due = until(recorder.due_ns().min(sweep_ns), now_ns);
+            let wait = self.plan.wait(recorder.due_ns().min(sweep_ns), turns, now_ns);
+            recorder.end_turn(now_ns, wait);
             let count =
-                self.epoll.wait(Some(due)).expect("a set of descriptors that has worked goes on working");
+                self.epoll.wait(Some(wait)).expect("a set of descriptors that has worked goes on working");
             let now_ns = clock::monotonic_ns();
             if !recorder.begin_turn(now_ns) || halt.load(Ordering::Relaxed) {
                 break;
             }
+            if count > 0 {
+                self.plan.stir(now_ns);
+            }
             for index in 0..count {
-                self.step(self.epoll.ready(index), recorder);
+                self.step(self.epoll.ready(index), turns, recorder);
             }
             if now_ns >= sweep_ns {
-                self.sweep(now_ns, recorder);
+                self.sweep(now_ns, turns, recorder);
                 sweep_ns = now_ns + SWEEP_NS;
             }
         }
-        recorder.connections_open(self.connections.iter().filter(|one| one.socket.is_some()).count());
+        let open = self.connections.iter().filter(|one| one.socket.is_some()).count();
+        recorder.leave(open + self.plan.idle_open(), turns);
     }
 }
 

@@ -11,24 +11,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::Client;
 use sys::clock;
-use sys::net::Address;
 use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
 
-use super::{Drive, SWEEP_NS, address_of, open_all, until};
+use super::{Drive, Plan, SWEEP_NS};
 use crate::exchange::{Exchange, Outcome};
 use crate::record::{Fault, Recorder};
-use crate::{Config, Failure, failure};
+use crate::turns::{Turn, Turns};
+use crate::{Config, Failure, Share, failure};
 
 /// Requests handed over in one call at most; small, so that they stay hot in the cache.
 const ENTRIES: u32 = 256;
-/// Slots for each connection: one that is being closed keeps its slot while the next is open.
-const SLOTS: usize = 2;
+/// Slots for each connection: those that are being closed keep theirs while the next is open.
+const SLOTS: usize = 4;
 
 struct Connection<C> {
-    /// None while it waits to be opened again.
+    /// None until it is used again.
     slot: Option<Slot>,
     exchange: Exchange<C>,
     request: &'static [u8],
+    /// Slots it has given up that are not closed yet.
+    closing: usize,
 }
 
 /// Whose a slot is.
@@ -36,8 +38,8 @@ struct Connection<C> {
 enum Owner {
     Nobody,
     Connection(usize),
-    /// It has been given up, and closes when nothing of it is in flight.
-    Closing,
+    /// This connection has given it up, and it closes when nothing of it is in flight.
+    Closing(usize),
 }
 
 #[derive(Clone, Copy)]
@@ -52,12 +54,11 @@ pub(crate) struct Worker<W, C> {
     ring: Ring,
     connections: Vec<Connection<C>>,
     uses: Vec<Use>,
-    /// Connections whose next request is due.
-    ready: Vec<usize>,
     starved: Vec<Slot>,
+    /// Connections of which a slot is closed with the next turn.
+    closed: Vec<usize>,
     client: C,
-    addresses: Vec<Address>,
-    timeout_ns: u64,
+    plan: Plan,
     workload: PhantomData<W>,
 }
 
@@ -79,24 +80,29 @@ fn options(slots: usize) -> Options {
 }
 
 impl<W: 'static, C: Client<W>> Worker<W, C> {
-    pub(crate) fn open(config: &Config, count: usize, client: C, halt: &AtomicBool) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        config: &Config,
+        share: &Share,
+        client: C,
+        halt: &AtomicBool,
+    ) -> Result<Self, Failure> {
         let broken = |error: io::Error| failure("io_uring", error.to_string());
-        let ring = Ring::new(&options(count * SLOTS)).map_err(broken)?;
+        let ring = Ring::new(&options(share.connections * SLOTS)).map_err(broken)?;
+        let (plan, sockets) = Plan::open(config, share, halt)?;
         let mut worker = Self {
             ring,
-            connections: Vec::with_capacity(count),
+            connections: Vec::with_capacity(sockets.len()),
             uses: Vec::new(),
-            ready: Vec::with_capacity(count),
             starved: Vec::new(),
+            closed: Vec::new(),
             client,
-            addresses: config.addresses.clone(),
-            timeout_ns: config.timeout.as_nanos() as u64,
+            plan,
             workload: PhantomData,
         };
-        for (key, socket) in open_all(config, count, halt)?.into_iter().enumerate() {
+        for (key, socket) in sockets.into_iter().enumerate() {
             let slot = worker.ring.adopt(socket).map_err(broken)?;
-            let exchange = Exchange::new(worker.client.clone());
-            worker.connections.push(Connection { slot: Some(slot), exchange, request: &[] });
+            let exchange = Exchange::new(worker.client.clone(), worker.plan.limits);
+            worker.connections.push(Connection { slot: Some(slot), exchange, request: &[], closing: 0 });
             worker.own(slot, key);
         }
         Ok(worker)
@@ -111,22 +117,38 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         self.ring.receive(slot, true);
     }
 
-    /// Sends the next requests. They begin at `now_ns`, when the replies before them came.
-    fn send_ready(&mut self, now_ns: u64, recorder: &mut Recorder) {
-        for key in self.ready.drain(..) {
-            let connection = &mut self.connections[key];
-            let Some(slot) = connection.slot else { continue };
-            // A connection that was answered and then opened anew in the same turn is listed twice.
-            if connection.exchange.is_in_flight() || !recorder.may_send() {
-                continue;
-            }
-            connection.request = connection.exchange.begin(now_ns, recorder);
+    /// Hands over all requests that may go out now. In a closed loop they begin at `now_ns`, when the replies before
+    /// them came. Returns the last time it has read.
+    fn pump(&mut self, mut now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) -> u64 {
+        while recorder.may_send()
+            && let Some(turn) = turns.next(recorder.in_flight(), now_ns)
+        {
+            self.begin(&turn, now_ns, recorder);
+            now_ns = if turns.is_open() { clock::monotonic_ns() } else { now_ns };
+        }
+        now_ns
+    }
+
+    /// Hands over a request on a connection, which is opened for it if it is not open.
+    fn begin(&mut self, turn: &Turn, now_ns: u64, recorder: &mut Recorder) {
+        let key = turn.key;
+        let connection = &mut self.connections[key];
+        let is_open = connection.slot.is_some();
+        if !is_open {
+            connection.exchange.open_again(self.client.clone(), self.plan.limits);
+        }
+        connection.request = connection.exchange.begin(turn, now_ns, recorder);
+        if !is_open {
+            self.connect(key, recorder);
+        }
+        let connection = &self.connections[key];
+        if let Some(slot) = connection.slot {
             self.ring.send_fixed(slot, connection.request);
         }
     }
 
     /// Requests that did not fit into their sockets go on as the sockets drain.
-    fn send_rests(&mut self, now_ns: u64, recorder: &mut Recorder) {
+    fn send_rests(&mut self, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         while let Some((slot, sent)) = self.ring.unsent_fixed() {
             let Owner::Connection(key) = self.uses[slot.index()].owner else { continue };
             match sent {
@@ -135,12 +157,12 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                     let rest = &self.connections[key].request[sent_bytes..];
                     self.ring.send_tracked(slot, Cow::Borrowed(rest));
                 }
-                Err(error) => self.fail(key, &error, now_ns, recorder),
+                Err(error) => self.fail(key, &error, now_ns, turns, recorder),
             }
         }
     }
 
-    fn complete(&mut self, completion: Completion, now_ns: u64, recorder: &mut Recorder) {
+    fn complete(&mut self, completion: Completion, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         match completion {
             Completion::Received { slot, buffer, armed } => {
                 self.uses[slot.index()].receiving = armed;
@@ -148,7 +170,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                     let connection = &mut self.connections[key];
                     let outcome = connection.exchange.receive(self.ring.bytes(&buffer), now_ns, recorder);
                     self.ring.recycle(buffer);
-                    self.go_on(key, outcome, now_ns, recorder);
+                    self.go_on(key, outcome, now_ns, turns);
                 } else {
                     self.ring.recycle(buffer);
                 }
@@ -158,14 +180,14 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             Completion::Stopped { slot, why } => {
                 self.uses[slot.index()].receiving = false;
                 if let Owner::Connection(key) = self.uses[slot.index()].owner {
-                    self.broken(key, &why, now_ns, recorder);
+                    self.broken(key, &why, now_ns, turns, recorder);
                 }
                 self.close(slot);
             }
             Completion::Sent { slot, result } => {
                 self.uses[slot.index()].sending = false;
                 if let (Owner::Connection(key), Err(error)) = (self.uses[slot.index()].owner, result) {
-                    self.fail(key, &error, now_ns, recorder);
+                    self.fail(key, &error, now_ns, turns, recorder);
                 }
                 self.close(slot);
             }
@@ -178,36 +200,44 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    fn go_on(&mut self, key: usize, outcome: Outcome, now_ns: u64, recorder: &mut Recorder) {
+    fn go_on(&mut self, key: usize, outcome: Outcome, now_ns: u64, turns: &mut Turns) {
         match outcome {
             Outcome::Waiting => {}
-            Outcome::Replied => self.ready.push(key),
-            Outcome::Over => self.reopen(key, now_ns, recorder),
+            Outcome::Replied => turns.free(key, now_ns),
+            Outcome::Over => self.close_connection(key, now_ns, turns),
         }
     }
 
-    fn broken(&mut self, key: usize, why: &Stop, now_ns: u64, recorder: &mut Recorder) {
+    fn broken(&mut self, key: usize, why: &Stop, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         match why {
-            Stop::Broken(error) => self.fail(key, error, now_ns, recorder),
+            Stop::Broken(error) => self.fail(key, error, now_ns, turns, recorder),
             Stop::End | Stop::Asked | Stop::NoBuffer => {
                 self.connections[key].exchange.end(now_ns, recorder);
-                self.reopen(key, now_ns, recorder);
+                self.close_connection(key, now_ns, turns);
             }
         }
     }
 
     /// Accounts for a connection that has broken, and opens it anew.
-    fn fail(&mut self, key: usize, error: &io::Error, now_ns: u64, recorder: &mut Recorder) {
+    fn fail(
+        &mut self,
+        key: usize,
+        error: &io::Error,
+        now_ns: u64,
+        turns: &mut Turns,
+        recorder: &mut Recorder,
+    ) {
         self.connections[key].exchange.fail_with(error, recorder);
-        self.reopen(key, now_ns, recorder);
+        self.close_connection(key, now_ns, turns);
     }
 
-    /// Opens a connection anew, at once if the one before it was of use. A server that refuses is asked again at
-    /// the next sweep, not at once and for ever.
-    fn reopen(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) {
+    /// Closes a connection. One that was of use is free to be opened again, as soon as it has a slot for that; a server
+    /// that refuses is asked again at the next sweep, not at once and for ever.
+    fn close_connection(&mut self, key: usize, now_ns: u64, turns: &mut Turns) {
         self.give_up(key);
-        if self.connections[key].exchange.is_taken() {
-            self.open_again(key, now_ns, recorder);
+        let connection = &self.connections[key];
+        if connection.exchange.is_taken() && connection.closing < SLOTS {
+            turns.free(key, now_ns);
         }
     }
 
@@ -215,7 +245,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     fn give_up(&mut self, key: usize) {
         let Some(slot) = self.connections[key].slot.take() else { return };
         let state = &mut self.uses[slot.index()];
-        state.owner = Owner::Closing;
+        state.owner = Owner::Closing(key);
+        self.connections[key].closing += 1;
         if state.receiving {
             self.ring.stop_receiving(slot);
         }
@@ -228,9 +259,13 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// Closes a slot that has been given up, if nothing of it is in flight.
     fn close(&mut self, slot: Slot) {
         let state = &mut self.uses[slot.index()];
-        if matches!(state.owner, Owner::Closing) && !state.receiving && !state.sending {
+        if let Owner::Closing(key) = state.owner
+            && !state.receiving
+            && !state.sending
+        {
             state.owner = Owner::Nobody;
             self.ring.close(slot);
+            self.closed.push(key);
         }
     }
 
@@ -245,37 +280,30 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Connects; the first request goes out with those of the connections that were answered, and like theirs its
-    /// time began with this turn, before the connection.
-    fn open_again(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) {
-        if !recorder.may_send() {
-            return;
-        }
-        let connection = &mut self.connections[key];
-        connection.exchange = Exchange::opening(self.client.clone());
-        let opened = sys::net::start_connect(address_of(&self.addresses, key))
-            .and_then(|socket| self.ring.adopt(socket));
+    /// Begins to connect. A request that is sent meanwhile waits for the connection.
+    fn connect(&mut self, key: usize, recorder: &mut Recorder) {
+        let opened = sys::net::start_connect(self.plan.route(key)).and_then(|socket| self.ring.adopt(socket));
         match opened {
             Ok(slot) => {
-                connection.slot = Some(slot);
+                self.connections[key].slot = Some(slot);
                 self.own(slot, key);
-                self.ready.push(key);
             }
             Err(error) => {
-                connection.exchange.begin(now_ns, recorder);
-                connection.exchange.fail(Fault::Connect, recorder, || error.to_string());
+                self.connections[key].exchange.fail(Fault::Connect, recorder, || error.to_string());
             }
         }
     }
 
-    /// Gives up on replies that are overdue, and opens connections that are closed.
-    fn sweep(&mut self, now_ns: u64, recorder: &mut Recorder) {
+    /// Gives up on replies that are overdue, and frees connections that are closed.
+    fn sweep(&mut self, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
-            let late = connection.exchange.give_up_late(now_ns, self.timeout_ns, recorder);
+            let late = connection.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
             if late || connection.slot.is_none() {
                 self.give_up(key);
-                self.open_again(key, now_ns, recorder);
+                if self.connections[key].closing < SLOTS {
+                    turns.free(key, now_ns);
+                }
             }
         }
     }
@@ -286,36 +314,49 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         self.ring.lacks().iter().map(|&lack| lack.into()).collect()
     }
 
-    fn run(&mut self, recorder: &mut Recorder, halt: &AtomicBool) {
-        self.ready.extend(0..self.connections.len());
-        let mut sweep_ns = clock::monotonic_ns() + SWEEP_NS;
+    fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
         let mut now_ns = clock::monotonic_ns();
+        for key in 0..self.connections.len() {
+            turns.free(key, now_ns);
+        }
+        let mut sweep_ns = now_ns + SWEEP_NS;
         loop {
-            self.send_ready(now_ns, recorder);
-            let checked_ns = clock::monotonic_ns();
-            recorder.at(checked_ns);
-            let due = until(recorder.due_ns().min(sweep_ns), checked_ns);
-            self.ring.turn(&[], &[], Wait::AtMost(due)).expect("a ring that has worked goes on working");
+            // In a closed loop requests begin when the replies before them came, so that handling those counts as the
+            // server's time.
+            self.pump(if turns.is_open() { clock::monotonic_ns() } else { now_ns }, turns, recorder);
+            let handed_ns = clock::monotonic_ns();
+            let wait = self.plan.wait(recorder.due_ns().min(sweep_ns), turns, handed_ns);
+            recorder.end_turn(handed_ns, wait);
+            self.ring.turn(&[], &[], Wait::AtMost(wait)).expect("a ring that has worked goes on working");
             now_ns = clock::monotonic_ns();
             if !recorder.begin_turn(now_ns) || halt.load(Ordering::Relaxed) {
                 break;
             }
-            self.send_rests(now_ns, recorder);
+            while let Some(key) = self.closed.pop() {
+                let connection = &mut self.connections[key];
+                connection.closing -= 1;
+                if connection.slot.is_none() && connection.exchange.is_taken() {
+                    turns.free(key, now_ns);
+                }
+            }
+            self.send_rests(now_ns, turns, recorder);
             while let Some(completion) = self.ring.next() {
-                self.complete(completion, now_ns, recorder);
+                self.plan.stir(now_ns);
+                self.complete(completion, now_ns, turns, recorder);
             }
             while let Some(slot) = self.starved.pop() {
                 self.uses[slot.index()].receiving = false;
                 self.keep_receiving(slot);
             }
             if now_ns >= sweep_ns {
-                self.sweep(now_ns, recorder);
+                self.sweep(now_ns, turns, recorder);
                 sweep_ns = now_ns + SWEEP_NS;
             }
             if recorder.is_done() {
                 break;
             }
         }
-        recorder.connections_open(self.connections.iter().filter(|one| one.slot.is_some()).count());
+        let open = self.connections.iter().filter(|one| one.slot.is_some()).count();
+        recorder.leave(open + self.plan.idle_open(), turns);
     }
 }

@@ -1,16 +1,20 @@
-//! How the generator waits: one file a driver. Both keep one request outstanding on every connection.
+//! The ways to wait: one file each. Here is what they share: opening connections.
 
 pub(crate) mod epoll;
 pub(crate) mod io_uring;
+pub(crate) mod thread;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sys::net::{Address, Socket};
+use sys::clock;
+use sys::net::{Address, Route, Socket};
 
+use crate::exchange::Limits;
 use crate::record::Recorder;
-use crate::{Config, Failure, failure};
+use crate::turns::Turns;
+use crate::{Config, Failure, Share, failure};
 
 /// A thread's connections, open and ready to run.
 pub(crate) trait Drive {
@@ -18,43 +22,139 @@ pub(crate) trait Drive {
     fn lacks(&self) -> Vec<String>;
 
     /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
-    fn run(&mut self, recorder: &mut Recorder, halt: &AtomicBool);
+    fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool);
 }
 
 /// How often connections are looked over for replies that are overdue and for connections to open again.
 const SWEEP_NS: u64 = 20_000_000;
 
-/// Opens all connections, one after the other, unless `halt` is raised.
-fn open_all(config: &Config, count: usize, halt: &AtomicBool) -> Result<Vec<Socket>, Failure> {
-    let mut sockets = Vec::with_capacity(count);
-    for opened in 0..count {
-        if halt.load(Ordering::Relaxed) {
-            return Err(failure("interrupted", format!("stopped when {opened} connections were open")));
-        }
-        let address = address_of(&config.addresses, opened);
-        let socket = sys::net::connect(address, config.timeout)
-            .map_err(|error| explain(&error, address, config.timeout, opened))?;
-        sockets.push(socket);
+/// What a worker knows of its connections beside themselves.
+pub(crate) struct Plan {
+    addresses: Vec<Address>,
+    sources: Vec<std::net::IpAddr>,
+    /// The index of its first connection among those of all workers, which take addresses in turn.
+    first: usize,
+    timeout_ns: u64,
+    spin_ns: u64,
+    /// Until when it does not sleep although nothing is due: something has just happened.
+    spin_until_ns: u64,
+    pub(crate) limits: Limits,
+    /// Connections that are opened and never used.
+    idle: Vec<Socket>,
+}
+
+impl Plan {
+    /// The plan of a share, and its connections, open.
+    pub(crate) fn open(
+        config: &Config,
+        share: &Share,
+        halt: &AtomicBool,
+    ) -> Result<(Self, Vec<Socket>), Failure> {
+        let mut plan = Self {
+            addresses: config.addresses.clone(),
+            sources: config.sources.clone(),
+            first: share.first,
+            timeout_ns: config.timeout.as_nanos() as u64,
+            spin_ns: config.spin.as_nanos() as u64,
+            spin_until_ns: 0,
+            limits: Limits {
+                depth: config.pipeline,
+                requests: config.requests_per_connection.unwrap_or(u64::MAX),
+            },
+            idle: Vec::new(),
+        };
+        let mut sockets = plan.open_all(config, share, halt)?;
+        plan.idle = sockets.split_off(share.connections);
+        Ok((plan, sockets))
     }
-    Ok(sockets)
+
+    /// Where a connection goes to and comes from.
+    fn route(&self, key: usize) -> Route<'_> {
+        let index = self.first + key;
+        let from = match self.sources.len() {
+            0 => None,
+            // Each source takes all addresses in turn before the next begins.
+            count => Some(self.sources[index / self.addresses.len() % count]),
+        };
+        Route { to: &self.addresses[index % self.addresses.len()], from }
+    }
+
+    /// Opens all connections and those to be idle, one after the other, at the rate that was asked for.
+    fn open_all(&self, config: &Config, share: &Share, halt: &AtomicBool) -> Result<Vec<Socket>, Failure> {
+        let count = share.connections + share.idle;
+        let mut sockets = Vec::with_capacity(count);
+        let begin_ns = clock::monotonic_ns();
+        for opened in 0..count {
+            if let Some(rate_per_s) = config.connect_per_s {
+                let due_ns = 1e9 * (opened * share.threads + share.index) as f64 / rate_per_s;
+                pause_until(begin_ns + due_ns as u64, halt);
+            }
+            if halt.load(Ordering::Relaxed) {
+                return Err(failure("interrupted", format!("stopped when {opened} connections were open")));
+            }
+            let route = self.route(opened);
+            let socket = sys::net::connect(route, config.timeout)
+                .map_err(|error| explain(&error, &route, config.timeout, opened))?;
+            sockets.push(socket);
+        }
+        Ok(sockets)
+    }
+
+    /// Something has happened: in a closed loop, what follows is expected soon.
+    fn stir(&mut self, now_ns: u64) {
+        self.spin_until_ns = now_ns + self.spin_ns;
+    }
+
+    /// How long to wait when the next thing to do is due at `then_ns`; nothing while it is time to spin.
+    fn wait(&self, then_ns: u64, turns: &Turns, now_ns: u64) -> Duration {
+        if now_ns < self.spin_until_ns && !turns.is_open() {
+            return Duration::ZERO;
+        }
+        let turn_ns = turns.due_ns().saturating_sub(self.spin_ns);
+        Duration::from_nanos(then_ns.min(turn_ns).saturating_sub(now_ns))
+    }
+
+    /// Connections that nobody uses and the server has not closed.
+    fn idle_open(&self) -> usize {
+        self.idle.iter().filter(|socket| is_open(socket)).count()
+    }
 }
 
-/// Connections take the addresses of a server in turn.
-fn address_of(addresses: &[Address], key: usize) -> &Address {
-    &addresses[key % addresses.len()]
+fn pause_until(then_ns: u64, halt: &AtomicBool) {
+    loop {
+        let left_ns = then_ns.saturating_sub(clock::monotonic_ns());
+        if left_ns == 0 || halt.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(left_ns.min(SWEEP_NS)));
+    }
 }
 
-fn explain(error: &io::Error, address: &Address, timeout: Duration, opened: usize) -> Failure {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound if opened == 0 => failure(
+/// Whether the other side has not ended a connection on which nothing is expected.
+fn is_open(socket: &Socket) -> bool {
+    let mut byte = [std::mem::MaybeUninit::uninit()];
+    matches!(socket.peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+fn explain(error: &io::Error, route: &Route<'_>, timeout: Duration, opened: usize) -> Failure {
+    let address = route.to;
+    match (error.kind(), route.from) {
+        (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) if opened == 0 => failure(
             "connection_refused",
             format!("nothing listens on {address}: start the server first, or check the port"),
         ),
-        io::ErrorKind::TimedOut => {
+        (io::ErrorKind::TimedOut, _) => {
             let seconds = timeout.as_secs_f64();
             let text =
                 format!("{address} did not accept a connection within {seconds} s ({opened} are open)");
             failure("connect_timeout", format!("{text}: check the address, or raise --timeout"))
+        }
+        (io::ErrorKind::AddrNotAvailable, Some(from)) if opened == 0 => {
+            failure("connect_failed", format!("{from} is not an address of this machine: see `ip address`"))
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            let text = format!("no local port is left for {address} ({opened} connections are open)");
+            failure("connect_failed", format!("{text}: give more source addresses (--source)"))
         }
         _ if sys::net::is_exhausted(error) => {
             let text = format!("no descriptor or memory is left for more ({opened} connections are open)");
@@ -64,9 +164,4 @@ fn explain(error: &io::Error, address: &Address, timeout: Duration, opened: usiz
             failure("connect_failed", format!("cannot open connection {} to {address}: {error}", opened + 1))
         }
     }
-}
-
-/// The time from now to then, as a wait wants it.
-fn until(then_ns: u64, now_ns: u64) -> Duration {
-    Duration::from_nanos(then_ns.saturating_sub(now_ns))
 }

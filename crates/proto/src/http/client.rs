@@ -33,11 +33,13 @@ pub struct Client {
     /// Whether a reply of this connection has passed the parser.
     parsed: bool,
     keeps_alive: bool,
+    /// The status of the last whole reply.
+    status: Option<u16>,
 }
 
 enum State {
     Head,
-    Body { framing: Framing, received_bytes: usize, verdict: Verdict },
+    Body { framing: Framing, received_bytes: usize, verdict: Verdict, status: u16 },
 }
 
 /// How the end of a body is found, with what is left of it.
@@ -54,6 +56,7 @@ struct Meaning {
     framing: Framing,
     closes: bool,
     verdict: Verdict,
+    status: u16,
 }
 
 impl crate::Client<Workload> for Client {
@@ -87,8 +90,8 @@ impl crate::Client<Workload> for Client {
     fn end(&mut self) -> Option<Verdict> {
         self.keeps_alive = false;
         match self.state {
-            State::Body { framing: Framing::UntilClose, received_bytes, verdict } => {
-                Some(self.finish(received_bytes, verdict))
+            State::Body { framing: Framing::UntilClose, received_bytes, verdict, status } => {
+                Some(self.finish(received_bytes, verdict, status))
             }
             _ => None,
         }
@@ -96,6 +99,10 @@ impl crate::Client<Workload> for Client {
 
     fn keeps_alive(&self) -> bool {
         self.keeps_alive
+    }
+
+    fn status(&self) -> Option<u16> {
+        self.status
     }
 }
 
@@ -107,8 +114,16 @@ impl Clone for Client {
 
 impl Client {
     fn fresh(workload: &'static Workload, learnt: Rc<RefCell<Learnt>>) -> Self {
-        let keeps_alive = workload.keep_alive;
-        Self { workload, learnt, state: State::Head, outstanding: 0, interim: 0, parsed: false, keeps_alive }
+        Self {
+            workload,
+            learnt,
+            state: State::Head,
+            outstanding: 0,
+            interim: 0,
+            parsed: false,
+            keeps_alive: workload.keep_alive,
+            status: None,
+        }
     }
 
     /// Consumes a head, interim or final, if it is whole.
@@ -130,7 +145,7 @@ impl Client {
             }
             return Ok(0);
         };
-        match interpret(&response).map_err(|fault| Malformed(fault.text))? {
+        match interpret(&response, self.workload).map_err(|fault| Malformed(fault.text))? {
             None if self.interim == INTERIM_MAX => {
                 return Err(Malformed("there are too many interim replies"));
             }
@@ -148,17 +163,18 @@ impl Client {
 
     fn begin_body(&mut self, meaning: Meaning) {
         self.keeps_alive &= !meaning.closes;
-        self.state = State::Body { framing: meaning.framing, received_bytes: 0, verdict: meaning.verdict };
+        let Meaning { framing, verdict, status, .. } = meaning;
+        self.state = State::Body { framing, received_bytes: 0, verdict, status };
     }
 
     /// Consumes what belongs to the body.
     fn body(&mut self, input: &[u8]) -> Result<(usize, Option<Verdict>), Fault> {
-        let State::Body { framing, received_bytes, verdict } = &mut self.state else {
+        let State::Body { framing, received_bytes, verdict, status } = &mut self.state else {
             unreachable!("only called in a body");
         };
         let mut learnt = self.learnt.borrow_mut();
         let mut take = |data: &[u8]| {
-            // The body of an error is not the one to compare.
+            // The body of a reply with another status is not the one to compare.
             if *verdict == Verdict::Correct && self.workload.verify == Verify::Bytes {
                 *verdict = learnt.compare(*received_bytes, data)?;
             }
@@ -178,14 +194,15 @@ impl Client {
                 (input.len(), false)
             }
         };
-        let (received_bytes, verdict) = (*received_bytes, *verdict);
+        let (received_bytes, verdict, status) = (*received_bytes, *verdict, *status);
         drop(learnt);
-        Ok((used, whole.then(|| self.finish(received_bytes, verdict))))
+        Ok((used, whole.then(|| self.finish(received_bytes, verdict, status))))
     }
 
     /// Judges a reply that is whole, and makes ready for the next.
-    fn finish(&mut self, received_bytes: usize, verdict: Verdict) -> Verdict {
+    fn finish(&mut self, received_bytes: usize, verdict: Verdict, status: u16) -> Verdict {
         self.state = State::Head;
+        self.status = Some(status);
         self.outstanding -= 1;
         self.interim = 0;
         if verdict == Verdict::Correct && self.workload.verify == Verify::Bytes {
@@ -210,11 +227,16 @@ struct Learnt {
 
 impl Learnt {
     fn new(workload: &Workload) -> Self {
-        let expected = workload.expected_body.as_deref();
+        let expected = workload.expect_body.as_deref();
         Self {
             head: Vec::new(),
             date: 0..0,
-            meaning: Meaning { framing: Framing::Length(0), closes: true, verdict: Verdict::Correct },
+            meaning: Meaning {
+                framing: Framing::Length(0),
+                closes: true,
+                verdict: Verdict::Correct,
+                status: 0,
+            },
             body: expected.map_or_else(Vec::new, Vec::from),
             body_is_whole: expected.is_some(),
         }
@@ -299,7 +321,7 @@ fn parse<'headers, 'input>(
 }
 
 /// What a head means, `None` if the final one is still to come.
-fn interpret(response: &Response<'_, '_>) -> Result<Option<Meaning>, Fault> {
+fn interpret(response: &Response<'_, '_>, workload: &Workload) -> Result<Option<Meaning>, Fault> {
     let status = response.code.unwrap_or_default();
     let old = response.version == Some(0);
     let fields = Fields::read(response.headers)?;
@@ -314,15 +336,16 @@ fn interpret(response: &Response<'_, '_>) -> Result<Option<Meaning>, Fault> {
         204 if fields.chunked || fields.content_length.is_some_and(|length| length > 0) => {
             return Err(bad("a reply without content (204) claims to have a body"));
         }
-        // The length of 304 is that of the body it spares.
+        // The length of 304, and of any reply to HEAD, is that of the body it spares.
         204 | 304 => Framing::Length(0),
+        200..600 if workload.is_head => Framing::Length(0),
         200..600 if fields.chunked => Framing::Chunked(Chunked::new()),
         200..600 => fields.content_length.map_or(Framing::UntilClose, Framing::Length),
         _ => return Err(bad("the status of a reply is not between 100 and 599")),
     };
     let closes = matches!(framing, Framing::UntilClose) || fields.close || (old && !fields.keep_alive);
-    let verdict = if (200..300).contains(&status) { Verdict::Correct } else { Verdict::Wrong };
-    Ok(Some(Meaning { framing, closes, verdict }))
+    let verdict = if workload.expects(status) { Verdict::Correct } else { Verdict::Status };
+    Ok(Some(Meaning { framing, closes, verdict, status }))
 }
 
 /// Whether a value has the form of a date: a change of anything else is a change of the head.

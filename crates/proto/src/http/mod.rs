@@ -9,6 +9,7 @@ mod chunked;
 mod client;
 mod date;
 mod fields;
+mod request;
 mod scan;
 mod server;
 
@@ -18,6 +19,7 @@ use crate::Protocol;
 
 pub use client::Client;
 pub use date::Date;
+pub use request::Request;
 pub use server::Server;
 
 /// The protocol `http`.
@@ -33,9 +35,9 @@ impl Protocol for Http {
 /// How much of a reply the client half compares; its framing is always checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// The status must be 2xx and the body must equal the first body, byte for byte.
+    /// The status must be the expected one, and the body must equal the expected or the first body, byte for byte.
     Bytes,
-    /// The status must be 2xx.
+    /// The status must be the expected one.
     Status,
 }
 
@@ -45,7 +47,7 @@ pub struct Workload {
     pub reply_bytes: usize,
     /// What a client asks for: a path, or a whole `http://` address.
     pub target: String,
-    /// The `Host` a client names.
+    /// The `Host` a client names, unless its request brings its own.
     pub host: String,
     /// Whether a connection carries more than one request: a client asks for it, a server allows it.
     pub keep_alive: bool,
@@ -53,14 +55,17 @@ pub struct Workload {
     pub verify: Verify,
     pages: [Page; 3],
     request: Box<[u8]>,
-    expected_body: Option<Box<[u8]>>,
+    /// Whether replies have no body because the request is one for a head.
+    is_head: bool,
+    expect_status: Option<u16>,
+    expect_body: Option<Box<[u8]>>,
 }
 
 impl Workload {
     /// The longest body of `/`: a reply is composed whole, so every worker may come to hold one of these.
     pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-    /// Composes the parts of replies and the request. A server heeds `reply_bytes` and
+    /// Composes the parts of replies, and a plain request with `GET`. A server heeds `reply_bytes` and
     /// `keep_alive`, a client all but the first.
     ///
     /// # Errors
@@ -84,14 +89,7 @@ impl Workload {
                  in at most {TARGET_BYTES_MAX} bytes"
             ));
         }
-        if host.is_empty() || host.len() > HOST_BYTES_MAX || !fields::is_host(host.as_bytes()) {
-            return Err(format!(
-                "host {host:?} is not a host: give a name or an address, such as 127.0.0.1:8080"
-            ));
-        }
-        let connection = if keep_alive { "" } else { "Connection: close\r\n" };
-        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n");
-        Ok(Self {
+        let workload = Self {
             reply_bytes,
             target: target.into(),
             host: host.into(),
@@ -102,8 +100,27 @@ impl Workload {
                 Page::new("text/plain", b"Hello, World!".to_vec()),
                 Page::new("application/json", br#"{"message":"Hello, World!"}"#.to_vec()),
             ],
-            request: request.into_bytes().into_boxed_slice(),
-            expected_body: None,
+            request: Box::default(),
+            is_head: false,
+            expect_status: None,
+            expect_body: None,
+        };
+        workload.requesting(&Request::default())
+    }
+
+    /// Composes another request for the target, and says what a client wants to get for it.
+    ///
+    /// # Errors
+    /// One line that says which value cannot be, and what can.
+    pub fn requesting(self, request: &Request<'_>) -> Result<Self, String> {
+        request.check_expectations(self.verify)?;
+        let host = request.host()?.unwrap_or(&self.host);
+        Ok(Self {
+            request: request.compose(&self.target, host, self.keep_alive)?,
+            is_head: request.is_head(),
+            expect_status: request.expect_status,
+            expect_body: request.expect_body.map(Box::from),
+            ..self
         })
     }
 
@@ -115,10 +132,12 @@ impl Workload {
         })
     }
 
-    /// Tells the client the body it must get. Without it, the first body is what later ones must equal.
-    #[must_use]
-    pub fn expecting(self, body: &[u8]) -> Self {
-        Self { expected_body: Some(body.into()), ..self }
+    /// Whether a reply with this status is one that the client wants.
+    fn expects(&self, status: u16) -> bool {
+        match self.expect_status {
+            Some(expected) => status == expected,
+            None => (200..300).contains(&status),
+        }
     }
 }
 

@@ -147,10 +147,12 @@ fn line_feed(byte: u8, then: Place) -> Result<Place, Fault> {
     if byte == b'\n' { Ok(then) } else { Err(BARE_CARRIAGE_RETURN) }
 }
 
-fn is_token(byte: u8) -> bool {
+/// Whether a byte may be in a method or in the name of a field (RFC 9110, section 5.6.2).
+pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-fn is_field_value(byte: u8) -> bool {
+/// Whether a byte may be in the value of a field: no control character but the tab.
+pub(super) fn is_field_value(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }

@@ -62,6 +62,10 @@ pub fn exchange<W: 'static, S: Server<W>>(
 #[derive(Debug, PartialEq, Eq)]
 pub struct Checked {
     pub verdicts: Vec<Verdict>,
+    /// The status after each verdict.
+    pub statuses: Vec<Option<u16>>,
+    /// How many bytes were taken by the end of each reply that does not end with the connection.
+    pub ends: Vec<usize>,
     pub malformed: bool,
     pub keeps_alive: bool,
     /// Bytes that the client did not take, because they are no part of a reply that was due or are too few.
@@ -80,8 +84,17 @@ pub fn check<'a, W: 'static, C: Client<W>>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     ends: bool,
 ) -> Checked {
-    let mut checked = Checked { verdicts: Vec::new(), malformed: false, keeps_alive: true, left_bytes: 0 };
+    let mut checked = Checked {
+        verdicts: Vec::new(),
+        statuses: Vec::new(),
+        ends: Vec::new(),
+        malformed: false,
+        keeps_alive: true,
+        left_bytes: 0,
+    };
     let mut received = Vec::new();
+    let mut taken_bytes = 0;
+    let mut status = client.status();
     for piece in pieces {
         received.extend_from_slice(piece);
         let mut used = 0;
@@ -89,10 +102,11 @@ pub fn check<'a, W: 'static, C: Client<W>>(
             match client.reply(&received[used..]) {
                 Ok((length, verdict)) => {
                     used += length;
-                    checked.verdicts.extend(verdict);
-                    if verdict.is_none() {
-                        break;
-                    }
+                    let Some(verdict) = verdict else { break };
+                    checked.verdicts.push(verdict);
+                    checked.ends.push(taken_bytes + used);
+                    status = client.status();
+                    checked.statuses.push(status);
                 }
                 Err(_) => {
                     checked.malformed = true;
@@ -100,10 +114,13 @@ pub fn check<'a, W: 'static, C: Client<W>>(
                 }
             }
         }
+        assert_eq!(client.status(), status, "the status changes before the reply is whole");
         received.drain(..used);
+        taken_bytes += used;
     }
-    if ends {
-        checked.verdicts.extend(client.end());
+    if ends && let Some(verdict) = client.end() {
+        checked.verdicts.push(verdict);
+        checked.statuses.push(client.status());
     }
     checked.keeps_alive = client.keeps_alive();
     checked.left_bytes = received.len();

@@ -1,12 +1,21 @@
 //! What the client half asks, and what it learns from replies.
 
-use proto::http::{Client, Verify, Workload};
+use proto::http::{Client, Request, Verify, Workload};
 use proto::{Client as _, Verdict};
 
 use super::drive::{ask, check};
 
 fn workload(target: &str, keep_alive: bool, verify: Verify) -> &'static Workload {
     Box::leak(Box::new(Workload::new(1, target, "a:80", keep_alive, verify).unwrap()))
+}
+
+fn requesting(request: &Request<'_>) -> Result<&'static Workload, String> {
+    let workload = Workload::new(1, "/", "a:80", true, Verify::Bytes).unwrap();
+    workload.requesting(request).map(|workload| &*Box::leak(Box::new(workload)))
+}
+
+fn fields(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+    fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
 }
 
 fn reply(status: &str, fields: &str, body: &str) -> String {
@@ -50,6 +59,81 @@ fn workloads_that_cannot_be_are_refused_with_a_hint() {
 }
 
 #[test]
+fn requests_have_the_method_the_fields_and_the_body_they_are_given() {
+    let check = |method, headers: &[(&str, &str)], body: &str, want: &str| {
+        let headers = &fields(headers);
+        let request = Request { method, headers, body: body.as_bytes(), ..Request::default() };
+        let bytes = Client::new(requesting(&request).unwrap()).request();
+        assert_eq!(String::from_utf8_lossy(bytes), want);
+    };
+    check("HEAD", &[], "", "HEAD / HTTP/1.1\r\nHost: a:80\r\n\r\n");
+    check("DELETE", &[], "", "DELETE / HTTP/1.1\r\nHost: a:80\r\n\r\n");
+    check("M-SEARCH", &[], "", "M-SEARCH / HTTP/1.1\r\nHost: a:80\r\n\r\n");
+    for method in ["POST", "PUT", "PATCH"] {
+        let want = format!("{method} / HTTP/1.1\r\nHost: a:80\r\nContent-Length: 0\r\n\r\n");
+        check(method, &[], "", &want);
+    }
+    for method in ["GET", "POST", "post"] {
+        let want = format!("{method} / HTTP/1.1\r\nHost: a:80\r\nContent-Length: 3\r\n\r\na\r\n");
+        check(method, &[], "a\r\n", &want);
+    }
+    check(
+        "GET",
+        &[("Accept", "*/*"), ("x-empty", ""), ("host", "[::1]:80"), ("Accept", "text/\u{e9}\t")],
+        "",
+        "GET / HTTP/1.1\r\nHost: [::1]:80\r\nAccept: */*\r\nx-empty: \r\nAccept: text/\u{e9}\t\r\n\r\n",
+    );
+}
+
+#[test]
+fn requests_that_cannot_be_are_refused_with_a_hint() {
+    let check = |method, headers: &[(&str, &str)], body: &[u8], want: &str| {
+        let request = Request { method, headers: &fields(headers), body, ..Request::default() };
+        let line = requesting(&request).err().unwrap_or_else(|| panic!("{method:?} {headers:?} is accepted"));
+        assert!(line.contains(want) && !line.contains('\n') && !line.contains("secret"), "{line}");
+    };
+    for method in ["", "GET ", "GE T", "GET\r\n", "G:T", "G\u{e9}T", "\0"] {
+        check(method, &[], b"", "give a word such as POST");
+    }
+    check("CONNECT", &[], b"", "opens a tunnel");
+    check("TRACE", &[], b"x", "cannot have a body");
+    for name in ["", "a b", "a:", "a\r\nb", "\u{e9}", "(a)"] {
+        check("GET", &[(name, "x")], b"", "give a word such as Accept");
+    }
+    for value in ["secret\r", "\nsecret", "a\r\nB: secret", "secret\0", "\u{1b}", "\u{7f}"] {
+        check("GET", &[("A", value)], b"", "header A has a control character");
+    }
+    check("POST", &[("Content-Length", "1")], b"x", "it is the length of the body");
+    check("POST", &[("transfer-encoding", "chunked")], b"x", "a body is sent with its length");
+    check("GET", &[("CONNECTION", "close")], b"", "keep_alive says it");
+    check("GET", &[("Host", "a"), ("A", "b"), ("host", "a")], b"", "Host twice");
+    for host in ["", "a b", "a/b", "u@a"] {
+        check("GET", &[("Host", host)], b"", "give a name or an address");
+    }
+    check("POST", &[], &vec![0; Request::BODY_BYTES_MAX + 1], "at most 16777216");
+    check("GET", &[("A", "b"); 62], b"", "62 headers");
+    check("GET", &[("A", &"b".repeat(16 * 1024))], b"", "leave some out");
+}
+
+#[test]
+fn expectations_that_no_reply_meets_are_refused_with_a_hint() {
+    let check = |method, expect_status, expect_body: Option<&[u8]>, want: &str| {
+        let line = requesting(&Request { method, expect_status, expect_body, ..Request::default() }).err();
+        let line = line.unwrap_or_else(|| panic!("{method} {expect_status:?} {expect_body:?} is accepted"));
+        assert!(line.contains(want) && !line.contains('\n'), "{line}");
+    };
+    for status in [0, 99, 100, 101, 199, 600, u16::MAX] {
+        check("GET", Some(status), None, "200 to 599");
+    }
+    check("HEAD", None, Some(b"x"), "to HEAD has no body");
+    check("GET", Some(204), Some(b"x"), "status 204 has no body");
+    check("GET", Some(304), Some(b"x"), "status 304 has no body");
+    let status_only = Workload::new(1, "/", "a", true, Verify::Status).unwrap();
+    let line = status_only.requesting(&Request { expect_body: Some(b"x"), ..Request::default() }).err();
+    assert!(line.unwrap().contains("only verify bytes looks at bodies"));
+}
+
+#[test]
 fn a_head_that_equals_the_last_is_taken_with_any_date_and_no_other_change() {
     let date = |text: &str| reply("200 OK", &format!("Date: {text}\r\nETag: 1\r\n"), "hello");
     let first = date("Sun, 06 Nov 1994 08:49:37 GMT");
@@ -57,7 +141,7 @@ fn a_head_that_equals_the_last_is_taken_with_any_date_and_no_other_change() {
         ("same", first.clone(), Verdict::Correct),
         ("next second", date("Sun, 06 Nov 1994 08:49:38 GMT"), Verdict::Correct),
         ("another tag", first.replace("ETag: 1", "ETag: 2"), Verdict::Correct),
-        ("another status", first.replace("200 OK", "404 No"), Verdict::Wrong),
+        ("another status", first.replace("200 OK", "404 No"), Verdict::Status),
         ("another body", first.replace("hello", "hallo"), Verdict::Wrong),
         ("another length", first.replace("5\r\n\r\nhello", "4\r\n\r\nhell"), Verdict::Wrong),
         ("fewer fields", reply("200 OK", "", "hello"), Verdict::Correct),
@@ -86,7 +170,7 @@ fn the_first_body_is_the_one_to_equal_and_errors_teach_nothing() {
     check_last(&mut client, &[reply("500 Oops", "", "busy"), reply("200 OK", "", "one")], Verdict::Correct);
     check_last(&mut client, &[reply("200 OK", "", "two")], Verdict::Wrong);
     check_last(&mut client, &[reply("200 OK", "", "one")], Verdict::Correct);
-    check_last(&mut client, &[reply("500 Oops", "", "one")], Verdict::Wrong);
+    check_last(&mut client, &[reply("500 Oops", "", "one")], Verdict::Status);
 }
 
 #[test]
@@ -110,7 +194,50 @@ fn status_alone_is_verified_if_that_is_asked() {
         &[reply("200 OK", "", "one"), reply("201 Created", "", "other")],
         Verdict::Correct,
     );
-    check_last(&mut client, &[reply("302 Found", "", "one")], Verdict::Wrong);
+    check_last(&mut client, &[reply("302 Found", "", "one")], Verdict::Status);
+}
+
+#[test]
+fn the_status_that_is_expected_is_the_only_right_one_and_its_body_is_compared() {
+    let client = |expect_status, expect_body| {
+        Client::new(requesting(&Request { expect_status, expect_body, ..Request::default() }).unwrap())
+    };
+    let not_found = || reply("404 Not Found", "", "gone");
+    for (expect_status, expect_body, last, want) in [
+        (Some(404), None, not_found(), Verdict::Correct),
+        (Some(404), None, reply("404 Other Words", "ETag: 1\r\n", "gone"), Verdict::Correct),
+        (Some(404), None, reply("404 Not Found", "", "lost"), Verdict::Wrong),
+        (Some(404), Some(b"gone".as_slice()), not_found(), Verdict::Correct),
+        (Some(404), None, reply("200 OK", "", "gone"), Verdict::Status),
+        (Some(404), None, reply("410 Gone", "", "gone"), Verdict::Status),
+        (Some(201), None, not_found(), Verdict::Status),
+        (None, None, not_found(), Verdict::Status),
+    ] {
+        check_last(&mut client(expect_status, expect_body), &[not_found(), last], want);
+    }
+    let other = Some(b"here".as_slice());
+    check_last(&mut client(Some(404), other), &[not_found()], Verdict::Wrong);
+    check_last(&mut client(Some(200), None), &[reply("201 Created", "", "")], Verdict::Status);
+    check_last(&mut client(Some(304), None), &["HTTP/1.1 304 No\r\n\r\n".into()], Verdict::Correct);
+}
+
+#[test]
+fn the_status_is_that_of_the_last_whole_reply() {
+    let mut client = Client::new(workload("/", true, Verify::Bytes));
+    let ok = || reply("200 OK", "", "one");
+    let interim = |rest: String| format!("HTTP/1.1 103 Early Hints\r\n\r\n{rest}");
+    // Two that the parser takes and two that equal the template; wrong bytes have a status too.
+    let replies =
+        [ok(), ok(), reply("503 Busy", "", "one"), interim(reply("201 Created", "", "two")), ok()].concat();
+    ask(&mut client, 5);
+    assert_eq!(client.status(), None);
+    let checked = check(&mut client, 5, [replies.as_bytes()], false);
+    assert_eq!(checked.statuses, [200, 200, 503, 201, 200].map(Some));
+    assert_eq!(client.clone().status(), None, "another connection has no reply yet");
+    let mut until_close = client.clone();
+    ask(&mut until_close, 1);
+    let checked = check(&mut until_close, 1, [b"HTTP/1.0 500 Oops\r\n\r\nbusy".as_slice()], true);
+    assert_eq!((checked.verdicts, checked.statuses), (vec![Verdict::Status], vec![Some(500)]));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use proto::echo::{self, Framing};
-use proto::http::{self, Verify};
+use proto::http::{self, Request, Verify};
 use proto::{Client, Verdict, line, rpc};
 
 use super::drive::{Checked, Random, ask, check, cut, serve, ways_to_cut};
@@ -22,14 +22,16 @@ pub fn http_server(data: &[u8]) {
     }
 }
 
-/// Any bytes, cut in any way, are judged alike by the HTTP client, whether it is new or has a template.
+/// Any bytes, cut in any way, are judged alike by the HTTP client, whether it is new or has a template, and whether it
+/// has asked for pages or for their heads.
 pub fn http_client(data: &[u8]) {
     let Some((choice, mut random, stream)) = parts(data) else { return };
     let requests = 1 + usize::from(choice % 4);
-    let whole = judge(http::Client::new(&HTTP), requests, vec![stream]);
+    let workload = if choice & 4 == 0 { &*HTTP } else { &*HTTP_HEAD };
+    let whole = judge(http::Client::new(workload), requests, vec![stream]);
     for pieces in ways_to_cut(stream, &mut random) {
-        assert_eq!(judge(http::Client::new(&HTTP), requests, pieces.clone()), whole);
-        assert_eq!(judge(experienced(), requests, pieces), whole, "with a template");
+        assert_eq!(judge(http::Client::new(workload), requests, pieces.clone()), whole);
+        assert_eq!(judge(experienced(workload), requests, pieces), whole, "with a template");
     }
 }
 
@@ -205,9 +207,16 @@ thread_local! {
     static RPC_CLIENT: rpc::Client = rpc::Client::new(&RPC);
 }
 
-static HTTP: LazyLock<http::Workload> = LazyLock::new(|| {
-    http::Workload::new(1, "/", "a", true, Verify::Bytes).expect("it is possible").expecting(b"x")
-});
+static HTTP: LazyLock<http::Workload> =
+    LazyLock::new(|| requesting(&Request { expect_body: Some(b"x"), ..Request::default() }));
+
+static HTTP_HEAD: LazyLock<http::Workload> =
+    LazyLock::new(|| requesting(&Request { method: "HEAD", ..Request::default() }));
+
+fn requesting(request: &Request<'_>) -> http::Workload {
+    let workload = http::Workload::new(1, "/", "a", true, Verify::Bytes);
+    workload.and_then(|workload| workload.requesting(request)).expect("it is possible")
+}
 
 /// The number that chooses, how to cut, and the stream.
 fn parts(data: &[u8]) -> Option<(u8, Random, &[u8])> {
@@ -216,9 +225,9 @@ fn parts(data: &[u8]) -> Option<(u8, Random, &[u8])> {
 }
 
 /// A client that has learnt what our own server answers.
-fn experienced() -> http::Client {
-    let mut client = http::Client::new(&HTTP);
-    let reply = serve::<http::Workload, http::Server>(&HTTP, ask(&mut client, 1)).output;
+fn experienced(workload: &'static http::Workload) -> http::Client {
+    let mut client = http::Client::new(workload);
+    let reply = serve::<http::Workload, http::Server>(workload, ask(&mut client, 1)).output;
     assert_eq!(check(&mut client, 1, [reply.as_slice()], false).verdicts, [Verdict::Correct]);
     client
 }

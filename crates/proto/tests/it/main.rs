@@ -9,6 +9,7 @@ mod http_client;
 mod http_server;
 mod line;
 mod pair;
+mod pipeline;
 mod rpc;
 mod smoke;
 mod splits;

@@ -62,7 +62,7 @@ fn listen(ring: &mut Ring) -> Address {
 }
 
 fn dial(address: &Address) -> Socket {
-    let socket = connect(address, Duration::from_secs(1)).unwrap();
+    let socket = connect(address.into(), Duration::from_secs(1)).unwrap();
     socket.set_nonblocking(false).unwrap();
     socket
 }

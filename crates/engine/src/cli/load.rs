@@ -1,0 +1,276 @@
+//! The flags of `load`.
+
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{Cpus, MessageFlags, Protocol, list, milliseconds, parse_cpus, refuse_others};
+use crate::contract::{
+    Arrivals, Driver, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, Pace, SEED_DEFAULT, Verify, Version,
+    Workload,
+};
+use crate::failure::Failure;
+use crate::rate::{self, Rate};
+use crate::units::parse_duration;
+use crate::url::{self, Scheme, Url};
+
+#[derive(Args, Debug)]
+pub(crate) struct LoadFlags {
+    /// Read one line of JSON from standard input instead of flags, and end when it ends.
+    #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
+    pub(crate) spec: Option<String>,
+
+    /// What to ask: http://host:port/path, tcp://host:port for other protocols, or unix:/path.
+    #[arg(required_unless_present = "spec")]
+    url: Option<String>,
+
+    /// Connections, each with one request at a time.
+    #[arg(long, short, value_name = "N", default_value_t = 50)]
+    connections: usize,
+
+    /// Send so many requests a second, whatever the replies do: 2000, 10k, 100-5000:30s (a ramp) or 100:10s,200:10s
+    /// (steps). Latency then counts from when a request was due [default: a closed loop]
+    #[arg(long, short = 'r', visible_alias = "qps", value_name = "RATE", value_parser = rate::parse)]
+    rate: Option<Rate>,
+
+    /// How the requests of a rate are spread [default: poisson]
+    #[arg(long, value_enum, requires = "rate")]
+    arrivals: Option<Arrivals>,
+
+    /// Decides the times of Poisson arrivals [default: 1]
+    #[arg(long, value_name = "N", requires = "rate")]
+    seed: Option<u64>,
+
+    /// Connections that are busy at the same time, in turns [default: all]
+    #[arg(long, value_name = "N", conflicts_with = "rate")]
+    active: Option<usize>,
+
+    /// Connections that are opened beside the others and never used.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    idle: usize,
+
+    /// Open at most so many connections a second [default: as fast as it goes]
+    #[arg(long, value_name = "RATE")]
+    connect_rate: Option<f64>,
+
+    /// Requests outstanding on a connection at the same time.
+    #[arg(long, short = 'p', value_name = "N", default_value_t = 1)]
+    pipeline: usize,
+
+    /// Close a connection after so many requests, and open it anew [default: never]
+    #[arg(long, value_name = "N")]
+    requests_per_connection: Option<u64>,
+
+    /// Local addresses that connections come from, in turn, as in 127.0.0.1,127.0.0.2 [default: the kernel's choice]
+    #[arg(long = "source", value_name = "LIST", value_delimiter = ',')]
+    sources: Vec<IpAddr>,
+
+    /// Do not sleep for so long before a request is due, or after a reply in a closed loop, as in 50us.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "0us")]
+    spin: Duration,
+
+    /// Threads of the generator.
+    #[arg(long, short, value_name = "N", default_value_t = 1)]
+    threads: usize,
+
+    /// How long to measure, as in 500ms, 10s, 1m [default: 10s]
+    #[arg(long, short = 'z', value_parser = parse_duration, conflicts_with = "requests")]
+    duration: Option<Duration>,
+
+    /// Measure so many requests instead, without warm-up.
+    #[arg(long, short = 'n', value_name = "N")]
+    requests: Option<u64>,
+
+    /// Load before the measured window [default: 500ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "requests")]
+    warmup: Option<Duration>,
+
+    /// How long a reply may take.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    timeout: Duration,
+
+    /// How the generator waits.
+    #[arg(long, value_enum, default_value_t = Driver::Epoll)]
+    driver: Driver,
+
+    /// Processors to run on, as in 0,2-3 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    cpus: Option<Cpus>,
+
+    /// [default: http for http://, echo for others]
+    #[arg(long, value_enum)]
+    protocol: Option<Protocol>,
+
+    /// GET, POST or another (http) [default: GET]
+    #[arg(long, short = 'm', value_name = "WORD")]
+    method: Option<String>,
+
+    /// A header field of each request, as 'Name: value'; may be given several times (http)
+    #[arg(long = "header", short = 'H', value_name = "FIELD", value_parser = parse_header)]
+    headers: Vec<(String, String)>,
+
+    /// The body of each request (http)
+    #[arg(long, short = 'd', value_name = "TEXT")]
+    body: Option<String>,
+
+    /// The same from a file (http)
+    #[arg(long, short = 'D', value_name = "PATH", conflicts_with = "body")]
+    body_file: Option<PathBuf>,
+
+    /// The status that is a success (http) [default: any 2xx]
+    #[arg(long, value_name = "N")]
+    expect_status: Option<u16>,
+
+    /// The body that every reply must have (http) [default: that of the first]
+    #[arg(long, value_name = "TEXT")]
+    expect_body: Option<String>,
+
+    /// What makes a reply correct (http) [default: bytes]
+    #[arg(long, value_enum)]
+    verify: Option<Verify>,
+
+    /// Open a connection for each request (http).
+    #[arg(long)]
+    no_keepalive: bool,
+
+    #[command(flatten)]
+    messages: MessageFlags,
+
+    /// Print the report as one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// End with exit code 1 if the figures are not to be trusted.
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+impl LoadFlags {
+    /// What the user wrote as the server, for the summary.
+    pub(crate) fn subject(&self) -> &str {
+        self.url.as_deref().unwrap_or_default()
+    }
+
+    /// The spec that a program would have sent. Names are resolved here, once.
+    ///
+    /// # Errors
+    /// An address that cannot be read or resolved, a flag that does not belong to the protocol.
+    pub(crate) fn to_spec(&self) -> Result<LoadSpec, Failure> {
+        let url = Url::parse(self.subject()).map_err(|message| Failure::request("bad_flag", message))?;
+        let workload = self.to_workload(&url)?;
+        let duration_ms = match (self.requests, self.duration) {
+            (Some(_), _) => None,
+            (None, Some(duration)) => Some(milliseconds(duration)),
+            (None, None) => {
+                let duration = self.rate.as_ref().and_then(Rate::duration);
+                Some(milliseconds(duration.unwrap_or(DURATION_DEFAULT)))
+            }
+        };
+        Ok(LoadSpec {
+            schema: Version,
+            role: LoadWord::Is,
+            driver: self.driver,
+            workload,
+            connect: vec![url::resolve(&url)?],
+            sources: self.sources.clone(),
+            connections: self.connections,
+            idle: self.idle,
+            connect_per_s: self.connect_rate,
+            pace: self.pace(),
+            active: self.active,
+            pipeline: self.pipeline,
+            requests_per_connection: self.requests_per_connection,
+            spin_us: u64::try_from(self.spin.as_micros()).unwrap_or(u64::MAX),
+            threads: self.threads,
+            cpus: list(&self.cpus),
+            warmup_ms: self.warmup.map(milliseconds),
+            duration_ms,
+            requests: self.requests,
+            timeout_ms: milliseconds(self.timeout),
+            interval_ms: INTERVAL_MS_DEFAULT.max(duration_ms.unwrap_or(0) / INTERVALS_BY_HAND),
+            slice_ms: None,
+            held: false,
+        })
+    }
+
+    fn pace(&self) -> Pace {
+        self.rate.as_ref().map_or(Pace::Closed, |rate| Pace::Open {
+            arrivals: self.arrivals.unwrap_or_default(),
+            seed: self.seed.unwrap_or(SEED_DEFAULT),
+            stages: rate.0.clone(),
+        })
+    }
+
+    fn to_workload(&self, url: &Url) -> Result<Workload, Failure> {
+        let natural = if url.scheme == Scheme::Http { Protocol::Http } else { Protocol::Echo };
+        let protocol = self.protocol.unwrap_or(natural);
+        let needed = match (url.scheme, protocol) {
+            (Scheme::Tcp, Protocol::Http) => Some(format!("http://{}/", url.authority)),
+            (Scheme::Http, Protocol::Echo | Protocol::Line | Protocol::Rpc) => {
+                Some(format!("tcp://{}", url.authority))
+            }
+            _ => None,
+        };
+        if let Some(needed) = needed {
+            let message = format!("--protocol {} needs {needed}", protocol.name());
+            return Err(Failure::request("bad_flag", message));
+        }
+        self.refuse_http_flags(protocol)?;
+        let default = Http::default();
+        let http = Http {
+            target: url.target.clone(),
+            host: Some(url.authority.clone()),
+            keep_alive: !self.no_keepalive,
+            verify: self.verify.unwrap_or(Verify::Bytes),
+            method: self.method.clone().unwrap_or(default.method),
+            headers: self.headers.clone(),
+            body: self.body()?,
+            expect_status: self.expect_status,
+            expect_body: self.expect_body.clone(),
+            reply_bytes: default.reply_bytes,
+        };
+        self.messages.to_workload(protocol, http)
+    }
+
+    /// Refuses flags of HTTP where another protocol is spoken.
+    fn refuse_http_flags(&self, protocol: Protocol) -> Result<(), Failure> {
+        let flags = [
+            ("--verify", self.verify.is_some()),
+            ("--no-keepalive", self.no_keepalive),
+            ("--method", self.method.is_some()),
+            ("--header", !self.headers.is_empty()),
+            ("--body", self.body.is_some()),
+            ("--body-file", self.body_file.is_some()),
+            ("--expect-status", self.expect_status.is_some()),
+            ("--expect-body", self.expect_body.is_some()),
+        ];
+        refuse_others(&flags.map(|(flag, given)| (flag, given, Protocol::Http)), protocol)
+    }
+
+    fn body(&self) -> Result<String, Failure> {
+        let Some(path) = &self.body_file else { return Ok(self.body.clone().unwrap_or_default()) };
+        std::fs::read_to_string(path).map_err(|error| {
+            let message = match error.kind() {
+                ErrorKind::InvalidData => "it is not text (UTF-8)".to_owned(),
+                _ => error.to_string(),
+            };
+            Failure::request("bad_flag", format!("--body-file: cannot read {}: {message}", path.display()))
+        })
+    }
+}
+
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim().to_owned())),
+        _ => Err(format!("`{text}` is not 'Name: value', as in 'Accept: text/html'")),
+    }
+}
+
+/// What `hey` and `wrk` take without `-z` is a surprise; ten seconds are what most people ask for.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Slices of time in a report by hand: enough to draw, and 20 ms each for runs of up to 200 s.
+const INTERVALS_BY_HAND: u64 = 10_000;

@@ -1,0 +1,155 @@
+//! What limited a run, and whether its figures can be trusted: rules that look at the generator, never at the result.
+
+use hdrhistogram::Histogram;
+
+use crate::contract::{Bound, BoundBy, Schedule};
+use crate::units::{count, duration_ns};
+
+/// Above this share of its time a busy generator is likely to be what limits the rate.
+const BUSY_SHARE_MAX: f64 = 0.9;
+/// Above this share of the time, waiting for a processor shows in every percentile.
+const DELAY_SHARE_MAX: f64 = 0.05;
+/// Away for so long is not work: the scheduler, or the machine, took the processor away.
+const AWAY_NS_MAX: u64 = 20_000_000;
+/// Sending later than this is part of what is then called latency, unless that is ten times as long.
+const LATENESS_P99_NS_MAX: u64 = 1_000_000;
+const LATENESS_SHARE_MAX: f64 = 0.1;
+/// Less than this share of what was due is another rate than the one asked for.
+const ACHIEVED_SHARE_MIN: f64 = 0.99;
+/// More failures than this are an outage and not a speed.
+const FAILED_SHARE_MAX: f64 = 0.001;
+
+/// A run as far as it is judged.
+pub(crate) struct Evidence<'a> {
+    pub(crate) measured: &'a ::load::Report,
+    /// None in a closed loop.
+    pub(crate) schedule: Option<&'a Schedule>,
+    /// Whether it was told to wait without sleeping: then being busy says nothing.
+    pub(crate) spins: bool,
+}
+
+impl Evidence<'_> {
+    /// What limited the rate.
+    pub(crate) fn bound(&self) -> Bound {
+        let (by, why) = if self.replies() == 0 {
+            (BoundBy::Unclear, "no reply came".into())
+        } else if let Some(why) = self.generator_limit() {
+            (BoundBy::Generator, why)
+        } else if let Some(schedule) = self.schedule {
+            self.open_bound(schedule)
+        } else if self.spins {
+            (BoundBy::Unclear, "the generator spins, so its own share cannot be told".into())
+        } else {
+            let waited = 100.0 * (1.0 - self.busy_share());
+            (BoundBy::Server, format!("the generator waited for replies {waited:.0} % of the time"))
+        };
+        Bound { by, why }
+    }
+
+    /// Why the figures are not to be trusted.
+    pub(crate) fn unsound(&self) -> Vec<String> {
+        let mut reasons = Vec::from_iter(self.generator_limit());
+        let requests = &self.measured.requests;
+        let away_ns = self.measured.generator.turn_ns_max;
+        if away_ns > AWAY_NS_MAX {
+            let away = duration_ns(away_ns as f64);
+            reasons.push(format!(
+                "the generator was once away for {away}: the slowest replies may be its own doing"
+            ));
+        }
+        let ended = self.replies() + requests.failed;
+        if requests.correct == 0 {
+            reasons.push("no reply was correct: there is nothing to compare".into());
+        } else if requests.wrong > 0 || requests.failed as f64 > FAILED_SHARE_MAX * ended as f64 {
+            reasons.push("not every reply was correct: the rate counts those that were".into());
+        }
+        if self.is_behind()
+            && let Some(schedule) = self.schedule
+        {
+            let asked = count(schedule.due);
+            let unsent = count(schedule.unsent_end.saturating_sub(schedule.unsent_begin));
+            reasons
+                .push(format!("of {asked} requests that were due {unsent} more were left unsent at its end"));
+        }
+        reasons
+    }
+
+    fn open_bound(&self, schedule: &Schedule) -> (BoundBy, String) {
+        if self.is_behind() {
+            let rate = self.measured.requests.sent as f64 / self.window_s();
+            let (rate, asked) = (count(rate.round() as u64), count(schedule.asked_per_s.round() as u64));
+            let why = format!(
+                "requests waited for a free connection: {rate}/s went out of the {asked}/s that were due"
+            );
+            return (BoundBy::Server, why);
+        }
+        (BoundBy::Rate, "all that was due went out in time".into())
+    }
+
+    /// How the generator itself has limited the run, if it has.
+    fn generator_limit(&self) -> Option<String> {
+        let generator = &self.measured.generator;
+        let delayed = share(generator.run_delay_ns, generator.wall_ns);
+        if delayed >= DELAY_SHARE_MAX {
+            return Some(format!(
+                "the generator waited {:.0} % of the time for a processor: give it one of its own (--cpus)",
+                100.0 * delayed
+            ));
+        }
+        if let Some(lateness) = self.lateness_p99_ns() {
+            let late = duration_ns(lateness as f64);
+            return Some(format!(
+                "the generator sent one request in a hundred {late} or more after its time: give it more threads (-t), \
+                 processors of its own (--cpus), or let it spin (--spin)"
+            ));
+        }
+        // What has kept to its schedule has not been limited by being busy.
+        let is_free = self.schedule.is_some() && !self.is_behind();
+        if !is_free && !self.spins && self.busy_share() >= BUSY_SHARE_MAX {
+            return Some(format!(
+                "the generator was busy {:.0} % of the time: the server may be faster than this; try more threads (-t)",
+                100.0 * self.busy_share()
+            ));
+        }
+        None
+    }
+
+    /// The 99th percentile of its delays, where that is too long.
+    fn lateness_p99_ns(&self) -> Option<u64> {
+        let views = self.measured.views.as_ref()?;
+        let lateness_ns = quantile(&views.lateness, 0.99);
+        let tolerated_ns = LATENESS_SHARE_MAX * quantile(&self.measured.latency, 0.5) as f64;
+        (lateness_ns > LATENESS_P99_NS_MAX.max(tolerated_ns as u64)).then_some(lateness_ns)
+    }
+
+    /// Whether less went out than was due, beyond what was left over from before.
+    fn is_behind(&self) -> bool {
+        self.schedule.is_some_and(|schedule| {
+            let behind = schedule.unsent_end.saturating_sub(schedule.unsent_begin);
+            behind as f64 > (1.0 - ACHIEVED_SHARE_MIN) * schedule.due as f64
+        })
+    }
+
+    fn busy_share(&self) -> f64 {
+        share(self.measured.generator.cpu_ns, self.measured.generator.wall_ns)
+    }
+
+    fn replies(&self) -> u64 {
+        self.measured.requests.correct + self.measured.requests.wrong
+    }
+
+    fn window_s(&self) -> f64 {
+        self.measured.end_ns.saturating_sub(self.measured.begin_ns).max(1) as f64 / 1e9
+    }
+}
+
+fn quantile(histogram: &Histogram<u64>, quantile: f64) -> u64 {
+    histogram.value_at_quantile(quantile)
+}
+
+fn share(part_ns: u64, whole_ns: u64) -> f64 {
+    if whole_ns == 0 { 0.0 } else { part_ns as f64 / whole_ns as f64 }
+}
+
+#[cfg(test)]
+mod tests;

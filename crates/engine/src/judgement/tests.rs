@@ -1,0 +1,98 @@
+use super::*;
+
+const WINDOW_NS: u64 = 2_000_000_000;
+
+/// A sound run of a closed loop; and of an open one, of 1,000 requests that were due, with `lateness_ns`.
+fn measured(is_open: bool) -> ::load::Report {
+    let mut measured = ::load::Report::empty(is_open);
+    (measured.begin_ns, measured.end_ns) = (1_000_000_000, 1_000_000_000 + WINDOW_NS);
+    measured.requests.sent = 1_000;
+    measured.requests.correct = 1_000;
+    measured.latency.record_n(1_000_000, 1_000).expect("it is in bounds");
+    measured.generator =
+        ::load::Generator { cpu_ns: WINDOW_NS / 2, wall_ns: WINDOW_NS, ..::load::Generator::default() };
+    measured
+}
+
+fn schedule(measured: &::load::Report) -> Schedule {
+    let ::load::Backlog { unsent_begin, unsent_end, waited } = measured.backlog;
+    let due = measured.requests.sent + unsent_end - unsent_begin;
+    Schedule { due, unsent_begin, unsent_end, waited, asked_per_s: due as f64 / 2.0 }
+}
+
+/// Changes a sound run and expects what it says of its limit, and of why it is not sound, by parts of the sentences.
+fn check(is_open: bool, change: impl FnOnce(&mut ::load::Report), by: BoundBy, why: &str, unsound: &[&str]) {
+    let mut measured = measured(is_open);
+    change(&mut measured);
+    let schedule = is_open.then(|| schedule(&measured));
+    let evidence = Evidence { measured: &measured, schedule: schedule.as_ref(), spins: false };
+    let bound = evidence.bound();
+    assert_eq!(bound.by, by, "{}", bound.why);
+    assert!(bound.why.contains(why), "{}", bound.why);
+    let reasons = evidence.unsound();
+    assert_eq!(reasons.len(), unsound.len(), "{reasons:?}");
+    for (reason, part) in reasons.iter().zip(unsound) {
+        assert!(reason.contains(part), "{reason}");
+    }
+}
+
+#[test]
+fn a_generator_that_waits_for_replies_is_bound_by_the_server() {
+    check(false, |_| (), BoundBy::Server, "waited for replies 50 % of the time", &[]);
+}
+
+#[test]
+fn a_generator_without_rest_or_without_a_processor_is_the_limit() {
+    let busy = "busy 95 % of the time";
+    check(false, |run| run.generator.cpu_ns = 1_900_000_000, BoundBy::Generator, busy, &[busy]);
+    let starved = "waited 10 % of the time for a processor";
+    for is_open in [false, true] {
+        let change = |run: &mut ::load::Report| run.generator.run_delay_ns = 200_000_000;
+        check(is_open, change, BoundBy::Generator, starved, &[starved]);
+    }
+}
+
+#[test]
+fn whoever_has_done_all_that_was_asked_is_bound_by_the_rate_however_busy() {
+    check(true, |_| (), BoundBy::Rate, "all that was due went out in time", &[]);
+    check(true, |run| run.generator.cpu_ns = 1_990_000_000, BoundBy::Rate, "in time", &[]);
+}
+
+#[test]
+fn requests_that_find_no_connection_are_the_servers_doing() {
+    let change = |run: &mut ::load::Report| run.backlog.unsent_end = 1_000;
+    let why = "500/s went out of the 1 000/s that were due";
+    check(true, change, BoundBy::Server, why, &["of 2 000 requests that were due 1 000 more were left"]);
+    // A hundredth is no matter, nor is a backlog that was there before.
+    check(true, |run| run.backlog.unsent_end = 10, BoundBy::Rate, "", &[]);
+    let inherited = |run: &mut ::load::Report| {
+        (run.backlog.unsent_begin, run.backlog.unsent_end) = (500, 500);
+    };
+    check(true, inherited, BoundBy::Rate, "", &[]);
+}
+
+#[test]
+fn sends_that_are_late_make_the_generator_the_limit() {
+    let late = |lateness_ns: u64, times: u64| {
+        move |run: &mut ::load::Report| {
+            let views = run.views.as_mut().expect("it is an open loop");
+            views.lateness.record_n(1_000, 1_000 - times).expect("it is in bounds");
+            views.lateness.record_n(lateness_ns, times).expect("it is in bounds");
+        }
+    };
+    let why = "sent one request in a hundred 2.00 ms or more after its time";
+    check(true, late(2_000_000, 20), BoundBy::Generator, why, &[why]);
+    check(true, late(2_000_000, 5), BoundBy::Rate, "", &[]);
+    check(true, late(900_000, 20), BoundBy::Rate, "", &[]);
+}
+
+#[test]
+fn a_run_that_lost_time_or_replies_is_not_sound() {
+    let away = |run: &mut ::load::Report| run.generator.turn_ns_max = 400_000_000;
+    check(false, away, BoundBy::Server, "", &["once away for 400 ms"]);
+    check(false, |run| run.requests.wrong = 1, BoundBy::Server, "", &["not every reply was correct"]);
+    check(false, |run| run.requests.failed = 2, BoundBy::Server, "", &["not every reply was correct"]);
+    check(false, |run| run.requests.failed = 1, BoundBy::Server, "", &[]);
+    let none = |run: &mut ::load::Report| run.requests.correct = 0;
+    check(false, none, BoundBy::Unclear, "no reply came", &["no reply was correct"]);
+}

@@ -1,0 +1,184 @@
+//! When requests are due. Pure arithmetic: no clock is read here, so a late wake-up cannot shift the schedule.
+//!
+//! Arrivals are marks on an axis of unit rate: evenly spaced, or a Poisson process. A profile of rates maps a mark to
+//! its time: the moment by which that many requests are due. So every rate, ramp and step shares one rule.
+
+use std::time::Duration;
+
+/// What decides when the next request goes out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// As soon as a reply has come.
+    Closed,
+    /// At its time, whatever has become of those before it. The stages begin with the measured window.
+    Open { arrivals: Arrivals, stages: Vec<Stage> },
+}
+
+/// How requests are spread at a given rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At equal distances.
+    Even,
+    /// As by many users who know nothing of each other.
+    Poisson { seed: u64 },
+}
+
+/// A rate for a time; it changes linearly from the first to the second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    pub from_per_s: f64,
+    pub to_per_s: f64,
+    /// None only of the last, which goes on for ever at `to_per_s`.
+    pub duration: Option<Duration>,
+}
+
+impl Stage {
+    fn seconds(&self) -> f64 {
+        self.duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64())
+    }
+
+    /// Requests due within it.
+    fn marks(&self) -> f64 {
+        match self.duration {
+            None if self.to_per_s > 0.0 => f64::INFINITY,
+            None => 0.0,
+            Some(_) => self.seconds() * (self.from_per_s + self.to_per_s) / 2.0,
+        }
+    }
+
+    /// Requests due in its first `time_s` seconds.
+    fn marks_by(&self, time_s: f64) -> f64 {
+        let Some(duration) = self.duration else { return self.to_per_s * time_s };
+        let slope = (self.to_per_s - self.from_per_s) / duration.as_secs_f64().max(f64::MIN_POSITIVE);
+        time_s * (self.from_per_s + slope * time_s / 2.0)
+    }
+
+    /// How many seconds into it so many requests are due.
+    fn time_s(&self, marks: f64) -> f64 {
+        let Some(duration) = self.duration else { return marks / self.to_per_s };
+        let slope = (self.to_per_s - self.from_per_s) / duration.as_secs_f64();
+        // The root of `from t + slope t²/2 = marks`, in the form that also holds where the slope is nothing.
+        let root = (self.from_per_s * self.from_per_s + 2.0 * slope * marks).max(0.0).sqrt();
+        2.0 * marks / (self.from_per_s + root)
+    }
+}
+
+/// One thread's part of a schedule: every so-manieth of even arrivals, or an independent Poisson process of its share
+/// of the rate, which together are one of the whole rate.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    marks: Marks,
+    stages: Vec<Stage>,
+    /// The stage of the next request, and what lies before it.
+    stage: usize,
+    stage_begin_ns: f64,
+    stage_begin_mark: f64,
+    start_ns: u64,
+    due_ns: u64,
+}
+
+/// Arrivals at unit rate.
+#[derive(Clone, Debug)]
+struct Marks {
+    next: f64,
+    step: f64,
+    random: Option<fastrand::Rng>,
+}
+
+impl Marks {
+    fn new(arrivals: Arrivals, thread: usize, threads: usize) -> Self {
+        match arrivals {
+            Arrivals::Even => Self { next: thread as f64, step: threads as f64, random: None },
+            Arrivals::Poisson { seed } => {
+                // Streams of threads must not resemble each other: neighbouring seeds are stirred apart.
+                let mut seeds = fastrand::Rng::with_seed(seed);
+                let seed = (0..=thread).map(|_| seeds.u64(..)).last().unwrap_or(seed);
+                let random = fastrand::Rng::with_seed(seed);
+                let mut marks = Self { next: 0.0, step: threads as f64, random: Some(random) };
+                marks.advance();
+                marks
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        self.next += match &mut self.random {
+            None => self.step,
+            // 1 - u lies in (0, 1], whose logarithm is finite.
+            Some(random) => -(1.0 - random.f64()).ln() * self.step,
+        };
+    }
+}
+
+impl Schedule {
+    /// The schedule of one of `threads` threads that starts at `start_ns` and whose stages begin at `begin_ns`. Until
+    /// then requests come at the first rate.
+    pub(crate) fn new(
+        arrivals: Arrivals,
+        stages: &[Stage],
+        (thread, threads): (usize, usize),
+        (start_ns, begin_ns): (u64, u64),
+    ) -> Self {
+        let first_per_s = stages.first().map_or(0.0, |stage| stage.from_per_s);
+        let warmup = Stage {
+            from_per_s: first_per_s,
+            to_per_s: first_per_s,
+            duration: Some(Duration::from_nanos(begin_ns - start_ns)),
+        };
+        let mut schedule = Self {
+            marks: Marks::new(arrivals, thread, threads),
+            stages: [&[warmup], stages].concat(),
+            stage: 0,
+            stage_begin_ns: 0.0,
+            stage_begin_mark: 0.0,
+            start_ns,
+            due_ns: 0,
+        };
+        schedule.settle();
+        schedule
+    }
+
+    /// When the next request is due; `u64::MAX` if none ever is.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    /// The next request has gone out.
+    pub(crate) fn advance(&mut self) {
+        self.marks.advance();
+        self.settle();
+    }
+
+    /// Finds the time of the next mark.
+    fn settle(&mut self) {
+        while let Some(stage) = self.stages.get(self.stage) {
+            let marks = self.marks.next - self.stage_begin_mark;
+            if marks < stage.marks() {
+                let time_ns = self.stage_begin_ns + 1e9 * stage.time_s(marks);
+                self.due_ns = self.start_ns + time_ns as u64;
+                return;
+            }
+            self.stage_begin_mark += stage.marks();
+            self.stage_begin_ns += 1e9 * stage.seconds();
+            self.stage += 1;
+        }
+        self.due_ns = u64::MAX;
+    }
+}
+
+/// Requests that a profile of rates asks for in the first `seconds` of the window.
+pub fn expected(stages: &[Stage], seconds: f64) -> f64 {
+    let (mut left_s, mut marks) = (seconds, 0.0);
+    for stage in stages {
+        let time_s = left_s.min(stage.seconds());
+        marks += stage.marks_by(time_s);
+        left_s -= time_s;
+        if left_s <= 0.0 {
+            break;
+        }
+    }
+    marks
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use super::*;
+
+const S: u64 = 1_000_000_000;
+
+fn stage(from_per_s: f64, to_per_s: f64, seconds: Option<u64>) -> Stage {
+    Stage { from_per_s, to_per_s, duration: seconds.map(Duration::from_secs) }
+}
+
+/// The times of all threads' requests before `end_ns`, in order.
+fn times(arrivals: Arrivals, stages: &[Stage], threads: usize, warmup_ns: u64, end_ns: u64) -> Vec<u64> {
+    let mut times = Vec::new();
+    for thread in 0..threads {
+        let mut schedule = Schedule::new(arrivals, stages, (thread, threads), (7, 7 + warmup_ns));
+        while schedule.due_ns() < 7 + end_ns {
+            times.push(schedule.due_ns() - 7);
+            schedule.advance();
+        }
+    }
+    times.sort_unstable();
+    times
+}
+
+/// Expects so many even arrivals in each second, by any number of threads.
+fn check(stages: &[Stage], warmup_s: u64, a_second: &[usize]) {
+    for threads in [1, 2, 3, 8] {
+        let end_ns = a_second.len() as u64 * S;
+        let times = times(Arrivals::Even, stages, threads, warmup_s * S, end_ns);
+        // A mark that falls on a second may lie a nanosecond beside it.
+        let count = |second: u64| {
+            times.iter().filter(|&&time_ns| (time_ns + 2) / S == second && time_ns + 2 < end_ns).count()
+        };
+        let counted: Vec<usize> = (0..a_second.len() as u64).map(count).collect();
+        assert_eq!(counted, a_second, "{threads} threads");
+    }
+}
+
+#[test]
+fn a_constant_rate_is_held_from_the_first_nanosecond() {
+    check(&[stage(1000.0, 1000.0, None)], 0, &[1000, 1000, 1000]);
+    check(&[stage(1.0, 1.0, None)], 1, &[1, 1, 1, 1]);
+}
+
+#[test]
+fn a_step_begins_when_the_one_before_it_ends() {
+    let stages = [stage(100.0, 100.0, Some(1)), stage(300.0, 300.0, Some(1)), stage(50.0, 50.0, None)];
+    check(&stages, 1, &[100, 100, 300, 50, 50]);
+}
+
+#[test]
+fn a_ramp_asks_for_the_area_below_it() {
+    // From 0 to 400 in 4 s: 50, 150, 250, 350 requests a second, and the last rate ever after.
+    check(&[stage(0.0, 400.0, Some(4)), stage(400.0, 400.0, None)], 0, &[50, 150, 250, 350, 400]);
+    check(&[stage(400.0, 0.0, Some(4)), stage(0.0, 0.0, None)], 0, &[350, 250, 150, 50, 0, 0]);
+}
+
+#[test]
+fn a_pause_has_no_requests_and_ends() {
+    check(
+        &[stage(10.0, 10.0, Some(1)), stage(0.0, 0.0, Some(2)), stage(10.0, 10.0, None)],
+        0,
+        &[10, 0, 0, 10],
+    );
+}
+
+#[test]
+fn even_arrivals_lie_at_equal_distances_however_many_threads_share_them() {
+    let times = times(Arrivals::Even, &[stage(8000.0, 8000.0, None)], 3, 0, S);
+    assert!(times.windows(2).all(|pair| (pair[1] - pair[0]).abs_diff(125_000) <= 1));
+}
+
+#[test]
+fn poisson_arrivals_have_the_rate_and_the_spread_of_their_law_and_repeat_with_their_seed() {
+    let stages = [stage(5000.0, 5000.0, None)];
+    for threads in [1, 4] {
+        let of = |seed| times(Arrivals::Poisson { seed }, &stages, threads, 0, 20 * S);
+        let times = of(1);
+        // 100,000 are due, with a standard deviation of 316: five of them are beyond chance.
+        assert!(times.len().abs_diff(100_000) < 1_600, "{} arrivals", times.len());
+        let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // Of exponential gaps mean and standard deviation are one; here to 2 %.
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{}", variance.sqrt() / mean);
+        assert_eq!(times, of(1));
+        assert_ne!(times, of(2));
+    }
+}
+
+#[test]
+fn what_a_profile_asks_for_is_what_its_schedule_gives() {
+    let stages = [stage(100.0, 300.0, Some(2)), stage(50.0, 50.0, None)];
+    for (seconds, requests) in [(0.0, 0.0), (1.0, 150.0), (2.0, 400.0), (4.0, 500.0)] {
+        assert_eq!(expected(&stages, seconds), requests);
+    }
+}

@@ -1,0 +1,167 @@
+//! The run as it goes: counts and latencies of one slice of time after the other.
+//!
+//! A thread hands over each slice when it is over and begins the next, so the memory is the same for any length of run.
+//! The main thread adds up what all threads say of the same slice.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::mpsc;
+
+use hdrhistogram::Histogram;
+
+use crate::record::histogram;
+
+/// What happened in one slice of the measured window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slice {
+    /// Which one it is, from 0.
+    pub index: u64,
+    pub begin_ns: u64,
+    /// The last one may be shorter than the others.
+    pub end_ns: u64,
+    pub correct: u64,
+    pub wrong: u64,
+    pub failed: u64,
+    /// As in the report of the run.
+    pub latency: Histogram<u64>,
+}
+
+impl Slice {
+    fn new(index: u64, begin_ns: u64, end_ns: u64) -> Self {
+        Self { index, begin_ns, end_ns, correct: 0, wrong: 0, failed: 0, latency: histogram() }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.correct += other.correct;
+        self.wrong += other.wrong;
+        self.failed += other.failed;
+        self.latency.add(&other.latency).expect("all threads use the same bounds");
+    }
+}
+
+/// A thread's slice in the making.
+pub(crate) struct Slicer {
+    pub(crate) slice: Slice,
+    length_ns: u64,
+    finished: mpsc::Sender<Slice>,
+}
+
+impl Slicer {
+    pub(crate) fn new(length_ns: u64, finished: mpsc::Sender<Slice>) -> Self {
+        Self { slice: Slice::new(0, 0, u64::MAX), length_ns, finished }
+    }
+
+    /// The window begins.
+    pub(crate) fn begin(&mut self, begin_ns: u64) {
+        self.slice = Slice::new(0, begin_ns, begin_ns + self.length_ns);
+    }
+
+    /// Hands over the slices that are over.
+    pub(crate) fn advance(&mut self, now_ns: u64) {
+        while now_ns >= self.slice.end_ns {
+            let Slice { index, end_ns, .. } = self.slice;
+            self.hand_over(Slice::new(index + 1, end_ns, end_ns + self.length_ns));
+        }
+    }
+
+    /// The window ends: hands over what there is of the last slice.
+    pub(crate) fn end(&mut self, end_ns: u64) {
+        self.advance(end_ns);
+        if end_ns > self.slice.begin_ns {
+            self.slice.end_ns = end_ns;
+            self.hand_over(Slice::new(0, 0, u64::MAX));
+        }
+    }
+
+    fn hand_over(&mut self, next: Slice) {
+        // The receiver lives until every thread has ended.
+        let _ = self.finished.send(mem::replace(&mut self.slice, next));
+    }
+}
+
+/// What the main thread makes of the slices of all threads.
+pub(crate) struct Slices {
+    received: mpsc::Receiver<Slice>,
+    threads: usize,
+    /// Sums in the making and how many threads they have, in the order of their indices.
+    pending: VecDeque<(Slice, usize)>,
+}
+
+impl Slices {
+    pub(crate) fn new(received: mpsc::Receiver<Slice>, threads: usize) -> Self {
+        Self { received, threads, pending: VecDeque::new() }
+    }
+
+    /// Passes on the slices that every thread has handed over; at the end of a run, all that there are.
+    pub(crate) fn pass_on(&mut self, is_end: bool, mut tell: impl FnMut(Slice)) {
+        while let Ok(part) = self.received.try_recv() {
+            match self.pending.iter_mut().find(|(slice, _)| slice.index == part.index) {
+                Some((slice, parts)) => {
+                    slice.add(&part);
+                    *parts += 1;
+                }
+                None => self.pending.push_back((part, 1)),
+            }
+        }
+        while self.pending.front().is_some_and(|(_, parts)| is_end || *parts == self.threads) {
+            self.pending.pop_front().into_iter().for_each(|(slice, _)| tell(slice));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two threads, whose windows of `length_ns` end at `ends_ns`, record a reply at each of `times_ns`; expects the
+    /// number of replies in each slice of 100 ns from 1000 ns on, and when the last ends.
+    fn check(times_ns: [&[u64]; 2], ends_ns: [u64; 2], expected: &[u64], end_ns: u64) {
+        let (sender, receiver) = mpsc::channel();
+        for (times_ns, end_ns) in times_ns.iter().zip(ends_ns) {
+            let mut slicer = Slicer::new(100, sender.clone());
+            slicer.begin(1000);
+            for &time_ns in *times_ns {
+                slicer.advance(time_ns);
+                slicer.slice.correct += 1;
+                slicer.slice.latency.saturating_record(7);
+            }
+            slicer.end(end_ns);
+        }
+        drop(sender);
+        let mut told = Vec::new();
+        Slices::new(receiver, 2).pass_on(true, |slice| told.push(slice));
+        assert_eq!(told.iter().map(|slice| slice.correct).collect::<Vec<_>>(), expected);
+        assert!(told.iter().zip(0..).all(|(slice, index)| slice.index == index));
+        assert!(told.iter().all(|slice| slice.latency.len() == slice.correct));
+        assert_eq!(told.last().map(|slice| slice.end_ns), Some(end_ns));
+    }
+
+    #[test]
+    fn slices_of_all_threads_are_added_up_and_an_empty_one_is_no_gap() {
+        check([&[1000, 1050, 1250], &[1099, 1399]], [1400, 1400], &[3, 0, 1, 1], 1400);
+    }
+
+    #[test]
+    fn the_last_slice_may_be_short_and_threads_may_end_apart() {
+        check([&[1000], &[1110]], [1100, 1150], &[1, 1], 1150);
+    }
+
+    #[test]
+    fn a_slice_is_passed_on_only_when_every_thread_has_handed_it_over() {
+        let (sender, receiver) = mpsc::channel();
+        let mut slices = Slices::new(receiver, 2);
+        let count = |slices: &mut Slices| {
+            let mut count = 0;
+            slices.pass_on(false, |_| count += 1);
+            count
+        };
+        let mut slicer = Slicer::new(100, sender);
+        slicer.begin(0);
+        slicer.advance(250);
+        assert_eq!(count(&mut slices), 0);
+        slicer.begin(0);
+        slicer.advance(100);
+        assert_eq!(count(&mut slices), 1);
+    }
+}
