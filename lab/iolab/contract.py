@@ -284,6 +284,7 @@ class Bytes(Frozen):
 
     sent: Count
     received: Count
+    bodies: Count | None = None
 
 
 class Latency(Frozen):

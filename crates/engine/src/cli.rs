@@ -161,6 +161,31 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
     })
 }
 
+/// Reads the flags of `load` that another tool's command line means, and those that stand beside it on ours.
+///
+/// # Errors
+/// `bad_flag`, in one line.
+pub(crate) fn parse_load(words: &[String], own: impl Iterator<Item = String>) -> Result<LoadFlags, Failure> {
+    let line = ["iolab-engine", "load"].into_iter().map(str::to_owned);
+    let line = line.chain(words.iter().cloned()).chain(beside_like(own));
+    match Cli::try_parse_from(line) {
+        Ok(Cli { command: Command::Load(flags) }) => Ok(*flags),
+        Ok(_) => unreachable!("the command is load"),
+        Err(error) => Err(Failure::request("bad_flag", one_line(&error).trim_start_matches("error: "))),
+    }
+}
+
+/// The words of a command line without `--like` and its value.
+fn beside_like(words: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    let mut is_value = false;
+    words.filter(move |word| {
+        let is_like = word == "--like";
+        let is_left_out = is_like || is_value || word.starts_with("--like=");
+        is_value = is_like;
+        !is_left_out
+    })
+}
+
 impl ServeFlags {
     /// The spec that a program would have sent.
     ///

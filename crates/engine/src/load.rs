@@ -1,5 +1,6 @@
 //! `iolab-engine load`: load one server, then report.
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +10,13 @@ use std::time::Duration;
 use ::load::{Config, End, Event};
 use proto::Protocol;
 
-use crate::cli::LoadFlags;
+use crate::cli::{self, LoadFlags};
 use crate::contract::{
     self, BUILD, Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord,
     Pace, ReadyWord, Role, Stage, Version, WARMUP_MS_DEFAULT,
 };
 use crate::failure::{Failure, Fault};
+use crate::like::{self, Like};
 use crate::limits::{
     CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, LISTENERS_MAX, PIPELINE_MAX,
     RATE_MAX, REQUESTS_MAX, SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX, THREADS_MAX, pin, within,
@@ -31,7 +33,20 @@ pub(crate) fn command(flags: &LoadFlags) -> ExitCode {
     if flags.spec.is_some() {
         return supervision::finish(for_a_program(), Owner::Program, Role::Load);
     }
-    supervision::finish(for_a_person(flags), Owner::Person, Role::Load)
+    let outcome = match &flags.like {
+        Some(line) => like_another(line),
+        None => for_a_person(flags, None),
+    };
+    supervision::finish(outcome, Owner::Person, Role::Load)
+}
+
+/// The run of another tool's command line.
+fn like_another(line: &str) -> Result<(), Failure> {
+    let like = like::parse(line)?;
+    let same = shlex::try_join(like.argv.iter().map(String::as_str)).unwrap_or_default();
+    output::say(&format!("as: iolab load {same}"));
+    // What stands before our flags is the program and its command.
+    for_a_person(&cli::parse_load(&like.argv, env::args().skip(2))?, Some(&like))
 }
 
 fn for_a_program() -> Result<(), Failure> {
@@ -66,7 +81,7 @@ fn wait_for_line(lines: &mpsc::Receiver<()>) {
 /// How often a held run looks whether it has been stopped.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-fn for_a_person(flags: &LoadFlags) -> Result<(), Failure> {
+fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     let spec = flags.to_spec()?;
     let mut lacks = Vec::new();
     let measured = run(&spec, None, &mut |event| {
@@ -78,10 +93,10 @@ fn for_a_person(flags: &LoadFlags) -> Result<(), Failure> {
         }
     })?;
     let report = report(&spec, lacks, &measured);
-    output::line(&if flags.json {
-        contract::line(&report)
-    } else {
-        summary::text(&report, &measured.latency, measured.views.as_ref(), flags.subject())
+    output::line(&match like {
+        _ if flags.json => contract::line(&report),
+        Some(like) => like.text(&report, &measured.latency),
+        None => summary::text(&report, &measured.latency, measured.views.as_ref(), flags.subject()),
     });
     match report.unsound.first() {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),

@@ -8,6 +8,7 @@ mod contract;
 mod describe;
 mod failure;
 mod judgement;
+mod like;
 mod limits;
 mod listen;
 mod load;

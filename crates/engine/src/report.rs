@@ -7,7 +7,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 use crate::contract::{
     BUILD, Bytes, Errors, Generator, Interval, IntervalWord, Intervals, Latency, LoadSpec, LoadWord, Pace,
-    Report, ReportWord, Requests, Schedule, Version, Views,
+    Report, ReportWord, Requests, Schedule, Version, Views, Workload,
 };
 use crate::judgement::Evidence;
 
@@ -41,7 +41,11 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         requests: requests(&measured.requests),
         errors: errors(&measured.errors),
         first_error: measured.first_error.clone(),
-        bytes: Bytes { sent: measured.bytes_sent, received: measured.bytes_received },
+        bytes: Bytes {
+            sent: measured.bytes_sent,
+            received: measured.bytes_received,
+            bodies: matches!(spec.workload, Workload::Http(_)).then_some(measured.body_bytes),
+        },
         rate_per_s: if window_s > 0.0 { measured.requests.correct as f64 / window_s } else { 0.0 },
         latency_ns: latency(&measured.latency),
         views: measured.views.as_ref().map(views),

@@ -204,6 +204,7 @@ impl<C> Exchange<C> {
         C: Client<W>,
     {
         let begun = self.in_flight.pop_front().expect("a client half has a verdict on what was asked only");
+        recorder.body(self.client.body_bytes());
         recorder.replied(verdict, self.client.status(), &begun, now_ns);
         if !self.client.keeps_alive() {
             return self.fail(Fault::Closed, recorder, closed_early);

@@ -172,6 +172,8 @@ pub struct Report {
     pub first_error: Option<String>,
     pub bytes_sent: u64,
     pub bytes_received: u64,
+    /// Those of them that are the bodies of whole replies.
+    pub body_bytes: u64,
     /// Nanoseconds to the whole, checked reply: in a closed loop from just before the send, in an open one from when
     /// the request was due.
     pub latency: Histogram<u64>,
@@ -304,6 +306,11 @@ impl Recorder {
         self.record.bytes_received += bytes as u64;
     }
 
+    /// The body of a whole reply was so long.
+    pub(crate) fn body(&mut self, bytes: usize) {
+        self.record.body_bytes += bytes as u64;
+    }
+
     pub(crate) fn replied(&mut self, verdict: Verdict, status: Option<u16>, begun: &Begun, now_ns: u64) {
         self.in_flight -= 1;
         self.completed += 1;
@@ -417,7 +424,7 @@ impl Recorder {
         record.requests = Requests { in_flight_begin: self.in_flight, ..Requests::default() };
         record.errors = Errors::default();
         record.first_error = None;
-        (record.bytes_sent, record.bytes_received) = (0, 0);
+        (record.bytes_sent, record.bytes_received, record.body_bytes) = (0, 0, 0);
         record.latency.reset();
         if let Some(views) = &mut record.views {
             views.reset();
@@ -459,6 +466,7 @@ impl Report {
             first_error: None,
             bytes_sent: 0,
             bytes_received: 0,
+            body_bytes: 0,
             latency: histogram(),
             views: is_open.then(|| Views {
                 service: histogram(),
@@ -484,6 +492,7 @@ impl Report {
         }
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
+        self.body_bytes += other.body_bytes;
         self.latency.add(&other.latency).expect("all histograms have the same bounds");
         if let (Some(views), Some(more)) = (&mut self.views, &other.views) {
             views.add(more);

@@ -93,6 +93,12 @@ pub trait Client<W: 'static>: Clone + 'static {
     fn status(&self) -> Option<u16> {
         None
     }
+
+    /// The length of the body of the last whole reply, in protocols whose replies have a head before it; 0 before the
+    /// first.
+    fn body_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// What the client half found a whole reply to be.

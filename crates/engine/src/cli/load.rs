@@ -24,8 +24,13 @@ pub(crate) struct LoadFlags {
     pub(crate) spec: Option<String>,
 
     /// What to ask: http://host:port/path, tcp://host:port for other protocols, or unix:/path.
-    #[arg(required_unless_present = "spec")]
+    #[arg(required_unless_present_any = ["spec", "like"])]
     url: Option<String>,
+
+    /// The same run as this command line of ab, hey, wrk, oha or echo-client, reported with its labels; flags beside it
+    /// are added.
+    #[arg(long, value_name = "LINE", conflicts_with = "url")]
+    pub(crate) like: Option<String>,
 
     /// Connections, each with one request at a time.
     #[arg(long, short, value_name = "N", default_value_t = 50)]

@@ -302,6 +302,9 @@ pub(crate) struct Errors {
 pub(crate) struct Bytes {
     pub(crate) sent: u64,
     pub(crate) received: u64,
+    /// Those of them that are the bodies of whole replies; null where the protocol has no heads to tell apart.
+    #[serde(default)]
+    pub(crate) bodies: Option<u64>,
 }
 
 /// A distribution of times in nanoseconds, all zero where there were none.

@@ -35,6 +35,8 @@ pub struct Client {
     keeps_alive: bool,
     /// The status of the last whole reply.
     status: Option<u16>,
+    /// The length of its body.
+    body_bytes: usize,
 }
 
 enum State {
@@ -104,6 +106,10 @@ impl crate::Client<Workload> for Client {
     fn status(&self) -> Option<u16> {
         self.status
     }
+
+    fn body_bytes(&self) -> usize {
+        self.body_bytes
+    }
 }
 
 impl Clone for Client {
@@ -123,6 +129,7 @@ impl Client {
             parsed: false,
             keeps_alive: workload.keep_alive,
             status: None,
+            body_bytes: 0,
         }
     }
 
@@ -203,6 +210,7 @@ impl Client {
     fn finish(&mut self, received_bytes: usize, verdict: Verdict, status: u16) -> Verdict {
         self.state = State::Head;
         self.status = Some(status);
+        self.body_bytes = received_bytes;
         self.outstanding -= 1;
         self.interim = 0;
         if verdict == Verdict::Correct && self.workload.verify == Verify::Bytes {

@@ -1,0 +1,58 @@
+//! The threaded echo client of the note that compares io_uring with epoll: so many connections, each sending its part
+//! of the messages one at a time and comparing what comes back.
+
+use std::fmt::{self, Write};
+
+use clap::Parser;
+
+use super::figures::{ended, or_not_measured, window_s};
+use super::flags::{Argv, Others, read};
+use crate::contract::Report;
+use crate::failure::Failure;
+
+pub(super) const NAME: &str = "echo-client";
+
+#[derive(Debug, Parser)]
+struct EchoClient {
+    /// An address or a name.
+    #[arg(short = 's', required = true)]
+    server: String,
+
+    #[arg(short = 'p', required = true)]
+    port: u16,
+
+    /// Threads, each with a connection.
+    #[arg(short = 't', required = true)]
+    threads: usize,
+
+    /// Messages of all threads together.
+    #[arg(short = 'n', required = true)]
+    messages: u64,
+}
+
+const OTHERS: Others = Others { idle: &[], refused: &[] };
+
+/// The same run in our flags.
+pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
+    let client: EchoClient = read(NAME, words, &OTHERS)?;
+    let EchoClient { server, port, threads, messages } = &client;
+    let brackets = if server.contains(':') { ("[", "]") } else { ("", "") };
+    let mut argv = Argv::to(&format!("tcp://{}{server}{}:{port}", brackets.0, brackets.1));
+    argv.flag("-c", threads);
+    argv.flag("-n", messages);
+    argv.flag("--message-bytes", MESSAGE_BYTES);
+    argv.flag("--driver", "thread");
+    Ok(argv.finish())
+}
+
+/// The four numbers of the client. Its rate is that of whole milliseconds, and what failed counts in it.
+pub(super) fn write_report(out: &mut String, report: &Report) -> fmt::Result {
+    let used_ms = (window_s(report) * 1e3) as u64;
+    let failed = report.requests.wrong + report.requests.failed;
+    let qps = or_not_measured((ended(report) * 1000).checked_div(used_ms));
+    let success = report.requests.correct;
+    writeln!(out, "success: {success}, failed: {failed}, time_used: {used_ms}, qps: {qps}")
+}
+
+/// The client sends a name of 13 letters five times over.
+const MESSAGE_BYTES: usize = 65;

@@ -1,0 +1,478 @@
+use super::*;
+use crate::contract::{self, Workload};
+
+#[test]
+fn the_flags_of_ab_become_ours() {
+    check("ab http://a/", "http://a/ -c 1 -n 1 --timeout 30s --no-keepalive");
+    check("ab -n 1000 -c 10 -k http://a:80/x", "http://a:80/x -c 10 -n 1000 --timeout 30s");
+    check("ab -n1000 -kc10 a/", "http://a/ -c 10 -n 1000 --timeout 30s");
+    check("/usr/bin/ab -qrSI -v 2 -t 30 -k a/", "http://a/ -c 1 -z 30s --warmup 0s --timeout 30s");
+    check("ab -n 9 -l -s 5 a/", "http://a/ -c 1 -n 9 --timeout 5s --no-keepalive --verify status");
+    check("ab -k -n 5 -n 7 a/", "http://a/ -c 1 -n 7 --timeout 30s");
+    check(
+        "ab -k -p b.json -T application/json a/",
+        "http://a/ -c 1 -n 1 --timeout 30s -m POST -D b.json -H 'Content-Type: application/json'",
+    );
+    check("ab -k -u b a/", "http://a/ -c 1 -n 1 --timeout 30s -m PUT -D b -H 'Content-Type: text/plain'");
+    check("ab -k -B 127.0.0.2 a/", "http://a/ -c 1 -n 1 --timeout 30s --source 127.0.0.2");
+    check("ab -k -i a/", "http://a/ -c 1 -n 1 --timeout 30s -m HEAD");
+    check("ab -k -m DELETE a/", "http://a/ -c 1 -n 1 --timeout 30s -m DELETE");
+    check(
+        "ab -k -C a=b -C c=d -A me:secret -H 'X: y z' a/",
+        "http://a/ -c 1 -n 1 --timeout 30s -H 'Cookie: a=b' -H 'Cookie: c=d' \
+         -H 'Authorization: Basic bWU6c2VjcmV0' -H 'X: y z'",
+    );
+}
+
+#[test]
+fn a_limit_of_requests_that_is_none_leaves_the_time() {
+    check("ab -k -t 5 -n 100000000 a/", "http://a/ -c 1 -z 5s --warmup 0s --timeout 30s");
+}
+
+#[test]
+fn the_flags_of_hey_become_ours() {
+    check("hey http://a/", "http://a/ -c 50 -n 200 --timeout 20s --verify status");
+    check(
+        "hey -n 1000 -c 10 -cpus 2 http://a/",
+        "http://a/ -c 10 -t 2 -n 1000 --timeout 20s --verify status",
+    );
+    check("hey -n=9 -c=1 -cpus=2 http://a/", "http://a/ -c 1 -t 1 -n 9 --timeout 20s --verify status");
+    check(
+        "hey -z 1m30s -n 7 -q 2.5 -t 0 -disable-keepalive http://a/",
+        "http://a/ -c 50 -z 90s --warmup 0s --rate 125 --arrivals even --timeout 86400s --no-keepalive \
+         --verify status",
+    );
+    check(
+        "hey -m POST -d -1 -T text/x -A text/y -a me:secret -host b -H 'X: y' --disable-compression http://a/",
+        "http://a/ -c 50 -n 200 --timeout 20s --verify status -m POST -d=-1 -H 'Content-Type: text/x' \
+         -H 'Host: b' -H 'Accept: text/y' -H 'Authorization: Basic bWU6c2VjcmV0' -H 'X: y'",
+    );
+    check(
+        "hey -D body http://a/",
+        "http://a/ -c 50 -n 200 --timeout 20s --verify status -m GET -D body -H 'Content-Type: text/html'",
+    );
+}
+
+#[test]
+fn the_flags_of_wrk_become_ours() {
+    check("wrk http://a/", "http://a/ -c 10 -t 2 -z 10s --warmup 0s --timeout 2s --verify status");
+    check(
+        "wrk -t4 -c1k -d2m --latency --timeout 500ms -H 'X: y' http://a/",
+        "http://a/ -c 1000 -t 4 -z 120s --warmup 0s --timeout 500ms --verify status -H 'X: y'",
+    );
+    check(
+        "wrk -d 5 -R 2k -L http://a/",
+        "http://a/ -c 10 -t 2 -z 5s --warmup 0s --rate 2000 --arrivals even --timeout 2s --verify status",
+    );
+}
+
+#[test]
+fn the_flags_of_oha_become_ours() {
+    check("oha http://a/", "http://a/ -c 50 -n 200 --timeout 86400s --verify status");
+    check(
+        "oha --no-tui -n 10k -c 100 --worker-threads 4 http://a/",
+        "http://a/ -c 100 -t 4 -n 10000 --timeout 86400s --verify status",
+    );
+    check(
+        "oha -z 10s -q 500 --latency-correction --disable-keepalive -t 2s --output-format text http://a/",
+        "http://a/ -c 50 -z 10s --warmup 0s --rate 500 --arrivals even --timeout 2s --no-keepalive \
+         --verify status",
+    );
+    check(
+        "oha -m PUT -d '{\"a\": 1}' -T application/json http://a/",
+        "http://a/ -c 50 -n 200 --timeout 86400s --verify status -m PUT -d '{\"a\": 1}' \
+         -H 'Content-Type: application/json'",
+    );
+}
+
+#[test]
+fn the_flags_of_the_echo_client_become_ours() {
+    check(
+        "echo-client -s 127.0.0.1 -p 9000 -t 50 -n 100000",
+        "tcp://127.0.0.1:9000 -c 50 -n 100000 --message-bytes 65 --driver thread",
+    );
+    check(
+        "echo-client -s ::1 -p 9000 -t 1 -n 1",
+        "tcp://[::1]:9000 -c 1 -n 1 --message-bytes 65 --driver thread",
+    );
+}
+
+#[test]
+fn a_line_that_is_no_command_says_so() {
+    check_error("", "--like is empty");
+    check_error("ab -H 'X: y a/", "a quote is not closed");
+    check_error(
+        "wkr http://a/",
+        "tool of --like `wkr` is not known; did you mean wrk? one of: ab, hey, wrk, oha",
+    );
+    check_error("ab", "ab: the following required arguments were not provided: <URL>");
+    check_error("ab -n 1 a/ | grep Requests", "ab: unexpected argument '|' found");
+    check_error("ab -n many a/", "ab: invalid value 'many' for '-n <REQUESTS>'");
+    check_error("wrk -d 5x http://a/", "`x` is not a unit");
+    check_error("wrk -c 5q http://a/", "`5q` is not a count; write it as in 1000, 10k or 1M");
+    check_error("oha tcp://a:1", "oha: `tcp://a:1` is not HTTP: write http://a:1/");
+    check_error("hey localhost", "hey: `localhost` is not complete: write http://localhost");
+    check_error("echo-client -s 127.0.0.1 -p 9000 -t 50", "echo-client: the following required arguments");
+}
+
+#[test]
+fn a_flag_that_cannot_be_followed_is_named_with_the_reason() {
+    check_error("ab -X proxy:80 a/", "ab: -X cannot be followed here: nothing stands between");
+    check_error("ab -e out.csv a/", "ab: -e cannot be followed here");
+    check_error("ab -t 30 -n 5000 a/", "ab: -t with -n cannot be followed here");
+    check_error("ab -p b -i a/", "cannot be used with");
+    check_error("hey -o csv http://a/", "hey: -o cannot be followed here: latencies are kept as a histogram");
+    check_error("hey -h2 http://a/", "hey: -h2 cannot be followed here: the generator speaks HTTP/1.1");
+    check_error("wrk -s post.lua http://a/", "wrk: -s cannot be followed here: the generator runs no Lua");
+    check_error("oha --output-format json http://a/", "oha: invalid value 'json' for '--output-format");
+    check_error("oha --urls-from-file urls", "oha: --urls-from-file cannot be followed here");
+}
+
+#[test]
+fn the_report_of_ab_has_its_labels_and_our_numbers() {
+    check_report(
+        "ab -n 10000 -c 50 -k http://127.0.0.1:8080/",
+        &report(),
+        LATENCIES_NS,
+        "\
+Server Software:        not measured
+Server Hostname:        127.0.0.1
+Server Port:            8080
+
+Document Path:          /
+Document Length:        4 bytes
+
+Concurrency Level:      50
+Time taken for tests:   2.000 seconds
+Complete requests:      10000
+Failed requests:        0
+Keep-Alive requests:    not measured
+Total transferred:      2048000 bytes
+HTML transferred:       40000 bytes
+Requests per second:    5000.00 [#/sec] (mean)
+Time per request:       10.000 [ms] (mean)
+Time per request:       0.200 [ms] (mean, across all concurrent requests)
+Transfer rate:          1000.00 [Kbytes/sec] received
+
+Connection Times (ms)
+                    min      mean  [+/-sd]    median       max
+Connect:      not measured
+Processing:   not measured
+Waiting:      not measured
+Total:            0.100     0.370    0.249     0.200     1.000
+
+Percentage of the requests served within a certain time (ms)
+  50%      0.200
+  66%      0.500
+  75%      0.500
+  80%      0.500
+  90%      0.500
+  95%      1.000
+  98%      1.000
+  99%      1.000
+ 100%      1.000 (longest request)",
+    );
+}
+
+#[test]
+fn the_report_of_hey_has_its_labels_and_our_numbers() {
+    check_report(
+        "hey -n 10000 http://127.0.0.1:8080/",
+        &report(),
+        LATENCIES_NS,
+        "
+Summary:
+  Total:\t2.0000 secs
+  Slowest:\t0.001000 secs
+  Fastest:\t0.000100 secs
+  Average:\t0.000370 secs
+  Requests/sec:\t5000.0000
+
+  Total data:\t40000 bytes
+  Size/request:\t4 bytes
+
+Response time histogram:
+  0.000100 [1]\t|
+  0.000190 [0]\t|
+  0.000280 [5999]\t|■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■
+  0.000370 [0]\t|
+  0.000460 [0]\t|
+  0.000550 [3000]\t|■■■■■■■■■■■■■■■■■■■■
+  0.000640 [0]\t|
+  0.000730 [0]\t|
+  0.000820 [0]\t|
+  0.000910 [0]\t|
+  0.001000 [1000]\t|■■■■■■
+
+
+Latency distribution:
+  10% in 0.000200 secs
+  25% in 0.000200 secs
+  50% in 0.000200 secs
+  75% in 0.000500 secs
+  90% in 0.000500 secs
+  95% in 0.001000 secs
+  99% in 0.001000 secs
+
+Details (average, fastest, slowest):
+  DNS+dialup:\tnot measured
+  DNS-lookup:\tnot measured
+  req write:\tnot measured
+  resp wait:\tnot measured
+  resp read:\tnot measured
+
+Status code distribution:
+  [200]\t10000 responses",
+    );
+}
+
+#[test]
+fn the_report_of_wrk_has_its_labels_and_our_numbers() {
+    check_report(
+        "wrk -c 50 -d 2 --latency http://127.0.0.1:8080/",
+        &report(),
+        LATENCIES_NS,
+        "\
+Running 2s test @ http://127.0.0.1:8080/
+  2 threads and 50 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency   370.04us  249.27us   1.00ms   89.99%
+    Req/Sec      2.50k    250.00    2.75k  100.00%
+  Latency Distribution
+     50%  200.06us
+     75%  500.22us
+     90%  500.22us
+     99%    1.00ms
+  10000 requests in 2.00s, 1.95MB read
+Requests/sec:    5000.00
+Transfer/sec:  1000.00KB",
+    );
+}
+
+#[test]
+fn the_report_of_oha_has_its_labels_and_our_numbers() {
+    check_report(
+        "oha -n 10000 http://127.0.0.1:8080/",
+        &report(),
+        LATENCIES_NS,
+        "\
+Summary:
+  Success rate:\t100.00%
+  Total:\t2000000.0000 us
+  Slowest:\t1000.4470 us
+  Fastest:\t99.9680 us
+  Average:\t370.0380 us
+  Requests/sec:\t5000.0000
+
+  Total data:\t39.06 KiB
+  Size/request:\t4 B
+  Size/sec:\t19.53 KiB
+
+Response time histogram:
+    99.9680 us [1]    |
+   190.0159 us [0]    |
+   280.0638 us [5999] |■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■
+   370.1117 us [0]    |
+   460.1596 us [0]    |
+   550.2075 us [3000] |■■■■■■■■■■■■■■■■
+   640.2554 us [0]    |
+   730.3033 us [0]    |
+   820.3512 us [0]    |
+   910.3991 us [0]    |
+  1000.4470 us [1000] |■■■■■
+
+Response time distribution:
+  10.00% in 200.0630 us
+  25.00% in 200.0630 us
+  50.00% in 200.0630 us
+  75.00% in 500.2230 us
+  90.00% in 500.2230 us
+  95.00% in 1000.4470 us
+  99.00% in 1000.4470 us
+  99.90% in 1000.4470 us
+  99.99% in 1000.4470 us
+
+
+Details (average, fastest, slowest):
+  DNS+dialup:\tnot measured
+  DNS-lookup:\tnot measured
+
+Status code distribution:
+  [200] 10000 responses",
+    );
+}
+
+#[test]
+fn the_report_of_the_echo_client_has_its_labels_and_our_numbers() {
+    check_report(
+        "echo-client -s 127.0.0.1 -p 9000 -t 50 -n 10000",
+        &report(),
+        LATENCIES_NS,
+        "\
+success: 10000, failed: 0, time_used: 2000, qps: 5000",
+    );
+}
+
+#[test]
+fn what_went_wrong_is_counted_as_the_tool_counts_it() {
+    check_parts(
+        "ab -n 10000 -c 50 http://127.0.0.1:8080/",
+        &flawed_report(),
+        &[
+            "Complete requests:      10000\n",
+            "Failed requests:        50\n   (Connect: 5, Receive: 35, Length: 10, Exceptions: 0)\n",
+            "Non-2xx responses:      50\n",
+        ],
+    );
+    check_parts(
+        "hey http://127.0.0.1:8080/",
+        &flawed_report(),
+        &[
+            "Requests/sec:\t5000.0000\n",
+            "  [200]\t9910 responses\n  [503]\t50 responses\n",
+            "Error distribution:\n  [5]\tcould not connect\n  [5]\tconnection reset\n  [30]\tno reply in time\n",
+            "  [10]\twrong reply\n  the first: a reply had the \\u{1b}[2J",
+        ],
+    );
+    check_parts(
+        "wrk http://127.0.0.1:8080/",
+        &flawed_report(),
+        &[
+            "9960 requests in 2.00s",
+            "Socket errors: connect 5, read 5, write not measured, timeout 30\n",
+            "Non-2xx or 3xx responses: 50\n",
+            "Requests/sec:    4980.00\n",
+        ],
+    );
+    check_parts(
+        "oha http://127.0.0.1:8080/",
+        &flawed_report(),
+        &["Success rate:\t99.60%\n", "[7] aborted due to deadline\n"],
+    );
+    check_parts(
+        "echo-client -s 127.0.0.1 -p 9000 -t 50 -n 10000",
+        &flawed_report(),
+        &["success: 9900, failed: 100, time_used: 2000, qps: 5000"],
+    );
+}
+
+#[test]
+fn a_run_without_replies_has_no_times() {
+    check_parts(
+        "ab http://127.0.0.1:8080/",
+        &empty_report(),
+        &["Complete requests:      3\n", "Failed requests:        3\n", "Total:        not measured"],
+    );
+    check_parts(
+        "hey http://127.0.0.1:8080/",
+        &empty_report(),
+        &["Average:\tnot measured\n", "Response time histogram:\n\n\nLatency distribution:\n\nDetails"],
+    );
+    check_parts(
+        "wrk --latency http://127.0.0.1:8080/",
+        &empty_report(),
+        &["Latency   not measured\n    Req/Sec   not measured\n  0 requests in 0.00us, 0.00B read\n"],
+    );
+    check_parts(
+        "oha http://127.0.0.1:8080/",
+        &empty_report(),
+        &["Success rate:\t0.00%\n", "Fastest:\tnot measured\n", "99.99% in not measured\n"],
+    );
+    check_parts(
+        "echo-client -s 127.0.0.1 -p 9000 -t 50 -n 10000",
+        &empty_report(),
+        &["success: 0, failed: 3, time_used: 0, qps: not measured"],
+    );
+}
+
+#[test]
+fn a_flag_that_shapes_the_report_is_followed() {
+    let shown = |line: &str| text(line, &report(), LATENCIES_NS);
+    assert!(!shown("ab -d a/").contains("Percentage of the requests"));
+    assert!(shown("ab -l a/").contains("Document Length:        Variable\n"));
+    assert!(shown("ab -p b a/").contains("Total body sent:        1024000\n"));
+    assert!(shown("ab -p b a/").contains("500.00 kb/s sent\n                        1500.00 kb/s total\n"));
+    assert!(!shown("wrk http://a/").contains("Latency Distribution"));
+    assert!(shown("oha -u ms http://a/").contains("Slowest:\t1.0004 ms\n"));
+}
+
+fn check(line: &str, expected: &str) {
+    let like = parse(line).unwrap_or_else(|failure| panic!("{line}: {}", failure.message));
+    let expected = shlex::split(expected).expect("its quotes are closed");
+    assert_eq!(like.argv, expected, "{line}");
+}
+
+fn check_error(line: &str, part: &str) {
+    let failure = parse(line).expect_err(line);
+    assert_eq!((failure.kind, failure.exit_code()), ("bad_flag", std::process::ExitCode::from(2)), "{line}");
+    assert!(failure.message.contains(part), "{line}: {}", failure.message);
+    assert!(!failure.message.contains('\n'), "{line}: {}", failure.message);
+}
+
+/// Compares what a tool would print of a run with what it should.
+fn check_report(line: &str, report: &Report, latencies_ns: &[(u64, u64)], expected: &str) {
+    let shown = text(line, report, latencies_ns);
+    assert_eq!(shown, expected, "\nshown:\n{shown}\n");
+}
+
+/// Looks for parts of what a tool would print of a run; without a correct reply it had no latencies either.
+fn check_parts(line: &str, report: &Report, parts: &[&str]) {
+    let latencies_ns = if report.requests.correct > 0 { LATENCIES_NS } else { &[] };
+    let shown = text(line, report, latencies_ns);
+    for part in parts {
+        assert!(shown.contains(part), "{part:?} is not in\n{shown}");
+    }
+}
+
+/// What a tool would print of a run with latencies given as pairs of nanoseconds and number.
+fn text(line: &str, report: &Report, latencies_ns: &[(u64, u64)]) -> String {
+    let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds are valid");
+    for &(latency_ns, number) in latencies_ns {
+        histogram.record_n(latency_ns, number).expect("it is in bounds");
+    }
+    parse(line).expect("the line is right").text(report, &histogram)
+}
+
+/// A run of 10,000 requests in two seconds, with round numbers.
+fn report() -> Report {
+    let mut report: Report = contract::read(include_str!("../../../../schema/examples/report.json"))
+        .expect("the example is valid");
+    report.threads = 2;
+    report.workload = Workload::Http(contract::Http::default());
+    (report.begin_ns, report.end_ns) = (1_000_000_000, 3_000_000_000);
+    (report.requests.sent, report.requests.correct) = (10_000, 10_000);
+    report.requests.in_flight_end = 0;
+    (report.bytes.sent, report.bytes.received) = (1_024_000, 2_048_000);
+    report.bytes.bodies = Some(40_000);
+    report.statuses = [("200".to_owned(), 10_000)].into();
+    report.intervals.begin_ns = report.begin_ns;
+    report.intervals.length_ns = 20_000_000;
+    report.intervals.completed = [[90; 50], [110; 50]].concat();
+    report
+}
+
+const LATENCIES_NS: &[(u64, u64)] = &[(100_000, 1), (200_000, 5_999), (500_000, 3_000), (1_000_000, 1_000)];
+
+/// The same, of which a hundredth went wrong and seven were under way at the end.
+fn flawed_report() -> Report {
+    let mut report = report();
+    (report.requests.correct, report.requests.wrong, report.requests.failed) = (9_900, 60, 40);
+    report.requests.in_flight_end = 7;
+    let errors = &mut report.errors;
+    (errors.status, errors.wrong, errors.connect, errors.timeout, errors.reset) = (50, 10, 5, 30, 5);
+    report.first_error = Some("a reply had the \u{1b}[2J".into());
+    report.statuses = [("200".to_owned(), 9_910), ("503".to_owned(), 50)].into();
+    report
+}
+
+/// The same, without a reply.
+fn empty_report() -> Report {
+    let mut report = report();
+    (report.requests.correct, report.requests.failed) = (0, 3);
+    report.errors.connect = 3;
+    report.end_ns = report.begin_ns;
+    (report.bytes.received, report.bytes.bodies) = (0, Some(0));
+    report.intervals.completed.clear();
+    report.statuses.clear();
+    report
+}

@@ -1,0 +1,173 @@
+//! The command lines of other tools, run by the engine against its own server: their labels, with numbers that agree
+//! with each other and with what the server has seen.
+
+mod process;
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use process::{Outcome, Supervised, command};
+
+const HTTP: &str = r#"{"protocol":"http"}"#;
+const ECHO: &str = r#"{"protocol":"echo"}"#;
+
+#[test]
+fn ab_opens_a_connection_for_each_request() {
+    check(
+        "ab -q -n 300 -c 10 http://ADDRESS/",
+        HTTP,
+        &[
+            "Document Length:        1 bytes\n",
+            "Concurrency Level:      10\n",
+            "Complete requests:      300\n",
+            "Failed requests:        0\n",
+            "HTML transferred:       300 bytes\n",
+        ],
+        300,
+    );
+}
+
+#[test]
+fn ab_with_k_keeps_its_connections() {
+    check(
+        "ab -q -k -n 300 -c 10 http://ADDRESS/",
+        HTTP,
+        &["Complete requests:      300\n", "Requests per second:    ", "100%  "],
+        10,
+    );
+}
+
+#[test]
+fn ab_counts_a_status_that_is_an_error_apart() {
+    check(
+        "ab -k -n 300 -c 10 http://ADDRESS/missing",
+        HTTP,
+        &[
+            "Document Path:          /missing\n",
+            "Complete requests:      300\n",
+            "Failed requests:        0\n",
+            "Non-2xx responses:      300\n",
+        ],
+        10,
+    );
+}
+
+#[test]
+fn hey_does_as_many_requests_as_it_is_told() {
+    check(
+        "hey -n 300 -c 10 http://ADDRESS/",
+        HTTP,
+        &[
+            "Summary:\n",
+            "  Requests/sec:\t",
+            "  Total data:\t300 bytes\n  Size/request:\t1 bytes\n",
+            "  99% in 0.",
+            "  [200]\t300 responses",
+        ],
+        10,
+    );
+}
+
+#[test]
+fn oha_does_as_many_requests_as_it_is_told() {
+    check(
+        "oha --no-tui -n 300 -c 10 http://ADDRESS/",
+        HTTP,
+        &["  Success rate:\t100.00%\n", "  Size/request:\t1 B\n", "  99.99% in ", "  [200] 300 responses"],
+        10,
+    );
+}
+
+#[test]
+fn wrk_runs_for_a_time() {
+    check(
+        "wrk -t2 -c10 -d1s --latency http://ADDRESS/",
+        HTTP,
+        &["Running 1s test @ http://127.0.0.1:", "  2 threads and 10 connections\n", " requests in "],
+        10,
+    );
+}
+
+#[test]
+fn the_echo_client_has_a_connection_for_each_thread() {
+    check("echo-client -s HOST -p PORT -t 5 -n 1000", ECHO, &["success: 1000, failed: 0, time_used: "], 5);
+}
+
+#[test]
+fn the_figures_of_ab_follow_from_each_other() {
+    let (_server, address) = Supervised::server("epoll", HTTP);
+    let shown = run("ab -k -n 20000 -c 10 http://ADDRESS/", address).stdout;
+    let took_s = figure(&shown, "Time taken for tests:");
+    let per_second = figure(&shown, "Requests per second:");
+    let mean_ms = figure(&shown, "Time per request:");
+    let kbytes_per_s = figure(&shown, "Transfer rate:");
+    let transferred = figure(&shown, "Total transferred:");
+    // The time has three digits after the point, so what is derived from it is no more exact than that.
+    let exactness = 0.0006 / took_s;
+    check_near(per_second, 20_000.0 / took_s, exactness);
+    check_near(mean_ms, 10.0 * 1e3 / per_second, 0.001 / mean_ms);
+    check_near(kbytes_per_s, transferred / 1024.0 / took_s, exactness);
+    assert_eq!(transferred % 20_000.0, 0.0, "every reply has the same length");
+}
+
+#[test]
+fn the_figures_of_the_echo_client_follow_from_each_other() {
+    let (_server, address) = Supervised::server("epoll", ECHO);
+    let shown = run("echo-client -s HOST -p PORT -t 5 -n 20000", address).stdout;
+    let used_ms = figure(&shown.replace(',', " "), "time_used:");
+    let qps = figure(&shown, "qps:");
+    assert_eq!(qps, (20_000.0 * 1000.0 / used_ms).floor(), "{shown}");
+}
+
+#[test]
+fn a_line_that_cannot_be_followed_exits_with_2_and_one_line() {
+    check_error("ab -X proxy:80 http://ADDRESS/", "error: ab: -X cannot be followed here: ");
+    check_error("siege -c 10 http://ADDRESS/", "error: tool of --like `siege` is not known; one of: ab, hey");
+    check_error("ab -n ten http://ADDRESS/", "error: ab: invalid value 'ten' for '-n");
+}
+
+/// Runs a line, in which the address of the server stands as ADDRESS, or as HOST and PORT.
+fn run(line: &str, address: SocketAddr) -> Outcome {
+    let line = line
+        .replace("ADDRESS", &address.to_string())
+        .replace("HOST", &address.ip().to_string())
+        .replace("PORT", &address.port().to_string());
+    let output =
+        command("load --like").arg(line).stdin(Stdio::null()).output().expect("the engine can be started");
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("its output is text"),
+        stderr: String::from_utf8(output.stderr).expect("its errors are text"),
+    }
+}
+
+/// Runs a line against a server; its report must have these parts, and the server must have seen so many connections.
+fn check(line: &str, workload: &str, parts: &[&str], connections: u64) {
+    let (mut server, address) = Supervised::server("epoll", workload);
+    let outcome = run(line, address);
+    assert_eq!(outcome.code, Some(0), "{line}: {outcome:?}");
+    assert!(outcome.stderr.starts_with("as: iolab load "), "{line}: {outcome:?}");
+    for part in parts {
+        assert!(outcome.stdout.contains(part), "{line}: {part:?} is not in\n{}", outcome.stdout);
+    }
+    let served = server.answer();
+    assert_eq!(served["workers"][0]["connections"], connections, "{line}: {served}");
+}
+
+fn check_error(line: &str, part: &str) {
+    let outcome = run(line, SocketAddr::from(([127, 0, 0, 1], 1)));
+    assert_eq!((outcome.code, &*outcome.stdout), (Some(2), ""), "{line}: {outcome:?}");
+    assert!(outcome.stderr.starts_with(part), "{line}: {outcome:?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{line}: {outcome:?}");
+}
+
+fn check_near(shown: f64, expected: f64, share: f64) {
+    assert!((shown - expected).abs() <= expected * share, "{shown} is not {expected}, give or take {share}");
+}
+
+/// The number after a label.
+fn figure(shown: &str, label: &str) -> f64 {
+    let (_, after) = shown.split_once(label).unwrap_or_else(|| panic!("{label} is not in\n{shown}"));
+    let word = after.split_whitespace().next().unwrap_or_default();
+    word.parse().unwrap_or_else(|error| panic!("{label} {word}: {error}"))
+}
