@@ -44,6 +44,8 @@ class Contender:
     program: str
     arguments: str
     completed: str
+    # Where it says how late its sends were, in nanoseconds; empty if it does not.
+    lateness: str = ""
 
     def command(self, program: str, url: str, connections: int, seconds: int) -> list[str]:
         values = {"url": url, "connections": connections, "seconds": seconds}
@@ -69,12 +71,34 @@ GENERATORS = (
     ),
 )
 
+# A connection for each request. ab and wrk are told by what they leave out, and by what they ask for.
+ANEW = (
+    Contender("iolab io_uring", ENGINE, OURS + "io_uring --no-keepalive", r'"correct":(\d+)'),
+    Contender("iolab epoll", ENGINE, OURS + "epoll --no-keepalive", r'"correct":(\d+)'),
+    Contender("wrk", "wrk", "-t1 -c{connections} -d{seconds}s -H Connection:close {url}", r"(\d+) requests in"),
+    Contender("ab", "ab", "-q -r -c {connections} -t {seconds} -n 100000000 {url}", r"Complete requests:\s+(\d+)"),
+)
+
+# A rate that no sleep between two sends is short enough for.
+RATE = OURS.replace("--json", "--json --rate 100k --spin 50us")
+LATE = r'"lateness_ns":\{[^}]*?"p99":(\d+)'
+PACED = (
+    Contender("iolab io_uring", ENGINE, RATE + "io_uring", r'"correct":(\d+)', LATE),
+    Contender("iolab epoll", ENGINE, RATE + "epoll", r'"correct":(\d+)', LATE),
+)
+
+# What our generators may cost of what another does, by the number of connections.
+BARS = {
+    50: {"wrk": 0.70, "ab": 0.70, "h2load": 0.60, "oha": 0.45, "hey": 0.17},
+    1000: {"wrk": 0.60},
+}
+
 HTTP = {"protocol": "http"}
 ECHO_64_B = {"protocol": "echo", "framing": "raw", "message_bytes": 64}
 ECHO_4_KIB = {"protocol": "echo", "framing": "raw", "message_bytes": 4 * 1024}
 ECHO_64_KIB = {"protocol": "echo", "framing": "raw", "message_bytes": 64 * 1024}
 
-Measure = Literal["cpu_ns", "syscalls", "rss_bytes"]
+Measure = Literal["cpu_ns", "syscalls", "rss_bytes", "lateness_ns"]
 
 
 @dataclass(frozen=True)
@@ -98,13 +122,14 @@ class Scene:
     workload: dict[str, Any]
     connections: int
     comparisons: tuple[Comparison, ...]
+    contenders: tuple[Contender, ...] = GENERATORS
 
 
-def generators(server: str, connections: int, bar: float) -> Scene:
+def generators(server: str, connections: int) -> Scene:
     """Our generator beside its peers, all against the same server."""
     peers = [contender.name for contender in GENERATORS if contender.program != ENGINE]
     ours = [contender.name for contender in GENERATORS if contender.program == ENGINE]
-    comparisons = [Comparison(our, peer, bar=bar if peer == "wrk" else None) for peer in peers for our in ours]
+    comparisons = [Comparison(our, peer, bar=BARS[connections].get(peer)) for peer in peers for our in ours]
     comparisons += [
         Comparison(one.name, None, "rss_bytes", 8e6 if connections == 1000 and one.name in ours else None)
         for one in GENERATORS
@@ -113,6 +138,23 @@ def generators(server: str, connections: int, bar: float) -> Scene:
     about = f"generators against {server}, {connections} connections"
     name = f"generators-{server}-{connections}"
     return Scene(name, about, "generators", (server,), HTTP, connections, tuple(comparisons))
+
+
+def reconnecting(server: str) -> Scene:
+    """A connection for each request, by who can do that."""
+    ours = [one.name for one in ANEW if one.program == ENGINE]
+    comparisons = tuple(
+        Comparison(our, peer, bar=0.9 if peer == "wrk" else None) for peer in ("wrk", "ab") for our in ours
+    )
+    about = f"generators against {server}, a connection for each request, 50 at a time"
+    return Scene(f"reconnecting-{server}", about, "generators", (server,), HTTP, 50, comparisons, ANEW)
+
+
+def paced(server: str) -> Scene:
+    """How late our generator sends at a high rate."""
+    comparisons = tuple(Comparison(one.name, None, "lateness_ns", 100e3) for one in PACED)
+    about = f"100,000 requests a second against {server}, 50 connections"
+    return Scene(f"paced-{server}", about, "generators", (server,), HTTP, 50, comparisons, PACED)
 
 
 def http_servers(connections: int) -> Scene:
@@ -145,10 +187,12 @@ def named(comparisons: tuple[Comparison, ...]) -> tuple[str, ...]:
 
 
 SCENES = (
-    generators("nginx", 50, 0.75),
-    generators("nginx", 1000, 0.65),
-    generators("epoll", 50, 0.75),
-    generators("epoll", 1000, 0.65),
+    generators("nginx", 50),
+    generators("nginx", 1000),
+    generators("epoll", 50),
+    generators("epoll", 1000),
+    reconnecting("epoll"),
+    paced("epoll"),
     http_servers(50),
     http_servers(1000),
     echo_servers(
@@ -172,6 +216,7 @@ UNITS: dict[Measure, tuple[str, float]] = {
     "cpu_ns": ("CPU per request (µs)", 1e3),
     "syscalls": ("calls per request", 1.0),
     "rss_bytes": ("peak memory (MB)", 1e6),
+    "lateness_ns": ("p99 lateness of sends (µs)", 1e3),
 }
 
 
@@ -186,12 +231,13 @@ class Sample:
     cpu_ns: int | None = None
     rss_bytes: int | None = None
     syscalls: int | None = None
+    lateness_ns: int | None = None
 
     def figure(self, measure: Measure) -> float | None:
         value = getattr(self, measure)
         if value is None:
             return None
-        return float(value) if measure == "rss_bytes" else value / self.requests
+        return float(value) if measure in ("rss_bytes", "lateness_ns") else value / self.requests
 
 
 @dataclass(frozen=True)
@@ -334,7 +380,7 @@ def runs_of(scene: Scene, servers: dict[str, Server], bench: Bench, reasons: dic
     if scene.subject == "servers":
         return {name: server_run(scene, name, server, bench) for name, server in servers.items()}
     runs: dict[str, Run] = {}
-    for contender in GENERATORS:
+    for contender in scene.contenders:
         program = bench.engine if contender.program == ENGINE else shutil.which(contender.program)
         if not servers:
             reasons[contender.name] = reasons[scene.servers[0]]
@@ -360,7 +406,11 @@ def generator_run(scene: Scene, contender: Contender, program: str, server: Serv
         requests = int(found[-1])
         if counting:
             return Sample(scene.name, number, contender.name, requests, syscalls=syscalls)
-        return Sample(scene.name, number, contender.name, requests, whole.cpu_ns, whole.rss_bytes)
+        late = re.findall(contender.lateness, whole.output) if contender.lateness else []
+        lateness_ns = int(late[-1]) if late else None
+        return Sample(
+            scene.name, number, contender.name, requests, whole.cpu_ns, whole.rss_bytes, lateness_ns=lateness_ns
+        )
 
     return run
 
