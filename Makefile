@@ -9,7 +9,7 @@ IN_VENV := VIRTUAL_ENV=$(CURDIR)/.venv PATH=$(CURDIR)/$(BIN):$$PATH
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
-.PHONY: main build test bench-peers bench-models clean
+.PHONY: main build test bench-peers bench-models bench-truth clean
 
 main: build
 	$(BIN)/iolab run io_uring-vs-epoll --quick
@@ -30,6 +30,9 @@ bench-peers: build
 
 bench-models: build
 	$(BIN)/python bench/costs.py
+
+bench-truth: build
+	$(BIN)/python bench/ground_truth.py
 
 clean:
 	rm -rf .venv .tools target .mypy_cache .ruff_cache

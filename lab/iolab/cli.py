@@ -20,13 +20,28 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 from rich.console import Console
 
-from iolab import claims, contestants, engine, machine, runner, store, terminal, verdict
+from iolab import (
+    capacity,
+    claims,
+    contestants,
+    engine,
+    listener,
+    live,
+    machine,
+    prober,
+    runner,
+    search,
+    store,
+    terminal,
+    verdict,
+)
 from iolab.agent import Agent
 from iolab.contract import Driver, Framing, Protocol, WorkerKind
 from iolab.plan import Plan, PlanError, Scalar, load_experiment, vs_plan
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 RUNS = Path("runs")
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = typer.Typer(
     name="iolab",
@@ -113,6 +128,65 @@ def run(
         _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json)
 
 
+@app.command("capacity", epilog="Example: iolab capacity --slo 'p99<5ms' --slo 'errors<0.1%' http://127.0.0.1:8080/")
+def capacity_(
+    url: Annotated[str, typer.Argument(help="http://host:port/path, tcp://host:port or unix:/path.")],
+    slo: Annotated[list[str], typer.Option(help="What must hold, as 'p99<5ms'; several may be given.")],
+    connections: Annotated[int, typer.Option("--connections", "-c", help="Open at once.")] = 50,
+    threads: Annotated[int, typer.Option("--threads", "-t", help="Of the generator.")] = 1,
+    driver: Annotated[Driver, typer.Option(help="Of the generator.")] = "epoll",
+    cpus: Annotated[str | None, typer.Option(metavar="LIST", help="Of the generator, as 0,2 or 0-3 (all).")] = None,
+    protocol: Annotated[Protocol | None, typer.Option(help="What it speaks (http for http://, echo).")] = None,
+    method: Annotated[str | None, typer.Option("--method", "-m", help="HTTP (GET).")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="HTTP: one more, as 'Name: value'.")
+    ] = None,
+    body: Annotated[str | None, typer.Option("--body", "-d", help="HTTP: what is sent with each request.")] = None,
+    framing: Annotated[Framing | None, typer.Option(help="Echo: how messages end.")] = None,
+    message_bytes: Annotated[int | None, typer.Option(help="Echo, line: size of a message.")] = None,
+    target: Annotated[int | None, typer.Option(help="RPC: steps of the loop that make an answer.")] = None,
+    text_bytes: Annotated[int | None, typer.Option(help="RPC: size of the text that comes back.")] = None,
+    arrivals: Annotated[capacity.Arrivals, typer.Option(help="How requests fall due.")] = "poisson",
+    precision: Annotated[str, typer.Option(help="How far the capacity may be off.")] = "5%",
+    probe: Annotated[str, typer.Option(help="How long a run is, if its quantiles need no more.")] = "3s",
+    timeout: Annotated[str, typer.Option(help="How long a reply may take.")] = "10s",
+    seed: Annotated[int, typer.Option(help="Decides the random arrivals.")] = 1,
+    server_pid: Annotated[int | None, typer.Option(help="Its process, where it is not found by itself.")] = None,
+    fresh: Fresh = False,
+    out: Out = RUNS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as one JSON document.")] = False,
+) -> None:
+    """Find the highest rate at which a running server holds a limit, and what it does beyond."""
+    named: dict[str, object] = {
+        "method": method,
+        "body": body,
+        "framing": framing,
+        "message_bytes": message_bytes,
+        "target": target,
+        "text_bytes": text_bytes,
+    }
+    with _one_line_errors():
+        named["headers"] = prober.headers(header) if header else None
+        asked = prober.question(
+            prober.target(url, protocol),
+            {key: value for key, value in named.items() if value is not None},
+            url=url,
+            limits=tuple(search.parse_limit(text).text for text in slo),
+            connections=connections,
+            threads=threads,
+            driver=driver,
+            cpus=_cpu_list(cpus),
+            arrivals=arrivals,
+            seed=seed,
+            precision=search.parse_share(precision),
+            probe_ms=search.parse_ms(probe),
+            timeout_ms=search.parse_ms(timeout),
+        )
+        if server_pid is not None and not Path(f"/proc/{server_pid}").is_dir():
+            raise PlanError(f"there is no process {server_pid}: leave --server-pid out, or name the server's")
+        _ask(asked, server_pid, out, fresh=fresh, as_json=as_json)
+
+
 @app.command("list")
 def list_(
     what: Annotated[Literal["models", "experiments", "runs"], typer.Argument(help="What to list.")] = "models",
@@ -130,6 +204,9 @@ def list_(
             for folder in sorted(path.parent for path in out.glob(f"*/{store.PLAN}")):
                 plan, trials = store.read_plan(folder), store.read_trials(folder)
                 terminal.say(console, f"{folder.name:<40} {len(trials.results)} trials  {plan.question}")
+            for folder in sorted(path.parent for path in out.glob(f"*/{capacity.QUESTION}")):
+                found = prober.known(folder)
+                terminal.say(console, f"{folder.name:<40} {len(found.shots)} runs  {capacity.verdict(found)}")
 
 
 @app.command()
@@ -138,8 +215,12 @@ def report(
     out: Out = RUNS,
 ) -> None:
     """Write the report of a stored run again, and print its verdicts."""
+    folder = folder if folder.is_dir() else out / folder
     with _one_line_errors():
-        _conclude(folder if folder.is_dir() else out / folder, as_json=False)
+        if (folder / capacity.QUESTION).is_file():
+            _answer(folder, as_json=False)
+        else:
+            _conclude(folder, as_json=False)
 
 
 @app.command(context_settings=PASSED_ON)
@@ -151,7 +232,16 @@ def serve(context: typer.Context) -> None:
 @app.command(context_settings=PASSED_ON)
 def load(context: typer.Context) -> None:
     """Run the load generator alone: iolab load http://127.0.0.1:8080/ -c 50 -z 10s"""
+    if live.is_wanted(context.args) and live.has_terminal():
+        with _one_line_errors():
+            raise typer.Exit(live.watch(engine.open_engine().path, context.args))
     _become_engine("load", context.args)
+
+
+@app.command(context_settings=PASSED_ON)
+def merge(context: typer.Context) -> None:
+    """Make one report of those of several generators that loaded together: iolab merge a.json b.json"""
+    _become_engine("merge", context.args)
 
 
 @app.command()
@@ -184,13 +274,12 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, all_or_none: bool
     console = _stderr()
     terminal.show_plan(console, plan, why)
     try:
-        with runner.stopping_on((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)), terminal.Screen(console) as screen:
+        with runner.stopping_on(ENDING), terminal.Screen(console) as screen:
             left_out = contestants.left_out(plan, variants)
             folder = runner.run(plan, agent, out, screen, left_out=left_out, fresh=fresh)
     except runner.Stopped as stopped:
-        again = shlex.join(["iolab", *(word for word in sys.argv[1:] if word != "--fresh")])
         terminal.say(console, f"stopped by {stopped}; finished trials are kept in {store.folder_of(plan, out)}")
-        terminal.say(console, f"to go on: {again}")
+        terminal.say(console, f"to go on: {_again()}")
         raise typer.Exit(stopped.code) from None
     _conclude(folder, as_json=as_json)
 
@@ -215,6 +304,45 @@ def _conclude(folder: Path, *, as_json: bool) -> None:
         terminal.say(_stdout(), f"report: {path}")
     if not any(result.report for result in trials.results):
         _fail("nothing could be measured: see the reasons above", 1)
+
+
+def _ask(asked: capacity.Question, server_pid: int | None, out: Path, *, fresh: bool, as_json: bool) -> None:
+    """Asks a server what is left of a question, and answers it; what is known is told however it ends."""
+    agent, console = Agent(engine.open_engine()), _stderr()
+    server_pid = server_pid or listener.find(asked.connect)
+    prober.show_question(console, asked, server_pid)
+    folder = capacity.folder_of(asked, out)
+    try:
+        with runner.stopping_on(ENDING):
+            prober.run(asked, agent, out, prober.Lines(console), server_pid=server_pid, fresh=fresh)
+    except runner.Stopped as stopped:
+        _answer(folder, as_json=as_json)
+        terminal.say(console, f"stopped by {stopped}; to go on: {_again()}")
+        raise typer.Exit(stopped.code) from None
+    except engine.TrialFailed as failed:
+        _answer(folder, as_json=as_json)
+        _fail(str(failed), 2 if failed.failure.kind.startswith("bad_") else 1)
+    found = _answer(folder, as_json=as_json)
+    if found.done is None or found.done.kind in ("unsettled", "unjudged"):
+        raise typer.Exit(1)
+
+
+def _answer(folder: Path, *, as_json: bool) -> capacity.Found:
+    """Says what is known of a question, and writes its report."""
+    found = prober.known(folder)
+    path: Path = importlib.import_module("iolab.report.capacity").write(folder)
+    if as_json:
+        places = {"folder": str(folder), "report": str(path)}
+        print(json.dumps(capacity.document(found) | places, indent=2))  # noqa: T201 (the result, as asked)
+    else:
+        prober.show_found(_stdout(), found)
+        terminal.say(_stdout(), f"report: {path}")
+    return found
+
+
+def _again() -> str:
+    """The command that goes on where this one stopped."""
+    return shlex.join(["iolab", *(word for word in sys.argv[1:] if word != "--fresh")])
 
 
 def _experiment(name: str) -> Path:

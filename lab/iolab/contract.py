@@ -137,6 +137,17 @@ class OpenLoop(Frozen):
 Pace = Annotated[ClosedLoop | OpenLoop, Field(discriminator="loop")]
 
 
+class Tls(Frozen):
+    """A server that is spoken to in TLS: the name its certificate must be for, and a file with those who may sign it.
+
+    None of these are those of the machine; `insecure` takes any certificate.
+    """
+
+    server_name: str
+    cacert: str | None = None
+    insecure: bool = False
+
+
 class LoadSpec(Frozen):
     """What a load generator is told on the first line of its standard input: for so long, or so many requests.
 
@@ -150,6 +161,7 @@ class LoadSpec(Frozen):
     driver: Driver = "epoll"
     workload: Workload
     connect: tuple[str, ...] = Field(min_length=1)
+    tls: Tls | None = None
     sources: tuple[str, ...] = ()
     connections: int = Field(ge=1)
     idle: Count = 0
@@ -158,8 +170,10 @@ class LoadSpec(Frozen):
     active: int | None = Field(default=None, ge=1)
     pipeline: int = Field(default=1, ge=1)
     requests_per_connection: int | None = Field(default=None, ge=1)
+    probes: Count = 0
     spin_us: Count = 0
     threads: int = Field(default=1, ge=1)
+    processes: int = Field(default=1, ge=1)
     cpus: tuple[int, ...] = ()
     warmup_ms: Count = 0
     duration_ms: int | None = Field(default=None, ge=1)
@@ -275,12 +289,13 @@ class Errors(Frozen):
     closed: Count = 0
     timeout: Count = 0
     malformed: Count = 0
+    tls: Count = 0
     status: Count = 0
     wrong: Count = 0
 
 
 class Bytes(Frozen):
-    """Bytes on the wire of the measured window, with frames and heads."""
+    """Bytes of the measured window with frames and heads, before they are encrypted where there is TLS."""
 
     sent: Count
     received: Count
@@ -312,6 +327,15 @@ class Views(Frozen):
     service_ns: Latency
     closed_ns: Latency
     lateness_ns: Latency
+
+
+class Probe(Frozen):
+    """What connections apart from the load have seen; nothing of it is in the other figures."""
+
+    connections: int = Field(ge=1)
+    requests: Requests
+    latency_ns: Latency
+    service_ns: Latency
 
 
 class Schedule(Frozen):
@@ -386,15 +410,18 @@ class Report(Frozen):
     lacks: tuple[str, ...] = ()
     workload: Workload
     connect: tuple[str, ...] = Field(min_length=1)
+    tls: Tls | None = None
     connections: int = Field(ge=1)
     idle: Count = 0
     connections_open: Count
     threads: int = Field(ge=1)
+    processes: int = Field(default=1, ge=1)
     cpus: tuple[int, ...] = ()
     pace: Pace = ClosedLoop()
     active: int | None = None
     pipeline: int = 1
     requests_per_connection: int | None = None
+    spin_us: Count = 0
     interrupted: bool
     begin_ns: Count
     end_ns: Count
@@ -406,6 +433,7 @@ class Report(Frozen):
     latency_ns: Latency
     views: Views | None = None
     schedule: Schedule | None = None
+    probe: Probe | None = None
     statuses: dict[str, Count] = {}
     intervals: Intervals
     generator: Generator

@@ -152,7 +152,7 @@ def run(
     """
     machine = host.describe()
     folder = store.folder_of(plan, runs)
-    set_aside = _set_aside(folder) if fresh or _is_of_another(folder, machine["identity"]) else None
+    set_aside = move_aside(folder) if fresh or is_of_another(folder, machine["identity"]) else None
     with store.writing(plan, machine, runs) as writer:
         progress = _Progress(plan, writer, tell, clocks)
         tell(Opened(folder, plan, len(progress.results), progress.planned, writer.trials.faults, set_aside))
@@ -255,7 +255,7 @@ class _Progress:
 
     def keep(self, result: Result, spent_s: float = 0.0) -> None:
         """Stores a result, whatever signal comes meanwhile, and tells of it."""
-        with _signals_held():
+        with signals_held():
             self._writer.append(result)
         self.results.append(result)
         title, comparison = self.names(result.trial)
@@ -273,7 +273,7 @@ class _Progress:
         What only failed in `passing` is told and not stored, so that the run counts it when it is resumed.
         """
         if not passing:
-            with _signals_held():
+            with signals_held():
                 self._writer.append(count)
         comparison = self.plan.comparisons[count.comparison]
         self.tell(Counted(comparison.titles[count.slot], comparison.name, count))
@@ -337,7 +337,7 @@ def _check(host: Host, cell: Cell, title: str) -> Checked:
 
 def _reply_bytes(host: Host, cell: Cell) -> int:
     """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
-    with _running(host.start(cell)) as server:
+    with running(host.start(cell)) as server:
         spec = _load_spec(
             cell,
             server.addresses,
@@ -348,7 +348,7 @@ def _reply_bytes(host: Host, cell: Cell) -> int:
             requests=CHECK_REQUESTS,
             timeout_ms=min(cell.timeout_ms, CHECK_TIMEOUT_MS),
         )
-        with _running(host.load(spec)) as load:
+        with running(host.load(spec)) as load:
             report = next(event for event in load.events(TICK_S) if isinstance(event, Report))
     _refuse_faulty(report)
     return round(report.bytes.received / report.requests.correct)
@@ -384,7 +384,7 @@ class _Seen:
 
 
 def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, Sample, Sample]:
-    with _running(host.start(cell)) as server, _running(host.load(_load_spec(cell, server.addresses))) as load:
+    with running(host.start(cell)) as server, running(host.load(_load_spec(cell, server.addresses))) as load:
         report, seen = _window(server, load)
     return server.ready, report, _usage(report, seen), seen.before, seen.after
 
@@ -509,9 +509,9 @@ def _costs(host: Host, cell: Cell) -> dict[str, Any]:
     before: Calls | None = None
     after: Calls | None = None
     own_bytes = None
-    with _running(host.start(cell, count_calls=True)) as server:
+    with running(host.start(cell, count_calls=True)) as server:
         own_bytes_before = server.own_bytes(server.look())
-        with _running(host.load(_load_spec(cell, server.addresses))) as load:
+        with running(host.load(_load_spec(cell, server.addresses))) as load:
             for event in load.events(COUNTED_SHARE * cell.duration_ms / 1_000):
                 if isinstance(event, Measuring):
                     before = server.calls()
@@ -569,14 +569,14 @@ def _load_spec(cell: Cell, addresses: tuple[str, ...], **changes: object) -> Loa
     return _with(spec, **changes)
 
 
-def _is_of_another(folder: Path, identity: object) -> bool:
+def is_of_another(folder: Path, identity: object) -> bool:
     """Whether the folder holds trials that cannot be continued: those of another engine or another machine."""
     if not (folder / store.MACHINE).exists():
         return False
     return store.read_machine(folder).get("identity") != identity
 
 
-def _set_aside(folder: Path) -> Path | None:
+def move_aside(folder: Path) -> Path | None:
     """Gives an old run another name, and keeps it: results are never deleted here."""
     if not folder.exists():
         return None
@@ -585,7 +585,7 @@ def _set_aside(folder: Path) -> Path | None:
 
 
 @contextmanager
-def _running(process: Process) -> Iterator[Process]:
+def running(process: Process) -> Iterator[Process]:
     """Whatever happens, the process is stopped."""
     try:
         yield process
@@ -609,7 +609,7 @@ def stopping_on(signals: Iterable[signal.Signals]) -> Iterator[None]:
 
 
 @contextmanager
-def _signals_held() -> Iterator[None]:
+def signals_held() -> Iterator[None]:
     """Holds back the signals that end the lab, so that a result is stored whole or not at all.
 
     Blocking them would not do: a thread of a numerical library would take them, and the lab would stop all the same.

@@ -64,11 +64,11 @@ class Writer:
         path, file = self.folder / name, self._files[name]
         end = os.fstat(file).st_size
         try:
-            _write_whole(file, sealed(record.model_dump_json().encode()))
+            write_whole(file, sealed(record.model_dump_json().encode()))
             os.fsync(file)
         except OSError as error:
-            _cut(file, end)
-            raise StoreError(_unwritten(path, "the result could not be written", error)) from error
+            cut_back(file, end)
+            raise StoreError(unwritten(path, "the result could not be written", error)) from error
 
 
 def folder_of(plan: Plan, runs: Path) -> Path:
@@ -91,15 +91,15 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
             for name in (TRIALS, COUNTS):
                 files[name] = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise StoreError(_unwritten(folder, "the run's folder cannot be written", error)) from error
+            raise StoreError(unwritten(folder, "the run's folder cannot be written", error)) from error
         try:
             fcntl.flock(files[TRIALS], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise StoreError(f"{folder}: another iolab is writing this run: wait for it, or stop it") from None
         trials = read_trials(folder)
         _check_identity(folder, machine, resumed=bool(trials.results))
-        _replace(folder / PLAN, plan.model_dump_json(indent=2) + "\n")
-        _replace(folder / MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
+        write_file(folder / PLAN, plan.model_dump_json(indent=2) + "\n")
+        write_file(folder / MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
         for name, file in files.items():
             _end_line(folder / name, file)
         yield Writer(folder, trials, files)
@@ -138,19 +138,19 @@ def read_trials(folder: Path) -> Trials:
     """
     faults: list[str] = []
     results: dict[Place, Result] = {}
-    for number, result in _records(folder / TRIALS, Result, faults):
+    for number, result in records_of(folder / TRIALS, Result, faults):
         if result.trial.place in results:
             faults.append(f"{folder / TRIALS}: line {number} repeats a trial; the first stands")
         results.setdefault(result.trial.place, result)
     counts: dict[tuple[int, int], CostCount] = {}
-    for _, count in _records(folder / COUNTS, CostCount, faults):
+    for _, count in records_of(folder / COUNTS, CostCount, faults):
         counts.setdefault((count.comparison, count.slot), count)
     return Trials(tuple(results.values()), tuple(faults), tuple(counts.values()))
 
 
 def write_report(folder: Path, html: str) -> Path:
     """Replaces the report of a run as a whole, so that a reader never sees half of one; raises StoreError."""
-    _replace(folder / REPORT, html)
+    write_file(folder / REPORT, html)
     return folder / REPORT
 
 
@@ -159,7 +159,7 @@ def sealed(body: bytes) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
-def _records(path: Path, kind: type[Record], faults: list[str]) -> Iterator[tuple[int, Record]]:
+def records_of(path: Path, kind: type[Record], faults: list[str]) -> Iterator[tuple[int, Record]]:
     """The whole records of a file with the numbers of their lines; what is wrong with the others goes to `faults`."""
     try:
         text = path.read_bytes()
@@ -213,10 +213,10 @@ def _end_line(path: Path, file: int) -> None:
     try:
         os.ftruncate(file, text.rfind(b"\n") + 1)
     except OSError as error:
-        raise StoreError(_unwritten(path, "an unfinished line cannot be cut off", error)) from error
+        raise StoreError(unwritten(path, "an unfinished line cannot be cut off", error)) from error
 
 
-def _cut(file: int, size: int) -> None:
+def cut_back(file: int, size: int) -> None:
     """Takes back what a failed append wrote. Where even that fails the torn line stays, and its checksum tells."""
     try:
         os.ftruncate(file, size)
@@ -224,18 +224,18 @@ def _cut(file: int, size: int) -> None:
         return
 
 
-def _write_whole(file: int, text: bytes) -> None:
+def write_whole(file: int, text: bytes) -> None:
     view = memoryview(text)
     while view:
         view = view[os.write(file, view) :]
 
 
-def _replace(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Writes a file beside its place, syncs it and moves it there: all or nothing."""
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise StoreError(_unwritten(path, "cannot be written", error)) from error
+        raise StoreError(unwritten(path, "cannot be written", error)) from error
     beside = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -246,10 +246,10 @@ def _replace(path: Path, text: str) -> None:
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise StoreError(_unwritten(path, "cannot be written", error)) from error
+        raise StoreError(unwritten(path, "cannot be written", error)) from error
 
 
-def _unwritten(path: Path, what: str, error: OSError) -> str:
+def unwritten(path: Path, what: str, error: OSError) -> str:
     return f"{path}: {what}: {error.strerror or error}: free space or choose another folder; the rest stays readable"
 
 

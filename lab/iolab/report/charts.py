@@ -79,7 +79,7 @@ def ratios(rows: Sequence[RatioRow], axis_title: str) -> alt.TopLevelMixin:
     room = (high / low) ** 0.06
     domain = (low / room, high * room)
     scale = alt.Scale(type="log", domain=domain, nice=False, zero=False)
-    axis = _axis(
+    axis = styled_axis(
         axis_title, values=_within(_ratio_ticks(*domain), *domain), expression="format(datum.value, '~g') + '×'"
     )
     headings, placed, height = _stack([(row.heading, row) for row in rows])
@@ -95,12 +95,12 @@ def ratios(rows: Sequence[RatioRow], axis_title: str) -> alt.TopLevelMixin:
         for y, row in placed
     ]
     y = _pixels("y", height)
-    base = alt.Chart(_data(marks)).encode(y=y)
+    base = alt.Chart(data_of(marks)).encode(y=y)
     colour, inside = alt.Stroke("role:N", scale=None), alt.Fill("inside:N", scale=None)
     # The band and the line run beside the marks only: through the words they would strike them out.
     lanes = [{"top": y + 20, "bottom": y + 35, "low": 1 / limit, "high": limit, "one": 1} for y, _ in placed]
-    lane = alt.Chart(_data(lanes)).encode(y=_pixels("top", height), y2="bottom:Q")
-    return _framed(
+    lane = alt.Chart(data_of(lanes)).encode(y=_pixels("top", height), y2="bottom:Q")
+    return framed_layers(
         lane.mark_rect(color=palette.light("band")).encode(x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q"),
         lane.mark_rule(color=palette.light("muted")).encode(x="one:Q"),
         base.mark_rule(strokeWidth=2.5, strokeCap="round").encode(x="low:Q", x2="high:Q", stroke=colour),
@@ -133,11 +133,11 @@ def strips(rows: Sequence[StripRow], axis_title: str) -> alt.TopLevelMixin:
     ]
     y = _pixels("y", height)
     colour = alt.Color("role:N", scale=None)
-    x = alt.X("value:Q", scale=scale, axis=_axis(axis_title, count=5, expression=ROUNDED))
-    summary = alt.Chart(_data(summaries)).encode(y=y, color=colour)
-    return _framed(
+    x = alt.X("value:Q", scale=scale, axis=styled_axis(axis_title, count=5, expression=ROUNDED))
+    summary = alt.Chart(data_of(summaries)).encode(y=y, color=colour)
+    return framed_layers(
         summary.mark_rule(strokeWidth=8, opacity=0.25).encode(x=alt.X("low:Q", scale=scale), x2="high:Q"),
-        alt.Chart(_data(dots)).mark_circle(size=26, opacity=0.55).encode(x=x, y=y, color=colour),
+        alt.Chart(data_of(dots)).mark_circle(size=26, opacity=0.55).encode(x=x, y=y, color=colour),
         summary.mark_tick(orient="vertical", thickness=2.5, size=18, opacity=1).encode(
             x=alt.X("median:Q", scale=scale)
         ),
@@ -164,20 +164,20 @@ def quantiles(points: Sequence[QuantilePoint]) -> alt.TopLevelMixin:
     lows, highs = [mark["low"] for mark in marks], [mark["high"] for mark in marks]
     domain = (min(lows) / 1.15, max(highs) * 1.15)
     names = "[" + ",".join(f"'{quantile}'" for quantile in order) + "][datum.value]"
-    base = alt.Chart(_data(marks)).encode(
+    base = alt.Chart(data_of(marks)).encode(
         x=alt.X(
             "at:Q",
             scale=alt.Scale(domain=(-0.5, len(order) - 0.5), nice=False),
-            axis=_axis("quantile of the requests of a trial", values=list(range(len(order))), expression=names),
+            axis=styled_axis("quantile of the requests of a trial", values=list(range(len(order))), expression=names),
         ),
         color=alt.Color("role:N", scale=None),
     )
     y = alt.Y(
         "value:Q",
         scale=alt.Scale(type="log", domain=domain, nice=False),
-        axis=_axis("microseconds", values=_log_ticks(*domain), expression="format(datum.value, ',~r')", grid=True),
+        axis=styled_axis("microseconds", values=log_ticks(*domain), expression="format(datum.value, ',~r')", grid=True),
     )
-    return _framed(
+    return framed_layers(
         base.mark_line(strokeWidth=1.25, opacity=0.6).encode(y=y),
         base.mark_rule(strokeWidth=5, opacity=0.3).encode(y=alt.Y("low:Q"), y2="high:Q"),
         base.mark_circle(size=44, opacity=1).encode(y=y),
@@ -206,22 +206,22 @@ def timeline(lines: Sequence[Line], median: Line | None, begin_s: float, top_per
     time = alt.X(
         "time:Q",
         scale=alt.Scale(domain=(begin_s, end), nice=False),
-        axis=_axis("seconds from the beginning of the window", count=6),
+        axis=styled_axis("seconds from the beginning of the window", count=6),
     )
     rate = alt.Y(
         "rate:Q",
         scale=alt.Scale(domain=(0, 1.05 * top_per_s), nice=False),
-        axis=_axis("requests per second", count=4, grid=True, expression=ROUNDED),
+        axis=styled_axis("requests per second", count=4, grid=True, expression=ROUNDED),
     )
     bold = []
     if median is not None:
         role = palette.light(palette.contestant(median.slot))
         middle = [{"time": at, "rate": each} for at, each in zip(median.time_s, median.rate_per_s, strict=True)]
-        mark = alt.Chart(_data(middle)).mark_line(strokeWidth=2.5, interpolate="monotone", color=role)
+        mark = alt.Chart(data_of(middle)).mark_line(strokeWidth=2.5, interpolate="monotone", color=role)
         bold.append(mark.encode(x=time, y=rate))
-    shade = alt.Chart(_data([{"begin": begin_s, "end": 0}])).mark_rect(color=palette.light("band"))
-    trials = alt.Chart(_data(points)).mark_line(strokeWidth=0.9, opacity=0.35, interpolate="monotone")
-    return _framed(
+    shade = alt.Chart(data_of([{"begin": begin_s, "end": 0}])).mark_rect(color=palette.light("band"))
+    trials = alt.Chart(data_of(points)).mark_line(strokeWidth=0.9, opacity=0.35, interpolate="monotone")
+    return framed_layers(
         shade.encode(x=alt.X("begin:Q"), x2="end:Q"),
         trials.encode(
             x=time,
@@ -255,15 +255,15 @@ def _words(headings: Iterable[tuple[int, str]], labels: Iterable[tuple[int, str,
     y = _pixels("y", height)
     charts = []
     if heads:
-        bold = alt.Chart(_data(heads)).mark_text(align="left", fontWeight="bold", fontSize=FONT, limit=WIDTH)
+        bold = alt.Chart(data_of(heads)).mark_text(align="left", fontWeight="bold", fontSize=FONT, limit=WIDTH)
         charts.append(bold.encode(y=y, x=alt.value(0), text="text:N", color=alt.value(palette.light("ink"))))
-    base = alt.Chart(_data(pairs)).encode(y=y)
+    base = alt.Chart(data_of(pairs)).encode(y=y)
     left = base.mark_text(align="left", fontSize=FONT, limit=WIDTH * 0.6, color=palette.light("ink"))
     right = base.mark_text(align="right", fontSize=FONT, limit=WIDTH * 0.4, color=palette.light("muted"))
     return [*charts, left.encode(x=alt.value(0), text="label:N"), right.encode(x=alt.value("width"), text="text:N")]
 
 
-def _framed(*layers: alt.Chart, height: int) -> alt.TopLevelMixin:
+def framed_layers(*layers: alt.Chart, height: int) -> alt.TopLevelMixin:
     """All charts are as wide as each other with their axes, so that their letters are of one size on the page."""
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     chart = alt.layer(*layers).properties(
@@ -273,7 +273,7 @@ def _framed(*layers: alt.Chart, height: int) -> alt.TopLevelMixin:
     return framed
 
 
-def _axis(
+def styled_axis(
     title: str,
     *,
     values: Sequence[float] | None = None,
@@ -311,7 +311,7 @@ def _pixels(field: str, height: int) -> alt.Y:
     return alt.Y(f"{field}:Q", scale=alt.Scale(domain=(0, height), reverse=True, nice=False), axis=None)
 
 
-def _data(rows: list[dict[str, Any]]) -> alt.InlineData:
+def data_of(rows: list[dict[str, Any]]) -> alt.InlineData:
     return alt.InlineData(values=rows)
 
 
@@ -337,7 +337,7 @@ def _within(ticks: Iterable[float], low: float, high: float) -> list[float]:
     return [tick for tick in ticks if tick == 1 or 0.05 < math.log(tick / low) / length < 0.95]
 
 
-def _log_ticks(low: float, high: float) -> list[float]:
+def log_ticks(low: float, high: float) -> list[float]:
     """1, 2, 5 of each decade; of the decades alone when there are many."""
     steps = (1, 2, 5) if high / low < 300 else (1,)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

@@ -88,7 +88,7 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
     results = [result for result in trials.results if plan.holds(result.trial)]
     done = {result.trial.place: result for result in results}
     verdicts = verdict.judge(plan, results, trials.counts)
-    style = palette.css() + _resource("style.css")
+    style = palette.css() + resource("style.css")
     rows = figures.trial_rows(plan, done, results)
     drawings = itertools.accumulate(
         len(verdict.RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
@@ -96,11 +96,11 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
     )
     drawn = sum(count <= DRAWINGS_MAX for count in drawings)
     return (
-        _environment()
+        templates()
         .get_template("page.html.j2")
         .render(
             plan=plan,
-            policy=_policy(style),
+            policy=policy_of(style),
             style=Markup(style),
             headline=headline(verdicts),
             verdicts=verdicts,
@@ -469,20 +469,20 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _policy(style: str) -> str:
+def policy_of(style: str) -> str:
     """Nothing may load and nothing may run; the one style sheet is known by its digest."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
     return resources.files("iolab.report").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: _resource(f"templates/{name}")),
+        loader=jinja2.FunctionLoader(lambda name: resource(f"templates/{name}")),
         autoescape=True,
         finalize=_seen,
         undefined=jinja2.StrictUndefined,

@@ -1,0 +1,82 @@
+"""Which process of this machine listens at an address, so that a server somebody else started can be accounted for.
+
+The kernel lists its sockets with their inodes, and each process its descriptors with theirs; a server is who holds
+the socket that listens. Only loopback addresses and sockets in the file system are looked for, because any other
+address may be another machine's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# What the kernel's table of TCP sockets calls one that listens.
+LISTENING = "0A"
+SOCKET = "socket:["
+
+
+def find(connect: str) -> int | None:
+    """The process that listens at an address, of several the one that started the others.
+
+    None where it is not here, or belongs to somebody else: then its processor time is not known.
+    """
+    inodes = set(_listening(connect))
+    pids = {pid for pid in _processes() if inodes & set(_sockets(pid))} if inodes else set()
+    return next((pid for pid in sorted(pids) if _parent(pid) not in pids), None)
+
+
+def name(pid: int) -> str:
+    """What the kernel calls a process."""
+    return "".join(_lines(f"/proc/{pid}/comm")) or "gone"
+
+
+def _listening(connect: str) -> Iterator[str]:
+    """The inodes of the sockets that listen at an address."""
+    if connect.startswith("unix:"):
+        rows = (line.split() for line in _lines("/proc/net/unix"))
+        yield from (row[6] for row in rows if len(row) == 8 and row[7] == connect.removeprefix("unix:"))
+        return
+    host, _, port = connect.rpartition(":")
+    wanted = ipaddress.ip_address(host.strip("[]"))
+    if not wanted.is_loopback:
+        return
+    for table in ("tcp", "tcp6"):
+        for row in (line.split() for line in _lines(f"/proc/net/{table}")[1:]):
+            address, _, at = row[1].partition(":")
+            if row[3] == LISTENING and int(at, 16) == int(port) and _covers(address, wanted):
+                yield row[9]
+
+
+def _covers(text: str, wanted: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether a socket bound to this address, as the kernel prints it, is reached at the one that is wanted."""
+    words = bytes.fromhex(text)
+    bound = ipaddress.ip_address(b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4)))
+    return bound.is_unspecified or bound == wanted or getattr(bound, "ipv4_mapped", None) == wanted
+
+
+def _processes() -> Iterator[int]:
+    return (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """The inodes of a process's sockets; none of one that is gone, or somebody else's."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                place = os.readlink(entry.path)
+                if place.startswith(SOCKET):
+                    yield place[len(SOCKET) : -1]
+
+
+def _parent(pid: int) -> int:
+    fields = "".join(_lines(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
+def _lines(path: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(errors="replace").splitlines()
+    return []

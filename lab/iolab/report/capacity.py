@@ -1,0 +1,273 @@
+"""A capacity as one HTML file: the verdict, the curve with its knee, an overload and what came after it, and every run.
+
+Made from the run's folder alone, like any report; it loads nothing and runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import altair as alt
+from markupsafe import Markup
+
+from iolab import capacity, search, store
+from iolab.capacity import Found, Recovery, Shot
+from iolab.contract import percent
+from iolab.report import charts, drawing, figures, palette
+from iolab.report.page import Drawing, number, policy_of, resource, templates
+from iolab.search import Limit, rate_words, time_words
+from iolab.trial import BATCH, quantile_supported
+
+# The quantiles that are drawn, each in the colour of its slot.
+DRAWN = ("p50", "p99", "p99.9")
+HEIGHT = 220
+# The quantiles of the table: the last one of a report takes a million requests.
+SHOWN = tuple(search.QUANTILES)[:-1]
+# The searches that ended with a figure.
+KNOWN: tuple[search.Kind, ...] = ("capacity", "at least")
+# Labels of an axis of milliseconds: 0.05 and 1,000.
+PLAIN = "format(datum.value, ',~r')"
+# Whether a run held its limits.
+WORDS: dict[search.Word, str] = {
+    "holds": "yes",
+    "breaks": "no",
+    "generator": "no: the generator",
+    "unjudged": "too few",
+}
+
+
+class Row(NamedTuple):
+    """One run as the table of the page shows it."""
+
+    asked: str
+    achieved: str
+    times: tuple[str, ...]
+    errors: str
+    cpu: str
+    word: str
+    why: str
+    purpose: str
+
+
+class Level(NamedTuple):
+    """A figure of one run at a rate; `is_curve` if the run was made for the curve."""
+
+    rate: float
+    value: float
+    is_curve: bool
+
+    @classmethod
+    def of(cls, shot: Shot, value: float) -> Level:
+        """The figure of a run in an open loop."""
+        return cls(shot.step.rate_per_s or 0.0, value, shot.step.purpose == "curve")
+
+
+def write(folder: Path) -> Path:
+    """Writes `report.html` into the folder of a question and returns its path; raises StoreError with one line."""
+    question, machine = capacity.read_question(folder), store.read_machine(folder)
+    records, faults = capacity.read_records(folder)
+    return store.write_report(folder, render(capacity.follow(question, records), machine, faults))
+
+
+def render(found: Found, machine: Mapping[str, Any], faults: Sequence[str] = ()) -> str:
+    """The whole document. Pure: the same run gives the same text."""
+    style = palette.css() + resource("style.css")
+    closed = [shot for shot in found.shots if shot.step.purpose == "closed loop"]
+    return (
+        templates()
+        .get_template("capacity.html.j2")
+        .render(
+            question=found.question,
+            policy=policy_of(style),
+            style=Markup(style),
+            sentences=capacity.sentences(found),
+            is_known=found.done is not None and found.done.kind in KNOWN,
+            doubts=tuple(_doubts(found, faults)),
+            drawings=tuple(_drawings(found)),
+            names=SHOWN,
+            rows=[_row(shot) for shot in (*closed, *found.curve)],
+            machine=figures.machine_rows(machine),
+        )
+    )
+
+
+def _doubts(found: Found, faults: Sequence[str]) -> Iterator[str]:
+    """What to know before believing it."""
+    yield from faults
+    if found.next is not None:
+        yield "The question is not finished: the same command goes on with it."
+    if any(shot.judged.word == "generator" for shot in found.shots):
+        yield "In some runs the generator was the limit: what broke in them says nothing of the server."
+    yield "A server on this machine shared it with the generator; of one elsewhere the network is in every figure."
+
+
+def _row(shot: Shot) -> Row:
+    asked, cpu_ns, errors = shot.step.rate_per_s, shot.cpu_per_request_ns, shot.seen.errors_share
+    return Row(
+        asked="closed loop" if asked is None else number(asked),
+        achieved=number(shot.seen.achieved_per_s),
+        times=tuple(time_words(shot.seen.times_ns[name]) if _carried(shot, name) else "–" for name in SHOWN),
+        errors=percent(errors, 2) if errors else "0",
+        cpu="–" if cpu_ns is None else number(cpu_ns / 1e3),
+        word="" if asked is None else WORDS[shot.judged.word],
+        why=shot.judged.why.partition(":")[0] if asked is not None else "",
+        purpose=shot.step.purpose,
+    )
+
+
+def _carried(shot: Shot, name: str) -> bool:
+    """Whether a run had requests enough for a quantile."""
+    return quantile_supported(shot.seen.replies, search.QUANTILES[name])
+
+
+def _drawings(found: Found) -> Iterator[Drawing]:
+    shots = [shot for shot in found.curve if shot.seen.replies]
+    knee = found.done.rate_per_s if found.done is not None and found.done.kind in KNOWN else None
+    if len(shots) > 1:
+        yield _latency_drawing(found, shots, knee)
+        yield _achieved_drawing(shots, knee)
+    knows_cpu = [shot for shot in shots if shot.cpu_per_request_ns is not None]
+    if len(knows_cpu) > 1:
+        points = [Level.of(shot, (shot.cpu_per_request_ns or 0.0) / 1e3) for shot in knows_cpu]
+        said = "; ".join(f"{number(at.rate)}/s {number(at.value)} µs" for at in points)
+        chart = levels(points, knee, "microseconds")
+        yield Drawing("CPU per request of the server", "", drawing.inline(chart, "CPU per request", said))
+    if found.recovery is not None:
+        said = capacity.recovery_sentence(found)
+        svg = drawing.inline(timeline(found.recovery), "An overload and the time after it", said)
+        legend = ((0, "completed"), (1, "asked"))
+        yield Drawing("An overload, and after it", said, svg, legend)
+
+
+def _latency_drawing(found: Found, shots: Sequence[Shot], knee: float | None) -> Drawing:
+    limits = [limit for limit in found.question.parsed if limit.metric != search.ERRORS]
+    said = "; ".join(
+        f"{rate_words(shot.step.rate_per_s or 0.0)} p99 {time_words(shot.seen.times_ns['p99'])}" for shot in shots
+    )
+    legend = tuple((slot, name) for slot, name in enumerate(DRAWN) if any(_carried(shot, name) for shot in shots))
+    caption = "Dashed: the limit. Upright: the capacity. Response time, from when a request fell due."
+    svg = drawing.inline(latencies(shots, limits, knee), "Latency by rate", said)
+    return Drawing("Latency by rate", caption, svg, legend)
+
+
+def _achieved_drawing(shots: Sequence[Shot], knee: float | None) -> Drawing:
+    points = [Level.of(shot, shot.seen.achieved_per_s) for shot in shots]
+    said = "; ".join(f"asked {number(at.rate)}/s, achieved {number(at.value)}/s" for at in points)
+    chart = levels(points, knee, "right replies per second", diagonal=True)
+    return Drawing("Achieved by rate", "Grey: what was asked.", drawing.inline(chart, "Achieved by rate", said))
+
+
+def latencies(shots: Sequence[Shot], limits: Sequence[Limit], knee: float | None) -> alt.TopLevelMixin:
+    """Quantiles over the rate that was asked, a line each through the runs of the curve; a hollow dot did not hold."""
+    points: list[dict[str, Any]] = [
+        {
+            "rate": shot.step.rate_per_s,
+            "value": max(shot.seen.times_ns[name], 1.0) / 1e6,
+            "name": name,
+            "role": palette.light(palette.contestant(slot)),
+            "inside": palette.light(palette.contestant(slot) if shot.judged.word == "holds" else "ground"),
+            "purpose": shot.step.purpose,
+        }
+        for slot, name in enumerate(DRAWN)
+        for shot in shots
+        if _carried(shot, name)
+    ]
+    values = [point["value"] for point in points] + [limit.below / 1e6 for limit in limits]
+    domain = (min(values) / 1.3, max(values) * 1.3)
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=charts.styled_axis("milliseconds", values=charts.log_ticks(*domain), expression=PLAIN, grid=True),
+    )
+    x = _rate_axis(max(shot.step.rate_per_s or 0.0 for shot in shots))
+    base = alt.Chart(charts.data_of(points)).encode(x=x, y=y)
+    lines = alt.Chart(charts.data_of([point for point in points if point["purpose"] == "curve"])).encode(x=x, y=y)
+    rules = alt.Chart(charts.data_of([{"value": limit.below / 1e6} for limit in limits])).encode(y=y)
+    return charts.framed_layers(
+        *_knee(knee, x),
+        rules.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color=palette.light("bad")),
+        lines.mark_line(strokeWidth=1.5, opacity=0.7).encode(
+            detail="name:N", order="rate:Q", color=alt.Color("role:N", scale=None)
+        ),
+        base.mark_point(size=34, strokeWidth=1.5, opacity=1).encode(
+            stroke=alt.Stroke("role:N", scale=None), fill=alt.Fill("inside:N", scale=None)
+        ),
+        height=HEIGHT,
+    )
+
+
+def levels(points: Sequence[Level], knee: float | None, title: str, *, diagonal: bool = False) -> alt.TopLevelMixin:
+    """A figure over the rate that was asked, a line through the runs of the curve; `diagonal`: where both are equal."""
+    most = max(at.rate for at in points)
+    top = 1.06 * max([at.value for at in points] + ([most] if diagonal else []))
+    x = _rate_axis(most)
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(domain=(0, top), nice=False),
+        axis=charts.styled_axis(title, count=5, expression=charts.ROUNDED, grid=True),
+    )
+    asked = alt.Chart(charts.data_of([{"rate": at, "value": at} for at in (0.0, most)] if diagonal else []))
+    line = alt.Chart(charts.data_of([at._asdict() for at in points if at.is_curve]))
+    dots = alt.Chart(charts.data_of([at._asdict() for at in points]))
+    return charts.framed_layers(
+        *_knee(knee, x),
+        asked.mark_line(strokeWidth=1.5, color=palette.light("muted"), opacity=0.6).encode(x=x, y=y),
+        line.mark_line(strokeWidth=1.5, opacity=0.7, color=palette.light("c0")).encode(x=x, y=y),
+        dots.mark_circle(size=34, opacity=1, color=palette.light("c0")).encode(x=x, y=y),
+        height=HEIGHT,
+    )
+
+
+def timeline(seen: Recovery) -> alt.TopLevelMixin:
+    """What was asked and what was completed, over time; the overload is shaded, and a line stands where it was over.
+
+    Several intervals make a point, because one holds only a few requests.
+    """
+    top = 1.06 * max(float(seen.asked_per_s.max()), float(seen.completed_per_s.max()))
+    end = float(seen.time_s[-1])
+    x = alt.X(
+        "time:Q",
+        scale=alt.Scale(domain=(0, end), nice=False),
+        axis=charts.styled_axis("seconds from the beginning of the window", count=6),
+    )
+    y = alt.Y(
+        "rate:Q",
+        scale=alt.Scale(domain=(0, top), nice=False),
+        axis=charts.styled_axis("requests per second", count=4, grid=True, expression=charts.ROUNDED),
+    )
+    layers = []
+    for role, series in (("c1", seen.asked_per_s), ("c0", seen.completed_per_s)):
+        rows = [{"time": at, "rate": rate} for at, rate in zip(_evened(seen.time_s), _evened(series), strict=True)]
+        line = alt.Chart(charts.data_of(rows)).mark_line(strokeWidth=1.5, color=palette.light(role))
+        layers.append(line.encode(x=x, y=y))
+    shaded = [{"begin": seen.begin_s, "end": seen.end_s}]
+    shade = alt.Chart(charts.data_of(shaded)).mark_rect(color=palette.light("band"))
+    back = [] if seen.back_s is None else [{"time": seen.end_s + seen.back_s}]
+    rule = alt.Chart(charts.data_of(back)).mark_rule(strokeWidth=1.5, color=palette.light("good"))
+    return charts.framed_layers(
+        shade.encode(x=alt.X("begin:Q"), x2="end:Q"), *layers, rule.encode(x=x), height=HEIGHT * 3 // 4
+    )
+
+
+def _evened(series: capacity.Floats) -> list[float]:
+    """The means of batches; what is left over at the end makes none."""
+    whole = series[: series.size // BATCH * BATCH]
+    return [float(mean) for mean in whole.reshape(-1, BATCH).mean(axis=1)]
+
+
+def _rate_axis(most: float) -> alt.X:
+    return alt.X(
+        "rate:Q",
+        scale=alt.Scale(domain=(0, 1.03 * most), nice=False),
+        axis=charts.styled_axis("requests per second that were asked", count=6, expression=charts.ROUNDED),
+    )
+
+
+def _knee(knee: float | None, x: alt.X) -> list[alt.Chart]:
+    """An upright line at the capacity."""
+    if knee is None:
+        return []
+    rule = alt.Chart(charts.data_of([{"rate": knee}])).mark_rule(strokeWidth=1.5, color=palette.light("good"))
+    return [rule.encode(x=x)]

@@ -1,0 +1,760 @@
+"""The search for a capacity against simulated servers whose truth is known. No time passes; chance is seeded."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from iolab import capacity, cli, listener, prober, search
+from iolab.capacity import Found, Question
+from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report
+from iolab.engine import Engine, LoadEvent, TrialFailed
+from iolab.plan import Cell, PlanError
+from iolab.report import capacity as page
+from iolab.search import Done, Judged, Measurement, Probe, Settings, State
+from iolab.store import StoreError
+
+MS = 1e6
+LIMITS = (search.parse_limit("p99<5ms"),)
+# What a queue before fixed service times makes of its quantiles, as multiples of its mean.
+TAILS = {"p50": 0.7, "p90": 2.3, "p99": 4.6, "p99.9": 6.9, "p99.99": 9.2, "p99.999": 11.5, "max": 14.0}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that serves one request after another, `rate_per_s` of them at most, each in the same time.
+
+    Beyond that its queue grows as long as it is loaded. One that `collapses` then serves only that share; one that
+    `refuses_per_s` fails what comes above that rate. `noise` moves what it can do from run to run.
+    """
+
+    rate_per_s: float
+    errors_share: float = 0.0
+    collapses: float = 1.0
+    noise: float = 0.0
+    generator_per_s: float = math.inf
+    refuses_per_s: float = math.inf
+
+    def run(self, probe: Probe, chance: np.random.Generator) -> Measurement:
+        most = self.rate_per_s * (1 + self.noise * float(chance.standard_normal()))
+        asked = probe.rate_per_s
+        if asked is None:
+            return self._seen(None, min(most, self.generator_per_s), 10 * MS, probe)
+        if asked > self.generator_per_s:
+            return replace(self._seen(asked, self.generator_per_s, 50 * MS, probe), generator="it was 99 % busy")
+        # A queue that grows is at least as long as one that hardly does not.
+        load = min(asked / most, 0.9999)
+        wait_ns = load / (1 - load) / (2 * most) * 1e9
+        if asked < most:
+            return self._seen(asked, asked, wait_ns, probe)
+        achieved = self.collapses * most
+        grown_ns = (1 - achieved / asked) * probe.duration_ms * MS / 2
+        return self._seen(asked, achieved, wait_ns + grown_ns, probe)
+
+    def _seen(self, asked: float | None, achieved: float, wait_ns: float, probe: Probe) -> Measurement:
+        times = {name: 1e9 / self.rate_per_s + TAILS.get(name, 1.0) * wait_ns for name in search.TIMES}
+        replies = round(achieved * probe.duration_ms / 1_000)
+        errors = max(self.errors_share, 1 - self.refuses_per_s / (asked or 1.0))
+        return Measurement(asked, achieved * (1 - errors), replies, errors, times)
+
+    @property
+    def capacity_per_s(self) -> float:
+        """The truth: where p99 reaches 5 ms, found by halving an interval."""
+        low, high = 0.0, self.rate_per_s
+        quiet, chance = replace(self, noise=0.0), np.random.default_rng(0)
+        for _ in range(60):
+            middle = (low + high) / 2
+            held = quiet.run(Probe(middle, 60_000), chance).times_ns["p99"] < 5 * MS
+            low, high = (middle, high) if held else (low, middle)
+        return low
+
+
+def searched(run: Callable[[Probe], Measurement], settings: Settings) -> tuple[Done, list[Probe]]:
+    """Follows a search to its end."""
+    state, probes = State(settings), list[Probe]()
+    while isinstance(step := search.next_step(state), Probe):
+        assert search.next_step(state) == step, "the same state asks for the same"
+        probes.append(step)
+        state = search.observe(state, run(step))
+    return step, probes
+
+
+def check(
+    server: Server, kind: search.Kind, rate_per_s: float | None = None, within: float = 0.03, **asked: Any
+) -> tuple[Done, list[Probe]]:
+    """Searches one server, and holds what is found against the truth."""
+    seed, probes_max = asked.pop("seed", 1), asked.pop("probes_max", 16)
+    chance = np.random.default_rng(seed)
+    done, probes = searched(lambda probe: server.run(probe, chance), Settings(**({"limits": LIMITS} | asked)))
+    assert done.kind == kind, done
+    assert done.rate_per_s == (None if rate_per_s is None else pytest.approx(rate_per_s, rel=within))
+    assert len(probes) <= probes_max
+    return done, probes
+
+
+@pytest.mark.parametrize("rate_per_s", [300, 1_000, 4_321, 20_000, 123_456, 2_000_000])
+@pytest.mark.parametrize("collapses", [1.0, 0.3])
+def test_the_capacity_of_a_steady_server_is_found_within_three_percent(rate_per_s: float, collapses: float) -> None:
+    server = Server(rate_per_s, collapses=collapses)
+    check(server, "capacity", server.capacity_per_s)
+
+
+@pytest.mark.parametrize(("noise", "outside"), [(0.01, 0), (0.015, 2)])
+@pytest.mark.parametrize("rate_per_s", [1_000, 50_000])
+def test_the_capacity_of_a_noisy_server_is_found_within_five_percent(
+    rate_per_s: float, noise: float, outside: int
+) -> None:
+    server = Server(rate_per_s, noise=noise)
+    errors = []
+    for seed in range(100):
+        done, probes = searched(partial(server.run, chance=np.random.default_rng(seed)), Settings(LIMITS))
+        assert done.kind == "capacity"
+        assert done.rate_per_s is not None
+        assert len(probes) <= search.PROBES_MAX
+        errors.append(abs(done.rate_per_s / server.capacity_per_s - 1))
+    assert sum(error > 0.05 for error in errors) <= outside
+    assert max(errors) <= 0.07
+
+
+@pytest.mark.parametrize("precision", [0.01, 0.02, 0.1])
+def test_the_precision_decides_how_near_the_search_comes(precision: float) -> None:
+    server = Server(20_000)
+    check(server, "capacity", server.capacity_per_s, within=0.6 * precision, precision=precision, probes_max=20)
+
+
+def test_a_limit_that_never_holds_is_told_after_a_few_probes() -> None:
+    done, _ = check(Server(100), "never", probes_max=9)
+    assert done.why == "p99 was 10.2 ms"
+
+
+def test_a_server_that_answers_nothing_is_not_searched() -> None:
+    assert check(Server(0.001), "never", probes_max=1)[0].why == "no request was answered"
+
+
+@pytest.mark.parametrize("generator_per_s", [5_000, 80_000])
+def test_where_the_generator_is_the_limit_the_capacity_is_at_least_what_it_could(generator_per_s: float) -> None:
+    server = Server(1e9, generator_per_s=generator_per_s)
+    done, _ = check(server, "at least", generator_per_s * 0.95, within=0.05, probes_max=20)
+    assert "there the generator was the limit" in done.why
+
+
+def test_a_server_that_holds_whatever_is_asked_ends_the_search_all_the_same() -> None:
+    class Endless(Server):
+        def run(self, probe: Probe, chance: np.random.Generator) -> Measurement:
+            return self._seen(probe.rate_per_s, probe.rate_per_s or 1_000.0, 0.0, probe)
+
+    done, probes = searched(lambda probe: Endless(1e12).run(probe, np.random.default_rng(0)), Settings(LIMITS))
+    assert done == Done("at least", 10_000.0, "it held at every rate that was tried")
+    assert len(probes) <= 8
+
+
+def test_errors_are_a_limit_like_any_other() -> None:
+    strict, loose = ((search.parse_limit(text), *LIMITS) for text in ("errors<0.1%", "errors<2%"))
+    failing = Server(10_000, errors_share=0.005)
+    assert check(failing, "never", limits=strict)[0].why == "0.50 % of requests failed"
+    check(failing, "capacity", failing.capacity_per_s, limits=loose)
+    check(Server(10_000, refuses_per_s=4_000), "capacity", 4_000, limits=strict)
+
+
+def test_a_rate_that_is_not_achieved_does_not_hold_however_fast_its_replies_are() -> None:
+    # Only a quantile that hides the half that is never answered: but less than 99 % of what was asked was.
+    check(Server(10_000, refuses_per_s=4_000), "capacity", 4_000, within=0.035)
+
+
+@pytest.mark.parametrize(("before", "after"), [(10_000, 7_000), (10_000, 9_000), (7_000, 10_000), (9_500, 10_000)])
+@pytest.mark.parametrize("at", range(3, 14))
+def test_where_trials_contradict_the_search_it_goes_on_from_them(before: float, after: float, at: int) -> None:
+    """A server that changes once: whenever that is, what is confirmed afterwards is true of one of its two faces."""
+    chance, seen = np.random.default_rng(0), 0
+
+    def run(probe: Probe) -> Measurement:
+        nonlocal seen
+        seen += 1
+        return Server(before if seen < at else after).run(probe, chance)
+
+    done, probes = searched(run, Settings(LIMITS))
+    truths = [Server(rate).capacity_per_s for rate in (before, after)]
+    assert done.kind == "capacity"
+    assert done.rate_per_s is not None
+    assert min(abs(done.rate_per_s / truth - 1) for truth in truths) <= 0.05
+    assert len(probes) <= search.PROBES_MAX // 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_server_that_is_now_this_and_now_that_ends_in_no_figure_or_in_one_of_its_own(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+
+    def run(probe: Probe) -> Measurement:
+        return Server(float(chance.choice([2_000, 10_000]))).run(probe, chance)
+
+    done, probes = searched(run, Settings(LIMITS))
+    assert len(probes) <= search.PROBES_MAX
+    assert done.kind in ("unsettled", "capacity")
+    if done.rate_per_s is not None:
+        assert 1_500 <= done.rate_per_s <= 11_000
+
+
+def test_probes_grow_for_a_quantile_that_needs_more_requests_and_only_so_far() -> None:
+    limits = (search.parse_limit("p99.9<20ms"),)
+    _, probes = check(Server(2_000), "capacity", 1_749, within=0.2, limits=limits)
+    for probe in probes[1:]:
+        assert probe.rate_per_s is not None
+        assert probe.rate_per_s * probe.duration_ms / 1_000 >= 10_000
+        assert 3_000 <= probe.duration_ms <= 30_000
+    slow = (search.parse_limit("p99.9<1s"),)
+    done, _ = check(Server(100), "unjudged", limits=slow, probes_max=6)
+    assert re.fullmatch(r"p99.9 needs 10,000 replies, there were [\d,]+ in 30 s: use longer probes, .*", done.why)
+
+
+def seen(**changes: Any) -> Measurement:
+    times = dict.fromkeys(search.TIMES, 1 * MS)
+    times |= changes.pop("times", {})
+    return replace(Measurement(1_000.0, 1_000.0, 3_000, 0.0, times), **changes)
+
+
+@pytest.mark.parametrize(
+    ("limits", "measured", "judged"),
+    [
+        ("p99<5ms", seen(), Judged("holds")),
+        ("p99<5ms", seen(times={"p99": 5 * MS}), Judged("breaks", "p99 was 5.00 ms")),
+        ("p99<5ms p50<1ms", seen(), Judged("breaks", "p50 was 1.00 ms")),
+        (
+            "max<1s mean<2ms",
+            seen(times={"max": 2e9, "mean": 3 * MS}),
+            Judged("breaks", "max was 2.00 s, mean was 3.00 ms"),
+        ),
+        ("p99<5ms", seen(achieved_per_s=990.0), Judged("holds")),
+        ("p99<5ms", seen(achieved_per_s=985.0), Judged("breaks", "only 98.5 % of what was asked was answered")),
+        ("p99<5ms", seen(replies=0), Judged("breaks", "no request was answered")),
+        # 1,000 replies carry a p99, and 999 do not; what a lower quantile breaks is broken all the same.
+        ("p99<5ms", seen(replies=1_000), Judged("holds")),
+        ("p99<5ms", seen(replies=999), Judged("unjudged", "p99 needs 1,000 replies, there were 999")),
+        (
+            "p99<5ms",
+            seen(replies=999, times={"p99": 9 * MS}),
+            Judged("unjudged", "p99 needs 1,000 replies, there were 999"),
+        ),
+        ("p99<5ms", seen(replies=999, times={"p50": 6 * MS, "p99": 9 * MS}), Judged("breaks", "p99 was 9.00 ms")),
+        # What broke while the generator was the limit says nothing of the server, and what held has held.
+        ("p99<5ms", seen(generator="it was late"), Judged("holds")),
+        ("p99<5ms", seen(generator="it was late", times={"p99": 9 * MS}), Judged("generator", "it was late")),
+        ("p99<5ms", seen(generator="it was late", achieved_per_s=500.0), Judged("generator", "it was late")),
+        # A pause of the machine: the requests that broke the limit are those that the generator sent late.
+        (
+            "p99<5ms",
+            seen(late_ns={"p99": 7 * MS}, times={"p99": 9 * MS}),
+            Judged("generator", "it sent 7.00 ms late (p99)"),
+        ),
+        ("p99<5ms", seen(late_ns={"p99": 2 * MS}, times={"p99": 9 * MS}), Judged("breaks", "p99 was 9.00 ms")),
+        (
+            "p99<5ms p50<1ms",
+            seen(late_ns={"p99": 7 * MS}, times={"p99": 9 * MS, "p50": 2 * MS}),
+            Judged("breaks", "p99 was 9.00 ms, p50 was 2.00 ms"),
+        ),
+        ("errors<0.1%", seen(errors_share=0.001), Judged("breaks", "0.10 % of requests failed")),
+        (
+            "errors<0.1%",
+            seen(errors_share=0.5, generator="it was late"),
+            Judged("breaks", "50.00 % of requests failed"),
+        ),
+    ],
+)
+def test_a_run_is_judged_by_its_limits_its_rate_and_how_many_replies_there_were(
+    limits: str, measured: Measurement, judged: Judged
+) -> None:
+    assert search.judge([search.parse_limit(text) for text in limits.split()], measured) == judged
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "below", "canonical"),
+    [
+        ("p99<5ms", "p99", 5 * MS, "p99<5ms"),
+        ("p50<1ms", "p50", 1 * MS, "p50<1ms"),
+        ("p99.9<20ms", "p99.9", 20 * MS, "p99.9<20ms"),
+        (" max < 1.5 s ", "max", 1.5e9, "max<1.5s"),
+        ("mean<=800us", "mean", 0.8 * MS, "mean<800us"),
+        ("p90<.5µs", "p90", 500, "p90<.5µs"),
+        ("errors<0.1%", "errors", 0.001, "errors<0.1%"),
+    ],
+)
+def test_a_limit_is_read_as_it_is_written(text: str, metric: str, below: float, canonical: str) -> None:
+    limit = search.parse_limit(text)
+    assert (limit.metric, limit.text) == (metric, canonical)
+    assert limit.below == pytest.approx(below)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is no limit: write it as in 'p99<5ms'"),
+        ("p99>5ms", "'p99>5ms' is no limit"),
+        ("p99<5", "'p99<5' is no limit"),
+        ("p99<-5ms", "'p99<-5ms' is no limit"),
+        ("p99<5ms,p50<1ms", "is no limit"),
+        ("p98<5ms", "p98 is not measured: use one of p50, p90, p99, p99.9, p99.99, p99.999, mean, max, errors"),
+        ("p99<5%", "p99 is a time: write us, ms or s"),
+        ("errors<5ms", "errors is a share: write %"),
+        ("p99<5min", "min is not a unit: use us, ms or s"),
+        ("p99<0ms", "nothing is under 0"),
+    ],
+)
+def test_what_is_no_limit_is_refused_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(message)) as refused:
+        search.parse_limit(text)
+    assert "\n" not in str(refused.value)
+
+
+# --- A question that is asked of a simulated host -----------------------------------------------------------------
+
+BEGIN_NS = 100 * 10**9
+CAPACITY = Server(10_000).capacity_per_s
+
+
+@dataclass
+class SimulatedHost:
+    """A host whose generator says what `server` would do; it `stops` or fails at the run of that number."""
+
+    server: Server
+    stops: int | None = None
+    fails: int | None = None
+    runs: int = 0
+    identity: str = "one"
+
+    def describe(self) -> dict[str, Any]:
+        return {"schema": 1, "identity": {"engine": self.identity}, "cpu": {"model": "simulated"}}
+
+    def start(self, cell: Cell, *, count_calls: bool = False) -> Any:
+        raise AssertionError("the server is there already")
+
+    def load(self, spec: LoadSpec) -> SimulatedLoad:
+        self.runs += 1
+        if self.runs == self.stops:
+            signal.raise_signal(signal.SIGINT)
+        if self.runs == self.fails:
+            raise TrialFailed("connection_refused", "127.0.0.1:8080 refused the connection: is the server there?")
+        return SimulatedLoad(self.server, spec)
+
+
+class SimulatedLoad:
+    """One run of the generator, as fast as it can be told."""
+
+    def __init__(self, server: Server, spec: LoadSpec) -> None:
+        self.server, self.spec = server, spec
+
+    def events(self, tick_s: float) -> Iterator[LoadEvent | None]:
+        yield LoadReady(driver=self.spec.driver, connections=self.spec.connections, pid=1, build="b")
+        yield Measuring(monotonic_ns=BEGIN_NS)
+        yield Measured(monotonic_ns=BEGIN_NS + 10**9)
+        yield report(self.server, self.spec)
+
+    def stop(self) -> None:
+        return
+
+
+def report(server: Server, spec: LoadSpec, failed: int = 0) -> Report:
+    """What the generator would say of a run."""
+    pace = spec.model_dump(mode="json")["pace"]
+    stages = pace.get("stages", [])
+    duration_ms = spec.duration_ms or 0
+    window_ns = duration_ms * 1_000_000
+    rate_per_s = max((stage["from_per_s"] for stage in stages), default=None)
+    shown = server.run(Probe(rate_per_s, duration_ms), np.random.default_rng(0))
+    due, done = offered(stages, duration_ms, spec.interval_ms), shown.achieved_per_s * duration_ms / 1_000
+    if len(stages) > 1:
+        completed = served(server, due, spec.interval_ms)
+        done = sum(completed)
+    else:
+        completed = [done * spec.interval_ms / duration_ms] * (duration_ms // spec.interval_ms)
+    correct, asked = round(done), round(sum(due))
+    wrong = round((shown.replies or 1) * shown.errors_share)
+    warmup: list[float] = [0.0] * (spec.warmup_ms // spec.interval_ms)
+    times = {name.replace(".", "_"): round(time_ns) for name, time_ns in shown.times_ns.items()}
+    latency = {**times, "mean": shown.times_ns["mean"], "min": 1, "stdev": 1.0, "histogram": ""}
+    in_time = {name: value if name == "histogram" else 0 for name, value in latency.items()}
+    in_flight = {"in_flight_begin": 0, "in_flight_end": max(0, asked - correct - wrong - failed)}
+    schedule = {"due": asked, "unsent_begin": 0, "unsent_end": 0, "waited": 0, "asked_per_s": asked / window_ns * 1e9}
+    fields: dict[str, Any] = {
+        "build": "b",
+        "driver": spec.driver,
+        "workload": spec.workload,
+        "connect": spec.connect,
+        "connections": spec.connections,
+        "connections_open": spec.connections,
+        "threads": spec.threads,
+        "cpus": spec.cpus,
+        "pace": pace,
+        "interrupted": False,
+        "begin_ns": BEGIN_NS,
+        "end_ns": BEGIN_NS + window_ns,
+        "requests": {"sent": asked or correct, "correct": correct, "wrong": wrong, "failed": failed, **in_flight},
+        "errors": {},
+        "bytes": {"sent": 1, "received": 1},
+        "rate_per_s": correct / duration_ms * 1_000,
+        "latency_ns": latency,
+        "views": {"service_ns": latency, "closed_ns": latency, "lateness_ns": in_time} if stages else None,
+        "schedule": schedule if stages else None,
+        "statuses": {},
+        "intervals": {
+            "begin_ns": BEGIN_NS - len(warmup) * spec.interval_ms * 1_000_000,
+            "length_ns": spec.interval_ms * 1_000_000,
+            "completed": [round(each) for each in [*warmup, *completed]],
+        },
+        "generator": {"cpu_ns": 1, "wall_ns": window_ns, "run_delay_ns": 0, "turn_ns_max": 1, "turns": 1}
+        | {"rss_bytes_max": 1},
+        "bound": {"by": "generator" if shown.generator else "rate", "why": shown.generator or "all went out"},
+    }
+    lacking: dict[str, Any] = {"idle": 0, "active": None, "pipeline": 1, "requests_per_connection": None, "unsound": []}
+    return Report.model_validate(fields | {key: each for key, each in lacking.items() if key in Report.model_fields})
+
+
+def offered(stages: list[dict[str, Any]], duration_ms: int, interval_ms: int) -> list[float]:
+    """How many requests fall due in each interval."""
+    due, at_ms = [], 0
+    while at_ms < duration_ms and stages:
+        begin_ms, rate_per_s = 0, 0.0
+        for stage in stages:
+            rate_per_s = stage["from_per_s"]
+            if stage["duration_ms"] is None or at_ms < begin_ms + stage["duration_ms"]:
+                break
+            begin_ms += stage["duration_ms"]
+        due.append(rate_per_s * interval_ms / 1_000)
+        at_ms += interval_ms
+    return due
+
+
+def served(server: Server, due: list[float], interval_ms: int) -> list[float]:
+    """What a server completes in each interval, of what is due and what has been waiting."""
+    waiting, completed = 0.0, list[float]()
+    most = server.rate_per_s * interval_ms / 1_000
+    for each in due:
+        waiting += each
+        can = most * (server.collapses if waiting > 20 * most else 1.0)
+        completed.append(round(min(waiting, can)))
+        waiting -= completed[-1]
+    return completed
+
+
+def asked(**changes: Any) -> Question:
+    at = prober.Target("http", {}, "127.0.0.1:8080")
+    return prober.question(at, {}, **({"url": "http://127.0.0.1:8080/", "limits": ("p99<5ms",)} | changes))
+
+
+def answered(server: Server, runs: Path, **changes: Any) -> Found:
+    """Asks a server everything, and reads the answer back from the folder."""
+    told: list[Found] = []
+    folder = prober.run(asked(**changes), SimulatedHost(server), runs, told.append)
+    found = prober.known(folder)
+    assert len(told) == len(found.shots) + 1
+    assert found.next is None
+    return found
+
+
+def test_after_the_capacity_come_the_curve_the_overload_and_the_recovery(tmp_path: Path) -> None:
+    found = answered(Server(10_000), tmp_path)
+    assert found.done is not None
+    assert found.done.kind == "capacity"
+    assert found.done.rate_per_s == pytest.approx(CAPACITY, rel=0.03)
+    rates = [shot.step.rate_per_s for shot in found.shots if shot.step.purpose == "curve"]
+    assert rates == [search.rounded(share * (found.done.rate_per_s or 0)) for share in capacity.CURVE]
+    asks = [shot.step.rate_per_s or 0.0 for shot in found.curve]
+    assert asks == sorted(asks)
+    assert found.overload is not None
+    assert found.overload.seen.achieved_per_s == pytest.approx(10_000, rel=0.01)
+    assert found.recovery is not None
+    assert found.recovery.goodput_per_s == pytest.approx(10_000, rel=0.02)
+    # Three seconds of half the capacity too much; afterwards half of it is left over.
+    assert found.recovery.back_s == pytest.approx(2.7, abs=0.4)
+    verdict, overload, recovery = capacity.sentences(found)
+    assert verdict.startswith("The capacity under p99<5ms is 9,")
+    assert "At 1.5 times that it answers 10,000/s, 10" in overload
+    assert "it was back within 2." in recovery
+
+
+def test_a_server_that_collapses_is_not_back_while_it_is_watched(tmp_path: Path) -> None:
+    found = answered(Server(10_000, collapses=0.3), tmp_path)
+    assert found.recovery is not None
+    assert found.recovery.back_s is None
+    assert capacity.sentences(found)[-1].endswith("it was not back within 12 s.")
+
+
+@pytest.mark.parametrize("failed", [0, 5_000])
+def test_requests_that_failed_are_not_waited_for_and_do_not_make_a_server_look_recovered(failed: int) -> None:
+    question = asked()
+    step = capacity.Step(purpose="recovery", rate_per_s=15_000.0, duration_ms=3_000)
+    said = report(Server(10_000), capacity.load_spec(question, step, 0), failed)
+    seen = capacity.recovery(question, capacity.Record(step=step, started="now", report=said))
+    assert seen.back_s == pytest.approx(3.0, abs=0.1)
+
+
+def test_where_the_generator_is_the_limit_nothing_is_run_beyond_it(tmp_path: Path) -> None:
+    found = answered(Server(1e9, generator_per_s=20_000), tmp_path)
+    assert found.done is not None
+    assert found.done.kind == "at least"
+    assert found.recovery is None
+    assert max(shot.step.rate_per_s or 0 for shot in found.shots if shot.step.purpose == "curve") < 20_000
+    assert "is at least 1" in capacity.verdict(found)
+
+
+def test_without_a_capacity_there_is_no_curve(tmp_path: Path) -> None:
+    found = answered(Server(100), tmp_path)
+    assert {shot.step.purpose for shot in found.shots} <= {"closed loop", "search"}
+    assert "p99<5ms does not hold at any rate: " in capacity.verdict(found)
+
+
+def test_long_limits_make_long_warm_ups_and_probes() -> None:
+    assert (asked().warmup_ms, asked().settings.probe_ms) == (500, 3_000)
+    slow = asked(limits=("p99<2s", "p50<1ms", "errors<1%"))
+    assert (slow.warmup_ms, slow.settings.probe_ms) == (4_000, 40_000)
+    step = capacity.Step(purpose="search", rate_per_s=100.0, duration_ms=40_000)
+    spec = capacity.load_spec(slow, step, 7).model_dump(mode="json")
+    assert (spec["warmup_ms"], spec["duration_ms"], spec["interval_ms"]) == (4_000, 40_000, 160)
+    assert spec["pace"]["seed"] == 8, "every run has arrivals of its own"
+
+
+@pytest.mark.parametrize("stops", [1, 2, 9, 20])
+def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: Path) -> None:
+    whole = answered(Server(10_000), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        prober.run(asked(), SimulatedHost(Server(10_000), stops=stops), tmp_path / "runs", lambda found: None)
+    folder = capacity.folder_of(asked(), tmp_path / "runs")
+    assert len(prober.known(folder).shots) == stops - 1
+    # A crash may have torn the line that was being written.
+    with (folder / capacity.PROBES).open("ab") as file:
+        file.write(b'01234567 {"step":')
+    host = SimulatedHost(Server(10_000))
+    prober.run(asked(), host, tmp_path / "runs", lambda found: None)
+    assert host.runs == len(whole.shots) - (stops - 1)
+    assert capacity.document(prober.known(folder)) == capacity.document(whole)
+
+
+def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
+    whole = answered(Server(10_000), tmp_path)
+    folder = capacity.folder_of(asked(), tmp_path)
+    lines = (folder / capacity.PROBES).read_bytes().splitlines(keepends=True)
+    (folder / capacity.PROBES).write_bytes(b"".join([*lines[:4], lines[4][:50] + b"\n", *lines[5:]]))
+    records, faults = capacity.read_records(folder)
+    assert len(records) == 4
+    assert "line 5 is torn or altered" in faults[0]
+    host = SimulatedHost(Server(10_000))
+    prober.run(asked(), host, tmp_path, lambda found: None)
+    assert host.runs == len(whole.shots) - 4
+    assert capacity.document(prober.known(folder)) == capacity.document(whole)
+
+
+def test_a_question_that_is_answered_is_not_asked_again_unless_it_is_to_be(tmp_path: Path) -> None:
+    answered(Server(10_000), tmp_path)
+    for fresh, identity, again in ((False, "one", False), (True, "one", True), (False, "another", True)):
+        host = SimulatedHost(Server(10_000), identity=identity)
+        prober.run(asked(), host, tmp_path, lambda found: None, fresh=fresh)
+        assert bool(host.runs) is again
+    assert len(list(tmp_path.iterdir())) == 3, "what was there is kept under another name"
+
+
+def test_runs_of_another_procedure_are_refused(tmp_path: Path) -> None:
+    answered(Server(10_000), tmp_path)
+    folder = capacity.folder_of(asked(), tmp_path)
+    records, _ = capacity.read_records(folder)
+    with pytest.raises(StoreError, match="another version of the search"):
+        capacity.follow(asked(precision=0.01), records)
+
+
+def test_the_page_loads_nothing_runs_nothing_and_shows_every_run(tmp_path: Path) -> None:
+    found = answered(Server(10_000), tmp_path, url="http://127.0.0.1:8080/<script>", limits=("p99<5ms", "errors<1%"))
+    path = page.write(capacity.folder_of(found.question, tmp_path))
+    html = path.read_text()
+    assert "<script" not in html
+    assert "src=" not in html
+    assert "http://127.0.0.1:8080/&lt;script&gt;" in html
+    assert html.count("<svg") == 3
+    assert html.count('<tr><th scope="row">') == len(found.shots) - 1
+    for sentence in capacity.sentences(found):
+        assert sentence.replace("<", "&lt;") in html
+    assert page.write(capacity.folder_of(found.question, tmp_path)).read_text() == html
+
+
+# --- The command line ---------------------------------------------------------------------------------------------
+
+
+def iolab(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+ASK = ("capacity", "--slo", "p99<5ms", "http://127.0.0.1:8080/", "--cpus", "0")
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
+    """The host that the command line finds; nothing listens on it."""
+    simulated = SimulatedHost(Server(10_000))
+    monkeypatch.setattr(cli, "Agent", lambda engine: simulated)
+    monkeypatch.setattr(listener, "find", lambda connect: None)
+    return simulated
+
+
+@pytest.mark.usefixtures("fake", "host")
+def test_capacity_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Path) -> None:
+    done = iolab(*ASK, "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "asked/s" in done.stdout
+    assert "closed loop" in done.stdout
+    assert "The capacity under p99<5ms is 9," in done.stdout
+    assert Path(done.stdout.strip().splitlines()[-1].removeprefix("report: ")).is_file()
+    assert re.search(r"^  2 search [\d,]+/s: [\d,]+/s, p99 [\d.]+ .s: holds$", done.stderr, re.MULTILINE)
+    again = iolab(*ASK, "--out", tmp_path)
+    assert (again.exit_code, again.stdout) == (0, done.stdout)
+    assert "runs are there already: --fresh asks anew" in again.stderr
+    runs = iolab("list", "runs", "--out", tmp_path).stdout
+    assert "The capacity under p99<5ms is 9," in runs
+    assert iolab("report", runs.split()[0], "--out", tmp_path).stdout == done.stdout
+
+
+@pytest.mark.usefixtures("fake")
+def test_json_has_every_run_and_the_sentences(tmp_path: Path, host: SimulatedHost) -> None:
+    done = iolab(*ASK, "--out", tmp_path, "--json")
+    assert done.exit_code == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["schema"], document["finished"], document["kind"]) == (1, True, "capacity")
+    assert len(document["runs"]) == host.runs
+    assert document["recovery"]["back_s"] == pytest.approx(2.7, abs=0.4)
+
+
+@pytest.mark.usefixtures("fake", "host")
+def test_what_is_sent_is_part_of_the_question(tmp_path: Path) -> None:
+    sent = ("-m", "POST", "-H", "Accept: text/plain", "-H", "X-A:b:c", "-d", "{}")
+    workload = json.loads(iolab(*ASK, *sent, "--out", tmp_path, "--json").stdout)["question"]["workload"]
+    assert (workload["method"], workload["body"]) == ("POST", "{}")
+    assert workload["headers"] == [["Accept", "text/plain"], ["X-A", "b:c"]]
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_stop_prints_what_is_known_and_how_to_go_on(tmp_path: Path, host: SimulatedHost) -> None:
+    host.stops = 6
+    done = iolab(*ASK, "--out", tmp_path)
+    assert done.exit_code == 130
+    assert "Not finished: it held at 9,457/s and it did not hold at 10,000/s." in done.stdout
+    assert "stopped by SIGINT; to go on: iolab " in done.stderr
+    assert iolab(*ASK, "--out", tmp_path).exit_code == 0
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_server_that_goes_away_ends_it_with_one_line_and_keeps_what_there_is(
+    tmp_path: Path, host: SimulatedHost
+) -> None:
+    host.fails = 4
+    done = iolab(*ASK, "--out", tmp_path)
+    assert done.exit_code == 1
+    assert done.stderr.strip().splitlines()[-1] == (
+        "iolab: 127.0.0.1:8080 refused the connection: is the server there?"
+    )
+    assert "Not finished: it held at 8,000/s" in done.stdout
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_server_that_answers_nothing_rightly_is_told_before_anything_is_kept(
+    tmp_path: Path, host: SimulatedHost
+) -> None:
+    host.server = Server(10_000, errors_share=1.0)
+    done = iolab(*ASK, "--out", tmp_path)
+    assert done.exit_code == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("iolab: no request was answered rightly: ask for ")
+
+
+@pytest.mark.usefixtures("fake")
+def test_what_could_not_be_settled_ends_with_a_code_of_its_own(tmp_path: Path, host: SimulatedHost) -> None:
+    host.server = Server(100)
+    slow = ("capacity", "--slo", "p99.9<20ms", "http://127.0.0.1:8080/", "--out", tmp_path)
+    done = iolab(*slow)
+    assert done.exit_code == 1
+    assert "The capacity under p99.9<20ms is not known (" in done.stdout
+
+
+@pytest.mark.usefixtures("fake", "host")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--slo", "p98<5ms", "http://127.0.0.1:1/"], "p98 is not measured: use one of p50, "),
+        (["--slo", "p99<5", "http://127.0.0.1:1/"], "'p99<5' is no limit: write it as in 'p99<5ms'"),
+        (["--slo", "p99<5ms", "127.0.0.1:1"], "'127.0.0.1:1' is not complete: write http://127.0.0.1:1 or tcp://"),
+        (["--slo", "p99<5ms", "https://127.0.0.1:1"], "https:// is not spoken here"),
+        (["--slo", "p99<5ms", "tcp://127.0.0.1"], "'tcp://127.0.0.1' is no address: write tcp://host:port"),
+        (["--slo", "p99<5ms", "tcp://127.0.0.1:1/path"], "is no address: write tcp://host:port"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:99999/"], "has no host and port"),
+        (["--slo", "p99<5ms", "http://"], "has no host and port"),
+        (["--slo", "p99<5ms", "unix:"], "'unix:' has no path"),
+        (["--slo", "p99<5ms", "http://no such host/"], "cannot find 'no such host'"),
+        (["--slo", "p99<5ms", "tcp://127.0.0.1:1", "--protocol", "http"], "--protocol http and tcp:// do not fit"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--protocol", "rpc"], "--protocol rpc and http:// do not fit"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--framing", "raw"], "--framing: is not a setting of http"),
+        (
+            ["--slo", "p99<5ms", "http://127.0.0.1:1", "-H", "Accept"],
+            "'Accept' is no header: write it as in 'Accept: text/plain'",
+        ),
+        (["--slo", "p99<5ms", "tcp://127.0.0.1:1", "-d", "text"], "--body: is not a setting of echo"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "-c", "0"], "connections: "),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--precision", "50%"], "precision: "),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--precision", "x"], "'x' is no share: write it as in 5%"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--probe", "3"], "'3' is no duration: write it as in 500ms or 3s"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--cpus", "x"], "'x' names no processors"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--server-pid", "0"], "there is no process 0"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = iolab("capacity", *arguments, "--out", tmp_path)
+    assert done.exit_code == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.startswith("iolab: ")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_limit_there_is_nothing_to_ask(fake: Engine) -> None:
+    assert iolab("capacity", "http://127.0.0.1:1/").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "target"),
+    [
+        ("http://127.0.0.1:8080", None, ("http", {"target": "/", "host": "127.0.0.1:8080"}, "127.0.0.1:8080")),
+        ("http://127.0.0.1/a?b=c#d", None, ("http", {"target": "/a?b=c", "host": "127.0.0.1"}, "127.0.0.1:80")),
+        ("http://[::1]:8080/", None, ("http", {"target": "/", "host": "[::1]:8080"}, "[::1]:8080")),
+        ("tcp://127.0.0.1:7", None, ("echo", {}, "127.0.0.1:7")),
+        ("tcp://127.0.0.1:7", "line", ("line", {}, "127.0.0.1:7")),
+        ("unix:/tmp/a.sock", None, ("echo", {}, "unix:/tmp/a.sock")),
+        ("unix:/tmp/a.sock", "http", ("http", {"host": "localhost"}, "unix:/tmp/a.sock")),
+    ],
+)
+def test_a_url_names_what_is_asked_and_where(url: str, protocol: Any, target: tuple[str, dict[str, str], str]) -> None:
+    found = prober.target(url, protocol)
+    assert (found.protocol, found.workload, found.connect) == target
+
+
+def test_who_listens_is_found_on_every_kind_of_address(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as four,
+        socket.create_server(("0.0.0.0", 0)) as any_four,
+        socket.socket(socket.AF_UNIX) as local,
+    ):
+        local.bind(str(path))
+        local.listen()
+        for at in (four, any_four):
+            assert listener.find(f"127.0.0.1:{at.getsockname()[1]}") == os.getpid()
+        assert listener.find(f"unix:{path}") == os.getpid()
+        port = four.getsockname()[1]
+        assert listener.find(f"127.0.0.2:{port}") is None
+        assert listener.find(f"192.0.2.1:{port}") is None, "that may be another machine"
+    assert listener.find(f"127.0.0.1:{port}") is None

@@ -1,0 +1,211 @@
+"""What a person sees while a run goes on, and that a view of it changes neither its output nor its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iolab import live
+from iolab.live import Seen
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "schema/examples"
+SECOND = 1_000_000_000
+# An engine that tells its arguments, two slices and its end; then it waits to be ended, if it is asked to.
+ENGINE = """#!/bin/sh
+[ "$1" = load ] || exit 3
+[ "$2" = --events-fd ] || { echo "alone: $*"; exit 4; }
+trap 'echo interrupted; exit 7' INT
+eval "exec 9>&$3"
+shift 3
+echo "warned" >&2
+cat {events} >&9
+for word; do [ "$word" = wait ] && while :; do sleep 0.05; done; done
+echo "summary of $*"
+exit 5
+"""
+
+
+def interval(index: int, rate: float, p50: int, p99: int, wrong: int = 0) -> dict[str, Any]:
+    """An `interval` of a second, as the engine tells it."""
+    told: dict[str, Any] = json.loads((EXAMPLES / "interval.json").read_text())
+    latency = told["latency_ns"] | {"p50": p50, "p99": p99}
+    begin, correct = index * SECOND, int(rate)
+    return told | {
+        "index": index,
+        "begin_ns": begin,
+        "end_ns": begin + SECOND,
+        "correct": correct,
+        "wrong": wrong,
+        "failed": 0,
+        "rate_per_s": rate,
+        "latency_ns": latency,
+    }
+
+
+SPEC = {"schema": 1, "role": "load", "cpus": [1], "duration_ms": 10_000, "requests": None}
+MEASURING = {"event": "measuring", "monotonic_ns": 0}
+SLICES = [interval(0, 1000, 150_000, 900_000), interval(1, 500, 300_000, 9_000_000, wrong=2)]
+
+
+def seen(lines: Sequence[dict[str, Any]]) -> Seen:
+    known = Seen()
+    for line in lines:
+        known = live.after(known, json.dumps(line))
+    return known
+
+
+def check(lines: Sequence[dict[str, Any]], now_s: float, expected: str, width: int = 60) -> None:
+    """Expects the view after these lines of the engine."""
+    drawn = live.drawing(seen(lines), int(now_s * SECOND), width)
+    assert drawn == expected
+    assert max(map(len, drawn.splitlines())) <= width
+
+
+def test_before_the_window_there_is_only_a_word() -> None:
+    check([], 0, "connecting and warming up; Ctrl-C ends it")
+    check([SPEC, {"event": "ready"}], 0, "connecting and warming up; Ctrl-C ends it")
+    check([SPEC, MEASURING], 0.2, "measuring: 0 s, 10 s left; Ctrl-C ends it early")
+
+
+def test_the_last_slice_is_told_in_figures_and_all_of_them_in_bars() -> None:
+    expected = """\
+measuring: 2 s, 8 s left; Ctrl-C ends it early
+rate           500/s  █▅
+p50           300 µs  ▅█
+p99          9.00 ms  ▂█
+errors             2  2 wrong, 0 failed"""
+    check([SPEC, MEASURING, *SLICES], 2, expected)
+
+
+def test_a_narrow_terminal_cuts_bars_before_figures() -> None:
+    expected = """\
+measuring: 2 s, 8 s lef
+rate           500/s  █
+p50           300 µs  █
+p99          9.00 ms  █
+errors             2  2"""
+    check([SPEC, MEASURING, *SLICES], 2, expected, width=23)
+
+
+def test_a_run_of_requests_tells_how_many_are_done() -> None:
+    spec = SPEC | {"duration_ms": None, "requests": 5_000}
+    first = "measuring: 2 s, 1,502 of 5,000 requests; Ctrl-C ends it early"
+    assert live.drawing(seen([spec, MEASURING, *SLICES]), 2 * SECOND, 80).splitlines()[0] == first
+
+
+def test_a_run_that_is_late_has_no_time_left_and_one_that_is_over_says_so() -> None:
+    check([SPEC, MEASURING], 11, "measuring: 10 s, 0 s left; Ctrl-C ends it early")
+    check([SPEC, MEASURING, {"event": "measured"}], 11, "measured; writing it down")
+
+
+def test_only_the_last_slices_are_kept_and_all_are_counted() -> None:
+    known = seen([interval(index, 10, 1, 1) for index in range(100)])
+    assert (len(known.slices), known.correct) == (live.SHOWN_MAX, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"), [([], ""), ([0.0, 0.0], "▁▁"), ([7.0], "█"), ([0.0, 1.0, 2.0, 4.0], "▁▃▅█")]
+)
+def test_bars_are_in_proportion_to_the_highest(values: list[float], bars: str) -> None:
+    assert live.sparkline(values) == bars
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(0, "0 ns"), (999, "999 ns"), (1_000, "1.00 µs"), (12_345, "12.3 µs"), (999_900, "1.00 ms"), (2e9, "2.00 s")],
+)
+def test_times_have_three_digits_and_the_unit_that_suits_them(ns: float, text: str) -> None:
+    assert live.time_text(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ("http://127.0.0.1/ -c 5 -z 1s -o run.json", True),
+        ("http://127.0.0.1/ --json", False),
+        ("http://127.0.0.1/ -q", False),
+        ("http://127.0.0.1/ --quiet", False),
+        ("--spec=-", False),
+        ("--spec -", False),
+        ("--help", False),
+        ("-h", False),
+    ],
+)
+def test_what_is_for_a_program_is_not_watched(arguments: str, wanted: bool) -> None:
+    assert live.is_wanted(arguments.split()) is wanted
+
+
+class Terminal:
+    """`iolab load` with a pretended engine on a terminal of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        events = folder / "events"
+        events.write_text("".join(json.dumps(line) + "\n" for line in (SPEC, MEASURING, *SLICES)))
+        engine = folder / "engine"
+        engine.write_text(ENGINE.replace("{events}", str(events)))
+        engine.chmod(0o755)
+        self._ours, theirs = pty.openpty()
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(engine), *arguments],
+            env={"PYTHONPATH": "lab", "PATH": "/usr/bin:/bin", "TERM": "xterm"},
+            cwd=ROOT,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        """Reads what is shown until there is such a text; an empty one stands for the end."""
+        deadline = time.monotonic() + 20
+        while (not text or text not in self.shown) and time.monotonic() < deadline:
+            if select.select([self._ours], [], [], 0.1)[0]:
+                try:
+                    self.shown += os.read(self._ours, 1 << 16).decode()
+                except OSError:
+                    break
+
+    def end(self) -> int:
+        """Reads the rest and returns the exit code."""
+        self.until("")
+        os.close(self._ours)
+        return self.child.wait(timeout=20)
+
+
+# The engine is pretended, so that `load` is called behind the look for one.
+PROGRAM = """
+import sys
+from pathlib import Path
+from iolab import live
+sys.exit(live.watch(Path(sys.argv[1]), sys.argv[2:]))
+"""
+
+
+def test_a_view_shows_the_run_then_what_the_engine_said_and_ends_with_its_code(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, "a b")
+    assert terminal.end() == 5
+    assert "warned\r\nsummary of a b\r\n" in terminal.shown
+    assert terminal.shown.rstrip().endswith("summary of a b"), "the view is gone by then"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT])
+def test_ctrl_c_comes_to_the_engine_which_reports(tmp_path: Path, number: signal.Signals) -> None:
+    terminal = Terminal(tmp_path, "wait")
+    terminal.until("9.00 ms")
+    os.kill(terminal.child.pid, number)
+    assert terminal.end() == 7
+    assert "warned\r\ninterrupted\r\n" in terminal.shown
