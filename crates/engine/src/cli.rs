@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::units::parse_duration;
 pub(crate) use self::load::LoadFlags;
 
 mod load;
+mod tls;
 
 /// Servers for every I/O model, and an honest load generator.
 #[derive(Debug, Parser)]
@@ -34,8 +36,21 @@ pub(crate) enum Command {
     Serve(ServeFlags),
     /// Load a server, check every reply, and say how long each took.
     Load(Box<LoadFlags>),
+    /// Make one report of those of several generators that loaded at the same time.
+    Merge(MergeFlags),
     /// Print, as JSON, what this engine can do on this machine.
     Describe(DescribeFlags),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MergeFlags {
+    /// Files of reports, each with one or, one after the other, several; - is standard input.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Print the report as one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

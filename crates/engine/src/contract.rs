@@ -36,6 +36,20 @@ pub(crate) fn read<T: DeserializeOwned>(line: &str) -> Result<T, Failure> {
     })
 }
 
+/// Reads the reports in a text, one after the other.
+///
+/// # Errors
+/// What is wrong with one of them, and where.
+pub(crate) fn reports(text: &str) -> Result<Vec<Report>, String> {
+    let reports = serde_json::Deserializer::from_str(text).into_iter();
+    reports.map(|report| report.map_err(|error| error.to_string())).collect()
+}
+
+/// Reads what a load generator has told; None if it is nothing that it tells.
+pub(crate) fn told(line: &str) -> Option<LoadEvent> {
+    serde_json::from_str(line).ok()
+}
+
 /// A document as one line of JSON.
 pub(crate) fn line<T: Serialize>(document: &T) -> String {
     serde_json::to_string(document).expect("the contract's documents have string keys and finite numbers")

@@ -13,6 +13,9 @@ pub(crate) const SPEC_BYTES_MAX: u64 = 64 * 1024;
 /// More threads than machines have processors; beyond it a typing mistake is likelier than a plan.
 pub(crate) const THREADS_MAX: usize = 1024;
 
+/// Enough for five million connections at the usual limit of descriptors.
+pub(crate) const PROCESSES_MAX: usize = 256;
+
 /// The highest number of descriptors a kernel gives a process unless it was told otherwise (`fs.nr_open`).
 pub(crate) const CONNECTIONS_MAX: usize = 1 << 20;
 
@@ -33,6 +36,12 @@ pub(crate) const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
 /// Requests outstanding on one connection: more than servers are known to take before they read no further.
 pub(crate) const PIPELINE_MAX: usize = 10_000;
+
+/// Ten thousand requests a second are no probe any more.
+pub(crate) const PROBES_MAX: usize = 100;
+
+/// Reports of runs that were cut into a million slices, by the dozen.
+pub(crate) const REPORTS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Shorter ones would keep the generator busy with telling of itself.
 pub(crate) const SLICE_MS_MIN: u64 = 100;

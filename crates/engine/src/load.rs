@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{self, IsTerminal};
+use std::os::unix::process::parent_id;
 use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -15,17 +16,23 @@ use crate::contract::{
     self, BUILD, Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord,
     Pace, ReadyWord, Role, Stage, Version, WARMUP_MS_DEFAULT,
 };
+use crate::crowd;
 use crate::failure::{Failure, Fault};
+use crate::files::{Ended, Files};
 use crate::like::{self, Like};
 use crate::limits::{
     CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, LISTENERS_MAX, PIPELINE_MAX,
-    RATE_MAX, REQUESTS_MAX, SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX, THREADS_MAX, pin, within,
+    PROBES_MAX, RATE_MAX, REQUESTS_MAX, SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX, THREADS_MAX, pin,
+    within,
 };
 use crate::output;
 use crate::report::{interval, report};
+use crate::self_test;
 use crate::summary;
 use crate::supervision::{self, Owner};
+use crate::tls;
 use crate::units::{count, counted};
+use crate::view::View;
 use crate::workload::{self, Visit};
 
 /// Runs the command.
@@ -34,6 +41,7 @@ pub(crate) fn command(flags: &LoadFlags) -> ExitCode {
         return supervision::finish(for_a_program(), Owner::Program, Role::Load);
     }
     let outcome = match &flags.like {
+        _ if flags.self_test => self_test::command(),
         Some(line) => like_another(line),
         None => for_a_person(flags, None),
     };
@@ -50,7 +58,7 @@ fn like_another(line: &str) -> Result<(), Failure> {
 }
 
 fn for_a_program() -> Result<(), Failure> {
-    let spec: LoadSpec = contract::read(&supervision::spec_line()?)?;
+    let spec = crowd::fit(contract::read(&supervision::spec_line()?)?)?;
     let mut lacks = Vec::new();
     let (line, lines) = mpsc::channel();
     let measured = run(&spec, Some(line), &mut |event| {
@@ -82,26 +90,48 @@ fn wait_for_line(lines: &mpsc::Receiver<()>) {
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
-    let spec = flags.to_spec()?;
+    let spec = crowd::fit(flags.to_spec()?)?;
+    // What is wrong with it is said before any file is made.
+    check(&crowd::parts(&spec))?;
+    let mut files = Files::open(&flags.writes)?;
+    let mut view = flags.view().map(|descriptor| watched(descriptor, &spec)).transpose()?;
     let mut lacks = Vec::new();
     let measured = run(&spec, None, &mut |event| {
-        if let Event::Ready { lacks: found, .. } = event {
-            lacks = found;
-            if io::stderr().is_terminal() {
-                output::say(&beginning(&spec, flags.subject()));
+        match &event {
+            Event::Ready { lacks: found, .. } => {
+                lacks.clone_from(found);
+                files.begin();
+                if io::stderr().is_terminal() && !flags.quiet {
+                    output::say(&beginning(&spec, flags.subject()));
+                }
             }
+            Event::Sliced(slice) => files.slice(slice),
+            Event::Measuring { .. } | Event::Measured { .. } => {}
+        }
+        if let Some(view) = &mut view {
+            view.tell(&event_line(&spec, event));
         }
     })?;
     let report = report(&spec, lacks, &measured);
+    let written = files.end(&Ended { report: &report, measured: &measured, subject: flags.subject() });
     output::line(&match like {
         _ if flags.json => contract::line(&report),
         Some(like) => like.text(&report, &measured.latency),
-        None => summary::text(&report, &measured.latency, measured.views.as_ref(), flags.subject()),
+        None => summary::text(&report, &summary::rows(&measured), flags.subject()),
     });
+    written?;
     match report.unsound.first() {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
         _ => Ok(()),
     }
+}
+
+/// A view of a run, told what the run is to be. The run ends with the process that shows it and its result.
+fn watched(descriptor: u32, spec: &LoadSpec) -> Result<View, Failure> {
+    sys::process::die_with_parent(parent_id())?;
+    let mut view = View::open(descriptor)?;
+    view.tell(&contract::line(spec));
+    Ok(view)
 }
 
 /// Set when the user or the system asks for the end; the report then covers what was measured until then.
@@ -114,7 +144,12 @@ fn run(
     line: Option<mpsc::Sender<()>>,
     tell: &mut dyn FnMut(Event),
 ) -> Result<::load::Report, Failure> {
-    let config = to_config(spec)?;
+    let parts = crowd::parts(spec);
+    let config = check(&parts)?;
+    if parts.len() > 1 {
+        take_input(line)?;
+        return crowd::run(&parts, &STOP, tell);
+    }
     workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { config: &config, line, tell })
 }
 
@@ -145,6 +180,18 @@ fn drive<P: Protocol>(
         let message = format!("the driver {} cannot run here: {error}", config.driver.name());
         return Err(Failure::machine("unavailable", message));
     }
+    take_input(line)?;
+    ::load::run::<P>(config, workload, &STOP, tell).map_err(|failure| {
+        let fault = match failure.kind {
+            "epoll" | "io_uring" | "descriptor_limit" => Fault::Machine,
+            _ => Fault::Work,
+        };
+        Failure { fault, kind: failure.kind, message: failure.message }
+    })
+}
+
+/// From here on the run is stopped by a signal, and a supervised one ends with its input.
+fn take_input(line: Option<mpsc::Sender<()>>) -> Result<(), Failure> {
     if let Some(line) = line {
         // The receiver lives until the report; a line after that has no meaning.
         let pass_on = move || {
@@ -153,13 +200,12 @@ fn drive<P: Protocol>(
         supervision::answer_input(pass_on, || ())?;
     }
     sys::process::on_terminate(&STOP)?;
-    ::load::run::<P>(config, workload, &STOP, tell).map_err(|failure| {
-        let fault = match failure.kind {
-            "epoll" | "io_uring" | "descriptor_limit" => Fault::Machine,
-            _ => Fault::Work,
-        };
-        Failure { fault, kind: failure.kind, message: failure.message }
-    })
+    Ok(())
+}
+
+/// The first part of a load as it can be run. It is the largest: what is wrong with any of them is wrong with it.
+fn check(parts: &[LoadSpec]) -> Result<Config, Failure> {
+    to_config(&parts[0])
 }
 
 fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
@@ -170,6 +216,7 @@ fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
     Ok(Config {
         driver: spec.driver.into(),
         addresses: spec.connect.iter().map(|address| address.0.clone()).collect(),
+        tls: tls::sessions(spec)?,
         sources: spec.sources.clone(),
         connections: spec.connections,
         idle: spec.idle,
@@ -178,6 +225,7 @@ fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
         in_flight: spec.active.map(|active| active * spec.pipeline),
         pipeline: spec.pipeline,
         requests_per_connection: spec.requests_per_connection,
+        probes: spec.probes,
         spin: Duration::from_micros(spec.spin_us),
         threads: spec.threads(),
         cpus: spec.cpus.clone(),
@@ -195,6 +243,7 @@ fn check_numbers(spec: &LoadSpec) -> Result<(), Failure> {
     within("idle", spec.idle, 0..=CONNECTIONS_MAX)?;
     within("the number of addresses to connect to", spec.connect.len(), 1..=LISTENERS_MAX)?;
     within("the number of sources", spec.sources.len(), 0..=SOURCES_MAX)?;
+    within("probes", spec.probes, 0..=PROBES_MAX)?;
     within("pipeline", spec.pipeline, 1..=PIPELINE_MAX)?;
     within("spin_us", spec.spin_us, 0..=SPIN_US_MAX)?;
     within("timeout_ms", spec.timeout_ms, 1..=DURATION_MS_MAX)?;
@@ -256,11 +305,11 @@ fn check_connections(spec: &LoadSpec) -> Result<(), Failure> {
         return Err(Failure::request("bad_spec", "a pipeline goes with the driver epoll only"));
     }
     let descriptors_max = sys::process::descriptors_max();
-    if connections + spec.idle + DESCRIPTORS_RESERVED > descriptors_max {
+    if connections + spec.idle + spec.probes + DESCRIPTORS_RESERVED > descriptors_max {
         let message = format!(
             "{} need more descriptors than the {} this process may have: \
              take fewer connections, or raise the limit (ulimit -Hn)",
-            counted(connections + spec.idle, "connection"),
+            counted(connections + spec.idle + spec.probes, "connection"),
             count(descriptors_max as u64)
         );
         return Err(Failure::machine("descriptor_limit", message));

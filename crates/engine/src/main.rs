@@ -5,22 +5,28 @@
 
 mod cli;
 mod contract;
+mod crowd;
 mod describe;
 mod failure;
+mod files;
 mod judgement;
 mod like;
 mod limits;
 mod listen;
 mod load;
+mod merge;
 mod output;
 mod owner;
 mod rate;
 mod report;
+mod self_test;
 mod serve;
 mod summary;
 mod supervision;
+mod tls;
 mod units;
 mod url;
+mod view;
 mod workload;
 
 use std::process::ExitCode;
@@ -31,6 +37,7 @@ fn main() -> ExitCode {
     match cli::parse() {
         Ok(Command::Serve(flags)) => serve::command(&flags),
         Ok(Command::Load(flags)) => load::command(&flags),
+        Ok(Command::Merge(flags)) => merge::command(&flags),
         Ok(Command::Describe(flags)) => describe::command(&flags),
         Err(code) => code,
     }

@@ -2,39 +2,51 @@
 
 use std::fmt::{self, Write};
 
-use ::load::Views;
 use hdrhistogram::Histogram;
 
 use crate::contract::{Bound, BoundBy, Errors, Report, Schedule, Workload};
 use crate::units::{bytes, count, counted, duration_ns};
 
-/// The summary of a report and of the distributions in it. `subject` is the server as the user wrote it.
-pub(crate) fn text(
-    report: &Report,
-    latency_ns: &Histogram<u64>,
-    views_ns: Option<&Views>,
-    subject: &str,
-) -> String {
+/// The distributions of a run by their names, the main one first.
+pub(crate) type Rows<'a> = Vec<(&'static str, &'a Histogram<u64>)>;
+
+/// What a summary shows of the times of a run.
+pub(crate) fn rows(measured: &::load::Report) -> Rows<'_> {
+    let mut rows = vec![("response", &measured.latency)];
+    match &measured.views {
+        Some(views) => rows.extend([
+            ("service", &views.service),
+            ("closed loop", &views.closed),
+            ("lateness", &views.lateness),
+        ]),
+        None => rows[0].0 = "service",
+    }
+    if let Some(probe) = &measured.probe {
+        rows.push(("probes", &probe.latency));
+    }
+    rows
+}
+
+/// The summary of a report. `subject` is the server as the user wrote it.
+pub(crate) fn text(report: &Report, rows: &Rows<'_>, subject: &str) -> String {
     let mut text = String::new();
-    write_all(&mut text, report, latency_ns, views_ns, subject).expect("writing to a string cannot fail");
+    write_all(&mut text, report, rows, subject).expect("writing to a string cannot fail");
     text.trim_end().to_owned()
 }
 
-fn write_all(
-    out: &mut String,
-    report: &Report,
-    latency_ns: &Histogram<u64>,
-    views_ns: Option<&Views>,
-    subject: &str,
-) -> fmt::Result {
+fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) -> fmt::Result {
+    let latency_ns = rows[0].1;
     let window_ns = window_ns(report);
     let connections = counted(report.connections, "connection");
-    let threads = counted(report.threads, "thread");
+    let mut threads = counted(report.threads, "thread");
+    if report.processes > 1 {
+        threads.push_str(&format!(" in {} processes", count(report.processes as u64)));
+    }
     let driver = ::load::Driver::from(report.driver).name();
     writeln!(out, "{subject}   {}, {connections}, {threads}, {driver}\n", duration_ns(window_ns))?;
     write_requests(out, report)?;
     if !latency_ns.is_empty() {
-        write_percentiles(out, latency_ns, views_ns)?;
+        write_times(out, report, rows)?;
         write_distribution(out, latency_ns)?;
     }
     write_generator(out, report)?;
@@ -77,6 +89,7 @@ fn errors(errors: &Errors) -> String {
         ("closed early", errors.closed),
         ("timed out", errors.timeout),
         ("malformed", errors.malformed),
+        ("broken in TLS", errors.tls),
         ("with another status", errors.status),
         ("with wrong bytes", errors.wrong),
     ];
@@ -86,39 +99,39 @@ fn errors(errors: &Errors) -> String {
     if seen.is_empty() { "none".into() } else { seen.join(", ") }
 }
 
-fn write_percentiles(out: &mut String, latency_ns: &Histogram<u64>, views_ns: Option<&Views>) -> fmt::Result {
-    let Some(views_ns) = views_ns else {
+fn write_times(out: &mut String, report: &Report, rows: &Rows<'_>) -> fmt::Result {
+    if report.views.is_none() {
         writeln!(
             out,
             "  Latency     from the send to the whole, checked reply; a closed loop does not show stalls"
         )?;
-        return write_rows(out, &[("", latency_ns)]);
-    };
-    writeln!(
-        out,
-        "  Latency     to the whole, checked reply: the response time from when a request was due, the"
-    )?;
-    writeln!(
-        out,
-        "              service time from its send, also as a closed loop would have seen it; and how late"
-    )?;
-    writeln!(out, "              the generator itself was with its sends")?;
-    let rows = [
-        ("response", latency_ns),
-        ("service", &views_ns.service),
-        ("closed loop", &views_ns.closed),
-        ("lateness", &views_ns.lateness),
-    ];
-    write_rows(out, &rows)
+    } else {
+        writeln!(
+            out,
+            "  Latency     to the whole, checked reply: the response time from when a request was due, the"
+        )?;
+        writeln!(
+            out,
+            "              service time from its send, also as a closed loop would have seen it; and how late"
+        )?;
+        writeln!(out, "              the generator itself was with its sends")?;
+    }
+    if report.probe.is_some() {
+        writeln!(out, "              probes are connections apart from the load, asked seldom")?;
+    }
+    write_rows(out, rows)
 }
 
 /// A row for each distribution, with its name, and a last line for the first of them.
-fn write_rows(out: &mut String, rows: &[(&str, &Histogram<u64>)]) -> fmt::Result {
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+fn write_rows(out: &mut String, rows: &Rows<'_>) -> fmt::Result {
+    // One alone needs no name.
+    let width =
+        if rows.len() > 1 { rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default() } else { 0 };
     write!(out, "    {:width$}{:>10}", "", "min")?;
     PERCENTILES.iter().try_for_each(|(name, _)| write!(out, "{name:>10}"))?;
     writeln!(out, "{:>10}", "max")?;
     for (name, histogram) in rows {
+        let name = if width > 0 { name } else { "" };
         write!(out, "    {name:width$}{:>10}", duration_ns(histogram.min() as f64))?;
         for &(_, one_in) in PERCENTILES {
             // A percentile beyond which there is no reply at all would only repeat the maximum.
@@ -174,6 +187,13 @@ fn warnings(report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if report.interrupted {
         warnings.push("it was interrupted: the numbers cover what was measured until then".to_owned());
+    }
+    if report.tls.as_ref().is_some_and(|tls| tls.insecure) {
+        warnings.push("the server's certificate was not checked (--insecure)".to_owned());
+    }
+    if report.bytes.received == 0 && report.errors.closed > 0 && report.tls.is_none() {
+        let advice = "the server ended connections without a word: if it speaks TLS, write https://";
+        warnings.push(advice.to_owned());
     }
     let asked = report.connections + report.idle;
     if report.connections_open < asked && is_kept_open(report) {

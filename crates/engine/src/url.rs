@@ -19,6 +19,8 @@ pub(crate) enum Scheme {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
+    /// Whether it is spoken in TLS.
+    pub(crate) tls: bool,
     /// Host and port as written: what the Host header says.
     pub(crate) authority: String,
     /// A name, or an address without brackets; or the path of a socket.
@@ -29,7 +31,8 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// Reads `http://host[:port][/path][?query]`, `tcp://host:port` or `unix:/path`.
+    /// Reads `http://host[:port][/path][?query]`, `tcp://host:port`, the same in TLS (`https://`, `tls://`), or
+    /// `unix:/path`.
     ///
     /// # Errors
     /// One line that says what to write instead.
@@ -40,28 +43,31 @@ impl Url {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(format!("`{text}` is not complete: write http://{text} or tcp://{text}"));
         };
-        let scheme = match scheme.to_ascii_lowercase().as_str() {
-            "http" => Scheme::Http,
-            "tcp" => Scheme::Tcp,
-            "https" => {
-                return Err("https is not supported yet: load the server without TLS, over http://".into());
+        let (scheme, tls) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (Scheme::Http, false),
+            "https" => (Scheme::Http, true),
+            "tcp" => (Scheme::Tcp, false),
+            "tls" => (Scheme::Tcp, true),
+            _ => {
+                return Err(format!("`{scheme}://` is not known: write http://, https://, tcp:// or tls://"));
             }
-            _ => return Err(format!("`{scheme}://` is not known: write http:// or tcp://")),
         };
+        let word = if tls { "tls" } else { "tcp" };
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(authority_end);
         let (host, port) = split_authority(text, authority)?;
         let port = match (port, scheme) {
             (Some(port), _) => port,
+            (None, Scheme::Http) if tls => 443,
             (None, Scheme::Http) => 80,
-            (None, _) => return Err(format!("`{text}` has no port: write tcp://{authority}:PORT")),
+            (None, _) => return Err(format!("`{text}` has no port: write {word}://{authority}:PORT")),
         };
         let target = target.split_once('#').map_or(target, |(target, _fragment)| target);
         if scheme == Scheme::Tcp && !matches!(target, "" | "/") {
-            return Err(format!("tcp:// has no path: write tcp://{authority}"));
+            return Err(format!("{word}:// has no path: write {word}://{authority}"));
         }
         let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-        Ok(Self { scheme, authority: authority.to_owned(), host: host.to_owned(), port, target })
+        Ok(Self { scheme, tls, authority: authority.to_owned(), host: host.to_owned(), port, target })
     }
 
     fn of_path(text: &str, path: &str) -> Result<Self, String> {
@@ -69,7 +75,7 @@ impl Url {
             return Err(format!("`{text}` has no path: write it as in unix:/tmp/server.sock"));
         }
         let (authority, host, target) = ("localhost".into(), path.to_owned(), "/".into());
-        Ok(Self { scheme: Scheme::Unix, authority, host, port: 0, target })
+        Ok(Self { scheme: Scheme::Unix, tls: false, authority, host, port: 0, target })
     }
 }
 
@@ -143,13 +149,16 @@ mod tests {
         check("http://[::1]", Ok((Scheme::Http, "[::1]", "::1", 80, "/")));
         check("unix:/tmp/a.sock", Ok((Scheme::Unix, "localhost", "/tmp/a.sock", 0, "/")));
         check("tcp://127.0.0.1:9000", Ok((Scheme::Tcp, "127.0.0.1:9000", "127.0.0.1", 9000, "/")));
+        check("https://localhost/a", Ok((Scheme::Http, "localhost", "localhost", 443, "/a")));
+        check("https://[::1]:8443", Ok((Scheme::Http, "[::1]:8443", "::1", 8443, "/")));
+        check("tls://127.0.0.1:9000", Ok((Scheme::Tcp, "127.0.0.1:9000", "127.0.0.1", 9000, "/")));
     }
 
     #[test]
     fn an_address_that_cannot_be_used_says_what_to_write() {
         check("localhost:80", Err("write http://localhost:80 or tcp://localhost:80"));
-        check("https://localhost/", Err("https is not supported yet"));
-        check("ftp://localhost/", Err("write http:// or tcp://"));
+        check("ftp://localhost/", Err("write http://, https://, tcp:// or tls://"));
+        check("tls://localhost", Err("write tls://localhost:PORT"));
         check("http://", Err("has no host"));
         check("http://:80/", Err("has no host"));
         check("http://[::1/", Err("has no host"));
@@ -173,6 +182,7 @@ mod tests {
                     parts,
                     "{text}"
                 );
+                assert_eq!(url.tls, text.starts_with("https:") || text.starts_with("tls:"), "{text}");
             }
             (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
             (parsed, expected) => panic!("{text}: {parsed:?}, expected {expected:?}"),

@@ -4,6 +4,7 @@
 //! The servers for HTTP are threads in plain blocking calls that count what they do; echo is served by the engine.
 
 mod common;
+mod process;
 mod load {
     pub(crate) mod report;
     pub(crate) mod server;
@@ -315,6 +316,35 @@ fn idle_connections_stay_open_and_all_come_from_where_they_are_told() {
         });
         assert_eq!(report.field("/connections_open"), &json!(34), "{driver}: {report}");
         assert_eq!(counts.connections, 34, "{driver}: {report}");
+    }
+}
+
+#[test]
+fn probes_are_asked_apart_from_the_load_and_end_with_it() {
+    for driver in ["epoll", "io_uring"] {
+        let server = Server::start(Behaviour::Right);
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 2);
+        (spec["requests"], spec["probes"]) = (4000.into(), 3.into());
+        let report = Report::of(&spec);
+        report.assert_physics();
+        let counts = server.end();
+        let probe = |name: &str| report.field(&format!("/probe/requests/{name}")).as_u64().expect("a count");
+        assert_eq!(report.requests("correct"), 4000, "{driver}: {report}");
+        assert_eq!(counts.connections, 5, "{driver}: {report}");
+        assert_eq!(probe("correct") + probe("in_flight_end"), probe("sent"), "{driver}: {report}");
+        assert!(
+            (4000 + probe("correct")..=4000 + probe("sent")).contains(&counts.requests),
+            "{driver}: {report}"
+        );
+    }
+}
+
+#[test]
+fn the_instrument_measures_itself() {
+    let told = process::engine("load --self-test").stdout;
+    for part in ["Clock", "Histogram", "Timer", "epoll ", "spinning: sends late by"] {
+        assert!(told.contains(part), "{part}: {told}");
     }
 }
 

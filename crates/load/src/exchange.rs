@@ -1,11 +1,12 @@
 //! One connection's requests and replies, without its socket: what the drivers share.
 
-use std::collections::VecDeque;
 use std::{io, mem};
 
 use proto::{Client, Verdict};
 
+use crate::in_flight::{Begun, InFlight};
 use crate::record::{Fault, Recorder};
+use crate::tls;
 use crate::turns::Turn;
 
 /// What a piece of input has led to.
@@ -28,21 +29,12 @@ pub(crate) struct Limits {
     pub(crate) requests: u64,
 }
 
-/// A request in flight.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun {
-    pub(crate) due_ns: u64,
-    pub(crate) sent_ns: u64,
-    /// Whether it was due before its connection was free.
-    pub(crate) waited: bool,
-}
-
 /// The client half with what surrounds it: the requests in flight, and input that is not yet a reply.
 pub(crate) struct Exchange<C> {
     client: C,
     tail: Vec<u8>,
     /// Oldest first, as replies come.
-    in_flight: VecDeque<Begun>,
+    in_flight: InFlight,
     limits: Limits,
     /// Whether the server has shown that it has taken the connection.
     taken: bool,
@@ -51,13 +43,7 @@ pub(crate) struct Exchange<C> {
 impl<C> Exchange<C> {
     /// The exchange of a connection that is open.
     pub(crate) fn new(client: C, limits: Limits) -> Self {
-        Self {
-            client,
-            tail: Vec::new(),
-            in_flight: VecDeque::with_capacity(limits.depth),
-            limits,
-            taken: true,
-        }
+        Self { client, tail: Vec::new(), in_flight: InFlight::default(), limits, taken: true }
     }
 
     /// Begins anew for a connection that is being opened: until the first bytes come, nobody has taken it.
@@ -92,7 +78,7 @@ impl<C> Exchange<C> {
         debug_assert!(self.has_room(), "a connection with no room is not listed as free");
         let request = self.client.request();
         let waited = turn.due_ns < turn.free_ns;
-        self.in_flight.push_back(Begun { due_ns: turn.due_ns, sent_ns: now_ns, waited });
+        self.in_flight.push(Begun { due_ns: turn.due_ns, sent_ns: now_ns, waited });
         self.limits.requests -= 1;
         recorder.sent(request.len(), turn, now_ns);
         request
@@ -189,10 +175,16 @@ impl<C> Exchange<C> {
         self.fail(fault_of(error, self.taken), recorder, || error.to_string());
     }
 
+    /// The connection could not be opened again.
+    pub(crate) fn fail_to_open(&mut self, error: &io::Error, recorder: &mut Recorder) {
+        let fault = if tls::is_broken(error) { Fault::Tls } else { Fault::Connect };
+        self.fail(fault, recorder, || error.to_string());
+    }
+
     /// Gives up on a connection whose oldest reply has not come within `timeout_ns`; says whether it did.
     pub(crate) fn give_up_late(&mut self, now_ns: u64, timeout_ns: u64, recorder: &mut Recorder) -> bool {
         let late =
-            self.in_flight.front().is_some_and(|begun| now_ns.saturating_sub(begun.sent_ns) > timeout_ns);
+            self.in_flight.first().is_some_and(|begun| now_ns.saturating_sub(begun.sent_ns) > timeout_ns);
         if late {
             self.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
         }
@@ -203,7 +195,7 @@ impl<C> Exchange<C> {
     where
         C: Client<W>,
     {
-        let begun = self.in_flight.pop_front().expect("a client half has a verdict on what was asked only");
+        let begun = self.in_flight.pop().expect("a client half has a verdict on what was asked only");
         recorder.body(self.client.body_bytes());
         recorder.replied(verdict, self.client.status(), &begun, now_ns);
         if !self.client.keeps_alive() {
@@ -222,6 +214,8 @@ fn closed_early() -> String {
 /// errors of one that nobody has taken say just that.
 fn fault_of(error: &io::Error, taken: bool) -> Fault {
     match error.kind() {
+        _ if tls::is_broken(error) => Fault::Tls,
+        io::ErrorKind::UnexpectedEof => Fault::Closed,
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
             Fault::Reset
         }

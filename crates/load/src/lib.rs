@@ -8,9 +8,11 @@
 
 mod drivers;
 mod exchange;
+mod in_flight;
 pub mod pace;
 mod record;
 mod slices;
+mod tls;
 mod turns;
 
 use std::net::IpAddr;
@@ -20,7 +22,7 @@ use std::thread;
 use std::time::Duration;
 
 use proto::{Client, Protocol};
-use sys::net::Address;
+use sys::net::{Address, Socket};
 
 use self::pace::Schedule;
 pub use self::pace::{Arrivals, Pace, Stage};
@@ -28,6 +30,8 @@ pub use self::record::{Backlog, Errors, Generator, Intervals, Report, Requests, 
 use self::record::{Recorder, Timeline};
 pub use self::slices::Slice;
 use self::slices::{Slicer, Slices};
+use self::tls::Session;
+pub use self::tls::{Tls, Trust};
 use self::turns::Turns;
 
 /// How the generator waits for replies.
@@ -61,6 +65,11 @@ impl Driver {
         }
     }
 
+    /// Whether its connections may be in TLS. A ring sends and receives in the kernel, which has no session.
+    pub const fn has_tls(self) -> bool {
+        !matches!(self, Self::IoUring)
+    }
+
     /// What the driver would do without on this machine.
     ///
     /// # Errors
@@ -89,6 +98,8 @@ pub struct Config {
     pub addresses: Vec<Address>,
     /// Local addresses that connections come from, in turn; none leaves the choice to the kernel.
     pub sources: Vec<IpAddr>,
+    /// None for plain sockets; [`Driver::has_tls`] says which drivers can do without them.
+    pub tls: Option<Tls>,
     /// Connections that carry requests, longest free first.
     pub connections: usize,
     /// Connections that are opened beside them and never used.
@@ -103,6 +114,9 @@ pub struct Config {
     pub pipeline: usize,
     /// A connection is closed after so many requests, and opened anew.
     pub requests_per_connection: Option<u64>,
+    /// Connections apart from the others, on a thread of their own, that are asked seldom: what they see is what any
+    /// other client of the loaded server would.
+    pub probes: usize,
     /// How long before a request is due the generator no longer sleeps.
     pub spin: Duration,
     /// Threads the connections are spread over; at most one for each connection.
@@ -127,6 +141,7 @@ impl Default for Config {
             driver: Driver::Epoll,
             addresses: Vec::new(),
             sources: Vec::new(),
+            tls: None,
             connections: 1,
             idle: 0,
             connect_per_s: None,
@@ -134,6 +149,7 @@ impl Default for Config {
             in_flight: None,
             pipeline: 1,
             requests_per_connection: None,
+            probes: 0,
             spin: Duration::ZERO,
             threads: 1,
             cpus: Vec::new(),
@@ -152,11 +168,37 @@ impl Config {
         self.threads.clamp(1, self.connections)
     }
 
+    /// The load of the probes, if there are any.
+    fn probe(&self) -> Option<Self> {
+        let rate_per_s = PROBE_RATE_PER_S * self.probes as f64;
+        let stage = Stage { from_per_s: rate_per_s, to_per_s: rate_per_s, duration: None };
+        let end = match self.end {
+            End::Requests(_) => End::Requests(u64::MAX),
+            end => end,
+        };
+        (self.probes > 0).then(|| Self {
+            connections: self.probes,
+            idle: 0,
+            threads: 1,
+            pace: Pace::Open { arrivals: Arrivals::Poisson { seed: PROBE_SEED }, stages: vec![stage] },
+            in_flight: None,
+            pipeline: 1,
+            end,
+            slice: None,
+            ..self.clone()
+        })
+    }
+
     /// Whether there is a time before the window. Without one, every request counts.
     fn is_warmed_up(&self) -> bool {
         self.warmup > Duration::ZERO && matches!(self.end, End::After(_))
     }
 }
+
+/// How often a probe connection is asked: seldom enough to be no load, and in ten seconds often enough for a p99.
+const PROBE_RATE_PER_S: f64 = 100.0;
+/// Any but those that people choose, so that probes do not fall on the requests of a schedule.
+const PROBE_SEED: u64 = 0x70_72_6f_62_65;
 
 /// What is told while a run goes on.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,24 +236,21 @@ pub fn run<P: Protocol>(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Report, Failure> {
-    let halt = AtomicBool::new(false);
+    let (halt, probe_halt) = (AtomicBool::new(false), AtomicBool::new(false));
+    let probe = config.probe();
     thread::scope(|scope| {
         let (ready, readies) = mpsc::channel();
         let (slice, slices) = mpsc::channel();
         let mut slices = Slices::new(slices, config.threads());
-        let mut threads = Vec::new();
-        for index in 0..config.threads() {
-            let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
-            let link = Link { ready: ready.clone(), started, slice: slice.clone(), record };
-            let (share, halt) = (Share::of(config, index), &halt);
-            let body = move || work::<P>(config, workload, &share, link, halt);
-            let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
-            spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
-            threads.push(Thread { start, recorded, record: None });
-        }
+        let start = |config, index, halt| {
+            start::<P>(scope, config, workload, index, (ready.clone(), slice.clone()), halt)
+        };
+        let mut threads =
+            (0..config.threads()).map(|index| start(config, index, &halt)).collect::<Result<Vec<_>, _>>()?;
+        let probe = probe.as_ref().map(|probe| start(probe, 0, &probe_halt)).transpose()?;
         drop(ready);
         let mut lacks = Vec::new();
-        for _ in &threads {
+        for _ in threads.iter().chain(&probe) {
             let ready = wait_for(&readies, stop, &halt);
             // Where one thread has failed, the others need not open the rest.
             halt.fetch_or(ready.is_err(), Ordering::Relaxed);
@@ -219,13 +258,16 @@ pub fn run<P: Protocol>(
         }
         tell(Event::Ready { connections: config.connections, lacks });
         let timeline = Timeline::starting_at(sys::clock::monotonic_ns(), config);
-        for thread in &threads {
+        for thread in threads.iter().chain(&probe) {
             // A thread that is gone has panicked, which waiting for its record tells.
             let _ = thread.start.send(timeline);
         }
         attend(&timeline, stop, &halt, &mut slices, tell, || threads.iter_mut().all(Thread::is_done));
         let mut report = Report::empty(matches!(config.pace, Pace::Open { .. }));
         threads.iter_mut().for_each(|thread| report.add(&thread.wait()));
+        // Probes of a run of a number of requests end with it.
+        probe_halt.store(true, Ordering::Relaxed);
+        report.probe = probe.map(|mut thread| Box::new(thread.wait()));
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
         report.interrupted = halt.load(Ordering::Relaxed);
         slices.pass_on(true, |slice| tell(Event::Sliced(slice)));
@@ -234,6 +276,23 @@ pub fn run<P: Protocol>(
         }
         Ok(report)
     })
+}
+
+/// Starts a thread, which opens its share of the connections.
+fn start<'scope, P: Protocol>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    config: &'scope Config,
+    workload: &'static P::Workload,
+    index: usize,
+    (ready, slice): (mpsc::Sender<Ready>, mpsc::Sender<Slice>),
+    halt: &'scope AtomicBool,
+) -> Result<Thread, Failure> {
+    let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
+    let (link, share) = (Link { ready, started, slice, record }, Share::of(config, index));
+    let body = move || work::<P>(config, workload, &share, link, halt);
+    let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
+    spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
+    Ok(Thread { start, recorded, record: None })
 }
 
 /// What the main thread has of another. Dropping it lets that close its connections and end.
@@ -347,17 +406,28 @@ fn work<P: Protocol>(
     let _ = sys::cpu::pin(&share.cpus);
     let _ = sys::process::exact_timers();
     let client = P::Client::new(workload);
-    match config.driver {
-        Driver::Epoll => {
-            let worker = drivers::epoll::Worker::open(config, share, client, halt);
+    match (config.driver, &config.tls) {
+        (Driver::Epoll, None) => {
+            let worker = drivers::epoll::Worker::<_, _, Socket>::open(config, (), share, client, halt);
             drive(worker, config, share, link, halt);
         }
-        Driver::IoUring => {
+        (Driver::Epoll, Some(tls)) => {
+            let worker =
+                drivers::epoll::Worker::<_, _, Session>::open(config, tls.clone(), share, client, halt);
+            drive(worker, config, share, link, halt);
+        }
+        (Driver::IoUring, None) => {
             let worker = drivers::io_uring::Worker::open(config, share, client, halt);
             drive(worker, config, share, link, halt);
         }
-        Driver::Thread => {
-            let worker = drivers::thread::Worker::open(config, share, client, halt);
+        (Driver::IoUring, Some(_)) => unreachable!("a driver that has no TLS is refused before"),
+        (Driver::Thread, None) => {
+            let worker = drivers::thread::Worker::<_, _, Socket>::open(config, (), share, client, halt);
+            drive(worker, config, share, link, halt);
+        }
+        (Driver::Thread, Some(tls)) => {
+            let worker =
+                drivers::thread::Worker::<_, _, Session>::open(config, tls.clone(), share, client, halt);
             drive(worker, config, share, link, halt);
         }
     }

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use proto::Verdict;
 use sys::{clock, process};
 
-use crate::exchange::Begun;
+use crate::in_flight::Begun;
 use crate::slices::Slicer;
 use crate::turns::{Turn, Turns};
 use crate::{Config, End, Pace};
@@ -70,6 +70,7 @@ pub struct Errors {
     pub closed: u64,
     pub timeout: u64,
     pub malformed: u64,
+    pub tls: u64,
     /// Another status than the expected one.
     pub status: u64,
     /// Other bytes.
@@ -84,6 +85,8 @@ pub(crate) enum Fault {
     Closed,
     Timeout,
     Malformed,
+    /// A session of TLS that could not begin, or broke.
+    Tls,
 }
 
 /// Completed requests over time, the warm-up included.
@@ -153,6 +156,17 @@ impl Statuses {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, number)| *sum += number);
     }
 
+    /// These statuses, each so often. One that is no status does not count.
+    pub fn of(times: impl IntoIterator<Item = (u16, u64)>) -> Self {
+        let mut statuses = Self::new();
+        for (status, number) in times {
+            if let Some(sum) = statuses.0.get_mut(usize::from(status.wrapping_sub(Self::FIRST))) {
+                *sum += number;
+            }
+        }
+        statuses
+    }
+
     /// Those that came, and how often.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
         (Self::FIRST..).zip(self.0.iter().copied()).filter(|(_, number)| *number > 0)
@@ -183,6 +197,8 @@ pub struct Report {
     pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
+    /// What the probes have seen, an open loop of their own; nothing of it is in the rest.
+    pub probe: Option<Box<Self>>,
     pub interrupted: bool,
 }
 
@@ -360,6 +376,7 @@ impl Recorder {
             Fault::Closed => &mut errors.closed,
             Fault::Timeout => &mut errors.timeout,
             Fault::Malformed => &mut errors.malformed,
+            Fault::Tls => &mut errors.tls,
         } += requests as u64;
         self.first(text);
     }
@@ -477,6 +494,7 @@ impl Report {
             statuses: Statuses::new(),
             intervals: Intervals::default(),
             generator: Generator::default(),
+            probe: None,
             interrupted: false,
         }
     }
@@ -503,6 +521,11 @@ impl Report {
         self.requests.add(&other.requests);
         self.errors.add(&other.errors);
         self.generator.add(&other.generator);
+        match (&mut self.probe, &other.probe) {
+            (Some(probe), Some(more)) => probe.add(more),
+            (probe @ None, more) => probe.clone_from(more),
+            (Some(_), None) => {}
+        }
         self.interrupted |= other.interrupted;
     }
 }
@@ -552,6 +575,7 @@ impl Errors {
         self.closed += other.closed;
         self.timeout += other.timeout;
         self.malformed += other.malformed;
+        self.tls += other.tls;
         self.status += other.status;
         self.wrong += other.wrong;
     }

@@ -31,7 +31,9 @@ impl Slice {
         Self { index, begin_ns, end_ns, correct: 0, wrong: 0, failed: 0, latency: histogram() }
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds what another thread or process has seen of the same slice.
+    pub fn add(&mut self, other: &Self) {
+        self.begin_ns = self.begin_ns.min(other.begin_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
         self.correct += other.correct;
         self.wrong += other.wrong;

@@ -10,6 +10,7 @@ pub mod epoll;
 pub mod libevent;
 pub mod net;
 pub mod perf;
+pub mod pipe;
 pub mod poll;
 pub mod process;
 pub mod ring;

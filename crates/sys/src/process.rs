@@ -90,6 +90,15 @@ extern "C" fn raise_flag(_signal: libc::c_int) {
     }
 }
 
+/// Asks a child that has not been collected yet to end, as Ctrl-C does.
+///
+/// # Errors
+/// Where it has ended and its number is nobody's any more.
+pub fn interrupt(child: u32) -> io::Result<()> {
+    // SAFETY: the call takes numbers and touches no memory.
+    checked(unsafe { libc::kill(child.cast_signed(), libc::SIGINT) }).map(drop)
+}
+
 /// Keeps SIGINT and SIGTERM from ending this thread and those it starts later: [`wait_for_termination`] takes them.
 ///
 /// # Errors

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::tls::TlsFlags;
 use super::{Cpus, MessageFlags, Protocol, list, milliseconds, parse_cpus, refuse_others};
 use crate::contract::{
     Arrivals, Driver, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, Pace, SEED_DEFAULT, Verify, Version,
     Workload,
 };
 use crate::failure::Failure;
+use crate::files::Target;
 use crate::rate::{self, Rate};
 use crate::units::parse_duration;
 use crate::url::{self, Scheme, Url};
@@ -23,8 +25,9 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
     pub(crate) spec: Option<String>,
 
-    /// What to ask: http://host:port/path, tcp://host:port for other protocols, or unix:/path.
-    #[arg(required_unless_present_any = ["spec", "like"])]
+    /// What to ask: http://host:port/path, tcp://host:port for other protocols, https:// and tls:// for the same in
+    /// TLS, or unix:/path.
+    #[arg(required_unless_present_any = ["spec", "like", "self_test"])]
     url: Option<String>,
 
     /// The same run as this command line of ab, hey, wrk, oha or echo-client, reported with its labels; flags beside it
@@ -61,6 +64,10 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "RATE")]
     connect_rate: Option<f64>,
 
+    /// Connections apart from the load, asked seldom by a thread of their own: what another client would see.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    probes: usize,
+
     /// Requests outstanding on a connection at the same time.
     #[arg(long, short = 'p', value_name = "N", default_value_t = 1)]
     pipeline: usize,
@@ -80,6 +87,10 @@ pub(crate) struct LoadFlags {
     /// Threads of the generator.
     #[arg(long, short, value_name = "N", default_value_t = 1)]
     threads: usize,
+
+    /// Processes the generator is split over; more, where one may not have so many connections.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    processes: usize,
 
     /// How long to measure, as in 500ms, 10s, 1m [default: 10s]
     #[arg(long, short = 'z', value_parser = parse_duration, conflicts_with = "requests")]
@@ -142,7 +153,31 @@ pub(crate) struct LoadFlags {
     no_keepalive: bool,
 
     #[command(flatten)]
+    tls: TlsFlags,
+
+    #[command(flatten)]
     messages: MessageFlags,
+
+    /// Measure the generator itself on this machine: clock, timer, highest rate, and how late its sends are.
+    #[arg(long, exclusive = true)]
+    pub(crate) self_test: bool,
+
+    /// Write the run to a file, in the form that its ending says: .json, .ndjson, .csv, .hlog or .svg; may be given
+    /// several times.
+    #[arg(long = "write", short = 'o', value_name = "PATH", value_parser = Target::parse)]
+    pub(crate) writes: Vec<Target>,
+
+    /// How much of the run a row of such a file tells [default: 1s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "writes")]
+    slice: Option<Duration>,
+
+    /// Say nothing while it runs.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// Tell what happens, in lines of JSON, on an inherited descriptor.
+    #[arg(long, value_name = "N", hide = true)]
+    events_fd: Option<u32>,
 
     /// Print the report as one line of JSON.
     #[arg(long)]
@@ -179,6 +214,7 @@ impl LoadFlags {
             role: LoadWord::Is,
             driver: self.driver,
             workload,
+            tls: self.tls.of(&url)?,
             connect: vec![url::resolve(&url)?],
             sources: self.sources.clone(),
             connections: self.connections,
@@ -188,17 +224,30 @@ impl LoadFlags {
             active: self.active,
             pipeline: self.pipeline,
             requests_per_connection: self.requests_per_connection,
+            probes: self.probes,
             spin_us: u64::try_from(self.spin.as_micros()).unwrap_or(u64::MAX),
             threads: self.threads,
+            processes: self.processes,
             cpus: list(&self.cpus),
             warmup_ms: self.warmup.map(milliseconds),
             duration_ms,
             requests: self.requests,
             timeout_ms: milliseconds(self.timeout),
             interval_ms: INTERVAL_MS_DEFAULT.max(duration_ms.unwrap_or(0) / INTERVALS_BY_HAND),
-            slice_ms: None,
+            slice_ms: self.slice_ms(),
             held: false,
         })
+    }
+
+    /// The length of the slices, where anybody is to be told of them.
+    fn slice_ms(&self) -> Option<u64> {
+        let is_told = self.view().is_some() || self.writes.iter().any(Target::has_slices);
+        is_told.then(|| milliseconds(self.slice.unwrap_or(SLICE_DEFAULT)))
+    }
+
+    /// The descriptor of a view, unless it is to be quiet.
+    pub(crate) fn view(&self) -> Option<u32> {
+        self.events_fd.filter(|_| !self.quiet && !self.json)
     }
 
     fn pace(&self) -> Pace {
@@ -212,10 +261,11 @@ impl LoadFlags {
     fn to_workload(&self, url: &Url) -> Result<Workload, Failure> {
         let natural = if url.scheme == Scheme::Http { Protocol::Http } else { Protocol::Echo };
         let protocol = self.protocol.unwrap_or(natural);
+        let (http, other) = if url.tls { ("https", "tls") } else { ("http", "tcp") };
         let needed = match (url.scheme, protocol) {
-            (Scheme::Tcp, Protocol::Http) => Some(format!("http://{}/", url.authority)),
+            (Scheme::Tcp, Protocol::Http) => Some(format!("{http}://{}/", url.authority)),
             (Scheme::Http, Protocol::Echo | Protocol::Line | Protocol::Rpc) => {
-                Some(format!("tcp://{}", url.authority))
+                Some(format!("{other}://{}", url.authority))
             }
             _ => None,
         };
@@ -276,6 +326,9 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 
 /// What `hey` and `wrk` take without `-z` is a surprise; ten seconds are what most people ask for.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// What people count by.
+const SLICE_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Slices of time in a report by hand: enough to draw, and 20 ms each for runs of up to 200 s.
 const INTERVALS_BY_HAND: u64 = 10_000;

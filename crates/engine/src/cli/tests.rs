@@ -206,7 +206,6 @@ fn connections_can_be_many_idle_and_short() {
 fn flags_of_a_load_that_cannot_be_say_what_to_do() {
     check_load("", Err("<URL>; --help shows how"));
     check_load("127.0.0.1:8080", Err("write http://127.0.0.1:8080 or tcp://127.0.0.1:8080"));
-    check_load("https://127.0.0.1:8080", Err("https is not supported yet"));
     check_load("http://127.0.0.1:8080 -z 10", Err("write 10s or 10ms"));
     check_load("http://127.0.0.1:8080 -z 1s -n 5", Err("cannot be used with '--requests <N>'"));
     check_load("http://127.0.0.1:8080 --warmup 1s -n 5", Err("cannot be used with '--requests <N>'"));
@@ -242,6 +241,7 @@ fn load_spec() -> LoadSpec {
         driver: Driver::Epoll,
         workload: http(Http::default()),
         connect: vec!["127.0.0.1:8080".parse().expect("an address")],
+        tls: None,
         sources: vec![],
         connections: 50,
         idle: 0,
@@ -250,8 +250,10 @@ fn load_spec() -> LoadSpec {
         active: None,
         pipeline: 1,
         requests_per_connection: None,
+        probes: 0,
         spin_us: 0,
         threads: 1,
+        processes: 1,
         cpus: vec![],
         warmup_ms: None,
         duration_ms: Some(10_000),

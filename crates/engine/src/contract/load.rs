@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -9,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Address, IntervalWord, LoadWord, MeasuredWord, MeasuringWord, ReadyWord, ReportWord, Version, Workload,
-    one,
+    Address, Failed, IntervalWord, LoadWord, MeasuredWord, MeasuringWord, ReadyWord, ReportWord, Version,
+    Workload, one,
 };
 
 /// What a load generator is to do: the line it reads from standard input.
@@ -24,6 +25,9 @@ pub(crate) struct LoadSpec {
     pub(crate) workload: Workload,
     /// The addresses of the server; connections take them in turn.
     pub(crate) connect: Vec<Address>,
+    /// How TLS is spoken; null: not at all.
+    #[serde(default)]
+    pub(crate) tls: Option<Tls>,
     /// Local addresses that connections come from, in turn; none: the kernel's choice.
     #[serde(default)]
     pub(crate) sources: Vec<IpAddr>,
@@ -46,11 +50,17 @@ pub(crate) struct LoadSpec {
     /// A connection is closed after so many requests and opened anew; null: never.
     #[serde(default)]
     pub(crate) requests_per_connection: Option<u64>,
+    /// Connections apart from the others, each asked about 100 times a second by a thread of their own.
+    #[serde(default)]
+    pub(crate) probes: usize,
     /// How long before a request is due the generator stops sleeping and spins.
     #[serde(default)]
     pub(crate) spin_us: u64,
     #[serde(default = "one")]
     pub(crate) threads: usize,
+    /// How many processes the whole is split over; more, where one may not have so many descriptors.
+    #[serde(default = "one")]
+    pub(crate) processes: usize,
     /// The processors it may run on; none: all of them.
     #[serde(default)]
     pub(crate) cpus: Vec<usize>,
@@ -94,6 +104,20 @@ pub(crate) enum Driver {
     Epoll,
     IoUring,
     Thread,
+}
+
+/// A server that is spoken to in TLS. Sessions are not resumed: every connection pays for a whole handshake.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tls {
+    /// The name, or the IP address, that its certificate must be for.
+    pub(crate) server_name: String,
+    /// A file in PEM with the authorities that are trusted; null: those of the machine.
+    #[serde(default)]
+    pub(crate) cacert: Option<PathBuf>,
+    /// Whether any certificate will do.
+    #[serde(default)]
+    pub(crate) insecure: bool,
 }
 
 /// What decides when a request goes out.
@@ -229,6 +253,9 @@ pub(crate) struct Report {
     pub(crate) lacks: Vec<String>,
     pub(crate) workload: Workload,
     pub(crate) connect: Vec<Address>,
+    /// As in the spec.
+    #[serde(default)]
+    pub(crate) tls: Option<Tls>,
     /// Connections asked for.
     pub(crate) connections: usize,
     /// Connections that were asked for to be idle beside them.
@@ -236,12 +263,18 @@ pub(crate) struct Report {
     /// Connections open when the window ended, idle ones included.
     pub(crate) connections_open: usize,
     pub(crate) threads: usize,
+    /// How many processes it comes from.
+    #[serde(default = "one")]
+    pub(crate) processes: usize,
     pub(crate) cpus: Vec<usize>,
     pub(crate) pace: Pace,
     /// Connections of a closed loop that were busy at the same time.
     pub(crate) active: Option<usize>,
     pub(crate) pipeline: usize,
     pub(crate) requests_per_connection: Option<u64>,
+    /// How long before a request was due the generator no longer slept.
+    #[serde(default)]
+    pub(crate) spin_us: u64,
     /// Whether a signal ended it before its time.
     pub(crate) interrupted: bool,
     pub(crate) begin_ns: u64,
@@ -259,6 +292,8 @@ pub(crate) struct Report {
     pub(crate) views: Option<Views>,
     /// What became of the requests that were due; null in a closed loop.
     pub(crate) schedule: Option<Schedule>,
+    /// What the probes have seen; null without probes.
+    pub(crate) probe: Option<Probe>,
     /// How often each status came; empty where the protocol has none.
     pub(crate) statuses: BTreeMap<String, u64>,
     pub(crate) intervals: Intervals,
@@ -267,6 +302,18 @@ pub(crate) struct Report {
     pub(crate) bound: Bound,
     /// Why the figures are not to be trusted, a sentence each; empty if the run is sound.
     pub(crate) unsound: Vec<String>,
+}
+
+/// What a load generator tells, as whoever has started it reads it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum LoadEvent {
+    Ready(LoadReady),
+    Measuring(Measuring),
+    Interval(Box<Interval>),
+    Measured(Measured),
+    Report(Box<Report>),
+    Failed(Failed),
 }
 
 /// `sent + in_flight_begin = correct + wrong + failed + in_flight_end`.
@@ -290,13 +337,16 @@ pub(crate) struct Errors {
     pub(crate) closed: u64,
     pub(crate) timeout: u64,
     pub(crate) malformed: u64,
+    /// Sessions of TLS that could not begin, or broke.
+    #[serde(default)]
+    pub(crate) tls: u64,
     /// Another status than the expected one.
     pub(crate) status: u64,
     /// Other bytes than the expected ones.
     pub(crate) wrong: u64,
 }
 
-/// Bytes as the sockets saw them.
+/// Bytes as the protocol sees them: before they are encrypted where there is TLS.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bytes {
@@ -333,8 +383,21 @@ pub(crate) struct Views {
     pub(crate) service_ns: Latency,
     /// The same of those requests that found a connection free: all that a closed loop would have seen.
     pub(crate) closed_ns: Latency,
-    /// The generator's own delay: from the due time, or from when a connection was free if that came later, to the send.
+    /// The generator's own delay: from the due time, or from when a connection was free if that came later, to the
+    /// send.
     pub(crate) lateness_ns: Latency,
+}
+
+/// What connections apart from the load have seen: nothing of it is in the other figures.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Probe {
+    pub(crate) connections: usize,
+    pub(crate) requests: Requests,
+    /// From when a request was due to the whole, verified reply.
+    pub(crate) latency_ns: Latency,
+    /// From its send.
+    pub(crate) service_ns: Latency,
 }
 
 /// `due + unsent_begin = sent + unsent_end`.

@@ -99,7 +99,7 @@ pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
         ab.url.insert_str(0, "http://");
     }
     check_http(NAME, &ab.url)?;
-    let mut argv = Argv::to(&ab.url);
+    let mut argv = Argv::to_anyone(&ab.url);
     argv.flag("-c", ab.concurrency);
     ab.limit(&mut argv)?;
     argv.timeout(Duration::from_secs(ab.timeout));
@@ -194,7 +194,7 @@ pub(super) fn write_report(
 /// The counts, in which a reply with a status that is an error is complete and has not failed.
 fn write_counts(out: &mut String, ab: &Ab, report: &Report) -> fmt::Result {
     let errors = &report.errors;
-    let receive = errors.reset + errors.closed + errors.timeout;
+    let receive = errors.reset + errors.closed + errors.timeout + errors.tls;
     let failed = errors.connect + receive + errors.wrong + errors.malformed;
     row(out, "Complete requests:", ended(report))?;
     row(out, "Failed requests:", failed)?;
@@ -232,8 +232,8 @@ fn write_rates(out: &mut String, ab: &Ab, report: &Report) -> fmt::Result {
     row(out, "Transfer rate:", format_args!("{received:.2} [Kbytes/sec] received"))
 }
 
-/// The parts of a request's time. Ours is one: from the begin of the connection, where the request has one of its own, to
-/// the end of the reply.
+/// The parts of a request's time. Ours is one: from the begin of the connection, where the request has one of its own,
+/// to the end of the reply.
 fn write_times(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
     writeln!(out, "\nConnection Times (ms)")?;
     writeln!(out, "{:14}{:>9} {:>9} {:>8} {:>9} {:>9}", "", "min", "mean", "[+/-sd]", "median", "max")?;

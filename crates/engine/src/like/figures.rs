@@ -50,6 +50,7 @@ fn failures(report: &Report) -> Vec<(&'static str, u64)> {
         ("connection closed before the reply", errors.closed),
         ("no reply in time", errors.timeout),
         ("malformed reply", errors.malformed),
+        ("TLS failed", errors.tls),
         ("wrong reply", errors.wrong),
     ];
     kinds.into_iter().filter(|(_, number)| *number > 0).collect()

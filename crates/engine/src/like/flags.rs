@@ -127,6 +127,15 @@ impl Argv {
         Self(vec![url.to_owned()])
     }
 
+    /// The same by a tool that takes any certificate.
+    pub(super) fn to_anyone(url: &str) -> Self {
+        let mut argv = Self::to(url);
+        if Url::parse(url).is_ok_and(|url| url.tls) {
+            argv.switch("--insecure");
+        }
+        argv
+    }
+
     /// Adds a flag that has no value.
     pub(super) fn switch(&mut self, flag: &str) {
         self.0.push(flag.to_owned());

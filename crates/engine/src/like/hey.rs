@@ -62,7 +62,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     let words: Vec<String> = words.iter().map(|word| with_two_dashes(word)).collect();
     let hey: Hey = read(NAME, &words, &OTHERS)?;
     check_http(NAME, &hey.url)?;
-    let mut argv = Argv::to(&hey.url);
+    let mut argv = Argv::to_anyone(&hey.url);
     argv.flag("-c", hey.workers);
     argv.threads(hey.cpus, hey.workers);
     match hey.duration {

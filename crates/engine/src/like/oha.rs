@@ -42,6 +42,12 @@ pub(crate) struct Oha {
     disable_keepalive: bool,
 
     #[arg(long)]
+    insecure: bool,
+
+    #[arg(long)]
+    cacert: Option<String>,
+
+    #[arg(long)]
     worker_threads: Option<usize>,
 
     #[arg(short = 'u', long)]
@@ -108,6 +114,12 @@ pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Oha), Failure> {
     let oha: Oha = read(NAME, words, &OTHERS)?;
     check_http(NAME, &oha.url)?;
     let mut argv = Argv::to(&oha.url);
+    if oha.insecure {
+        argv.switch("--insecure");
+    }
+    if let Some(cacert) = &oha.cacert {
+        argv.flag("--cacert", cacert);
+    }
     argv.flag("-c", oha.connections);
     argv.threads(oha.worker_threads, oha.connections);
     match oha.duration {

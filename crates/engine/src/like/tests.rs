@@ -30,6 +30,21 @@ fn a_limit_of_requests_that_is_none_leaves_the_time() {
 }
 
 #[test]
+fn tools_that_check_no_certificate_have_none_checked() {
+    check("ab -k https://a/", "https://a/ --insecure -c 1 -n 1 --timeout 30s");
+    check("hey https://a/", "https://a/ --insecure -c 50 -n 200 --timeout 20s --verify status");
+    check(
+        "wrk https://a/",
+        "https://a/ --insecure -c 10 -t 2 -z 10s --warmup 0s --timeout 2s --verify status",
+    );
+    check(
+        "oha --cacert b.pem https://a/",
+        "https://a/ --cacert b.pem -c 50 -n 200 --timeout 86400s --verify status",
+    );
+    check("oha --insecure https://a/", "https://a/ --insecure -c 50 -n 200 --timeout 86400s --verify status");
+}
+
+#[test]
 fn the_flags_of_hey_become_ours() {
     check("hey http://a/", "http://a/ -c 50 -n 200 --timeout 20s --verify status");
     check(

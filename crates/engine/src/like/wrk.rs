@@ -50,7 +50,7 @@ const SCRIPT: &str = "the generator runs no Lua; -m, -H and --body-file of iolab
 pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Wrk), Failure> {
     let wrk: Wrk = read(NAME, words, &OTHERS)?;
     check_http(NAME, &wrk.url)?;
-    let mut argv = Argv::to(&wrk.url);
+    let mut argv = Argv::to_anyone(&wrk.url);
     argv.flag("-c", wrk.connections);
     argv.flag("-t", wrk.threads);
     argv.window(wrk.duration);
@@ -133,7 +133,7 @@ fn sampled_rates(report: &Report) -> Vec<f64> {
 /// What the tool tells of errors only where there were some.
 fn write_errors(out: &mut String, report: &Report) -> fmt::Result {
     let errors = &report.errors;
-    let read = errors.reset + errors.closed + errors.malformed;
+    let read = errors.reset + errors.closed + errors.malformed + errors.tls;
     if errors.connect + read + errors.timeout > 0 {
         // Whether a broken connection was noticed by reading or by writing is not kept.
         let (connect, timeout) = (errors.connect, errors.timeout);

@@ -113,7 +113,7 @@ fn check(change: impl FnOnce(&mut Report), latencies_ns: &[(u64, u64)], expected
     for &(latency_ns, number) in latencies_ns {
         histogram.record_n(latency_ns, number).expect("it is in bounds");
     }
-    let shown = text(&report, &histogram, None, "http://127.0.0.1:8080/");
+    let shown = text(&report, &vec![("service", &histogram)], "http://127.0.0.1:8080/");
     assert_eq!(shown, expected, "\nshown:\n{shown}\n");
 }
 

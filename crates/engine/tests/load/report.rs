@@ -1,5 +1,7 @@
 //! The report of a run, and what must hold in every one.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::fmt;
 
 use serde_json::Value;
@@ -27,6 +29,11 @@ impl Report {
         panic!("no report came, only {told:?}, for {spec}");
     }
 
+    /// One that has been told elsewhere.
+    pub(crate) fn from_event(event: Value) -> Self {
+        Self(event)
+    }
+
     pub(crate) fn requests(&self, name: &str) -> u64 {
         self.number(&self.0["requests"][name])
     }
@@ -49,7 +56,7 @@ impl Report {
         );
         let errors = |kinds: &[&str]| kinds.iter().map(|kind| self.errors(kind)).sum::<u64>();
         assert_eq!(count("wrong"), errors(&["wrong", "status"]), "{self}");
-        let kinds = ["connect", "reset", "closed", "timeout", "malformed"];
+        let kinds = ["connect", "reset", "closed", "timeout", "malformed", "tls"];
         assert_eq!(count("failed"), errors(&kinds), "failures have kinds: {self}");
         let fine = count("wrong") + count("failed") == 0;
         assert_eq!(self.0["first_error"].is_null(), fine, "the first error is told: {self}");

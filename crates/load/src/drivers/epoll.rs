@@ -3,18 +3,18 @@
 //! Two system calls a request and a share of one wait: a connection is registered once, by its edges, and a short
 //! receive is taken as the last.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::Client;
 use sys::clock;
 use sys::epoll::{Epoll, Interest, Ready};
-use sys::net::Socket;
 
+use super::link::{Link, is_passing};
 use super::{Drive, Plan, SWEEP_NS};
 use crate::exchange::{Exchange, Outcome};
-use crate::record::{Fault, Recorder};
+use crate::record::Recorder;
 use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
@@ -23,27 +23,28 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 /// Receives from one connection in a row, so that one fast server cannot keep the thread from the others.
 const RECEIVES_MAX: usize = 16;
 
-struct Connection<C> {
+struct Connection<C, L> {
     /// None until it is used again.
-    socket: Option<Socket>,
+    link: Option<L>,
     exchange: Exchange<C>,
-    /// What did not fit into the socket of the last request.
+    /// What did not fit into the link of the last request.
     unsent: &'static [u8],
 }
 
 /// A thread's connections and what it waits with.
-pub(crate) struct Worker<W, C> {
+pub(crate) struct Worker<W, C, L: Link> {
     epoll: Epoll,
-    connections: Vec<Connection<C>>,
+    connections: Vec<Connection<C, L>>,
     input: Box<[u8]>,
     client: C,
-    plan: Plan,
+    plan: Plan<L>,
     workload: PhantomData<W>,
 }
 
-impl<W: 'static, C: Client<W>> Worker<W, C> {
+impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     pub(crate) fn open(
         config: &Config,
+        terms: L::Terms,
         share: &Share,
         client: C,
         halt: &AtomicBool,
@@ -51,12 +52,12 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         let broken = |error: io::Error| failure("epoll", format!("epoll cannot be set up: {error}"));
         sys::process::own_descriptors().map_err(broken)?;
         let epoll = Epoll::new().map_err(broken)?;
-        let (plan, sockets) = Plan::open(config, share, halt)?;
-        let mut connections = Vec::with_capacity(sockets.len());
-        for (key, socket) in sockets.into_iter().enumerate() {
-            epoll.add(&socket, key as u64, Interest::EDGES).map_err(broken)?;
+        let (plan, links) = Plan::<L>::open(config, terms, share, halt)?;
+        let mut connections = Vec::with_capacity(links.len());
+        for (key, link) in links.into_iter().enumerate() {
+            epoll.add(link.socket(), key as u64, Interest::EDGES).map_err(broken)?;
             let exchange = Exchange::new(client.clone(), plan.limits);
-            connections.push(Connection { socket: Some(socket), exchange, unsent: &[] });
+            connections.push(Connection { link: Some(link), exchange, unsent: &[] });
         }
         let input = vec![0; RECEIVE_BYTES].into();
         Ok(Self { epoll, connections, input, client, plan, workload: PhantomData })
@@ -78,7 +79,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     fn begin(&mut self, turn: &Turn, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         let key = turn.key;
         let connection = &mut self.connections[key];
-        let is_open = connection.socket.is_some();
+        let is_open = connection.link.is_some();
         if !is_open {
             connection.exchange.open_again(self.client.clone(), self.plan.limits);
         }
@@ -92,15 +93,14 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// Begins to connect; says whether that could be done.
     fn connect(&mut self, key: usize, recorder: &mut Recorder) -> bool {
         let opened = sys::net::start_connect(self.plan.route(key))
-            .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket));
+            .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket))
+            .and_then(|socket| L::begin(socket, &self.plan.terms));
         let connection = &mut self.connections[key];
         match opened {
-            Ok(socket) => connection.socket = Some(socket),
-            Err(error) => {
-                connection.exchange.fail(Fault::Connect, recorder, || error.to_string());
-            }
+            Ok(link) => connection.link = Some(link),
+            Err(error) => connection.exchange.fail_to_open(&error, recorder),
         }
-        connection.socket.is_some()
+        connection.link.is_some()
     }
 
     /// Lists a connection as free if it can carry another request.
@@ -114,26 +114,29 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// Receives what there is, and goes on with the next request when a reply is whole.
     fn step(&mut self, ready: Ready, turns: &mut Turns, recorder: &mut Recorder) {
         let key = ready.key as usize;
-        if !self.connections[key].unsent.is_empty() && ready.writable() {
-            let now_ns = clock::monotonic_ns();
-            if !self.send(key, now_ns, turns, recorder) {
-                return;
-            }
-            self.offer(key, now_ns, turns);
+        if ready.writable() && !self.resume(key, turns, recorder) {
+            return;
         }
         for _ in 0..RECEIVES_MAX {
             let connection = &mut self.connections[key];
-            let Some(socket) = &mut connection.socket else { return };
-            let received = socket.read(&mut self.input);
+            let Some(link) = &mut connection.link else { return };
+            let received = link.read(&mut self.input);
+            let is_last = !ready.ended()
+                && received.as_ref().is_ok_and(|received| link.is_drained(*received, RECEIVE_BYTES));
             let now_ns = clock::monotonic_ns();
             recorder.at(now_ns);
             let outcome = match received {
                 Ok(0) => connection.exchange.end(now_ns, recorder),
                 Ok(received) => connection.exchange.receive(&self.input[..received], now_ns, recorder),
-                Err(ref error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(ref error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(ref error) => {
-                    connection.exchange.fail_with(error, recorder);
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if L::BUFFERS {
+                        self.resume(key, turns, recorder);
+                    }
+                    return;
+                }
+                Err(error) => {
+                    connection.exchange.fail_with(&error, recorder);
                     Outcome::Over
                 }
             };
@@ -149,23 +152,39 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                     return;
                 }
             }
-            if received.is_ok_and(|received| received < RECEIVE_BYTES) && !ready.ended() {
+            // What came may have been what the link had waited for to take more.
+            if (L::BUFFERS && !self.resume(key, turns, recorder)) || is_last {
                 return;
             }
         }
         // An edge that was seen is not reported again unless it is asked for again.
-        if let Some(socket) = &self.connections[key].socket
-            && let Err(error) = self.epoll.change(socket, ready.key, Interest::EDGES)
+        if let Some(link) = &self.connections[key].link
+            && let Err(error) = self.epoll.change(link.socket(), ready.key, Interest::EDGES)
         {
             self.fail(key, &error, clock::monotonic_ns(), turns, recorder);
         }
     }
 
+    /// Goes on with what has not gone out yet; says whether the connection is still sound.
+    fn resume(&mut self, key: usize, turns: &mut Turns, recorder: &mut Recorder) -> bool {
+        let connection = &self.connections[key];
+        let is_sent = connection.unsent.is_empty();
+        if is_sent && !connection.link.as_ref().is_some_and(L::holds_back) {
+            return true;
+        }
+        let now_ns = clock::monotonic_ns();
+        let is_sound = self.send(key, now_ns, turns, recorder);
+        if is_sound && !is_sent {
+            self.offer(key, now_ns, turns);
+        }
+        is_sound
+    }
+
     /// Sends as much as fits of what is unsent; says whether the connection is still sound.
     fn send(&mut self, key: usize, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) -> bool {
         let connection = &mut self.connections[key];
-        let Some(socket) = &mut connection.socket else { return false };
-        match socket.write(connection.unsent) {
+        let Some(link) = &mut connection.link else { return false };
+        match link.write(connection.unsent) {
             Ok(sent) => connection.unsent = &connection.unsent[sent..],
             Err(error) if is_passing(&error) => {}
             Err(error) => {
@@ -193,7 +212,9 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// the next sweep, not at once and for ever.
     fn close(&mut self, key: usize, now_ns: u64, turns: &mut Turns) {
         let connection = &mut self.connections[key];
-        connection.socket = None;
+        if let Some(link) = connection.link.take() {
+            link.close();
+        }
         connection.unsent = &[];
         if connection.exchange.is_taken() {
             turns.free(key, now_ns);
@@ -205,7 +226,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
             let late = connection.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
-            if late || connection.socket.is_none() {
+            if late || connection.link.is_none() {
                 self.close(key, now_ns, turns);
                 turns.free(key, now_ns);
             }
@@ -213,7 +234,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     }
 }
 
-impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
+impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
     fn lacks(&self) -> Vec<String> {
         Vec::new()
     }
@@ -249,15 +270,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
                 sweep_ns = now_ns + SWEEP_NS;
             }
         }
-        let open = self.connections.iter().filter(|one| one.socket.is_some()).count();
+        let open = self.connections.iter().filter(|one| one.link.is_some()).count();
         recorder.leave(open + self.plan.idle_open(), turns);
     }
-}
-
-/// Errors that only mean: not now.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected
-    )
 }

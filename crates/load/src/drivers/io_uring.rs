@@ -88,7 +88,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     ) -> Result<Self, Failure> {
         let broken = |error: io::Error| failure("io_uring", error.to_string());
         let ring = Ring::new(&options(share.connections * SLOTS)).map_err(broken)?;
-        let (plan, sockets) = Plan::open(config, share, halt)?;
+        let (plan, sockets) = Plan::open(config, (), share, halt)?;
         let mut worker = Self {
             ring,
             connections: Vec::with_capacity(sockets.len()),

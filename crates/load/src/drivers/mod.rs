@@ -2,6 +2,7 @@
 
 pub(crate) mod epoll;
 pub(crate) mod io_uring;
+pub(crate) mod link;
 pub(crate) mod thread;
 
 use std::io;
@@ -11,10 +12,11 @@ use std::time::Duration;
 use sys::clock;
 use sys::net::{Address, Route, Socket};
 
+use self::link::Link;
 use crate::exchange::Limits;
 use crate::record::Recorder;
 use crate::turns::Turns;
-use crate::{Config, Failure, Share, failure};
+use crate::{Config, Failure, Share, failure, tls};
 
 /// A thread's connections, open and ready to run.
 pub(crate) trait Drive {
@@ -29,7 +31,7 @@ pub(crate) trait Drive {
 const SWEEP_NS: u64 = 20_000_000;
 
 /// What a worker knows of its connections beside themselves.
-pub(crate) struct Plan {
+pub(crate) struct Plan<L: Link = Socket> {
     addresses: Vec<Address>,
     sources: Vec<std::net::IpAddr>,
     /// The index of its first connection among those of all workers, which take addresses in turn.
@@ -39,17 +41,19 @@ pub(crate) struct Plan {
     /// Until when it does not sleep although nothing is due: something has just happened.
     spin_until_ns: u64,
     pub(crate) limits: Limits,
+    pub(crate) terms: L::Terms,
     /// Connections that are opened and never used.
-    idle: Vec<Socket>,
+    idle: Vec<L>,
 }
 
-impl Plan {
+impl<L: Link> Plan<L> {
     /// The plan of a share, and its connections, open.
     pub(crate) fn open(
         config: &Config,
+        terms: L::Terms,
         share: &Share,
         halt: &AtomicBool,
-    ) -> Result<(Self, Vec<Socket>), Failure> {
+    ) -> Result<(Self, Vec<L>), Failure> {
         let mut plan = Self {
             addresses: config.addresses.clone(),
             sources: config.sources.clone(),
@@ -61,11 +65,12 @@ impl Plan {
                 depth: config.pipeline,
                 requests: config.requests_per_connection.unwrap_or(u64::MAX),
             },
+            terms,
             idle: Vec::new(),
         };
-        let mut sockets = plan.open_all(config, share, halt)?;
-        plan.idle = sockets.split_off(share.connections);
-        Ok((plan, sockets))
+        let mut links = plan.open_all(config, share, halt)?;
+        plan.idle = links.split_off(share.connections);
+        Ok((plan, links))
     }
 
     /// Where a connection goes to and comes from.
@@ -80,9 +85,9 @@ impl Plan {
     }
 
     /// Opens all connections and those to be idle, one after the other, at the rate that was asked for.
-    fn open_all(&self, config: &Config, share: &Share, halt: &AtomicBool) -> Result<Vec<Socket>, Failure> {
+    fn open_all(&self, config: &Config, share: &Share, halt: &AtomicBool) -> Result<Vec<L>, Failure> {
         let count = share.connections + share.idle;
-        let mut sockets = Vec::with_capacity(count);
+        let mut links = Vec::with_capacity(count);
         let begin_ns = clock::monotonic_ns();
         for opened in 0..count {
             if let Some(rate_per_s) = config.connect_per_s {
@@ -93,11 +98,12 @@ impl Plan {
                 return Err(failure("interrupted", format!("stopped when {opened} connections were open")));
             }
             let route = self.route(opened);
-            let socket = sys::net::connect(route, config.timeout)
+            let link = sys::net::connect(route, config.timeout)
+                .and_then(|socket| L::open(socket, &self.terms, config.timeout))
                 .map_err(|error| explain(&error, &route, config.timeout, opened))?;
-            sockets.push(socket);
+            links.push(link);
         }
-        Ok(sockets)
+        Ok(links)
     }
 
     /// Something has happened: in a closed loop, what follows is expected soon.
@@ -115,8 +121,8 @@ impl Plan {
     }
 
     /// Connections that nobody uses and the server has not closed.
-    fn idle_open(&self) -> usize {
-        self.idle.iter().filter(|socket| is_open(socket)).count()
+    fn idle_open(&mut self) -> usize {
+        self.idle.iter_mut().map(|link| usize::from(link.is_open())).sum()
     }
 }
 
@@ -130,15 +136,10 @@ fn pause_until(then_ns: u64, halt: &AtomicBool) {
     }
 }
 
-/// Whether the other side has not ended a connection on which nothing is expected.
-fn is_open(socket: &Socket) -> bool {
-    let mut byte = [std::mem::MaybeUninit::uninit()];
-    matches!(socket.peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-}
-
 fn explain(error: &io::Error, route: &Route<'_>, timeout: Duration, opened: usize) -> Failure {
     let address = route.to;
     match (error.kind(), route.from) {
+        _ if tls::is_broken(error) => failure("tls", format!("{address}: {error}")),
         (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) if opened == 0 => failure(
             "connection_refused",
             format!("nothing listens on {address}: start the server first, or check the port"),

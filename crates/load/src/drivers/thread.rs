@@ -3,7 +3,7 @@
 //! It is here to be compared with. A thread for each connection costs a switch for each reply, and beyond a few hundred
 //! the scheduler decides what is measured.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,9 +13,10 @@ use proto::Client;
 use sys::clock;
 use sys::net::Socket;
 
+use super::link::Link;
 use super::{Drive, Plan, SWEEP_NS};
 use crate::exchange::{Exchange, Outcome};
-use crate::record::{Fault, Recorder};
+use crate::record::Recorder;
 use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
@@ -23,31 +24,32 @@ use crate::{Config, Failure, Share, failure};
 const RECEIVE_BYTES: usize = 64 * 1024;
 
 /// A thread's one connection.
-pub(crate) struct Worker<W, C> {
+pub(crate) struct Worker<W, C, L: Link> {
     /// None until it is used again.
-    socket: Option<Socket>,
+    link: Option<L>,
     exchange: Exchange<C>,
     input: Box<[u8]>,
     client: C,
-    plan: Plan,
+    plan: Plan<L>,
     timeout: Duration,
     workload: PhantomData<W>,
 }
 
-impl<W: 'static, C: Client<W>> Worker<W, C> {
+impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     pub(crate) fn open(
         config: &Config,
+        terms: L::Terms,
         share: &Share,
         client: C,
         halt: &AtomicBool,
     ) -> Result<Self, Failure> {
-        let (plan, mut sockets) = Plan::open(config, share, halt)?;
-        let socket = sockets.pop();
-        if let Some(socket) = &socket {
-            block(socket).map_err(|error| failure("connect_failed", error.to_string()))?;
+        let (plan, mut links) = Plan::<L>::open(config, terms, share, halt)?;
+        let link = links.pop();
+        if let Some(link) = &link {
+            block(link.socket()).map_err(|error| failure("connect_failed", error.to_string()))?;
         }
         Ok(Self {
-            socket,
+            link,
             exchange: Exchange::new(client.clone(), plan.limits),
             input: vec![0; RECEIVE_BYTES].into(),
             client,
@@ -59,33 +61,32 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
 
     /// Sends a request whole, on a connection that is opened for it if it is not open.
     fn begin(&mut self, turn: &Turn, now_ns: u64, recorder: &mut Recorder) {
-        if self.socket.is_none() {
+        if self.link.is_none() {
             self.exchange.open_again(self.client.clone(), self.plan.limits);
         }
         let request = self.exchange.begin(turn, now_ns, recorder);
-        if self.socket.is_none() {
+        if self.link.is_none() {
             let opened = sys::net::connect(self.plan.route(turn.key), self.timeout)
-                .and_then(|socket| block(&socket).map(|()| socket));
+                .and_then(|socket| L::open(socket, &self.plan.terms, self.timeout))
+                .and_then(|link| block(link.socket()).map(|()| link));
             match opened {
-                Ok(socket) => self.socket = Some(socket),
-                Err(error) => {
-                    self.exchange.fail(Fault::Connect, recorder, || error.to_string());
-                }
+                Ok(link) => self.link = Some(link),
+                Err(error) => self.exchange.fail_to_open(&error, recorder),
             }
         }
-        if let Some(socket) = &mut self.socket
-            && let Err(error) = socket.write_all(request)
+        if let Some(link) = &mut self.link
+            && let Err(error) = send_all(link, request)
         {
             self.exchange.fail_with(&error, recorder);
-            self.socket = None;
+            self.link = None;
         }
     }
 
     /// Waits for bytes, for a moment at most, and takes the replies in them.
     fn receive(&mut self, recorder: &mut Recorder) -> Outcome {
-        let Some(socket) = &mut self.socket else { return Outcome::Over };
+        let Some(link) = &mut self.link else { return Outcome::Over };
         recorder.end_turn(clock::monotonic_ns(), Duration::from_nanos(SWEEP_NS));
-        let received = socket.read(&mut self.input);
+        let received = link.read(&mut self.input);
         let now_ns = clock::monotonic_ns();
         if !recorder.begin_turn(now_ns) {
             return Outcome::Waiting;
@@ -114,7 +115,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     }
 }
 
-impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
+impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
     fn lacks(&self) -> Vec<String> {
         Vec::new()
     }
@@ -127,7 +128,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
                 && let Some(turn) = turns.next(recorder.in_flight(), now_ns)
             {
                 self.begin(&turn, now_ns, recorder);
-                if self.exchange.has_room() && self.socket.is_some() {
+                if self.exchange.has_room() && self.link.is_some() {
                     turns.free(0, now_ns);
                 }
                 continue;
@@ -142,13 +143,31 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
                 Outcome::Waiting => {}
                 Outcome::Replied => turns.free(0, clock::monotonic_ns()),
                 Outcome::Over => {
-                    self.socket = None;
+                    if let Some(link) = self.link.take() {
+                        link.close();
+                    }
                     turns.free(0, clock::monotonic_ns());
                 }
             }
         }
-        recorder.leave(usize::from(self.socket.is_some()) + self.plan.idle_open(), turns);
+        recorder.leave(usize::from(self.link.is_some()) + self.plan.idle_open(), turns);
     }
+}
+
+/// Sends a request whole.
+fn send_all<L: Link>(link: &mut L, mut request: &[u8]) -> io::Result<()> {
+    while !request.is_empty() || link.holds_back() {
+        match link.write(request) {
+            // The time that a socket may block is over.
+            Ok(0) if !request.is_empty() || link.holds_back() => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Ok(sent) => request = &request[sent..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Makes a socket wait in its calls, for a moment at a time, so that the end of a run is seen.

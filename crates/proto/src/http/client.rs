@@ -17,6 +17,9 @@ use super::scan::has_clean_lines;
 use super::{Date, FIELDS_MAX, HEAD_BYTES_MAX, Verify, Workload};
 use crate::{Malformed, Verdict};
 
+/// With this byte begins what a server in TLS says to those who do not speak it (RFC 8446, 5.1).
+const TLS_ALERT: u8 = 21;
+
 /// The longest body that is kept to compare others with.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -309,8 +312,10 @@ fn parse<'headers, 'input>(
     headers: &'headers mut [MaybeUninit<Header<'input>>; FIELDS_MAX],
 ) -> Result<Option<(Response<'headers, 'input>, usize)>, Malformed> {
     // The parser would skip empty lines, but nothing may come between replies.
-    if window.first().is_some_and(|byte| *byte != b'H') {
-        return Err(Malformed("a reply does not begin with HTTP/"));
+    match window.first() {
+        Some(b'H') | None => {}
+        Some(&TLS_ALERT) => return Err(Malformed("the server speaks TLS: write https://")),
+        Some(_) => return Err(Malformed("a reply does not begin with HTTP/")),
     }
     let mut response = Response::new(&mut []);
     let parsed =

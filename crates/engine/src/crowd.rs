@@ -1,0 +1,402 @@
+//! Several processes that load one server as one: for more connections than a process may have descriptors.
+//!
+//! Each is this program again, with its part of the spec, and held: so none sends a request before all connections are
+//! open, and none closes one before all have measured. What they tell is added up as that of threads is.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use ::load::{Event, Slice};
+
+use crate::contract::{self, Address, Arrivals, Failed, LoadEvent, LoadSpec, Pace, Stage};
+use crate::failure::{Failure, Fault};
+use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, PROCESSES_MAX, THREADS_MAX, within};
+use crate::output;
+use crate::report::{measured, slice};
+use crate::units::{count, counted};
+use crate::workload::forever;
+
+/// The spec as this machine can run it: with as many processes as its connections need descriptors, a thread for each,
+/// and as many addresses on the loopback interface as they need ports. What was not asked for is said.
+///
+/// # Errors
+/// `bad_number`: too few connections for the processes, or too few source addresses for the connections.
+pub(crate) fn fit(mut spec: LoadSpec) -> Result<LoadSpec, Failure> {
+    within("connections", spec.connections, 1..=CONNECTIONS_MAX)?;
+    within("idle", spec.idle, 0..=CONNECTIONS_MAX)?;
+    within("threads", spec.threads, 1..=THREADS_MAX)?;
+    within("processes", spec.processes, 1..=PROCESSES_MAX)?;
+    let needed = processes_needed(&spec, descriptors());
+    if needed > spec.processes {
+        let (processes, descriptors) = (count(needed as u64), count(descriptors() as u64));
+        output::say(&format!(
+            "using {processes} processes: one has descriptors for {descriptors} connections"
+        ));
+        spec.processes = needed;
+    }
+    if spec.processes > 1 {
+        check_shares(&spec)?;
+        spec.threads = spec.threads.max(spec.processes);
+    }
+    give_sources(&mut spec, ports())?;
+    Ok(spec)
+}
+
+/// Whether there is something to do for each process.
+fn check_shares(spec: &LoadSpec) -> Result<(), Failure> {
+    let processes = spec.processes;
+    let busy = spec.active.unwrap_or(spec.connections);
+    let least = if processes > busy {
+        counted(busy, "busy connection")
+    } else if spec.requests.is_some_and(|requests| requests < processes as u64) {
+        "fewer requests than they are".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Failure::request("bad_number", format!("{processes} processes cannot share {least}: take more")))
+}
+
+/// The parts of a spec, one for each of its processes. They add up to it; the first is the largest.
+pub(crate) fn parts(spec: &LoadSpec) -> Vec<LoadSpec> {
+    (0..spec.processes).map(|index| part(spec, index)).collect()
+}
+
+/// Runs the parts, each in a process of its own, as [`::load::run`] runs one. Raising `stop` ends them all early.
+///
+/// To be called by a thread that lives as long as the run: the processes end with it.
+///
+/// # Errors
+/// The first failure of any of them, which ends the others.
+pub(crate) fn run(
+    parts: &[LoadSpec],
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event),
+) -> Result<::load::Report, Failure> {
+    let (sender, news) = mpsc::channel();
+    let mut members = Vec::new();
+    for part in parts {
+        members.push(Member::start(part, members.len(), sender.clone())?);
+    }
+    drop(sender);
+    let mut crowd = Crowd { members, news, stop, is_interrupted: false };
+    let lacks = crowd.open()?;
+    let connections = parts.iter().map(|part| part.connections).sum();
+    tell(Event::Ready { connections, lacks });
+    crowd.go_on();
+    crowd.measure(matches!(parts[0].pace, Pace::Open { .. }), tell)
+}
+
+/// How many processes it takes where each has so many descriptors for connections.
+fn processes_needed(spec: &LoadSpec, descriptors: usize) -> usize {
+    let largest = |processes: usize| {
+        let kinds = [spec.connections, spec.idle, spec.probes];
+        kinds.into_iter().map(|whole| whole.div_ceil(processes)).sum::<usize>()
+    };
+    // Where not even the most suffice, the check of a part says so.
+    (1..=PROCESSES_MAX).find(|processes| largest(*processes) <= descriptors).unwrap_or(1)
+}
+
+/// How many connections one process has descriptors for.
+fn descriptors() -> usize {
+    sys::process::descriptors_max().saturating_sub(DESCRIPTORS_RESERVED)
+}
+
+/// Gives connections to the loopback interface more addresses to come from, where one has too few ports for them.
+fn give_sources(spec: &mut LoadSpec, ports: usize) -> Result<(), Failure> {
+    if spec.connect.iter().any(|Address(address)| matches!(address, sys::net::Address::Unix(_))) {
+        return Ok(());
+    }
+    let connections = spec.connections + spec.idle + spec.probes;
+    let needed = |ports: usize| connections.div_ceil((ports * spec.connect.len()).max(1));
+    if spec.sources.is_empty() && spec.connect.iter().all(is_loopback) {
+        let needed = needed((ports as f64 * PORTS_SHARE) as usize);
+        if needed > 1 {
+            let first = u32::from(Ipv4Addr::LOCALHOST) + 1;
+            spec.sources = (first..).take(needed).map(|address| Ipv4Addr::from(address).into()).collect();
+            let (ports, last) = (count(ports as u64), spec.sources[needed - 1]);
+            output::say(&format!(
+                "connections come from {} to {last}: one address has {ports} ports for a server",
+                spec.sources[0]
+            ));
+        }
+        return Ok(());
+    }
+    if needed(ports) > spec.sources.len().max(1) {
+        let message = format!(
+            "{} need {} source addresses, each with {} ports: give more of them (--source)",
+            counted(connections, "connection"),
+            needed(ports),
+            count(ports as u64)
+        );
+        return Err(Failure::request("bad_number", message));
+    }
+    Ok(())
+}
+
+/// The part of an address' ports that may be in use before it has too few. The kernel gives every other port first;
+/// once all of these are taken it passes over each of them to find another, for milliseconds a connection.
+const PORTS_SHARE: f64 = 0.45;
+
+/// Whether this is an address of 127.0.0.0/8, all of which are this machine's.
+fn is_loopback(Address(address): &Address) -> bool {
+    matches!(address, sys::net::Address::Ip(address) if address.is_ipv4() && address.ip().is_loopback())
+}
+
+/// Ports the kernel chooses from for connections between two addresses; its default where it does not say.
+fn ports() -> usize {
+    const DEFAULT: usize = 28_232;
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut ends = range.split_whitespace().map_while(|number| number.parse::<usize>().ok());
+    match (ends.next(), ends.next()) {
+        (Some(first), Some(last)) if first <= last => last - first + 1,
+        _ => DEFAULT,
+    }
+}
+
+fn part(spec: &LoadSpec, index: usize) -> LoadSpec {
+    let of = spec.processes;
+    let part = |whole: usize| whole / of + usize::from(index < whole % of);
+    let threads_before = spec.threads() / of * index + index.min(spec.threads() % of);
+    let mut cpus = spec.cpus.clone();
+    // Threads take processors in turn, those of all processes as those of one.
+    cpus.rotate_left(threads_before % spec.cpus.len().max(1));
+    LoadSpec {
+        processes: 1,
+        connections: part(spec.connections),
+        idle: part(spec.idle),
+        probes: part(spec.probes),
+        active: spec.active.map(part),
+        threads: part(spec.threads),
+        requests: spec.requests.map(|requests| {
+            let of = of as u64;
+            requests / of + u64::from((index as u64) < requests % of)
+        }),
+        connect_per_s: spec.connect_per_s.map(|rate_per_s| rate_per_s / of as f64),
+        pace: pace_part(&spec.pace, index, of),
+        cpus,
+        held: true,
+        ..spec.clone()
+    }
+}
+
+fn pace_part(pace: &Pace, index: usize, of: usize) -> Pace {
+    let Pace::Open { arrivals, seed, stages } = pace else { return Pace::Closed };
+    let part = |stage: &Stage| Stage {
+        from_per_s: stage.from_per_s / of as f64,
+        to_per_s: stage.to_per_s / of as f64,
+        duration_ms: stage.duration_ms,
+    };
+    let seed = match arrivals {
+        // Independent Poisson processes make one of all their rates.
+        Arrivals::Poisson => seed.wrapping_add(index as u64),
+        Arrivals::Even => *seed,
+    };
+    Pace::Open { arrivals: *arrivals, seed, stages: stages.iter().map(part).collect() }
+}
+
+/// One of the processes. Dropping it ends it.
+struct Member {
+    child: Child,
+    /// It lives for as long as this is open.
+    stdin: Option<ChildStdin>,
+    /// Whether it has measured, and waits for the others.
+    rests: bool,
+    report: Option<::load::Report>,
+}
+
+/// What one of them has told; None: it has ended, or what it says is not understood.
+type News = (usize, Option<LoadEvent>);
+
+impl Member {
+    /// Starts a process with its part of the spec, and a thread that passes on what it tells.
+    fn start(part: &LoadSpec, index: usize, sender: mpsc::Sender<News>) -> Result<Self, Failure> {
+        let mut child = Command::new(env::current_exe()?)
+            .args(["load", "--spec", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for the first process to pass on: a second one would end the others at once.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Failure::work("failed", format!("cannot start another process: {error}")))?;
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut member = Self { stdin: child.stdin.take(), child, rests: false, report: None };
+        thread::Builder::new().name(format!("process-{index}")).spawn(move || {
+            let events = stdout.lines().map_while(|line| contract::told(&line.ok()?));
+            // Where the receiver is gone, so is the run.
+            events.for_each(|event| drop(sender.send((index, Some(event)))));
+            let _ = sender.send((index, None));
+        })?;
+        member.say(&contract::line(part));
+        Ok(member)
+    }
+
+    /// Hands it a line. One that has ended does not read it, which its end tells.
+    fn say(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            let _ = writeln!(stdin, "{line}");
+        }
+    }
+
+    /// Why it has failed, by its own words if it had any left.
+    fn failure(&mut self, failed: Option<Failed>, place: &str) -> Failure {
+        let status = self.child.wait();
+        let Some(Failed { kind, message, .. }) = failed else {
+            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let message = format!("{place} ended before its report: {status}");
+            return Failure::work("failed", message);
+        };
+        let fault = match status.ok().and_then(|status| status.code()) {
+            Some(code) if code == Fault::Request as i32 => Fault::Request,
+            Some(code) if code == Fault::Machine as i32 => Fault::Machine,
+            _ => Fault::Work,
+        };
+        Failure { fault, kind: forever(kind).as_str(), message }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Crowd<'a> {
+    members: Vec<Member>,
+    news: mpsc::Receiver<News>,
+    stop: &'a AtomicBool,
+    is_interrupted: bool,
+}
+
+impl Crowd<'_> {
+    /// Waits until all have opened their connections; returns what they do without.
+    fn open(&mut self) -> Result<Vec<String>, Failure> {
+        let mut lacks = Vec::new();
+        let mut left = self.members.len();
+        while left > 0 {
+            if let (_, LoadEvent::Ready(ready)) = self.next()? {
+                lacks = ready.lacks;
+                left -= 1;
+            }
+        }
+        Ok(lacks)
+    }
+
+    /// From the start to the reports of all.
+    fn measure(&mut self, is_open: bool, tell: &mut dyn FnMut(Event)) -> Result<::load::Report, Failure> {
+        let mut slices = Slices { pending: Vec::new(), of: self.members.len() };
+        let (mut measuring, mut at_ns, mut is_over) = (0, 0, false);
+        while self.members.iter().any(|member| member.report.is_none()) {
+            match self.next()? {
+                (_, LoadEvent::Measuring(begun)) => {
+                    measuring += 1;
+                    at_ns = begun.monotonic_ns.max(at_ns);
+                    if measuring == self.members.len() {
+                        tell(Event::Measuring { at_ns });
+                    }
+                }
+                (_, LoadEvent::Interval(interval)) => {
+                    slices.add(slice(&interval).map_err(|message| Failure::work("failed", message))?);
+                    slices.pass_on(false, |slice| tell(Event::Sliced(slice)));
+                }
+                (index, LoadEvent::Measured(ended)) => {
+                    self.members[index].rests = true;
+                    at_ns = ended.monotonic_ns.max(at_ns);
+                }
+                (index, LoadEvent::Report(report)) => {
+                    let report = measured(&report).map_err(|message| Failure::work("failed", message))?;
+                    self.members[index].report = Some(report);
+                }
+                (_, LoadEvent::Ready(_) | LoadEvent::Failed(_)) => {}
+            }
+            if !is_over && self.members.iter().all(|member| member.rests || member.report.is_some()) {
+                is_over = true;
+                // One that was stopped before its time has reported at once and tells no end.
+                if self.members.iter().all(|member| member.rests) {
+                    tell(Event::Measured { at_ns });
+                }
+                self.go_on();
+            }
+        }
+        slices.pass_on(true, |slice| tell(Event::Sliced(slice)));
+        let mut whole = ::load::Report::empty(is_open);
+        self.members.iter().filter_map(|member| member.report.as_ref()).for_each(|report| whole.add(report));
+        Ok(whole)
+    }
+
+    /// Ends the hold that all are in.
+    fn go_on(&mut self) {
+        self.members.iter_mut().for_each(|member| member.say(""));
+    }
+
+    /// What is told next, by whom. Passes on that the run is to stop.
+    fn next(&mut self) -> Result<(usize, LoadEvent), Failure> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) && !self.is_interrupted {
+                self.is_interrupted = true;
+                // One that has ended meanwhile needs no signal: nobody has its number until it has been waited for.
+                self.members.iter().for_each(|member| drop(sys::process::interrupt(member.child.id())));
+            }
+            match self.news.recv_timeout(LOOK_PAUSE) {
+                Ok((index, Some(LoadEvent::Failed(failed)))) => return Err(self.failure(index, Some(failed))),
+                Ok((index, Some(event))) => return Ok((index, event)),
+                Ok((index, None)) if self.members[index].report.is_none() => {
+                    return Err(self.failure(index, None));
+                }
+                Ok((_, None)) | Err(_) => {}
+            }
+        }
+    }
+
+    fn failure(&mut self, index: usize, failed: Option<Failed>) -> Failure {
+        if self.is_interrupted {
+            // Each knows only of its own connections.
+            return Failure::work("interrupted", "stopped while the connections were being opened");
+        }
+        let member = &mut self.members[index];
+        let place = format!("process {} of the generator", member.child.id());
+        // What it has not read ends it, should it not have ended.
+        member.stdin = None;
+        member.failure(failed, &place)
+    }
+}
+
+/// How often it is looked whether the run is to stop.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Slices of the window in the making: those that not all processes have told yet.
+struct Slices {
+    pending: Vec<(Slice, usize)>,
+    of: usize,
+}
+
+impl Slices {
+    fn add(&mut self, part: Slice) {
+        match self.pending.iter_mut().find(|(slice, _)| slice.index == part.index) {
+            Some((slice, parts)) => {
+                slice.add(&part);
+                *parts += 1;
+            }
+            None => self.pending.push((part, 1)),
+        }
+    }
+
+    /// Passes on those that are whole; at the end of a run all that there are.
+    fn pass_on(&mut self, is_end: bool, mut tell: impl FnMut(Slice)) {
+        self.pending.sort_unstable_by_key(|(slice, _)| slice.index);
+        let whole = self.pending.iter().take_while(|(_, parts)| is_end || *parts == self.of).count();
+        self.pending.drain(..whole).for_each(|(slice, _)| tell(slice));
+    }
+}
+
+#[cfg(test)]
+mod tests;

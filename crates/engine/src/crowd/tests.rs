@@ -1,0 +1,126 @@
+use super::*;
+
+fn spec(fields: &str) -> LoadSpec {
+    let head = r#""schema": 1, "role": "load", "workload": {"protocol": "echo"}, "connect": ["127.0.0.1:1"]"#;
+    contract::read(&format!("{{{head}, {fields}}}")).expect("the fields are those of a spec")
+}
+
+/// Splits a spec, and expects its parts to add up to it, the first to be the largest, and each to have something to do.
+fn check(fields: &str) {
+    let spec = spec(fields);
+    let parts = parts(&spec);
+    assert_eq!(parts.len(), spec.processes);
+    let sum = |of: fn(&LoadSpec) -> u64| {
+        assert!(parts.iter().all(|part| of(part) <= of(&parts[0])), "the first is the largest: {fields}");
+        parts.iter().map(of).sum::<u64>()
+    };
+    let counts: [fn(&LoadSpec) -> u64; 6] = [
+        |spec| spec.connections as u64,
+        |spec| spec.idle as u64,
+        |spec| spec.probes as u64,
+        |spec| spec.threads as u64,
+        |spec| spec.active.unwrap_or_default() as u64,
+        |spec| spec.requests.unwrap_or_default(),
+    ];
+    for (index, of) in counts.into_iter().enumerate() {
+        assert_eq!(sum(of), of(&spec), "count {index} of {fields}");
+    }
+    for part in &parts {
+        assert!(part.held && part.processes == 1);
+        assert!(part.threads <= part.active.unwrap_or(part.connections), "each thread is busy: {fields}");
+        assert_eq!(part.active.is_some(), spec.active.is_some());
+    }
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    check(r#""processes": 1, "connections": 7, "requests": 9"#);
+    check(r#""processes": 2, "connections": 7, "idle": 9, "threads": 3, "requests": 1003"#);
+    check(r#""processes": 3, "connections": 8, "active": 4, "threads": 4, "probes": 2, "duration_ms": 5"#);
+    check(r#""processes": 6, "connections": 100000, "active": 1000, "threads": 6, "duration_ms": 5"#);
+}
+
+#[test]
+fn rates_are_divided_and_random_arrivals_are_not_the_same_in_each() {
+    let spec = spec(
+        r#""processes": 4, "connections": 8, "duration_ms": 5, "connect_per_s": 100.0, "cpus": [0, 1, 2], "threads": 4,
+        "pace": {"loop": "open", "arrivals": "poisson", "seed": 7,
+                 "stages": [{"from_per_s": 100.0, "to_per_s": 400.0, "duration_ms": null}]}"#,
+    );
+    for (index, part) in parts(&spec).iter().enumerate() {
+        let Pace::Open { seed, stages, .. } = &part.pace else { panic!("it is an open loop") };
+        assert_eq!((stages[0].from_per_s, stages[0].to_per_s), (25.0, 100.0));
+        assert_eq!(*seed, 7 + index as u64);
+        assert_eq!(part.connect_per_s, Some(25.0));
+        assert_eq!(part.cpus[0], index % 3, "threads take processors in turn");
+    }
+}
+
+#[test]
+fn there_are_as_many_processes_as_the_connections_need_descriptors() {
+    let needed = |fields: &str| processes_needed(&spec(&format!(r#"{fields}, "duration_ms": 5"#)), 1000);
+    assert_eq!(needed(r#""connections": 1000"#), 1);
+    assert_eq!(needed(r#""connections": 1001"#), 2);
+    assert_eq!(needed(r#""connections": 1000, "idle": 1000"#), 2);
+    assert_eq!(
+        needed(r#""connections": 999, "idle": 1000, "probes": 1"#),
+        3,
+        "each has a share of all kinds"
+    );
+}
+
+#[test]
+fn connections_on_the_loopback_interface_get_the_addresses_they_need() {
+    const SERVER: &[&str] = &["127.0.0.1:1"];
+    check_sources(r#""connections": 450"#, SERVER, &[]);
+    check_sources(r#""connections": 451"#, SERVER, &["127.0.0.2", "127.0.0.3"]);
+    check_sources(r#""connections": 700, "idle": 201"#, SERVER, &["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
+    check_sources(r#""connections": 451, "sources": ["127.0.0.9"]"#, SERVER, &["127.0.0.9"]);
+    check_sources(r#""connections": 900"#, &["127.0.0.1:1", "127.0.0.1:2"], &[]);
+    check_sources(r#""connections": 5000"#, &["unix:/a"], &[]);
+}
+
+/// What sources a spec for these addresses is given where each source has 1000 ports.
+fn check_sources(fields: &str, connect: &[&str], expected: &[&str]) {
+    let spec = with_sources(fields, connect).expect("they suffice");
+    assert_eq!(spec.sources.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{fields}");
+}
+
+fn with_sources(fields: &str, connect: &[&str]) -> Result<LoadSpec, Failure> {
+    let mut spec = spec(&format!(r#"{fields}, "duration_ms": 5"#));
+    spec.connect = connect.iter().map(|text| text.parse().expect("it is an address")).collect();
+    give_sources(&mut spec, 1000).map(|()| spec)
+}
+
+#[test]
+fn other_servers_need_addresses_from_the_user() {
+    const MESSAGE: &str =
+        "1 001 connections need 2 source addresses, each with 1 000 ports: give more of them (--source)";
+    for (fields, connect) in [
+        (r#""connections": 1001"#, "10.0.0.1:1"),
+        (r#""connections": 1001"#, "[::1]:1"),
+        (r#""connections": 1001, "sources": ["127.0.0.2"]"#, "127.0.0.1:1"),
+    ] {
+        let failure = with_sources(fields, &[connect]).expect_err(fields);
+        assert_eq!(failure.message, MESSAGE, "{connect}");
+    }
+}
+
+#[test]
+fn processes_without_anything_to_do_are_refused() {
+    check_refused(r#""processes": 3, "connections": 2"#, "3 processes cannot share 2 busy connections");
+    check_refused(
+        r#""processes": 3, "connections": 9, "active": 1"#,
+        "cannot share 1 busy connection: take more",
+    );
+    check_refused(r#""processes": 0, "connections": 9"#, "processes is 0; it can be from 1 to 256");
+    check_refused(
+        r#""processes": 3, "connections": 9, "requests": 2"#,
+        "cannot share fewer requests than they are",
+    );
+}
+
+fn check_refused(fields: &str, part: &str) {
+    let failure = fit(spec(fields)).expect_err(fields);
+    assert!(failure.message.contains(part), "{fields}: {}", failure.message);
+}

@@ -1,0 +1,239 @@
+//! What a run by hand writes beside its summary: the ending of a path says in which form, and each form is a file here.
+//!
+//! Files are made before anything is sent, so that a path that cannot be written costs no run. Each slice of the window
+//! goes to the kernel as soon as it is over, so that a crash leaves what was measured. A file that fails later is left
+//! as it is and told of at the end: the run is worth more than its copy.
+
+mod csv;
+mod hlog;
+mod json;
+mod ndjson;
+mod svg;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use ::load::Slice;
+
+use self::csv::Csv;
+use self::hlog::Hlog;
+use self::json::Json;
+use self::ndjson::Ndjson;
+use self::svg::Svg;
+use crate::contract::{Interval, Report};
+use crate::failure::Failure;
+use crate::report::interval;
+
+/// Where to write, and in which form.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Csv,
+    Hlog,
+    Json,
+    Ndjson,
+    Svg,
+}
+
+impl Kind {
+    const ALL: [(Self, &str); 5] = [
+        (Self::Csv, "csv"),
+        (Self::Hlog, "hlog"),
+        (Self::Json, "json"),
+        (Self::Ndjson, "ndjson"),
+        (Self::Svg, "svg"),
+    ];
+
+    fn form(self) -> Box<dyn Form> {
+        match self {
+            Self::Csv => Box::new(Csv::default()),
+            Self::Hlog => Box::new(Hlog::default()),
+            Self::Json => Box::new(Json),
+            Self::Ndjson => Box::new(Ndjson),
+            Self::Svg => Box::new(Svg),
+        }
+    }
+}
+
+impl Target {
+    /// Reads a path with one of the known endings.
+    ///
+    /// # Errors
+    /// One line with the endings there are.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let path = PathBuf::from(text);
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match Kind::ALL.iter().find(|(_, known)| ending.eq_ignore_ascii_case(known)) {
+            Some(&(kind, _)) => Ok(Self { path, kind }),
+            None => {
+                let endings = Kind::ALL.map(|(_, known)| format!(".{known}")).join(", ");
+                Err(format!("`{text}` does not say in which form: end it in one of {endings}"))
+            }
+        }
+    }
+
+    /// Whether it tells of each slice of the window.
+    pub(crate) fn has_slices(&self) -> bool {
+        matches!(self.kind, Kind::Csv | Kind::Hlog | Kind::Ndjson)
+    }
+}
+
+/// What a form may say at the end.
+pub(crate) struct Ended<'a> {
+    pub(crate) report: &'a Report,
+    pub(crate) measured: &'a ::load::Report,
+    /// The server as the user wrote it.
+    pub(crate) subject: &'a str,
+}
+
+/// A way to write a run down. What it returns is written at once; the default is to say nothing.
+trait Form {
+    /// The connections are open.
+    fn begin(&mut self) -> String {
+        String::new()
+    }
+
+    /// A slice of the window is over.
+    fn slice(&mut self, _slice: &Interval) -> String {
+        String::new()
+    }
+
+    /// The run is over.
+    fn end(&mut self, _ended: &Ended<'_>) -> String {
+        String::new()
+    }
+}
+
+/// The files of a run. Those that it has made and not begun are removed again.
+pub(crate) struct Files(Vec<Output>);
+
+struct Output {
+    path: PathBuf,
+    file: File,
+    form: Box<dyn Form>,
+    /// It was not there before, and the run has not begun.
+    is_new: bool,
+    /// Why it was given up.
+    failure: Option<io::Error>,
+}
+
+impl Files {
+    /// Opens all files for writing. What was in them stays until the run begins.
+    ///
+    /// # Errors
+    /// `bad_flag`, where one of them cannot be written, or is named twice.
+    pub(crate) fn open(targets: &[Target]) -> Result<Self, Failure> {
+        let mut files = Self(Vec::new());
+        for Target { path, kind } in targets {
+            if files.0.iter().any(|output| output.path == *path) {
+                let message = format!("--write: {} is named twice", path.display());
+                return Err(Failure::request("bad_flag", message));
+            }
+            let (file, is_new) = open(path).map_err(|error| {
+                let message = format!("--write: cannot write {}: {}", path.display(), reason(&error));
+                Failure::request("bad_flag", message)
+            })?;
+            files.0.push(Output { path: path.clone(), file, form: kind.form(), is_new, failure: None });
+        }
+        Ok(files)
+    }
+
+    /// The connections are open: the files become this run's.
+    pub(crate) fn begin(&mut self) {
+        for output in &mut self.0 {
+            output.is_new = false;
+            output.clear();
+            let text = output.form.begin();
+            output.write(&text);
+        }
+    }
+
+    /// A slice of the window is over.
+    pub(crate) fn slice(&mut self, slice: &Slice) {
+        if self.0.is_empty() {
+            return;
+        }
+        // Made once for all: percentiles and a packed histogram cost the generator's processor a millisecond.
+        let told = interval(slice);
+        for output in &mut self.0 {
+            let text = output.form.slice(&told);
+            output.write(&text);
+        }
+    }
+
+    /// The run is over.
+    ///
+    /// # Errors
+    /// `write_failed`, with all files that could not be written to their end.
+    pub(crate) fn end(&mut self, ended: &Ended<'_>) -> Result<(), Failure> {
+        for output in &mut self.0 {
+            let text = output.form.end(ended);
+            output.write(&text);
+        }
+        let failed = |output: &Output| {
+            let error = output.failure.as_ref()?;
+            Some(format!("cannot write {}: {}", output.path.display(), reason(error)))
+        };
+        match self.0.iter().filter_map(failed).collect::<Vec<_>>() {
+            none if none.is_empty() => Ok(()),
+            some => Err(Failure::work("write_failed", some.join("; "))),
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for output in self.0.iter().filter(|output| output.is_new) {
+            // Who has removed it meanwhile has done what is wanted here.
+            let _ = fs::remove_file(&output.path);
+        }
+    }
+}
+
+impl Output {
+    /// Takes away what an earlier run has left. A device or a pipe has no such thing.
+    fn clear(&mut self) {
+        let cleared = self
+            .file
+            .metadata()
+            .and_then(|metadata| if metadata.is_file() { self.file.set_len(0) } else { Ok(()) });
+        self.failure = cleared.err();
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.failure.is_none() && !text.is_empty() {
+            self.failure = self.file.write_all(text.as_bytes()).err();
+        }
+    }
+}
+
+/// The file, and whether it is new.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            OpenOptions::new().write(true).create(true).truncate(false).open(path).map(|file| (file, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The kernel's reason, without its number.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "its folder is not there".to_owned(),
+        ErrorKind::PermissionDenied => "this user may not".to_owned(),
+        ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        ErrorKind::StorageFull => "no space is left on its disk".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! Somebody who watches a run by hand from another process: what happens, told on a pipe of its own.
+//!
+//! Whoever watches never delays who measures: what does not fit into the pipe at once is told later or not at all.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+
+use crate::failure::Failure;
+
+/// The pipe to a view.
+pub(crate) struct View {
+    /// None once nobody reads it any more.
+    pipe: Option<File>,
+    /// What is left of the last line that was begun.
+    left: Vec<u8>,
+}
+
+impl View {
+    /// The view behind an inherited descriptor.
+    ///
+    /// # Errors
+    /// Where there is no such pipe.
+    pub(crate) fn open(descriptor: u32) -> Result<Self, Failure> {
+        let pipe = sys::pipe::inherited(descriptor).map_err(|error| {
+            Failure::request("bad_flag", format!("--events-fd: descriptor {descriptor} is no pipe: {error}"))
+        })?;
+        Ok(Self { pipe: Some(pipe), left: Vec::new() })
+    }
+
+    /// Tells a line, as a whole or not at all.
+    pub(crate) fn tell(&mut self, line: &str) {
+        self.push();
+        if self.left.is_empty() {
+            self.left.extend_from_slice(line.as_bytes());
+            self.left.push(b'\n');
+            self.push();
+        }
+    }
+
+    /// Writes what fits.
+    fn push(&mut self) {
+        while let (Some(pipe), false) = (&mut self.pipe, self.left.is_empty()) {
+            match pipe.write(&self.left) {
+                Ok(written) => drop(self.left.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => self.pipe = None,
+            }
+        }
+    }
+}

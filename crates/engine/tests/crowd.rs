@@ -1,0 +1,247 @@
+//! One load from several processes: what they report together is what the server has seen, and they begin, end and fail
+//! as one.
+
+mod common;
+mod load {
+    pub(crate) mod report;
+    pub(crate) mod server;
+}
+mod process;
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{ENGINE, Engine};
+use load::report::Report;
+use load::server::{Behaviour, Fault, Server};
+use process::{Supervised, signal};
+use serde_json::{Value, json};
+
+const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];
+
+#[test]
+fn requests_of_several_processes_are_counted_exactly() {
+    for driver in DRIVERS {
+        for processes in [2, 3] {
+            check(Behaviour::Right, |spec| {
+                (spec["driver"], spec["processes"]) = (driver.into(), processes.into());
+            });
+        }
+    }
+}
+
+#[test]
+fn idle_and_busy_connections_and_threads_are_shared_out() {
+    let (report, connections) = check(Behaviour::Right, |spec| {
+        (spec["processes"], spec["threads"], spec["active"]) = (3.into(), 5.into(), 6.into());
+        (spec["idle"], spec["sources"]) = (7.into(), json!(["127.0.0.7", "127.0.0.8"]));
+    });
+    assert_eq!(connections, 17, "{report}");
+    assert_eq!(report.field("/connections_open"), &json!(17), "{report}");
+    assert_eq!(report.field("/threads"), &json!(5), "{report}");
+}
+
+#[test]
+fn errors_of_several_processes_are_counted_exactly() {
+    let (report, _) = check(Behaviour::Each50th(Fault::Unavailable), |spec| spec["processes"] = 2.into());
+    assert_eq!((report.requests("correct"), report.errors("status")), (983, 20), "{report}");
+    assert_eq!(report.field("/statuses"), &json!({"200": 983, "503": 20}), "{report}");
+}
+
+#[test]
+fn a_schedule_is_shared_out() {
+    for arrivals in ["even", "poisson"] {
+        let stage = json!({"from_per_s": 1500.0, "to_per_s": 1500.0, "duration_ms": null});
+        let pace = json!({"loop": "open", "arrivals": arrivals, "seed": 5, "stages": [stage]});
+        let (report, _) = check(Behaviour::Right, |spec| {
+            (spec["processes"], spec["pace"]) = (3.into(), pace.clone());
+        });
+        report.assert_schedule();
+        assert_eq!(report.field("/pace"), &pace, "{report}");
+    }
+}
+
+/// Sends 1003 requests over ten connections as `change` says, and expects the report and the server to agree; returns
+/// the report and how many connections the server has seen.
+fn check(behaviour: Behaviour, change: impl Fn(&mut Value)) -> (Report, u64) {
+    const REQUESTS: u64 = 1003;
+    let server = Server::start(behaviour);
+    let mut spec = spec(&server.address().to_string());
+    spec["requests"] = REQUESTS.into();
+    change(&mut spec);
+    let report = Report::of(&spec);
+    report.assert_physics();
+    let counts = server.end();
+    assert_eq!((report.requests("sent"), counts.requests), (REQUESTS, REQUESTS), "{report}");
+    assert_eq!(report.requests("correct"), counts.right, "{report}");
+    assert_eq!(report.bytes("received"), counts.bytes_sent, "{report}");
+    assert_eq!(report.bytes("sent"), counts.bytes_received, "{report}");
+    for field in ["processes", "connections"] {
+        assert_eq!(report.field(&format!("/{field}")), &spec[field], "{report}");
+    }
+    (report, counts.connections)
+}
+
+#[test]
+fn a_run_for_a_while_is_told_as_one_and_its_slices_are_the_whole() {
+    let server = Server::start(Behaviour::Right);
+    let mut spec = spec(&server.address().to_string());
+    (spec["processes"], spec["duration_ms"], spec["warmup_ms"]) = (2.into(), 500.into(), 100.into());
+    spec["slice_ms"] = 200.into();
+    let engine = Engine::start(&spec);
+    let (mut told, mut slices, mut report) = (Vec::new(), Vec::new(), Value::Null);
+    while let Some(event) = engine.event() {
+        match event["event"].as_str().expect("an event has a name") {
+            "interval" => slices.push(event),
+            name => {
+                told.push(name.to_owned());
+                report = event;
+            }
+        }
+    }
+    assert_eq!(told, ["ready", "measuring", "measured", "report"]);
+    let indices: Vec<u64> = slices.iter().filter_map(|slice| slice["index"].as_u64()).collect();
+    assert_eq!(indices, Vec::from_iter(0..slices.len() as u64), "in their order");
+    assert!((3..=4).contains(&slices.len()), "{} slices", slices.len());
+    let sum: u64 = slices.iter().filter_map(|slice| slice["correct"].as_u64()).sum();
+    assert_eq!(Some(sum), report["requests"]["correct"].as_u64());
+    server.end();
+}
+
+#[test]
+fn a_held_run_waits_for_its_owner_before_any_process_begins_and_before_any_ends() {
+    let server = Server::start(Behaviour::Right);
+    let mut spec = spec(&server.address().to_string());
+    (spec["processes"], spec["requests"], spec["held"]) = (2.into(), 100.into(), true.into());
+    let mut engine = Supervised::start("load", &spec.to_string());
+    assert_eq!(engine.event()["event"], "ready");
+    engine.say();
+    assert_eq!(engine.event()["event"], "measuring");
+    assert_eq!(engine.event()["event"], "measured");
+    let children = children(engine.pid());
+    assert_eq!(children.len(), 2, "both rest");
+    assert_eq!(engine.answer()["event"], "report");
+    assert_eq!(engine.wait().0, Some(0));
+    assert!(!children.iter().any(|child| is_alive(*child)), "none is left");
+    assert_eq!(server.end().requests, 100);
+}
+
+#[test]
+fn there_are_as_many_processes_as_the_descriptors_demand() {
+    let server = Server::start(Behaviour::Right);
+    let mut spec = spec(&server.address().to_string());
+    (spec["connections"], spec["requests"]) = (90.into(), 900.into());
+    // 64 of the hundred are kept for other uses.
+    let limited = ["-c", r#"ulimit -n 100 && exec "$0" "$@""#, ENGINE];
+    let engine = Engine::start_by(Command::new("sh").args(limited), &spec);
+    let told: Vec<Value> = std::iter::from_fn(|| engine.event()).collect();
+    let report = told.last().expect("it reports");
+    assert_eq!((&report["processes"], &report["connections_open"]), (&json!(3), &json!(90)), "{told:?}");
+    assert_eq!(report["requests"]["correct"], 900, "{told:?}");
+    assert_eq!(server.end().connections, 90);
+}
+
+#[test]
+fn a_process_that_dies_fails_the_whole_and_ends_the_others() {
+    let server = Server::start(Behaviour::Right);
+    let mut engine = begun(&server);
+    let children = children(engine.pid());
+    signal("KILL", children[1]);
+    let failed = event(&engine);
+    let message =
+        format!("process {} of the generator ended before its report: signal: 9 (SIGKILL)", children[1]);
+    assert_eq!((&failed["event"], &failed["message"]), (&json!("failed"), &json!(message)), "{failed}");
+    assert_eq!(engine.event(), None, "nothing comes after it");
+    wait_until("it ends", || engine.ended().is_some_and(|status| status.code() == Some(1)));
+    assert!(!children.iter().any(|child| is_alive(*child)), "none is left");
+    server.end();
+}
+
+#[test]
+fn a_signal_ends_all_and_what_they_have_measured_is_reported() {
+    let server = Server::start(Behaviour::Right);
+    let mut engine = begun(&server);
+    let children = children(engine.pid());
+    thread::sleep(Duration::from_millis(100));
+    signal("INT", engine.pid());
+    let report = event(&engine);
+    assert_eq!((&report["event"], &report["interrupted"]), (&json!("report"), &json!(true)), "{report}");
+    assert!(report["requests"]["correct"].as_u64() > Some(0), "{report}");
+    wait_until("it ends", || engine.ended().is_some_and(|status| status.success()));
+    assert!(!children.iter().any(|child| is_alive(*child)), "none is left");
+    server.end();
+}
+
+#[test]
+fn no_process_outlives_the_first_one() {
+    let server = Server::start(Behaviour::Right);
+    let engine = begun(&server);
+    let children = children(engine.pid());
+    drop(engine);
+    wait_until("all have ended", || !children.iter().any(|child| is_alive(*child)));
+    server.end();
+}
+
+#[test]
+fn a_port_where_nothing_listens_is_one_clear_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it has an address").to_string();
+    drop(listener);
+    let mut spec = spec(&address);
+    (spec["processes"], spec["requests"]) = (3.into(), 10.into());
+    let mut engine = Engine::start(&spec);
+    let failed = event(&engine);
+    let message = format!("nothing listens on {address}: start the server first, or check the port");
+    assert_eq!(
+        (&failed["event"], &failed["kind"], &failed["message"]),
+        (&json!("failed"), &json!("connection_refused"), &json!(message)),
+        "{failed}"
+    );
+    assert_eq!(engine.event(), None, "nothing comes after it");
+    wait_until("it ends", || engine.ended().is_some_and(|status| status.code() == Some(1)));
+}
+
+/// A long run from three processes whose window has begun.
+fn begun(server: &Server) -> Engine {
+    let mut spec = spec(&server.address().to_string());
+    (spec["processes"], spec["duration_ms"], spec["warmup_ms"]) = (3.into(), 60_000.into(), 0.into());
+    let engine = Engine::start(&spec);
+    assert_eq!(event(&engine)["event"], "ready");
+    assert_eq!(event(&engine)["event"], "measuring");
+    assert_eq!(children(engine.pid()).len(), 3);
+    engine
+}
+
+fn event(engine: &Engine) -> Value {
+    engine.event().expect("the engine says something")
+}
+
+/// The processes that this one has started.
+fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = fs::read_to_string(path).expect("the process is there");
+    children.split_whitespace().map(|child| child.parse().expect("it is a number")).collect()
+}
+
+fn is_alive(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "not after {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn spec(connect: &str) -> Value {
+    json!({
+        "schema": 1, "role": "load", "workload": {"protocol": "http", "host": "h"}, "connect": [connect],
+        "connections": 10,
+    })
+}

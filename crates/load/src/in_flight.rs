@@ -1,0 +1,84 @@
+//! The requests in flight of a connection, oldest first.
+//!
+//! Nearly always there is one, which lies within the connection: memory elsewhere would be one more line of cache for
+//! each request, and with a thousand connections none of them is in the cache.
+
+use std::collections::VecDeque;
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub(crate) due_ns: u64,
+    pub(crate) sent_ns: u64,
+    /// Whether it was due before its connection was free.
+    pub(crate) waited: bool,
+}
+
+/// A queue whose first element needs no memory of its own.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    first: Option<Begun>,
+    /// Empty where there is no first.
+    rest: VecDeque<Begun>,
+}
+
+impl InFlight {
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(crate) fn first(&self) -> Option<&Begun> {
+        self.first.as_ref()
+    }
+
+    pub(crate) fn push(&mut self, begun: Begun) {
+        match &self.first {
+            None => self.first = Some(begun),
+            Some(_) => self.rest.push_back(begun),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Begun> {
+        let first = self.first.take();
+        self.first = self.rest.pop_front();
+        first
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.first = None;
+        self.rest.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_leave_in_the_order_in_which_they_came_however_many_there_are() {
+        let mut in_flight = InFlight::default();
+        let (mut pushed, mut popped) = (0, 0);
+        // Up and down through all lengths from 0 to 4.
+        for length in [1, 0, 3, 1, 4, 0, 2, 2, 0] {
+            while in_flight.len() < length {
+                in_flight.push(Begun { due_ns: pushed, sent_ns: pushed, waited: false });
+                pushed += 1;
+            }
+            while in_flight.len() > length {
+                assert_eq!(in_flight.first().map(|begun| begun.due_ns), Some(popped));
+                assert_eq!(in_flight.pop().map(|begun| begun.due_ns), Some(popped));
+                popped += 1;
+            }
+            assert_eq!(in_flight.is_empty(), length == 0);
+        }
+        assert!(in_flight.pop().is_none());
+        in_flight.push(Begun { due_ns: 0, sent_ns: 0, waited: false });
+        in_flight.push(Begun { due_ns: 1, sent_ns: 1, waited: false });
+        in_flight.clear();
+        assert_eq!(in_flight.len(), 0);
+    }
+}

@@ -1,0 +1,439 @@
+//! TLS over a socket, by rustls: who is trusted, the session of a connection, and what its failures mean for people.
+//!
+//! Nothing is resumed. A connection that is opened anew pays for a whole handshake, as that of a new user does; with
+//! tickets the first would be the only one that is measured.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConnection, Resumption, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, RootCertStore,
+    SignatureScheme,
+};
+use sys::net::Socket;
+
+use crate::drivers::link::{Link, is_passing};
+use crate::{Failure, failure};
+
+/// Bytes of a request that a session takes before they have gone out, and as much again while it shakes hands. What is
+/// beyond waits in the request itself.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Whose word counts for who the server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The authorities that this machine trusts.
+    Machine,
+    /// Those in a file in PEM.
+    File(PathBuf),
+    /// The server's own: its certificate is not checked, only that it has the key to it.
+    Anyone,
+}
+
+/// What all connections of a run agree on with the server.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    server_name: ServerName<'static>,
+}
+
+impl Tls {
+    /// Sessions with a server that has a certificate for `server_name`, a name or an IP address. `protocol` is what
+    /// is to be spoken in them, as ALPN names it; empty offers nothing.
+    ///
+    /// # Errors
+    /// `bad_spec`: a name that is none, a file that has no certificates; `unavailable`: a machine that trusts nobody.
+    pub fn new(server_name: &str, trust: &Trust, protocol: &[u8]) -> Result<Self, Failure> {
+        let name = ServerName::try_from(server_name.to_owned()).map_err(|_| {
+            let text = format!("`{server_name}` is not a name that a certificate can be for");
+            failure("bad_spec", format!("{text}: write it as in example.org (--server-name)"))
+        })?;
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites for the versions of its own defaults");
+        let verifier: Arc<dyn ServerCertVerifier> = match trust {
+            Trust::Machine => verifier(of_machine()?, provider),
+            Trust::File(path) => {
+                let (roots, named) = of_file(path)?;
+                Arc::new(Named { named, others: verifier(roots, provider) })
+            }
+            Trust::Anyone => Arc::new(NoCheck(provider)),
+        };
+        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = Vec::from_iter((!protocol.is_empty()).then(|| protocol.to_vec()));
+        Ok(Self { config: Arc::new(config), server_name: name })
+    }
+}
+
+fn verifier(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Arc<WebPkiServerVerifier> {
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .expect("there are authorities, and no list of what is revoked")
+}
+
+fn of_machine() -> Result<RootCertStore, Failure> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    // Machines carry certificates that are too old to be read; the others do.
+    let (known, _unreadable) = roots.add_parsable_certificates(found.certs);
+    if known == 0 {
+        let text = "no certificates of authorities are installed here (ca-certificates)";
+        let advice = "install them, name a file (--cacert FILE), or do not check the server's (--insecure)";
+        return Err(failure("unavailable", format!("{text}: {advice}")));
+    }
+    Ok(roots)
+}
+
+/// The authorities of a file, and its certificates as they are.
+fn of_file(path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Failure> {
+    let wrong = |reason: &dyn fmt::Display| {
+        failure("bad_spec", format!("--cacert: cannot take certificates from {}: {reason}", path.display()))
+    };
+    let (mut roots, mut named) = (RootCertStore::empty(), Vec::new());
+    // Not by the name: its errors would not say which of the system's they are.
+    let pem = std::fs::read(path).map_err(|error| wrong(&error))?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| wrong(&error))?;
+        roots.add(certificate.clone()).map_err(|error| wrong(&error))?;
+        named.push(certificate);
+    }
+    if roots.is_empty() {
+        return Err(wrong(&"it has none in PEM (-----BEGIN CERTIFICATE-----)"));
+    }
+    Ok((roots, named))
+}
+
+/// Takes a certificate that lies in the user's file, and those that are signed by one that does. The usual certificate
+/// for tests is its own authority, and the rules for a chain take no authority for a server.
+#[derive(Debug)]
+struct Named {
+    named: Vec<CertificateDer<'static>>,
+    others: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.named.contains(end_entity) {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        self.others.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.others.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.others.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.others.supported_verify_schemes()
+    }
+}
+
+/// Takes any certificate. The server must still prove that it has the key, so that a handshake costs both sides what
+/// it costs others.
+#[derive(Debug)]
+struct NoCheck(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for NoCheck {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A connection in TLS.
+pub(crate) struct Session {
+    socket: Socket,
+    tls: ClientConnection,
+    /// Whether the last receive was short: the socket has no more.
+    is_short: bool,
+    /// Whether the server has announced its end.
+    has_ended: bool,
+}
+
+impl Session {
+    fn new(socket: Socket, terms: &Tls) -> io::Result<Self> {
+        let mut tls = ClientConnection::new(Arc::clone(&terms.config), terms.server_name.clone())
+            .map_err(|error| broken(explain(&error)))?;
+        tls.set_buffer_limit(Some(BUFFER_BYTES));
+        Ok(Self { socket, tls, is_short: false, has_ended: false })
+    }
+
+    /// Shakes hands on a socket that blocks, a moment at a time.
+    fn shake(&mut self, timeout: Duration) -> io::Result<()> {
+        let begin = Instant::now();
+        while self.tls.is_handshaking() || self.tls.wants_write() {
+            if begin.elapsed() > timeout {
+                let seconds = timeout.as_secs_f64();
+                let text = format!("the server did not finish the handshake within {seconds} s");
+                return Err(broken(format!("{text}: {NOT_TLS}")));
+            }
+            if !self.flush()? || !self.tls.is_handshaking() {
+                continue;
+            }
+            match self.receive() {
+                Ok(0) => return Err(ended_early()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => drop(other?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives once and takes in what it means; returns how many bytes came.
+    fn receive(&mut self) -> io::Result<usize> {
+        let mut source = Source { socket: &self.socket, is_short: &mut self.is_short };
+        let received = self.tls.read_tls(&mut source)?;
+        match self.tls.process_new_packets() {
+            Ok(state) => self.has_ended = state.peer_has_closed(),
+            Err(error) => {
+                // The server is told what is wrong with it, if it still listens.
+                let _ = self.flush();
+                return Err(broken(explain(&error)));
+            }
+        }
+        self.flush()?;
+        Ok(received)
+    }
+
+    /// Sends what has been encrypted; says whether all of it has gone out.
+    fn flush(&mut self) -> io::Result<bool> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut &self.socket) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_passing(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Link for Session {
+    type Terms = Tls;
+
+    const BUFFERS: bool = true;
+
+    fn open(socket: Socket, terms: &Tls, timeout: Duration) -> io::Result<Self> {
+        let mut session = Self::new(socket, terms)?;
+        let moment = Some(MOMENT.min(timeout));
+        session.socket.set_nonblocking(false)?;
+        session.socket.set_read_timeout(moment)?;
+        session.socket.set_write_timeout(moment)?;
+        session.shake(timeout).map_err(|error| match error.get_ref() {
+            Some(inner) if inner.is::<Broken>() => error,
+            _ => broken(format!("the server broke off the handshake ({error}): {NOT_TLS}")),
+        })?;
+        session.socket.set_read_timeout(None)?;
+        session.socket.set_write_timeout(None)?;
+        session.socket.set_nonblocking(true)?;
+        Ok(session)
+    }
+
+    fn begin(socket: Socket, terms: &Tls) -> io::Result<Self> {
+        Self::new(socket, terms)
+    }
+
+    fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// An end without a `close_notify` is an error, `UnexpectedEof`: a reply that lasts until the end may lack some.
+    fn read(&mut self, input: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(input) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(if self.tls.is_handshaking() { ended_early() } else { cut_off() });
+                }
+                done => return done,
+            }
+            self.receive()?;
+        }
+    }
+
+    fn is_drained(&self, received: usize, room: usize) -> bool {
+        received < room && self.is_short && !self.has_ended
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = 0;
+        // What is left over must have met a socket that is full: only then is there an edge to go on at.
+        while self.flush()? && taken < bytes.len() {
+            match self.tls.writer().write(&bytes[taken..])? {
+                0 => break,
+                length => taken += length,
+            }
+        }
+        Ok(taken)
+    }
+
+    fn holds_back(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    fn is_open(&mut self) -> bool {
+        matches!(self.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn close(mut self) {
+        if !self.has_ended && !self.tls.is_handshaking() {
+            self.tls.send_close_notify();
+            // Whoever does not hear it sees the end of the socket.
+            let _ = self.flush();
+        }
+    }
+}
+
+/// How long one call of a handshake may wait.
+const MOMENT: Duration = Duration::from_millis(20);
+
+/// A socket to receive from, which notes whether it had more.
+struct Source<'a> {
+    socket: &'a Socket,
+    is_short: &'a mut bool,
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let received = (&mut &*self.socket).read(buffer)?;
+        *self.is_short = received < buffer.len();
+        Ok(received)
+    }
+}
+
+/// Why a session of TLS has failed: a line that says what to do.
+#[derive(Debug)]
+struct Broken(String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl Error for Broken {}
+
+fn broken(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, Broken(text))
+}
+
+/// Whether an error of a link is one of TLS, not of the socket beneath it.
+pub(crate) fn is_broken(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Broken>())
+}
+
+fn ended_early() -> io::Error {
+    broken(format!("the server ended the connection during the handshake: {NOT_TLS}"))
+}
+
+fn cut_off() -> io::Error {
+    let text = "the server ended the connection without announcing it (close_notify)";
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
+const NOT_TLS: &str = "if it does not speak TLS, write http:// (or tcp://)";
+
+/// What a failure of TLS means, and what to do.
+fn explain(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(error) => explain_certificate(error),
+        rustls::Error::InvalidMessage(
+            InvalidMessage::InvalidContentType
+            | InvalidMessage::UnknownProtocolVersion
+            | InvalidMessage::MessageTooLarge
+            | InvalidMessage::MessageTooShort,
+        ) => "the server does not answer in TLS: write http:// (or tcp://)".into(),
+        rustls::Error::AlertReceived(AlertDescription::UnrecognisedName) => {
+            "the server does not know itself by this name: say which one it has (--server-name NAME)".into()
+        }
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the server wants a certificate of the client, which this generator does not have".into()
+        }
+        rustls::Error::AlertReceived(alert) => format!("the server has refused TLS ({alert:?}): see its log"),
+        rustls::Error::PeerIncompatible(why) => {
+            format!("the server speaks no TLS that is in use today ({why:?}): it needs version 1.2 or 1.3")
+        }
+        other => format!("TLS has failed: {other}"),
+    }
+}
+
+fn explain_certificate(error: &CertificateError) -> String {
+    match error {
+        // An authority that has the name of a trusted one, and not its key, shows as a signature that is wrong.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the server's certificate is signed by nobody who is trusted here: \
+             name a file with who signed it (--cacert FILE), or do not check it (--insecure)"
+                .into()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("{error}: say for whom it is (--server-name NAME), or do not check it (--insecure)")
+        }
+        _ => format!(
+            "the server's certificate is not accepted ({error}): if it is known, name it (--cacert FILE), or do not \
+             check it (--insecure)"
+        ),
+    }
+}
