@@ -475,6 +475,7 @@ impl Ring {
             let result = match wait {
                 Wait::Not => self.submitter.submit(),
                 Wait::Forever => self.submitter.submit_and_wait(1),
+                Wait::AtMost(Duration::ZERO) if !self.polled => self.submit_and_look(),
                 Wait::AtMost(time) => {
                     let time = Timespec::from(time);
                     self.submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
@@ -498,6 +499,15 @@ impl Ring {
                 _ => wait = Wait::Not,
             }
         }
+    }
+
+    /// Hands over all submissions and takes in what has come, without the sleep that a time limit of nothing still is.
+    fn submit_and_look(&self) -> io::Result<usize> {
+        const GETEVENTS: u32 = 1;
+        let count = self.submissions.len() as u32;
+        let no_mask = None::<&libc::sigset_t>;
+        // SAFETY: there is no signal mask, and whatever the entries name is valid, as for every other submission.
+        unsafe { self.submitter.enter(count, 0, GETEVENTS, no_mask) }
     }
 
     /// The kernel has been told to close what was to be closed.
