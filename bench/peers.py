@@ -19,6 +19,7 @@ import os
 import random
 import re
 import resource
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -49,7 +50,7 @@ class Contender:
 
     def command(self, program: str, url: str, connections: int, seconds: int) -> list[str]:
         values = {"url": url, "connections": connections, "seconds": seconds}
-        return [program, *(word.format(**values) for word in self.arguments.split())]
+        return [program, *(word.format(**values) for word in shlex.split(self.arguments))]
 
 
 ENGINE = "iolab-engine"
@@ -75,7 +76,7 @@ GENERATORS = (
 ANEW = (
     Contender("iolab io_uring", ENGINE, OURS + "io_uring --no-keepalive", r'"correct":(\d+)'),
     Contender("iolab epoll", ENGINE, OURS + "epoll --no-keepalive", r'"correct":(\d+)'),
-    Contender("wrk", "wrk", "-t1 -c{connections} -d{seconds}s -H Connection:close {url}", r"(\d+) requests in"),
+    Contender("wrk", "wrk", "-t1 -c{connections} -d{seconds}s -H 'Connection: close' {url}", r"(\d+) requests in"),
     Contender("ab", "ab", "-q -r -c {connections} -t {seconds} -n 100000000 {url}", r"Complete requests:\s+(\d+)"),
 )
 

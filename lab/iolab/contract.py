@@ -336,6 +336,7 @@ class Probe(Frozen):
     requests: Requests
     latency_ns: Latency
     service_ns: Latency
+    lateness_ns: Latency
 
 
 class Schedule(Frozen):
@@ -434,6 +435,7 @@ class Report(Frozen):
     views: Views | None = None
     schedule: Schedule | None = None
     probe: Probe | None = None
+    unanswered_ns_max: Count = 0
     statuses: dict[str, Count] = {}
     intervals: Intervals
     generator: Generator

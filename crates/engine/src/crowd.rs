@@ -91,7 +91,7 @@ pub(crate) fn run(
     let connections = parts.iter().map(|part| part.connections).sum();
     tell(Event::Ready { connections, lacks });
     crowd.go_on();
-    crowd.measure(matches!(parts[0].pace, Pace::Open { .. }), tell)
+    crowd.measure(&parts[0], tell)
 }
 
 /// How many processes it takes where each has so many descriptors for connections.
@@ -196,10 +196,17 @@ fn pace_part(pace: &Pace, index: usize, of: usize) -> Pace {
     };
     let seed = match arrivals {
         // Independent Poisson processes make one of all their rates.
-        Arrivals::Poisson => seed.wrapping_add(index as u64),
-        Arrivals::Even => *seed,
+        Arrivals::Poisson if of > 1 => seed_part(*seed, index),
+        Arrivals::Poisson | Arrivals::Even => *seed,
     };
     Pace::Open { arrivals: *arrivals, seed, stages: stages.iter().map(part).collect() }
+}
+
+/// The seed of one of several processes. Drawn and not counted up, so that runs with neighbouring seeds, which are
+/// repetitions, have no arrivals in common; drawn twice, for the first draws are the seeds of one process' threads.
+fn seed_part(seed: u64, index: usize) -> u64 {
+    let mut seeds = fastrand::Rng::with_seed(seed).fork();
+    (0..=index).map(|_| seeds.u64(..)).last().unwrap_or(seed)
 }
 
 /// One of the processes. Dropping it ends it.
@@ -209,6 +216,8 @@ struct Member {
     stdin: Option<ChildStdin>,
     /// Whether it has measured, and waits for the others.
     rests: bool,
+    /// How many slices it has told.
+    slices: u64,
     report: Option<::load::Report>,
 }
 
@@ -227,7 +236,7 @@ impl Member {
             .spawn()
             .map_err(|error| Failure::work("failed", format!("cannot start another process: {error}")))?;
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut member = Self { stdin: child.stdin.take(), child, rests: false, report: None };
+        let mut member = Self { stdin: child.stdin.take(), child, rests: false, slices: 0, report: None };
         thread::Builder::new().name(format!("process-{index}")).spawn(move || {
             let events = stdout.lines().map_while(|line| contract::told(&line.ok()?));
             // Where the receiver is gone, so is the run.
@@ -292,8 +301,8 @@ impl Crowd<'_> {
     }
 
     /// From the start to the reports of all.
-    fn measure(&mut self, is_open: bool, tell: &mut dyn FnMut(Event)) -> Result<::load::Report, Failure> {
-        let mut slices = Slices { pending: Vec::new(), of: self.members.len() };
+    fn measure(&mut self, part: &LoadSpec, tell: &mut dyn FnMut(Event)) -> Result<::load::Report, Failure> {
+        let mut slices = Slices { pending: Vec::new(), of: self.members.len(), ends: Vec::new() };
         let (mut measuring, mut at_ns, mut is_over) = (0, 0, false);
         while self.members.iter().any(|member| member.report.is_none()) {
             match self.next()? {
@@ -304,13 +313,20 @@ impl Crowd<'_> {
                         tell(Event::Measuring { at_ns });
                     }
                 }
-                (_, LoadEvent::Interval(interval)) => {
+                (index, LoadEvent::Interval(interval)) => {
+                    self.members[index].slices = interval.index + 1;
                     slices.add(slice(&interval).map_err(|message| Failure::work("failed", message))?);
                     slices.pass_on(false, |slice| tell(Event::Sliced(slice)));
                 }
                 (index, LoadEvent::Measured(ended)) => {
                     self.members[index].rests = true;
                     at_ns = ended.monotonic_ns.max(at_ns);
+                    // A run of a number of requests has told all its slices by now, and may rest for long; one of a
+                    // given time tells the last of them when it goes on, which is soon.
+                    if part.requests.is_some() {
+                        slices.ends.push(self.members[index].slices);
+                        slices.pass_on(false, |slice| tell(Event::Sliced(slice)));
+                    }
                 }
                 (index, LoadEvent::Report(report)) => {
                     let report = measured(&report).map_err(|message| Failure::work("failed", message))?;
@@ -328,7 +344,7 @@ impl Crowd<'_> {
             }
         }
         slices.pass_on(true, |slice| tell(Event::Sliced(slice)));
-        let mut whole = ::load::Report::empty(is_open);
+        let mut whole = ::load::Report::empty(matches!(part.pace, Pace::Open { .. }));
         self.members.iter().filter_map(|member| member.report.as_ref()).for_each(|report| whole.add(report));
         Ok(whole)
     }
@@ -377,6 +393,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 struct Slices {
     pending: Vec<(Slice, usize)>,
     of: usize,
+    /// The first slice that each of the processes that have no more to tell has no part in.
+    ends: Vec<u64>,
 }
 
 impl Slices {
@@ -393,8 +411,13 @@ impl Slices {
     /// Passes on those that are whole; at the end of a run all that there are.
     fn pass_on(&mut self, is_end: bool, mut tell: impl FnMut(Slice)) {
         self.pending.sort_unstable_by_key(|(slice, _)| slice.index);
-        let whole = self.pending.iter().take_while(|(_, parts)| is_end || *parts == self.of).count();
+        let is_whole = |(slice, parts): &&(Slice, usize)| is_end || self.is_whole(slice, *parts);
+        let whole = self.pending.iter().take_while(is_whole).count();
         self.pending.drain(..whole).for_each(|(slice, _)| tell(slice));
+    }
+
+    fn is_whole(&self, slice: &Slice, parts: usize) -> bool {
+        parts + self.ends.iter().filter(|&&end| end <= slice.index).count() == self.of
     }
 }
 

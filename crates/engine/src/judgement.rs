@@ -19,9 +19,16 @@ const ACHIEVED_SHARE_MIN: f64 = 0.99;
 /// More failures than this are an outage and not a speed.
 const FAILED_SHARE_MAX: f64 = 0.001;
 
+/// A request without a reply for so many times the longest latency is not merely in flight,
+const UNANSWERED_FACTOR: u64 = 2;
+/// if it waits for so long, or if so many of all that were sent do.
+const UNANSWERED_NS_MAX: u64 = 1_000_000_000;
+const UNANSWERED_SHARE_MAX: f64 = 0.01;
+
 /// A run as far as it is judged.
 pub(crate) struct Evidence<'a> {
     pub(crate) measured: &'a ::load::Report,
+    pub(crate) connections: usize,
     /// None in a closed loop.
     pub(crate) schedule: Option<&'a Schedule>,
     /// Whether it was told to wait without sleeping: then being busy says nothing.
@@ -62,6 +69,9 @@ impl Evidence<'_> {
             reasons.push("no reply was correct: there is nothing to compare".into());
         } else if requests.wrong > 0 || requests.failed as f64 > FAILED_SHARE_MAX * ended as f64 {
             reasons.push("not every reply was correct: the rate counts those that were".into());
+        }
+        if let Some(reason) = self.unread().or_else(|| self.unanswered()) {
+            reasons.push(reason);
         }
         if self.is_behind()
             && let Some(schedule) = self.schedule
@@ -122,11 +132,35 @@ impl Evidence<'_> {
         (lateness_ns > LATENESS_P99_NS_MAX.max(tolerated_ns as u64)).then_some(lateness_ns)
     }
 
-    /// Whether less went out than was due, beyond what was left over from before.
+    /// Whether less went out than was due, beyond what was left over from before and what chance may leave: as many as
+    /// there are connections, or three deviations of a Poisson number.
     fn is_behind(&self) -> bool {
         self.schedule.is_some_and(|schedule| {
-            let behind = schedule.unsent_end.saturating_sub(schedule.unsent_begin);
-            behind as f64 > (1.0 - ACHIEVED_SHARE_MIN) * schedule.due as f64
+            let behind = schedule.unsent_end.saturating_sub(schedule.unsent_begin) as f64;
+            let due = schedule.due as f64;
+            behind > (1.0 - ACHIEVED_SHARE_MIN) * due
+                && behind > (3.0 * due.sqrt()).max(self.connections as f64)
+        })
+    }
+
+    /// A schedule that was kept by a generator without rest: what it sent was in time, what it received may have lain.
+    fn unread(&self) -> Option<String> {
+        let is_busy = self.schedule.is_some() && !self.spins && self.busy_share() >= BUSY_SHARE_MAX;
+        (is_busy && self.generator_limit().is_none()).then(|| {
+            let busy = 100.0 * self.busy_share();
+            format!("the generator was busy {busy:.0} % of the time: replies may have waited to be read")
+        })
+    }
+
+    /// Requests whose reply had not come at the end and was overdue by all that was seen: no percentile knows of them.
+    fn unanswered(&self) -> Option<String> {
+        let oldest_ns = self.measured.unanswered_ns_max;
+        let in_flight = self.measured.requests.in_flight_end;
+        let is_overdue = oldest_ns > UNANSWERED_FACTOR * self.measured.latency.max();
+        let are_many = in_flight as f64 > UNANSWERED_SHARE_MAX * self.measured.requests.sent as f64;
+        (in_flight > 0 && is_overdue && (are_many || oldest_ns > UNANSWERED_NS_MAX)).then(|| {
+            let (number, oldest) = (count(in_flight), duration_ns(oldest_ns as f64));
+            format!("{number} requests had no reply at its end, the oldest for {oldest}: no percentile knows of them")
         })
     }
 

@@ -53,7 +53,7 @@ pub(crate) const SOURCES_MAX: usize = 256;
 pub(crate) const SPIN_US_MAX: u64 = 1_000_000;
 
 /// More than a kernel can send by far.
-pub(crate) const RATE_MAX: f64 = 1e9;
+pub(crate) const RATE_MAX: f64 = 1e7;
 
 /// Steps of a rate that a person can write.
 pub(crate) const STAGES_MAX: usize = 1000;

@@ -14,7 +14,7 @@ use proto::Protocol;
 use crate::cli::{self, LoadFlags};
 use crate::contract::{
     self, BUILD, Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord,
-    Pace, ReadyWord, Role, Stage, Version, WARMUP_MS_DEFAULT,
+    Pace, ReadyWord, Report, Role, Stage, Version, WARMUP_MS_DEFAULT,
 };
 use crate::crowd;
 use crate::failure::{Failure, Fault};
@@ -122,8 +122,21 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     written?;
     match report.unsound.first() {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
+        // Whoever stops a run knows that it has nothing to show, and other tools end well where nothing was right.
+        _ if report.requests.correct == 0 && !report.interrupted && like.is_none() => {
+            Err(nothing_correct(&report))
+        }
         _ => Ok(()),
     }
+}
+
+/// What a run without a single correct reply ends with, so that no script takes it for one that worked.
+fn nothing_correct(report: &Report) -> Failure {
+    let first = report.first_error.as_deref().unwrap_or("none came in time");
+    Failure::work(
+        "no_correct_reply",
+        format!("no reply was correct; the first: {}", summary::printable(first)),
+    )
 }
 
 /// A view of a run, told what the run is to be. The run ends with the process that shows it and its result.

@@ -19,7 +19,12 @@ use crate::judgement::Evidence;
 pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Report) -> Report {
     let window_s = measured.end_ns.saturating_sub(measured.begin_ns) as f64 / 1e9;
     let schedule = schedule(spec, measured, window_s);
-    let evidence = Evidence { measured, schedule: schedule.as_ref(), spins: spec.spin_us > 0 };
+    let evidence = Evidence {
+        measured,
+        connections: spec.connections,
+        schedule: schedule.as_ref(),
+        spins: spec.spin_us > 0,
+    };
     let (bound, unsound) = (evidence.bound(), evidence.unsound());
     Report {
         schema: Version,
@@ -58,6 +63,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         views: measured.views.as_ref().map(views),
         schedule,
         probe: measured.probe.as_ref().map(|measured| probe(spec, measured)),
+        unanswered_ns_max: measured.unanswered_ns_max,
         statuses: measured.statuses.iter().map(|(status, times)| (status.to_string(), times)).collect(),
         intervals: intervals(&measured.intervals),
         generator: generator(&measured.generator),
@@ -116,6 +122,7 @@ pub(crate) fn measured(report: &Report) -> Result<::load::Report, String> {
         latency: histogram(&report.latency_ns)?,
         views: report.views.as_ref().map(views_of).transpose()?,
         backlog: report.schedule.as_ref().map(backlog).unwrap_or_default(),
+        unanswered_ns_max: report.unanswered_ns_max,
         statuses: statuses(&report.statuses)?,
         intervals: intervals_of(&report.intervals),
         generator: generator_of(&report.generator),
@@ -158,16 +165,17 @@ fn probe(spec: &LoadSpec, measured: &::load::Report) -> Probe {
         requests: requests(&measured.requests),
         latency_ns: latency(&measured.latency),
         service_ns: latency(&views.service),
+        lateness_ns: latency(&views.lateness),
     }
 }
 
 fn probe_of(probe: &Probe) -> Result<::load::Report, String> {
     let nothing = ::load::Report::empty(true);
-    let service = histogram(&probe.service_ns)?;
+    let (service, lateness) = (histogram(&probe.service_ns)?, histogram(&probe.lateness_ns)?);
     Ok(::load::Report {
         requests: requests_of(&probe.requests),
         latency: histogram(&probe.latency_ns)?,
-        views: nothing.views.map(|views| ::load::Views { service, ..views }),
+        views: nothing.views.map(|views| ::load::Views { service, lateness, ..views }),
         ..::load::Report::empty(true)
     })
 }

@@ -229,7 +229,7 @@ fn share(part_ns: u64, whole_ns: u64) -> f64 {
 }
 
 /// A text that a server may have decided, without what would steer a terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

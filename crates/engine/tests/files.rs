@@ -135,7 +135,7 @@ fn a_run_without_a_reply_is_drawn_and_written_too() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it has an address");
     let outcome = engine(&format!("load http://{address}/ -c 1 -n 1 --timeout 100ms {}", writes(&folder)));
-    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
     let drawing = fs::read_to_string(folder.join("run.svg")).expect("it is there");
     assert!(drawing.contains("No reply came"), "{drawing}");
     assert!(fs::read_to_string(folder.join("run.hlog")).expect("it is there").contains("StartTimestamp"));

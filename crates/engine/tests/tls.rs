@@ -289,7 +289,7 @@ fn a_server_in_tls_that_is_asked_without_is_a_clear_error() {
     server.end();
     // Others say nothing.
     let silent = Server::start(Behaviour::HangsUp, &identity.server);
-    check_by_hand(&format!("http://{}/ -n 4 -c 1", silent.address), 0, "write https://");
+    check_by_hand(&format!("http://{}/ -n 4 -c 1", silent.address), 1, "write https://");
     silent.end();
 }
 

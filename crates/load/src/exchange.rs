@@ -36,6 +36,8 @@ pub(crate) struct Exchange<C> {
     /// Oldest first, as replies come.
     in_flight: InFlight,
     limits: Limits,
+    /// How late the last request that was answered had been sent.
+    late_ns: u64,
     /// Whether the server has shown that it has taken the connection.
     taken: bool,
 }
@@ -43,7 +45,7 @@ pub(crate) struct Exchange<C> {
 impl<C> Exchange<C> {
     /// The exchange of a connection that is open.
     pub(crate) fn new(client: C, limits: Limits) -> Self {
-        Self { client, tail: Vec::new(), in_flight: InFlight::default(), limits, taken: true }
+        Self { client, tail: Vec::new(), in_flight: InFlight::default(), limits, late_ns: 0, taken: true }
     }
 
     /// Begins anew for a connection that is being opened: until the first bytes come, nobody has taken it.
@@ -52,12 +54,24 @@ impl<C> Exchange<C> {
         self.client = client;
         self.limits = limits;
         self.tail.clear();
+        self.late_ns = 0;
         self.taken = false;
     }
 
     /// Whether the connection has been of use. One that has not is opened again in time, not at once and for ever.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken
+    }
+
+    /// From when on another request could have gone out, had the one that was just answered been sent in time: its
+    /// connection is free late by what the generator was late, which must not pass for the server's doing.
+    pub(crate) fn free_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.late_ns)
+    }
+
+    /// When the oldest request in flight was due.
+    pub(crate) fn oldest_ns(&self) -> Option<u64> {
+        self.in_flight.first().map(|begun| begun.due_ns)
     }
 
     /// Whether another request may go out before the next reply.
@@ -78,9 +92,10 @@ impl<C> Exchange<C> {
         debug_assert!(self.has_room(), "a connection with no room is not listed as free");
         let request = self.client.request();
         let waited = turn.due_ns < turn.free_ns;
-        self.in_flight.push(Begun { due_ns: turn.due_ns, sent_ns: now_ns, waited });
+        let late_ns = now_ns.saturating_sub(turn.due_ns.max(turn.free_ns));
+        self.in_flight.push(Begun { due_ns: turn.due_ns, sent_ns: now_ns, late_ns, waited });
         self.limits.requests -= 1;
-        recorder.sent(request.len(), turn, now_ns);
+        recorder.sent(request.len(), turn, now_ns, late_ns);
         request
     }
 
@@ -197,6 +212,7 @@ impl<C> Exchange<C> {
     {
         let begun = self.in_flight.pop().expect("a client half has a verdict on what was asked only");
         recorder.body(self.client.body_bytes());
+        self.late_ns = begun.late_ns;
         recorder.replied(verdict, self.client.status(), &begun, now_ns);
         if !self.client.keeps_alive() {
             return self.fail(Fault::Closed, recorder, closed_early);
@@ -301,6 +317,22 @@ mod tests {
         (0..9).for_each(|_| drop(begin(&mut exchange, 0, &mut recorder)));
         exchange.fail_with(&io::ErrorKind::ConnectionReset.into(), &mut recorder);
         assert_eq!((recorder.failures(), recorder.in_flight()), (9, 0));
+    }
+
+    #[test]
+    fn a_connection_that_is_free_late_for_a_late_request_is_free_from_when_it_would_have_been() {
+        let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
+        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), LIMITS);
+        // Due at 100 and sent at 900, answered within 50: the connection would have been free at 150.
+        let mut ask = |due_ns: u64, free_ns: u64, now_ns: u64| {
+            let request = exchange.begin(&Turn { key: 0, due_ns, free_ns }, now_ns, &mut recorder).to_vec();
+            assert_eq!(exchange.receive(&request, now_ns + 50, &mut recorder), Outcome::Replied);
+            exchange.free_ns(now_ns + 50)
+        };
+        assert_eq!(ask(100, 0, 900), 150);
+        // The next was due at 200, so it is late by 750 itself; one that is sent in time ends that.
+        assert_eq!(ask(200, 150, 950), 250);
+        assert_eq!(ask(2_000, 250, 2_000), 2_050);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 pub(crate) struct Begun {
     pub(crate) due_ns: u64,
     pub(crate) sent_ns: u64,
+    /// How much later it was sent than it could have been.
+    pub(crate) late_ns: u64,
     /// Whether it was due before its connection was free.
     pub(crate) waited: bool,
 }
@@ -65,7 +67,7 @@ mod tests {
         // Up and down through all lengths from 0 to 4.
         for length in [1, 0, 3, 1, 4, 0, 2, 2, 0] {
             while in_flight.len() < length {
-                in_flight.push(Begun { due_ns: pushed, sent_ns: pushed, waited: false });
+                in_flight.push(Begun { due_ns: pushed, sent_ns: pushed, late_ns: 0, waited: false });
                 pushed += 1;
             }
             while in_flight.len() > length {
@@ -76,8 +78,8 @@ mod tests {
             assert_eq!(in_flight.is_empty(), length == 0);
         }
         assert!(in_flight.pop().is_none());
-        in_flight.push(Begun { due_ns: 0, sent_ns: 0, waited: false });
-        in_flight.push(Begun { due_ns: 1, sent_ns: 1, waited: false });
+        in_flight.push(Begun { due_ns: 0, sent_ns: 0, late_ns: 0, waited: false });
+        in_flight.push(Begun { due_ns: 1, sent_ns: 1, late_ns: 0, waited: false });
         in_flight.clear();
         assert_eq!(in_flight.len(), 0);
     }

@@ -176,7 +176,13 @@ impl Config {
             End::Requests(_) => End::Requests(u64::MAX),
             end => end,
         };
+        // A processor that no thread of the load has, if there is one.
+        let cpu = self.cpus.get(self.threads() % self.cpus.len().max(1));
+        // Probes are few, and one thread has them all.
+        let driver = if self.driver == Driver::Thread { Driver::Epoll } else { self.driver };
         (self.probes > 0).then(|| Self {
+            driver,
+            cpus: Vec::from_iter(cpu.copied()),
             connections: self.probes,
             idle: 0,
             threads: 1,
@@ -288,8 +294,8 @@ fn start<'scope, P: Protocol>(
     halt: &'scope AtomicBool,
 ) -> Result<Thread, Failure> {
     let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
-    let (link, share) = (Link { ready, started, slice, record }, Share::of(config, index));
-    let body = move || work::<P>(config, workload, &share, link, halt);
+    let (channels, share) = (Channels { ready, started, slice, record }, Share::of(config, index));
+    let body = move || work::<P>(config, workload, &share, channels, halt);
     let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
     spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
     Ok(Thread { start, recorded, record: None })
@@ -323,7 +329,7 @@ impl Thread {
 }
 
 /// What a thread has of the main one.
-struct Link {
+struct Channels {
     /// It tells here that its connections are open.
     ready: mpsc::Sender<Ready>,
     /// It is told here to start, and by the end of the channel that its connections may go.
@@ -399,7 +405,7 @@ fn work<P: Protocol>(
     config: &Config,
     workload: &'static P::Workload,
     share: &Share,
-    link: Link,
+    channels: Channels,
     halt: &AtomicBool,
 ) {
     // A processor set that cannot be had is refused before any thread starts; here the kernel's choice would do.
@@ -409,26 +415,26 @@ fn work<P: Protocol>(
     match (config.driver, &config.tls) {
         (Driver::Epoll, None) => {
             let worker = drivers::epoll::Worker::<_, _, Socket>::open(config, (), share, client, halt);
-            drive(worker, config, share, link, halt);
+            drive(worker, config, share, channels, halt);
         }
         (Driver::Epoll, Some(tls)) => {
             let worker =
                 drivers::epoll::Worker::<_, _, Session>::open(config, tls.clone(), share, client, halt);
-            drive(worker, config, share, link, halt);
+            drive(worker, config, share, channels, halt);
         }
         (Driver::IoUring, None) => {
             let worker = drivers::io_uring::Worker::open(config, share, client, halt);
-            drive(worker, config, share, link, halt);
+            drive(worker, config, share, channels, halt);
         }
         (Driver::IoUring, Some(_)) => unreachable!("a driver that has no TLS is refused before"),
         (Driver::Thread, None) => {
             let worker = drivers::thread::Worker::<_, _, Socket>::open(config, (), share, client, halt);
-            drive(worker, config, share, link, halt);
+            drive(worker, config, share, channels, halt);
         }
         (Driver::Thread, Some(tls)) => {
             let worker =
                 drivers::thread::Worker::<_, _, Session>::open(config, tls.clone(), share, client, halt);
-            drive(worker, config, share, link, halt);
+            drive(worker, config, share, channels, halt);
         }
     }
 }
@@ -439,10 +445,10 @@ fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
     config: &Config,
     share: &Share,
-    link: Link,
+    channels: Channels,
     halt: &AtomicBool,
 ) {
-    let Link { ready, started, slice, record } = link;
+    let Channels { ready, started, slice, record } = channels;
     let mut worker = match worker {
         Ok(worker) => worker,
         Err(failure) => {

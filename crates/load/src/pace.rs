@@ -55,6 +55,10 @@ impl Stage {
 
     /// How many seconds into it so many requests are due.
     fn time_s(&self, marks: f64) -> f64 {
+        if marks <= 0.0 {
+            // A ramp from nothing has no rate there that could be divided by.
+            return 0.0;
+        }
         let Some(duration) = self.duration else { return marks / self.to_per_s };
         let slope = (self.to_per_s - self.from_per_s) / duration.as_secs_f64();
         // The root of `from t + slope t²/2 = marks`, in the form that also holds where the slope is nothing.

@@ -11,9 +11,9 @@ use crate::slices::Slicer;
 use crate::turns::{Turn, Turns};
 use crate::{Config, End, Pace};
 
-/// Latencies are told apart to 3 significant digits between 1 ns and a minute; longer ones count as a minute. The
-/// memory is the same for any length of run.
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
+/// Latencies are told apart to 3 significant digits between 1 ns and an hour; longer ones count as an hour. The memory
+/// is the same for any length of run.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// An empty histogram of the one shape that all have.
@@ -188,12 +188,14 @@ pub struct Report {
     pub bytes_received: u64,
     /// Those of them that are the bodies of whole replies.
     pub body_bytes: u64,
-    /// Nanoseconds to the whole, checked reply: in a closed loop from just before the send, in an open one from when
-    /// the request was due.
+    /// Nanoseconds to the whole, checked reply: in a closed loop from when the request could go out, which is when the
+    /// reply before it had come; in an open one from when it was due.
     pub latency: Histogram<u64>,
     /// None in a closed loop.
     pub views: Option<Views>,
     pub backlog: Backlog,
+    /// How long the oldest request that was in flight at the end had been due.
+    pub unanswered_ns_max: u64,
     pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
@@ -222,6 +224,8 @@ pub(crate) struct Recorder {
     left: u64,
     turn_began_ns: u64,
     now_ns: u64,
+    /// When the last request that may be sent was.
+    last_sent_ns: Option<u64>,
     /// When the wait it is in should be over.
     wake_ns: u64,
     slicer: Option<Slicer>,
@@ -242,6 +246,7 @@ impl Recorder {
             left: requests,
             turn_began_ns: 0,
             now_ns: 0,
+            last_sent_ns: None,
             wake_ns: u64::MAX,
             slicer: None,
         }
@@ -305,14 +310,18 @@ impl Recorder {
         self.in_flight
     }
 
-    pub(crate) fn sent(&mut self, bytes: usize, turn: &Turn, now_ns: u64) {
+    /// A request has been sent, `late_ns` after it could have been.
+    pub(crate) fn sent(&mut self, bytes: usize, turn: &Turn, now_ns: u64, late_ns: u64) {
         self.left -= 1;
+        if self.left == 0 {
+            self.last_sent_ns = Some(now_ns);
+        }
         self.in_flight += 1;
         let record = &mut self.record;
         record.requests.sent += 1;
         record.bytes_sent += bytes as u64;
         if let Some(views) = &mut record.views {
-            views.lateness.saturating_record(now_ns.saturating_sub(turn.due_ns.max(turn.free_ns)));
+            views.lateness.saturating_record(late_ns);
             record.backlog.waited += u64::from(turn.due_ns < turn.free_ns);
             record.backlog.unsent_begin += u64::from(turn.due_ns < self.timeline.begin_ns);
         }
@@ -381,15 +390,16 @@ impl Recorder {
         self.first(text);
     }
 
-    /// The run is over: what it leaves open, and unsent.
-    pub(crate) fn leave(&mut self, connections_open: usize, turns: &Turns) {
+    /// The run is over: what it leaves open, unsent, and unanswered, of which the oldest was due at `oldest_ns`.
+    pub(crate) fn leave(&mut self, connections_open: usize, oldest_ns: Option<u64>, turns: &Turns) {
         self.record.connections_open = connections_open;
-        if self.left > 0 {
-            let end_ns = self.now_ns.min(self.timeline.end_ns);
-            let (before, all) = turns.unsent(self.timeline.begin_ns, end_ns);
-            self.record.backlog.unsent_begin += before;
-            self.record.backlog.unsent_end = all;
-        }
+        // Whoever has sent all that was asked for has kept to the schedule if nothing else was due by then.
+        let end_ns = self.last_sent_ns.unwrap_or_else(|| self.now_ns.min(self.timeline.end_ns));
+        let (before, all) = turns.unsent(self.timeline.begin_ns, end_ns);
+        self.record.backlog.unsent_begin += before;
+        self.record.backlog.unsent_end = all;
+        self.record.unanswered_ns_max =
+            oldest_ns.map_or(0, |oldest_ns| self.now_ns.saturating_sub(oldest_ns));
     }
 
     pub(crate) fn finish(mut self) -> Report {
@@ -491,6 +501,7 @@ impl Report {
                 lateness: histogram(),
             }),
             backlog: Backlog::default(),
+            unanswered_ns_max: 0,
             statuses: Statuses::new(),
             intervals: Intervals::default(),
             generator: Generator::default(),
@@ -516,6 +527,7 @@ impl Report {
             views.add(more);
         }
         self.backlog.add(&other.backlog);
+        self.unanswered_ns_max = self.unanswered_ns_max.max(other.unanswered_ns_max);
         self.statuses.add(&other.statuses);
         self.intervals.add(&other.intervals);
         self.requests.add(&other.requests);
@@ -640,14 +652,14 @@ mod tests {
         recorder.turn_began_ns = TIMELINE.start_ns;
         recorder.now_ns = TIMELINE.start_ns;
         let turn = Turn { key: 0, due_ns: 900, free_ns: 900 };
-        let begun = Begun { due_ns: 900, sent_ns: 900, waited: false };
-        recorder.sent(10, &turn, 900);
+        let begun = Begun { due_ns: 900, sent_ns: 900, late_ns: 0, waited: false };
+        recorder.sent(10, &turn, 900, 0);
         for &at_ns in times_ns {
             if !recorder.begin_turn(at_ns) {
                 break;
             }
             recorder.replied(Verdict::Correct, None, &begun, at_ns);
-            recorder.sent(10, &turn, at_ns);
+            recorder.sent(10, &turn, at_ns, 0);
         }
         let record = recorder.finish();
         let requests = record.requests;

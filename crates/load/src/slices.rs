@@ -67,13 +67,15 @@ impl Slicer {
         }
     }
 
-    /// The window ends: hands over what there is of the last slice.
+    /// The window ends: hands over what there is of the last slice, and one of no length, after which none comes.
     pub(crate) fn end(&mut self, end_ns: u64) {
         self.advance(end_ns);
         if end_ns > self.slice.begin_ns {
             self.slice.end_ns = end_ns;
-            self.hand_over(Slice::new(0, 0, u64::MAX));
+            self.hand_over(Slice::new(self.slice.index + 1, end_ns, end_ns));
         }
+        self.slice.end_ns = self.slice.begin_ns;
+        self.hand_over(Slice::new(0, 0, u64::MAX));
     }
 
     fn hand_over(&mut self, next: Slice) {
@@ -88,16 +90,23 @@ pub(crate) struct Slices {
     threads: usize,
     /// Sums in the making and how many threads they have, in the order of their indices.
     pending: VecDeque<(Slice, usize)>,
+    /// The first slice that each of the threads that have ended has no part in.
+    ends: Vec<u64>,
 }
 
 impl Slices {
     pub(crate) fn new(received: mpsc::Receiver<Slice>, threads: usize) -> Self {
-        Self { received, threads, pending: VecDeque::new() }
+        Self { received, threads, pending: VecDeque::new(), ends: Vec::new() }
     }
 
-    /// Passes on the slices that every thread has handed over; at the end of a run, all that there are.
+    /// Passes on the slices that every thread has handed over that had not ended before; at the end of a run, all that
+    /// there are.
     pub(crate) fn pass_on(&mut self, is_end: bool, mut tell: impl FnMut(Slice)) {
         while let Ok(part) = self.received.try_recv() {
+            if part.end_ns == part.begin_ns {
+                self.ends.push(part.index);
+                continue;
+            }
             match self.pending.iter_mut().find(|(slice, _)| slice.index == part.index) {
                 Some((slice, parts)) => {
                     slice.add(&part);
@@ -106,9 +115,13 @@ impl Slices {
                 None => self.pending.push_back((part, 1)),
             }
         }
-        while self.pending.front().is_some_and(|(_, parts)| is_end || *parts == self.threads) {
+        while self.pending.front().is_some_and(|(slice, parts)| is_end || self.is_whole(slice, *parts)) {
             self.pending.pop_front().into_iter().for_each(|(slice, _)| tell(slice));
         }
+    }
+
+    fn is_whole(&self, slice: &Slice, parts: usize) -> bool {
+        parts + self.ends.iter().filter(|&&end| end <= slice.index).count() == self.threads
     }
 }
 
@@ -149,21 +162,46 @@ mod tests {
         check([&[1000], &[1110]], [1100, 1150], &[1, 1], 1150);
     }
 
+    /// The indices of the slices that are passed on before the end.
+    fn passed_on(slices: &mut Slices) -> Vec<u64> {
+        let mut indices = Vec::new();
+        slices.pass_on(false, |slice| indices.push(slice.index));
+        indices
+    }
+
     #[test]
     fn a_slice_is_passed_on_only_when_every_thread_has_handed_it_over() {
         let (sender, receiver) = mpsc::channel();
         let mut slices = Slices::new(receiver, 2);
-        let count = |slices: &mut Slices| {
-            let mut count = 0;
-            slices.pass_on(false, |_| count += 1);
-            count
-        };
         let mut slicer = Slicer::new(100, sender);
         slicer.begin(0);
         slicer.advance(250);
-        assert_eq!(count(&mut slices), 0);
+        assert!(passed_on(&mut slices).is_empty());
         slicer.begin(0);
         slicer.advance(100);
-        assert_eq!(count(&mut slices), 1);
+        assert_eq!(passed_on(&mut slices), [0]);
+    }
+
+    /// Of three threads one ends at each of `ends_ns`; expects all slices up to 500 ns to come as the last goes on.
+    fn check_ends(ends_ns: [u64; 2]) {
+        let (sender, receiver) = mpsc::channel();
+        let mut slices = Slices::new(receiver, 3);
+        let mut slicers = [(); 3].map(|()| Slicer::new(100, sender.clone()));
+        slicers.iter_mut().for_each(|slicer| slicer.begin(0));
+        for (slicer, end_ns) in slicers.iter_mut().zip(ends_ns) {
+            slicer.end(end_ns);
+            assert!(passed_on(&mut slices).is_empty(), "the last thread has a part in each: {ends_ns:?}");
+        }
+        for index in 0..5 {
+            slicers[2].advance(100 * (index + 1));
+            assert_eq!(passed_on(&mut slices), [index], "{ends_ns:?}");
+        }
+    }
+
+    #[test]
+    fn threads_that_have_ended_are_not_waited_for() {
+        check_ends([150, 250]);
+        check_ends([200, 100]);
+        check_ends([0, 400]);
     }
 }

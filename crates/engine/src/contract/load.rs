@@ -294,6 +294,8 @@ pub(crate) struct Report {
     pub(crate) schedule: Option<Schedule>,
     /// What the probes have seen; null without probes.
     pub(crate) probe: Option<Probe>,
+    /// How long the oldest request that was in flight at the end had been due.
+    pub(crate) unanswered_ns_max: u64,
     /// How often each status came; empty where the protocol has none.
     pub(crate) statuses: BTreeMap<String, u64>,
     pub(crate) intervals: Intervals,
@@ -398,6 +400,8 @@ pub(crate) struct Probe {
     pub(crate) latency_ns: Latency,
     /// From its send.
     pub(crate) service_ns: Latency,
+    /// The delay of the probes' own thread.
+    pub(crate) lateness_ns: Latency,
 }
 
 /// `due + unsent_begin = sent + unsent_end`.

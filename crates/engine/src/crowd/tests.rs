@@ -41,19 +41,79 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
-fn rates_are_divided_and_random_arrivals_are_not_the_same_in_each() {
+fn rates_are_divided_and_threads_take_processors_in_turn() {
     let spec = spec(
         r#""processes": 4, "connections": 8, "duration_ms": 5, "connect_per_s": 100.0, "cpus": [0, 1, 2], "threads": 4,
         "pace": {"loop": "open", "arrivals": "poisson", "seed": 7,
                  "stages": [{"from_per_s": 100.0, "to_per_s": 400.0, "duration_ms": null}]}"#,
     );
     for (index, part) in parts(&spec).iter().enumerate() {
-        let Pace::Open { seed, stages, .. } = &part.pace else { panic!("it is an open loop") };
+        let Pace::Open { stages, .. } = &part.pace else { panic!("it is an open loop") };
         assert_eq!((stages[0].from_per_s, stages[0].to_per_s), (25.0, 100.0));
-        assert_eq!(*seed, 7 + index as u64);
         assert_eq!(part.connect_per_s, Some(25.0));
-        assert_eq!(part.cpus[0], index % 3, "threads take processors in turn");
+        assert_eq!(part.cpus[0], index % 3);
     }
+}
+
+#[test]
+fn random_arrivals_have_nothing_in_common_with_those_of_another_process_or_seed() {
+    let seeds = |seed: u64, processes: usize| {
+        let stage = r#"{"from_per_s": 9.0, "to_per_s": 9.0, "duration_ms": null}"#;
+        let pace =
+            format!(r#"{{"loop": "open", "arrivals": "poisson", "seed": {seed}, "stages": [{stage}]}}"#);
+        let spec = spec(&format!(r#""processes": {processes}, "connections": 99, "pace": {pace}"#));
+        let seed = |part: &LoadSpec| match part.pace {
+            Pace::Open { seed, .. } => seed,
+            Pace::Closed => panic!("it is an open loop"),
+        };
+        Vec::from_iter(parts(&spec).iter().map(seed))
+    };
+    let mut all = Vec::new();
+    for seed in 0..100 {
+        assert_eq!(seeds(seed, 1), [seed], "that of one process is as it was asked for");
+        assert_eq!(seeds(seed, 8), seeds(seed, 8), "they repeat");
+        all.extend(seeds(seed, 8));
+        // By these a process tells the arrivals of its threads apart.
+        let mut threads = fastrand::Rng::with_seed(seed);
+        all.push(seed);
+        all.extend((0..8).map(|_| threads.u64(..)));
+    }
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}
+
+/// Of three processes two tell so many slices and have measured; expects five slices to come as the last tells them.
+fn check_ends(ends: [u64; 2]) {
+    let slice = |index| Slice {
+        index,
+        begin_ns: 100 * index,
+        end_ns: 100 * (index + 1),
+        correct: 1,
+        wrong: 0,
+        failed: 0,
+        latency: ::load::Report::empty(false).latency,
+    };
+    let mut slices = Slices { pending: Vec::new(), of: 3, ends: Vec::new() };
+    for end in ends {
+        (0..end).for_each(|index| slices.add(slice(index)));
+        slices.ends.push(end);
+        slices.pass_on(false, |slice| panic!("slice {} lacks a part: {ends:?}", slice.index));
+    }
+    for index in 0..5 {
+        let mut told = Vec::new();
+        slices.add(slice(index));
+        slices.pass_on(false, |slice| told.push((slice.index, slice.correct)));
+        let parts = 1 + ends.iter().filter(|end| **end > index).count() as u64;
+        assert_eq!(told, [(index, parts)], "{ends:?}");
+    }
+}
+
+#[test]
+fn processes_that_have_measured_are_not_waited_for() {
+    check_ends([1, 3]);
+    check_ends([4, 0]);
 }
 
 #[test]

@@ -25,7 +25,8 @@ fn check(is_open: bool, change: impl FnOnce(&mut ::load::Report), by: BoundBy, w
     let mut measured = measured(is_open);
     change(&mut measured);
     let schedule = is_open.then(|| schedule(&measured));
-    let evidence = Evidence { measured: &measured, schedule: schedule.as_ref(), spins: false };
+    let evidence =
+        Evidence { measured: &measured, connections: 8, schedule: schedule.as_ref(), spins: false };
     let bound = evidence.bound();
     assert_eq!(bound.by, by, "{}", bound.why);
     assert!(bound.why.contains(why), "{}", bound.why);
@@ -55,7 +56,8 @@ fn a_generator_without_rest_or_without_a_processor_is_the_limit() {
 #[test]
 fn whoever_has_done_all_that_was_asked_is_bound_by_the_rate_however_busy() {
     check(true, |_| (), BoundBy::Rate, "all that was due went out in time", &[]);
-    check(true, |run| run.generator.cpu_ns = 1_990_000_000, BoundBy::Rate, "in time", &[]);
+    let lain = "busy 100 % of the time: replies may have waited to be read";
+    check(true, |run| run.generator.cpu_ns = 1_990_000_000, BoundBy::Rate, "in time", &[lain]);
 }
 
 #[test]
@@ -63,8 +65,9 @@ fn requests_that_find_no_connection_are_the_servers_doing() {
     let change = |run: &mut ::load::Report| run.backlog.unsent_end = 1_000;
     let why = "500/s went out of the 1 000/s that were due";
     check(true, change, BoundBy::Server, why, &["of 2 000 requests that were due 1 000 more were left"]);
-    // A hundredth is no matter, nor is a backlog that was there before.
-    check(true, |run| run.backlog.unsent_end = 10, BoundBy::Rate, "", &[]);
+    // What chance leaves is no matter, nor is a backlog that was there before.
+    check(true, |run| run.backlog.unsent_end = 90, BoundBy::Rate, "", &[]);
+    check(true, |run| run.backlog.unsent_end = 110, BoundBy::Server, "", &["were left unsent"]);
     let inherited = |run: &mut ::load::Report| {
         (run.backlog.unsent_begin, run.backlog.unsent_end) = (500, 500);
     };
@@ -84,6 +87,21 @@ fn sends_that_are_late_make_the_generator_the_limit() {
     check(true, late(2_000_000, 20), BoundBy::Generator, why, &[why]);
     check(true, late(2_000_000, 5), BoundBy::Rate, "", &[]);
     check(true, late(900_000, 20), BoundBy::Rate, "", &[]);
+}
+
+#[test]
+fn requests_without_a_reply_are_told_where_no_percentile_knows_of_them() {
+    let mute = |in_flight: u64, oldest_ns: u64| {
+        move |run: &mut ::load::Report| {
+            (run.requests.in_flight_end, run.unanswered_ns_max) = (in_flight, oldest_ns);
+        }
+    };
+    let why = "200 requests had no reply at its end, the oldest for 900 ms";
+    check(true, mute(200, 900_000_000), BoundBy::Rate, "", &[why]);
+    check(false, mute(1, 1_500_000_000), BoundBy::Server, "", &["1 requests had no reply"]);
+    // The longest latency was 1 ms: these are merely in flight, or too few to matter.
+    check(true, mute(200, 1_900_000), BoundBy::Rate, "", &[]);
+    check(true, mute(5, 900_000_000), BoundBy::Rate, "", &[]);
 }
 
 #[test]

@@ -21,6 +21,12 @@ pub(crate) enum Behaviour {
     /// Closes after each reply without having said so.
     ClosesEachUnsaid,
     Silent,
+    /// Right for so many requests, and silent then.
+    SilentAfter(u64),
+    /// Reads the body of a request, and answers it, so long after its head.
+    SleepsFirst(Duration),
+    /// Closes each connection as soon as it has accepted it.
+    ClosesAtOnce,
     /// Closes its connections and its listener after so many right replies.
     DiesAfter(u64),
 }
@@ -127,6 +133,9 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(LOOK))?;
+    if behaviour == Behaviour::ClosesAtOnce {
+        return Ok(());
+    }
     while let Some(length) = wait_for_request(&socket, shared)? {
         let number = shared.requests.fetch_add(1, Ordering::SeqCst);
         shared.bytes_received.fetch_add(length as u64, Ordering::SeqCst);
@@ -138,7 +147,13 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
             // Closing a socket that has unread bytes resets the connection.
             return Ok(());
         }
+        if let Behaviour::SleepsFirst(time) = behaviour {
+            thread::sleep(time);
+            // The body is still on its way.
+            socket.set_read_timeout(None)?;
+        }
         socket.read_exact(&mut vec![0; length])?;
+        socket.set_read_timeout(Some(LOOK))?;
         match (behaviour, fault) {
             (_, Some(Fault::WrongByte)) => send(&mut socket, shared, WRONG, WRONG.len())?,
             (_, Some(Fault::Unavailable)) => send(&mut socket, shared, UNAVAILABLE, UNAVAILABLE.len())?,
@@ -146,6 +161,7 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
                 return send(&mut socket, shared, &RIGHT[..RIGHT.len() - 1], RIGHT.len());
             }
             (Behaviour::Silent, _) => {}
+            (Behaviour::SilentAfter(replies), _) if number >= replies => {}
             (Behaviour::ClosesEachUnsaid, _) => return send_right(&mut socket, shared, RIGHT, RIGHT.len()),
             (Behaviour::ClosesEach, _) => return send_right(&mut socket, shared, LAST, LAST.len()),
             (Behaviour::ByteByByte, _) => send_right(&mut socket, shared, RIGHT, 1)?,
@@ -167,7 +183,9 @@ fn wait_for_request(socket: &TcpStream, shared: &Shared) -> io::Result<Option<us
         match socket.peek(&mut input) {
             Ok(0) => return Ok(None),
             Ok(count) => match input[..count].windows(HEAD_END.len()).position(|end| end == HEAD_END) {
-                Some(position) => return Ok(Some(position + HEAD_END.len())),
+                Some(position) => {
+                    return Ok(Some(position + HEAD_END.len() + body_bytes(&input[..position])));
+                }
                 None => thread::sleep(Duration::from_micros(50)),
             },
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -175,6 +193,13 @@ fn wait_for_request(socket: &TcpStream, shared: &Shared) -> io::Result<Option<us
         }
     }
     Ok(None)
+}
+
+/// The length of the body that a head announces.
+fn body_bytes(head: &[u8]) -> usize {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let mut lengths = head.lines().filter_map(|line| line.strip_prefix("content-length:"));
+    lengths.next().map_or(0, |length| length.trim().parse().expect("a length is a number"))
 }
 
 fn send_right(socket: &mut TcpStream, shared: &Shared, reply: &[u8], piece_bytes: usize) -> io::Result<()> {

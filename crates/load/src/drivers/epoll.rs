@@ -86,7 +86,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         connection.unsent = connection.exchange.begin(turn, now_ns, recorder);
         // Nearby servers have accepted at once; otherwise the first write edge sends the request.
         if (is_open || self.connect(key, recorder)) && self.send(key, now_ns, turns, recorder) {
-            self.offer(key, now_ns, turns);
+            self.offer(key, turn.free_ns, turns);
         }
     }
 
@@ -143,7 +143,8 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
             match outcome {
                 Outcome::Waiting => {}
                 Outcome::Replied => {
-                    self.offer(key, now_ns, turns);
+                    let free_ns = self.connections[key].exchange.free_ns(now_ns);
+                    self.offer(key, free_ns, turns);
                     self.pump(now_ns, turns, recorder);
                 }
                 Outcome::Over => {
@@ -241,8 +242,11 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
 
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
         let begin_ns = clock::monotonic_ns();
-        for key in 0..self.connections.len() {
-            turns.free(key, begin_ns);
+        for (key, connection) in self.connections.iter().enumerate() {
+            // One that a stopped warm-up has left waiting has no room.
+            if connection.link.is_none() || connection.exchange.has_room() {
+                turns.free(key, begin_ns);
+            }
         }
         let mut sweep_ns = begin_ns + SWEEP_NS;
         loop {
@@ -251,7 +255,7 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
             if recorder.is_done() {
                 break;
             }
-            let wait = self.plan.wait(recorder.due_ns().min(sweep_ns), turns, now_ns);
+            let wait = self.plan.wait(recorder.due_ns().min(sweep_ns), turns, recorder, now_ns);
             recorder.end_turn(now_ns, wait);
             let count =
                 self.epoll.wait(Some(wait)).expect("a set of descriptors that has worked goes on working");
@@ -271,6 +275,7 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
             }
         }
         let open = self.connections.iter().filter(|one| one.link.is_some()).count();
-        recorder.leave(open + self.plan.idle_open(), turns);
+        let oldest_ns = self.connections.iter().filter_map(|one| one.exchange.oldest_ns()).min();
+        recorder.leave(open + self.plan.idle_open(), oldest_ns, turns);
     }
 }

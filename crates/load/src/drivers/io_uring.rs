@@ -203,7 +203,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     fn go_on(&mut self, key: usize, outcome: Outcome, now_ns: u64, turns: &mut Turns) {
         match outcome {
             Outcome::Waiting => {}
-            Outcome::Replied => turns.free(key, now_ns),
+            Outcome::Replied => turns.free(key, self.connections[key].exchange.free_ns(now_ns)),
             Outcome::Over => self.close_connection(key, now_ns, turns),
         }
     }
@@ -316,16 +316,23 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
 
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
         let mut now_ns = clock::monotonic_ns();
-        for key in 0..self.connections.len() {
-            turns.free(key, now_ns);
+        for (key, connection) in self.connections.iter().enumerate() {
+            // One that a stopped warm-up has left waiting has no room, and one that is being closed no slot.
+            let can_open = connection.slot.is_none() && connection.closing < SLOTS;
+            if can_open || connection.slot.is_some() && connection.exchange.has_room() {
+                turns.free(key, now_ns);
+            }
         }
         let mut sweep_ns = now_ns + SWEEP_NS;
         loop {
             // In a closed loop requests begin when the replies before them came, so that handling those counts as the
             // server's time.
             self.pump(if turns.is_open() { clock::monotonic_ns() } else { now_ns }, turns, recorder);
+            if recorder.is_done() {
+                break;
+            }
             let handed_ns = clock::monotonic_ns();
-            let wait = self.plan.wait(recorder.due_ns().min(sweep_ns), turns, handed_ns);
+            let wait = self.plan.wait(recorder.due_ns().min(sweep_ns), turns, recorder, handed_ns);
             recorder.end_turn(handed_ns, wait);
             self.ring.turn(&[], &[], Wait::AtMost(wait)).expect("a ring that has worked goes on working");
             now_ns = clock::monotonic_ns();
@@ -352,11 +359,9 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
                 self.sweep(now_ns, turns, recorder);
                 sweep_ns = now_ns + SWEEP_NS;
             }
-            if recorder.is_done() {
-                break;
-            }
         }
         let open = self.connections.iter().filter(|one| one.slot.is_some()).count();
-        recorder.leave(open + self.plan.idle_open(), turns);
+        let oldest_ns = self.connections.iter().filter_map(|one| one.exchange.oldest_ns()).min();
+        recorder.leave(open + self.plan.idle_open(), oldest_ns, turns);
     }
 }

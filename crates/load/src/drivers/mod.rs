@@ -112,11 +112,13 @@ impl<L: Link> Plan<L> {
     }
 
     /// How long to wait when the next thing to do is due at `then_ns`; nothing while it is time to spin.
-    fn wait(&self, then_ns: u64, turns: &Turns, now_ns: u64) -> Duration {
+    fn wait(&self, then_ns: u64, turns: &Turns, recorder: &Recorder, now_ns: u64) -> Duration {
         if now_ns < self.spin_until_ns && !turns.is_open() {
             return Duration::ZERO;
         }
-        let turn_ns = turns.due_ns().saturating_sub(self.spin_ns);
+        // What is due and may not be sent any more is nothing to wake up for.
+        let due_ns = if recorder.may_send() { turns.due_ns() } else { u64::MAX };
+        let turn_ns = due_ns.saturating_sub(self.spin_ns);
         Duration::from_nanos(then_ns.min(turn_ns).saturating_sub(now_ns))
     }
 

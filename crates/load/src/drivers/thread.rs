@@ -1,17 +1,21 @@
 //! The thread driver: one thread a connection, in blocking calls, as simple clients are written.
 //!
 //! It is here to be compared with. A thread for each connection costs a switch for each reply, and beyond a few hundred
-//! the scheduler decides what is measured.
+//! the scheduler decides what is measured. It sends a request whole before it listens for the reply.
+//!
+//! No call blocks for longer than a moment, so that the end of a run and a request's timeout are seen while a server
+//! takes nothing; and all that may block is a wait, which is not time the generator was away.
 
 use std::io;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use proto::Client;
 use sys::clock;
-use sys::net::Socket;
+use sys::net::{Address, Socket};
 
 use super::link::Link;
 use super::{Drive, Plan, SWEEP_NS};
@@ -22,16 +26,21 @@ use crate::{Config, Failure, Share, failure};
 
 /// Received in one call at most.
 const RECEIVE_BYTES: usize = 64 * 1024;
+/// Sent in one call at most, by a link that may take several system calls for it, each of which may block.
+const SEND_BYTES: usize = 64 * 1024;
+/// How long one system call may block.
+const MOMENT: Duration = Duration::from_nanos(SWEEP_NS);
 
 /// A thread's one connection.
 pub(crate) struct Worker<W, C, L: Link> {
     /// None until it is used again.
     link: Option<L>,
     exchange: Exchange<C>,
+    /// What the link has not taken yet of the last request.
+    unsent: &'static [u8],
     input: Box<[u8]>,
     client: C,
     plan: Plan<L>,
-    timeout: Duration,
     workload: PhantomData<W>,
 }
 
@@ -51,64 +60,93 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         Ok(Self {
             link,
             exchange: Exchange::new(client.clone(), plan.limits),
+            unsent: &[],
             input: vec![0; RECEIVE_BYTES].into(),
             client,
             plan,
-            timeout: config.timeout,
             workload: PhantomData,
         })
     }
 
-    /// Sends a request whole, on a connection that is opened for it if it is not open.
+    /// Begins a request, for which the connection is opened if it is not open.
     fn begin(&mut self, turn: &Turn, now_ns: u64, recorder: &mut Recorder) {
         if self.link.is_none() {
             self.exchange.open_again(self.client.clone(), self.plan.limits);
         }
-        let request = self.exchange.begin(turn, now_ns, recorder);
-        if self.link.is_none() {
-            let opened = sys::net::connect(self.plan.route(turn.key), self.timeout)
-                .and_then(|socket| L::open(socket, &self.plan.terms, self.timeout))
-                .and_then(|link| block(link.socket()).map(|()| link));
-            match opened {
-                Ok(link) => self.link = Some(link),
-                Err(error) => self.exchange.fail_to_open(&error, recorder),
-            }
-        }
-        if let Some(link) = &mut self.link
-            && let Err(error) = send_all(link, request)
-        {
-            self.exchange.fail_with(&error, recorder);
-            self.link = None;
-        }
+        self.unsent = self.exchange.begin(turn, now_ns, recorder);
     }
 
-    /// Waits for bytes, for a moment at most, and takes the replies in them.
-    fn receive(&mut self, recorder: &mut Recorder) -> Outcome {
-        let Some(link) = &mut self.link else { return Outcome::Over };
-        recorder.end_turn(clock::monotonic_ns(), Duration::from_nanos(SWEEP_NS));
-        let received = link.read(&mut self.input);
+    /// Goes on with the request in flight, waiting for the server for a moment or two, and takes the reply that comes.
+    fn step(&mut self, recorder: &mut Recorder) -> Outcome {
+        // The end of a send may block, and the receive that follows it.
+        recorder.end_turn(clock::monotonic_ns(), 2 * MOMENT);
+        let received = if self.link.is_some() { self.communicate() } else { self.connect() };
         let now_ns = clock::monotonic_ns();
         if !recorder.begin_turn(now_ns) {
             return Outcome::Waiting;
         }
         match received {
-            Ok(0) => self.exchange.end(now_ns, recorder),
-            Ok(received) => self.exchange.receive(&self.input[..received], now_ns, recorder),
-            Err(error) if is_passing(&error) => {
+            Ok(Some(0)) => self.exchange.end(now_ns, recorder),
+            Ok(Some(received)) => self.exchange.receive(&self.input[..received], now_ns, recorder),
+            Err(error) if !is_passing(&error) => {
+                match self.link {
+                    Some(_) => self.exchange.fail_with(&error, recorder),
+                    None => self.exchange.fail_to_open(&error, recorder),
+                }
+                Outcome::Over
+            }
+            Ok(None) | Err(_) => {
                 let late = self.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
                 if late { Outcome::Over } else { Outcome::Waiting }
-            }
-            Err(error) => {
-                self.exchange.fail_with(&error, recorder);
-                Outcome::Over
             }
         }
     }
 
-    /// Lets time pass until the next request may go out.
-    fn pause(&mut self, turns: &Turns, recorder: &mut Recorder) {
+    /// Sends what is unsent, then receives; returns how much, or nothing while it is still sending.
+    fn communicate(&mut self) -> io::Result<Option<usize>> {
+        let Some(link) = &mut self.link else { return Ok(None) };
+        if !self.unsent.is_empty() || link.holds_back() {
+            // The time a plain socket may block is that of the whole call, whatever it is given.
+            let length = if L::BUFFERS { self.unsent.len().min(SEND_BYTES) } else { self.unsent.len() };
+            let sent = link.write(&self.unsent[..length])?;
+            self.unsent = &self.unsent[sent..];
+            if link.holds_back() || (sent > 0 && !self.unsent.is_empty()) {
+                return Ok(None);
+            }
+            if !self.unsent.is_empty() {
+                return hear(link, &mut self.input).map(Some);
+            }
+        }
+        link.read(&mut self.input).map(Some)
+    }
+
+    /// Begins to connect. The first send waits until that is done.
+    fn connect(&mut self) -> io::Result<Option<usize>> {
+        let route = self.plan.route(0);
+        let socket = match route.to {
+            Address::Ip(_) => sys::net::start_connect(route)?,
+            // There is no beginning of it: it is done, or waits for room in the server's queue.
+            Address::Unix(_) => sys::net::connect(route, MOMENT).map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => io::ErrorKind::WouldBlock.into(),
+                _ => error,
+            })?,
+        };
+        block(&socket)?;
+        self.link = Some(L::begin(socket, &self.plan.terms)?);
+        Ok(None)
+    }
+
+    fn close(&mut self) {
+        self.unsent = &[];
+        if let Some(link) = self.link.take() {
+            link.close();
+        }
+    }
+
+    /// Lets time pass until the next request may go out, or it is `then_ns`.
+    fn pause(&mut self, then_ns: u64, turns: &Turns, recorder: &mut Recorder) {
         let now_ns = clock::monotonic_ns();
-        let wait = self.plan.wait(recorder.due_ns().min(now_ns + SWEEP_NS), turns, now_ns);
+        let wait = self.plan.wait(recorder.due_ns().min(then_ns), turns, recorder, now_ns);
         recorder.end_turn(now_ns, wait);
         thread::sleep(wait);
         recorder.begin_turn(clock::monotonic_ns());
@@ -121,60 +159,62 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
     }
 
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
-        turns.free(0, clock::monotonic_ns());
+        // One that a stopped warm-up has left waiting has no room.
+        if self.link.is_none() || self.exchange.has_room() {
+            turns.free(0, clock::monotonic_ns());
+        }
+        // When a connection that has been of no use is opened again.
+        let mut again_ns = u64::MAX;
         while !recorder.is_done() && !recorder.is_over() && !halt.load(Ordering::Relaxed) {
             let now_ns = clock::monotonic_ns();
+            if now_ns >= again_ns {
+                turns.free(0, now_ns);
+                again_ns = u64::MAX;
+            }
             if recorder.may_send()
                 && let Some(turn) = turns.next(recorder.in_flight(), now_ns)
             {
                 self.begin(&turn, now_ns, recorder);
-                if self.exchange.has_room() && self.link.is_some() {
-                    turns.free(0, now_ns);
-                }
-                continue;
             }
             if recorder.in_flight() == 0 {
-                self.pause(turns, recorder);
-                // Where nothing could be opened it is tried again, in time.
-                turns.free(0, clock::monotonic_ns());
+                self.pause(again_ns.min(now_ns + SWEEP_NS), turns, recorder);
                 continue;
             }
-            match self.receive(recorder) {
+            match self.step(recorder) {
                 Outcome::Waiting => {}
-                Outcome::Replied => turns.free(0, clock::monotonic_ns()),
+                Outcome::Replied => turns.free(0, self.exchange.free_ns(clock::monotonic_ns())),
                 Outcome::Over => {
-                    if let Some(link) = self.link.take() {
-                        link.close();
+                    self.close();
+                    let now_ns = clock::monotonic_ns();
+                    // A server that refuses is asked again in time, not at once and for ever.
+                    if self.exchange.is_taken() {
+                        turns.free(0, now_ns);
+                    } else {
+                        again_ns = now_ns + SWEEP_NS;
                     }
-                    turns.free(0, clock::monotonic_ns());
                 }
             }
         }
-        recorder.leave(usize::from(self.link.is_some()) + self.plan.idle_open(), turns);
+        let open = usize::from(self.link.is_some()) + self.plan.idle_open();
+        recorder.leave(open, self.exchange.oldest_ns(), turns);
     }
 }
 
-/// Sends a request whole.
-fn send_all<L: Link>(link: &mut L, mut request: &[u8]) -> io::Result<()> {
-    while !request.is_empty() || link.holds_back() {
-        match link.write(request) {
-            // The time that a socket may block is over.
-            Ok(0) if !request.is_empty() || link.holds_back() => {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            Ok(sent) => request = &request[sent..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+/// Receives on a link that takes nothing and holds nothing back: it waits for the server's part of a handshake. Once it
+/// has that it is to send, so a read must not go on to wait for a reply.
+fn hear<L: Link>(link: &mut L, input: &mut [u8]) -> io::Result<usize> {
+    link.socket().peek(&mut [MaybeUninit::uninit()])?;
+    link.socket().set_nonblocking(true)?;
+    let received = link.read(input);
+    link.socket().set_nonblocking(false)?;
+    received
 }
 
 /// Makes a socket wait in its calls, for a moment at a time, so that the end of a run is seen.
 fn block(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(Duration::from_nanos(SWEEP_NS)))?;
-    socket.set_write_timeout(Some(Duration::from_secs(1)))
+    socket.set_read_timeout(Some(MOMENT))?;
+    socket.set_write_timeout(Some(MOMENT))
 }
 
 /// Errors that only mean: not yet.

@@ -54,6 +54,11 @@ fn a_ramp_asks_for_the_area_below_it() {
 }
 
 #[test]
+fn a_ramp_from_nothing_begins_when_what_is_before_it_ends() {
+    check(&[stage(100.0, 100.0, Some(1)), stage(0.0, 200.0, Some(1))], 1, &[100, 100, 100]);
+}
+
+#[test]
 fn a_pause_has_no_requests_and_ends() {
     check(
         &[stage(10.0, 10.0, Some(1)), stage(0.0, 0.0, Some(2)), stage(10.0, 10.0, None)],
