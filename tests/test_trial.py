@@ -64,6 +64,7 @@ def test_a_trial_whose_books_balance_raises_no_doubt() -> None:
         ("bytes_open", changed("bytes", sent=GOOD.bytes.sent + 200 * 64)),
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.03)),
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 0.97)),
+        ("littles_law", {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.95), "unanswered_ns_max": 20_000_000}),
         # However long a single request took.
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.2, max=200_000_000)),
         ("generator_late", changed("generator", turn_ns_max=20_000_001)),
@@ -85,6 +86,8 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
     [
         changed("bytes", received=GOOD.bytes.received - 90 * 64),
         changed("latency_ns", mean=GOOD.latency_ns.mean * 1.019),
+        # The generator came to its last replies so late: they are in no latency, and the time is in the window.
+        {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.97), "unanswered_ns_max": 40_000_000},
         changed("generator", turn_ns_max=20_000_000),
         {"generator_share": 0.99, "server_share": 0.95},
         {"generator_share": 0.79, "server_share": 0.50},

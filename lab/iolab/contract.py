@@ -498,10 +498,10 @@ class Description(Frozen):
 
 
 ServeEvent = Annotated[ServeReady | Served | Failed, Field(discriminator="event")]
-LoadEvent = Annotated[LoadReady | Measuring | Measured | Report | Failed, Field(discriminator="event")]
+LoadEvent = Annotated[LoadReady | Measuring | Interval | Measured | Report | Failed, Field(discriminator="event")]
 
 _SERVE_EVENT: TypeAdapter[ServeReady | Served | Failed] = TypeAdapter(ServeEvent)
-_LOAD_EVENT: TypeAdapter[LoadReady | Measuring | Measured | Report | Failed] = TypeAdapter(LoadEvent)
+_LOAD_EVENT: TypeAdapter[LoadReady | Measuring | Interval | Measured | Report | Failed] = TypeAdapter(LoadEvent)
 
 
 class ContractError(ValueError):
@@ -516,7 +516,7 @@ def parse_serve_event(line: str | bytes) -> ServeReady | Served | Failed:
         raise ContractError(f"the server broke the contract: {one_line(error)}") from None
 
 
-def parse_load_event(line: str | bytes) -> LoadReady | Measuring | Measured | Report | Failed:
+def parse_load_event(line: str | bytes) -> LoadReady | Measuring | Interval | Measured | Report | Failed:
     """Reads one JSON line of a load generator; raises ContractError with one line that names the field."""
     try:
         return _LOAD_EVENT.validate_json(line)

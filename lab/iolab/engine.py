@@ -29,6 +29,7 @@ from iolab.contract import (
     Description,
     Failed,
     Frozen,
+    Interval,
     LoadReady,
     LoadSpec,
     Measured,
@@ -47,7 +48,7 @@ from iolab.plan import Contestant, Failure, PlanError
 NAME = "iolab-engine" + (sysconfig.get_config_var("EXE") or "")
 Event = TypeVar("Event")
 Document = TypeVar("Document", bound=Frozen)
-LoadEvent = LoadReady | Measuring | Measured | Report
+LoadEvent = LoadReady | Measuring | Interval | Measured | Report
 
 # How long a step may take before it is a failure. Each is far beyond what a loaded machine needs.
 DESCRIBE_S_MAX = 10.0

@@ -221,9 +221,11 @@ def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Dou
     concurrency = r.correct / window_ns * report.latency_ns.mean
     # A window cuts through one request a connection at each edge: what came before it is in their latency, and what
     # comes after it is not. At any instant a request has lasted for mean(latency²) / 2 mean(latency) on average. The
-    # mean in it is that which the law itself demands, so that a wrong one does not excuse itself.
+    # mean in it is that which the law itself demands, so that a wrong one does not excuse itself. How long requests
+    # had lasted at the end is known: longer than that, where the generator was not let at its replies just then.
     mean_ns = report.connections_open * window_ns / r.correct
-    allowed = LITTLE_MAX + (mean_ns**2 + report.latency_ns.stdev**2) / mean_ns / window_ns
+    edges_ns = (mean_ns**2 + report.latency_ns.stdev**2) / mean_ns + report.unanswered_ns_max
+    allowed = LITTLE_MAX + edges_ns / window_ns
     if abs(concurrency / report.connections_open - 1) > allowed:
         yield Doubt(
             word="littles_law",
