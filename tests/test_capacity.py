@@ -645,7 +645,7 @@ def test_a_stop_prints_what_is_known_and_how_to_go_on(tmp_path: Path, host: Simu
     done = iolab(*ASK, "--out", tmp_path)
     assert done.exit_code == 130
     assert "Not finished: it held at 9,457/s and it did not hold at 10,000/s." in done.stdout
-    assert "stopped by SIGINT; to go on: iolab " in done.stderr
+    assert "stopped by SIGINT; to go on: iolab" in done.stderr
     assert iolab(*ASK, "--out", tmp_path).exit_code == 0
 
 
