@@ -10,8 +10,8 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 
 use crate::contract::{
     BUILD, Bytes, Errors, Generator, INTERVAL_MS_DEFAULT, Interval, IntervalWord, Intervals, Latency,
-    LoadSpec, LoadWord, Pace, Probe, Report, ReportWord, Requests, Schedule, TIMEOUT_MS_DEFAULT, Version,
-    Views, Workload,
+    LoadSpec, LoadWord, Probe, Report, ReportWord, Requests, Schedule, TIMEOUT_MS_DEFAULT, Version, Views,
+    Workload,
 };
 use crate::judgement::Evidence;
 
@@ -132,7 +132,6 @@ pub(crate) fn measured(report: &Report) -> Result<::load::Report, String> {
 }
 
 fn schedule(spec: &LoadSpec, measured: &::load::Report, window_s: f64) -> Option<Schedule> {
-    let Pace::Open { .. } = &spec.pace else { return None };
     let ::load::Pace::Open { stages, .. } = (&spec.pace).into() else { return None };
     let ::load::Backlog { unsent_begin, unsent_end, waited } = measured.backlog;
     let asked = ::load::pace::expected(&stages, window_s);
