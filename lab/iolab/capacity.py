@@ -18,16 +18,27 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
 from iolab import search, store
-from iolab.contract import Driver, Frozen, Latency, LoadSpec, Report, Workload, one_line, percent
+from iolab.contract import (
+    Driver,
+    Frozen,
+    Interval,
+    Latency,
+    LoadSpec,
+    Report,
+    Requests,
+    Tls,
+    Workload,
+    one_line,
+    percent,
+)
 from iolab.search import Done, Judged, Limit, Measurement, Probe, Settings, rate_words, time_words
 from iolab.store import StoreError
 from iolab.trial import BATCH
@@ -45,14 +56,16 @@ BEFORE, WATCHED = 0.5, 4.0
 WARMUP_MS, WARMUP_LIMITS, PROBE_LIMITS = 500, 2, 20
 # How many standard errors of the rate that random arrivals make fit into the precision.
 ARRIVALS_ERRORS = 3.0
-# Slices of time in a report, and how fine they are at least where recovery is seen.
+# Intervals in a report, and how short they may be.
 INTERVALS, INTERVAL_MS_MIN = 250, 20
-# A server keeps up when its replies are as many as its requests, within a share of them and a few.
-KEPT_UP, KEPT_UP_REQUESTS = 0.1, 2.0
+# Slices of a recovery: how many requests one has at least, which is what a median takes; how short one may be; and how
+# many there are after the overload, should those requests take too long.
+SLICE_REQUESTS, SLICE_MS_MIN, SLICES_MIN = 20, 100, 2 * BATCH
+# An overload is not shorter than this: in shorter ones there would be too few slices.
+OVERLOAD_MS_MIN = 500
 
 Purpose = Literal["closed loop", "search", "curve", "recovery"]
 Arrivals = Literal["poisson", "even"]
-Floats = NDArray[np.float64]
 
 
 class Question(Frozen):
@@ -62,6 +75,7 @@ class Question(Frozen):
     url: str
     workload: Workload
     connect: str
+    tls: Tls | None = None
     limits: tuple[str, ...] = Field(min_length=1)
     connections: int = Field(default=50, ge=1)
     threads: int = Field(default=1, ge=1)
@@ -120,11 +134,15 @@ class Step(Frozen):
 
 
 class Record(Frozen):
-    """One run as it is stored. `server_cpu_ns` is what the server used in the window, where its process is known."""
+    """One run as it is stored. `server_cpu_ns` is what the server used in the window, where its process is known.
+
+    A recovery has the `slices` of its window besides; what was stored before they were told has none.
+    """
 
     step: Step
     started: str
     report: Report
+    slices: tuple[Interval, ...] = ()
     server_cpu_ns: int | None = None
 
 
@@ -139,10 +157,23 @@ class Shot:
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """A short time of a recovery, in seconds from the beginning of the window, and whether the limits held in it.
+
+    What it asked for is what ended in it, in whatever way.
+    """
+
+    begin_s: float
+    end_s: float
+    seen: Measurement
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Recovery:
     """What an overload left behind. `back_s` is how long after it the server was back within its limits, or None.
 
-    The series are per second, at the middles of the intervals, counted from the beginning of the window.
+    `generator` says why the generator was the limit, empty if it was not.
     """
 
     overload_per_s: float
@@ -152,9 +183,8 @@ class Recovery:
     watched_s: float
     goodput_per_s: float
     back_s: float | None
-    time_s: Floats = field(repr=False)
-    asked_per_s: Floats = field(repr=False)
-    completed_per_s: Floats = field(repr=False)
+    generator: str
+    slices: tuple[Slice, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +226,7 @@ def follow(question: Question, records: Sequence[Record]) -> Found:
             return Found(question, tuple(shots), probe, next=step)
         record = records[len(shots)]
         shots.append(_shot(question, record, step))
-        if step.purpose == "recovery":
+        if step.purpose == "recovery" and record.slices:
             recovered = recovery(question, record)
     return Found(question, tuple(shots), probe, recovered)
 
@@ -206,7 +236,7 @@ def load_spec(question: Question, step: Step, number: int) -> LoadSpec:
     stages = [{"from_per_s": step.rate_per_s, "to_per_s": step.rate_per_s, "duration_ms": None}]
     arrivals, duration_ms = question.arrivals, step.duration_ms
     if step.purpose == "recovery":
-        # Even arrivals: how many are due at any time is then known, and so how many are still waiting.
+        # Even arrivals: then no slice is empty, or crowded, by chance.
         arrivals, stages = "even", _stages(step)
         duration_ms = round((BEFORE + 1 + WATCHED) * step.duration_ms)
     open_loop = {"loop": "open", "arrivals": arrivals, "seed": question.seed + number, "stages": stages}
@@ -215,13 +245,15 @@ def load_spec(question: Question, step: Step, number: int) -> LoadSpec:
             "driver": question.driver,
             "workload": question.workload,
             "connect": (question.connect,),
+            "tls": question.tls,
             "connections": question.connections,
             "threads": question.threads,
             "cpus": question.cpus,
             "warmup_ms": question.warmup_ms,
             "duration_ms": duration_ms,
             "timeout_ms": question.timeout_ms,
-            "interval_ms": max(INTERVAL_MS_MIN, 0 if step.purpose == "recovery" else duration_ms // INTERVALS),
+            "interval_ms": max(INTERVAL_MS_MIN, duration_ms // INTERVALS),
+            "slice_ms": _slice_ms(step) if step.purpose == "recovery" else None,
             "pace": {"loop": "closed"} if step.rate_per_s is None else open_loop,
         }
     )
@@ -230,52 +262,42 @@ def load_spec(question: Question, step: Step, number: int) -> LoadSpec:
 def measurement(report: Report) -> Measurement:
     """What a report says of the server, and whether it was the server that it saw."""
     requests, window_s = report.requests, (report.end_ns - report.begin_ns) / 1e9
-    ended = requests.correct + requests.wrong + requests.failed
     return Measurement(
         asked_per_s=None if report.schedule is None else report.schedule.due / window_s,
         achieved_per_s=report.rate_per_s,
         replies=requests.correct + requests.wrong,
-        errors_share=(requests.wrong + requests.failed) / ended if ended else 0.0,
+        errors_share=_errors_share(requests),
         times_ns=_times(report.latency_ns),
         late_ns={} if report.views is None else _times(report.views.lateness_ns),
         generator=report.bound.why if report.bound is not None and report.bound.by == "generator" else "",
+        window_s=window_s,
     )
 
 
 def recovery(question: Question, record: Record) -> Recovery:
-    """How long after an overload the server took until its latency was within the limits again.
+    """How long after an overload the server took until it was within its limits again; the record has slices.
 
-    Latency over time is not in a report, but Little's law has it: requests that wait W on average, arriving at a rate
-    of X, are X W in flight. In flight at the end of an interval is what was due by then less what was completed. The
-    server is back when that has sunk to what the light rate makes of the tightest limit on time, and to one interval of
-    arrivals besides, which is as fine as it can be seen; and when it completes what is asked of it, no more and no
-    less: requests that failed are never completed, and when they failed is not known.
+    It is back at the end of the first slice from which on the limits hold to the end of the run, for `BATCH` slices at
+    least. Each slice counts as most of the `BATCH` around it do, so neither one slow slice nor one lucky one decides.
     """
-    report, step = record.report, record.step
+    step, first = record.step, record.slices[0]
     light_per_s, overload_per_s = _rates(step)
-    series, length_s = report.intervals, report.intervals.length_ns / 1e9
-    first = max(0, round((report.begin_ns - series.begin_ns) / series.length_ns))
-    completed = np.asarray(series.completed, dtype=np.float64)[first:]
-    ends_s: Floats = np.arange(1, completed.size + 1, dtype=np.float64) * length_s
     begin_s, end_s = BEFORE * step.duration_ms / 1_000, (BEFORE + 1) * step.duration_ms / 1_000
-    overloaded_s = np.clip(ends_s - begin_s, 0.0, end_s - begin_s)
-    due: Floats = light_per_s * (ends_s - overloaded_s) + overload_per_s * overloaded_s
-    waiting_at_first = report.requests.in_flight_begin + (report.schedule.unsent_begin if report.schedule else 0)
-    in_flight: Floats = waiting_at_first + due - np.cumsum(completed) - report.requests.failed
-    tightest_s = min((limit.below for limit in question.parsed if limit.metric != search.ERRORS), default=0.0) / 1e9
-    is_back = (ends_s >= end_s) & (in_flight <= light_per_s * (tightest_s + length_s)) & _keeps_up(completed, due)
-    overloaded = (ends_s > begin_s + length_s / 2) & (ends_s < end_s + length_s / 2)
+    # The window may end within a slice, which has then too little in it.
+    whole = [each for each in record.slices if each.end_ns - each.begin_ns >= first.end_ns - first.begin_ns]
+    slices = [_slice(question, each, first.begin_ns) for each in whole]
+    back = [each for each in _held_to_the_end(slices) if each.begin_s >= end_s]
+    overloaded = [each.seen.achieved_per_s for each in slices if begin_s <= each.begin_s and each.end_s <= end_s]
     return Recovery(
         overload_per_s=overload_per_s,
         afterwards_per_s=light_per_s,
         begin_s=begin_s,
         end_s=end_s,
         watched_s=WATCHED * step.duration_ms / 1_000,
-        goodput_per_s=float(completed[overloaded].mean()) / length_s if overloaded.any() else 0.0,
-        back_s=float(ends_s[is_back.argmax()]) - end_s if is_back.any() else None,
-        time_s=ends_s - length_s / 2,
-        asked_per_s=np.diff(due, prepend=0.0) / length_s,
-        completed_per_s=completed / length_s,
+        goodput_per_s=fmean(overloaded) if overloaded else 0.0,
+        back_s=back[0].end_s - end_s if len(back) >= BATCH else None,
+        generator=measurement(record.report).generator,
+        slices=tuple(slices),
     )
 
 
@@ -307,7 +329,7 @@ def overload_sentence(found: Found) -> str:
     achieved, kept = rate_words(shot.seen.achieved_per_s), percent(shot.seen.achieved_per_s / done.rate_per_s)
     p99, seconds = time_words(shot.seen.times_ns["p99"]), f"{shot.step.duration_ms / 1_000:.2g} s"
     failed = f", and {percent(shot.seen.errors_share, 1)} failed" if shot.seen.errors_share else ""
-    generator = f" ({shot.seen.generator.partition(':')[0]})" if shot.seen.generator else ""
+    generator = _generator_words(shot.seen.generator)
     said = f"it answers {achieved}, {kept} of its capacity, with a p99 of {p99} after {seconds}"
     return f"At {OVERLOAD:g} times that {said}{failed}{generator}."
 
@@ -317,10 +339,9 @@ def recovery_sentence(found: Found) -> str:
     seen = found.recovery
     if seen is None:
         return ""
-    length = f"{seen.end_s - seen.begin_s:g} s of that"
-    if seen.back_s is None:
-        return f"After {length} and then {AFTERWARDS:g} times the capacity it was not back within {seen.watched_s:g} s."
-    return f"After {length} and then {AFTERWARDS:g} times the capacity it was back within {seen.back_s:.2f} s."
+    length, generator = f"{seen.end_s - seen.begin_s:g} s of that", _generator_words(seen.generator)
+    was_back = f"not back within {seen.watched_s:g} s" if seen.back_s is None else f"back within {seen.back_s:.1f} s"
+    return f"After {length} and then {AFTERWARDS:g} times the capacity it was {was_back}{generator}."
 
 
 def document(found: Found) -> dict[str, Any]:
@@ -436,7 +457,8 @@ def _steps_after(question: Question, done: Done) -> Iterator[Step]:
             assert rate_per_s is not None, "there is a capacity"
             yield _step("curve", Probe(rate_per_s, search.probe_duration_ms(question.settings, rate_per_s)))
     if done.kind == "capacity":
-        yield _step("recovery", Probe(_curve_rate(done, OVERLOAD), question.settings.probe_ms))
+        overload_ms = max(OVERLOAD_MS_MIN, question.settings.probe_ms)
+        yield _step("recovery", Probe(_curve_rate(done, OVERLOAD), overload_ms))
 
 
 def _curve_rate(done: Done, share: float) -> float | None:
@@ -456,12 +478,50 @@ def _stages(step: Step) -> list[dict[str, Any]]:
     return [{"from_per_s": rate, "to_per_s": rate, "duration_ms": length} for rate, length in stages]
 
 
-def _keeps_up(completed: Floats, due: Floats) -> NDArray[np.bool_]:
-    """Whether, over the next few intervals, as many requests are completed as fall due, a few more or less."""
-    done, asked = np.cumsum(completed)[BATCH:], due[BATCH:]
-    done, asked = done - np.cumsum(completed)[:-BATCH], asked - due[:-BATCH]
-    kept: NDArray[np.bool_] = np.abs(done - asked) <= KEPT_UP * asked + KEPT_UP_REQUESTS
-    return np.concatenate([kept, np.zeros(min(BATCH, completed.size), dtype=np.bool_)])
+def _slice_ms(step: Step) -> int:
+    """How long a slice of a recovery is: it has requests enough at the light rate, if that leaves slices enough."""
+    light_per_s, _ = _rates(step)
+    enough_ms = min(1_000 * SLICE_REQUESTS / light_per_s, WATCHED * step.duration_ms / SLICES_MIN)
+    return max(SLICE_MS_MIN, math.ceil(enough_ms), math.ceil(WATCHED * step.duration_ms / INTERVALS))
+
+
+def _slice(question: Question, told: Interval, begin_ns: int) -> Slice:
+    """A slice, judged as a run is: the limits must hold, and what ended in it must have been answered rightly.
+
+    However few its replies are, their median is judged.
+    """
+    length_s, replies = (told.end_ns - told.begin_ns) / 1e9, told.correct + told.wrong
+    seen = Measurement(
+        asked_per_s=(replies + told.failed) / length_s,
+        achieved_per_s=told.correct / length_s,
+        replies=replies,
+        errors_share=_errors_share(told),
+        times_ns=_times(told.latency_ns),
+    )
+    judged = search.judge(question.parsed, replace(seen, replies=max(SLICE_REQUESTS, replies) if replies else 0))
+    return Slice((told.begin_ns - begin_ns) / 1e9, (told.end_ns - begin_ns) / 1e9, seen, judged.word != "breaks")
+
+
+def _held_to_the_end(slices: Sequence[Slice]) -> Sequence[Slice]:
+    """The last slices, from the first on from which each holds by the vote of those around it."""
+    first = len(slices)
+    while first > 0:
+        around = [each.holds for each in slices[max(0, first - 1 - BATCH // 2) : first + BATCH // 2]]
+        if 2 * sum(around) < len(around):
+            break
+        first -= 1
+    return slices[first:]
+
+
+def _errors_share(counts: Requests | Interval) -> float:
+    """The share of what ended that was not answered, or not rightly."""
+    ended = counts.correct + counts.wrong + counts.failed
+    return (counts.wrong + counts.failed) / ended if ended else 0.0
+
+
+def _generator_words(why: str) -> str:
+    """That the generator was the limit, in brackets, without the advice that follows a colon."""
+    return f" ({why.partition(':')[0]})" if why else ""
 
 
 def _times(latency: Latency) -> dict[str, float]:

@@ -130,7 +130,7 @@ def run(
 
 @app.command("capacity", epilog="Example: iolab capacity --slo 'p99<5ms' --slo 'errors<0.1%' http://127.0.0.1:8080/")
 def capacity_(
-    url: Annotated[str, typer.Argument(help="http://host:port/path, tcp://host:port or unix:/path.")],
+    url: Annotated[str, typer.Argument(help="http(s)://host:port/path, tcp:// or tls://host:port, or unix:/path.")],
     slo: Annotated[list[str], typer.Option(help="What must hold, as 'p99<5ms'; several may be given.")],
     connections: Annotated[int, typer.Option("--connections", "-c", help="Open at once.")] = 50,
     threads: Annotated[int, typer.Option("--threads", "-t", help="Of the generator.")] = 1,
@@ -142,6 +142,13 @@ def capacity_(
         list[str] | None, typer.Option("--header", "-H", help="HTTP: one more, as 'Name: value'.")
     ] = None,
     body: Annotated[str | None, typer.Option("--body", "-d", help="HTTP: what is sent with each request.")] = None,
+    server_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="TLS: whom the certificate must be for (the host of the URL).")
+    ] = None,
+    cacert: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="TLS: a file in PEM with who is trusted (this machine's).")
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="TLS: do not check the server's certificate.")] = False,
     framing: Annotated[Framing | None, typer.Option(help="Echo: how messages end.")] = None,
     message_bytes: Annotated[int | None, typer.Option(help="Echo, line: size of a message.")] = None,
     target: Annotated[int | None, typer.Option(help="RPC: steps of the loop that make an answer.")] = None,
@@ -167,8 +174,9 @@ def capacity_(
     }
     with _one_line_errors():
         named["headers"] = prober.headers(header) if header else None
+        at = prober.target(url, protocol)
         asked = prober.question(
-            prober.target(url, protocol),
+            prober.secured(at, server_name=server_name, cacert=cacert, insecure=insecure),
             {key: value for key, value in named.items() if value is not None},
             url=url,
             limits=tuple(search.parse_limit(text).text for text in slo),
@@ -320,7 +328,8 @@ def _ask(asked: capacity.Question, server_pid: int | None, out: Path, *, fresh: 
         terminal.say(console, f"stopped by {stopped}; to go on: {_again()}")
         raise typer.Exit(stopped.code) from None
     except engine.TrialFailed as failed:
-        _answer(folder, as_json=as_json)
+        if prober.known(folder).shots:
+            _answer(folder, as_json=as_json)
         _fail(str(failed), 2 if failed.failure.kind.startswith("bad_") else 1)
     found = _answer(folder, as_json=as_json)
     if found.done is None or found.done.kind in ("unsettled", "unjudged"):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import ValidationError
 from rich.box import SIMPLE_HEAD
@@ -21,7 +21,18 @@ from rich.table import Table
 from iolab import capacity, listener, proc, runner, search
 from iolab.agent import Host
 from iolab.capacity import Found, Question, Record, Shot, Step
-from iolab.contract import WORKLOADS, LoadReady, Measured, Measuring, Protocol, Report, one_line, percent
+from iolab.contract import (
+    WORKLOADS,
+    Interval,
+    LoadReady,
+    Measured,
+    Measuring,
+    Protocol,
+    Report,
+    Tls,
+    one_line,
+    percent,
+)
 from iolab.engine import TrialFailed
 from iolab.plan import PlanError
 from iolab.search import rate_words, time_words
@@ -30,7 +41,8 @@ from iolab.trial import quantile_supported
 
 # How long an address may take to accept before the next one of a name is tried.
 CONNECT_S_MAX = 1.0
-HTTP_PORT = 80
+# The schemes of addresses with a host, and the port that is meant where none is written.
+PORTS = {"http": 80, "https": 443, "tcp": None, "tls": None}
 # How many runs a question takes, more or less, beside those of the curve.
 SEARCH_RUNS = 11
 
@@ -42,43 +54,56 @@ Tell = Callable[[Found], None]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a URL stands for: the protocol and what it asks for, and one address."""
+    """What a URL stands for: the protocol and what it asks for, one address, and how TLS is spoken there, if it is."""
 
     protocol: Protocol
     workload: Mapping[str, Any]
     connect: str
+    tls: Tls | None = None
 
 
 def target(url: str, protocol: Protocol | None) -> Target:
-    """Reads `http://host[:port][/path]`, `tcp://host:port` or `unix:/path` and resolves it; raises PlanError.
-
-    Of several addresses of a name it is the first that accepts a connection.
+    """Reads `http://host[:port][/path]`, `tcp://host:port`, the same in TLS (`https://`, `tls://`) or `unix:/path`, and
+    resolves it; raises PlanError. Of several addresses of a name it is the first that accepts a connection.
     """
     if url.startswith("unix:") and not url.startswith("unix://"):
-        path = url.removeprefix("unix:")
-        if not path:
+        if url == "unix:":
             raise PlanError(f"{url!r} has no path: write it as in unix:/tmp/server.sock")
         return Target(protocol or "echo", {"host": "localhost"} if protocol == "http" else {}, url)
     scheme, separator, _ = url.partition("://")
+    scheme = scheme.lower()
     if not separator:
         raise PlanError(f"{url!r} is not complete: write http://{url} or tcp://{url}")
-    if scheme not in ("http", "tcp"):
-        raise PlanError(f"{scheme}:// is not spoken here: write http://, tcp:// or unix:/path")
-    natural: Protocol = "http" if scheme == "http" else protocol or "echo"
-    if (protocol or natural) != natural or (scheme == "tcp" and natural == "http"):
-        raise PlanError(f"--protocol {protocol} and {scheme}:// do not fit: http goes with http://, others with tcp://")
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host:
-        raise PlanError(f"{url!r} has no host and port: write it as in http://127.0.0.1:8080/")
-    if scheme == "tcp" and (port is None or parts.path not in ("", "/")):
-        raise PlanError(f"{url!r} is no address: write tcp://host:port")
+    if scheme not in PORTS:
+        raise PlanError(f"{scheme}:// is not spoken here: write http://, https://, tcp://, tls:// or unix:/path")
+    is_http = scheme in ("http", "https")
+    if protocol is not None and (protocol == "http") != is_http:
+        fit = "http goes with http:// and https://, others with tcp:// and tls://"
+        raise PlanError(f"--protocol {protocol} and {scheme}:// do not fit: {fit}")
+    parts, host, port = _split(url, scheme)
+    if not is_http and parts.path not in ("", "/"):
+        raise PlanError(f"{url!r} is no address: write {scheme}://host:port")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    fields = {"target": path, "host": parts.netloc} if scheme == "http" else {}
-    return Target(natural, fields, _resolved(host, HTTP_PORT if port is None else port))
+    fields = {"target": path, "host": parts.netloc} if is_http else {}
+    tls = Tls(server_name=host) if scheme in ("https", "tls") else None
+    return Target("http" if is_http else protocol or "echo", fields, _resolved(host, port), tls)
+
+
+def secured(at: Target, *, server_name: str | None, cacert: Path | None, insecure: bool) -> Target:
+    """The same target, with TLS spoken as the flags say; raises PlanError with one line."""
+    flags = {"--server-name": server_name, "--cacert": cacert, "--insecure": insecure}
+    given = next((flag for flag, value in flags.items() if value), None)
+    if at.tls is None:
+        if given is not None:
+            raise PlanError(f"{given} goes with https:// or tls://: write one of them, or leave it out")
+        return at
+    if cacert is not None and insecure:
+        raise PlanError("--cacert and --insecure do not fit: leave out --insecure to have the certificate checked")
+    if cacert is not None and not cacert.is_file():
+        raise PlanError(f"there is no file {str(cacert)!r}: name one in PEM with the authorities that are trusted")
+    # A question means the same wherever it is asked again.
+    authorities = None if cacert is None else str(cacert.absolute())
+    return replace(at, tls=Tls(server_name=server_name or at.tls.server_name, cacert=authorities, insecure=insecure))
 
 
 def headers(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -97,7 +122,7 @@ def question(at: Target, workload: Mapping[str, Any], **asked: Any) -> Question:
     if alien is not None:
         raise PlanError(f"--{alien.replace('_', '-')}: is not a setting of {at.protocol}")
     try:
-        return Question(workload=kind(**at.workload, **workload), connect=at.connect, **asked)
+        return Question(workload=kind(**at.workload, **workload), connect=at.connect, tls=at.tls, **asked)
     except ValidationError as error:
         raise PlanError(one_line(error)) from None
 
@@ -122,8 +147,7 @@ def run(
     with capacity.writing(asked, machine, runs) as writer:
         tell(found := capacity.follow(asked, writer.records))
         while found.next is not None:
-            report, cpu_ns = _measured(host, asked, found.next, len(writer.records), server_pid)
-            record = Record(step=found.next, started=clocks.wall(), report=report, server_cpu_ns=cpu_ns)
+            record = _measured(host, asked, found.next, len(writer.records), server_pid, clocks.wall())
             with runner.signals_held():
                 writer.append(record)
             tell(found := capacity.follow(asked, writer.records))
@@ -214,27 +238,31 @@ def _time(shot: Shot, name: str) -> str:
     return time_words(shot.seen.times_ns[name]) if is_carried else "–"
 
 
-def _measured(
-    host: Host, asked: Question, step: Step, number: int, server_pid: int | None
-) -> tuple[Report, int | None]:
+def _measured(host: Host, asked: Question, step: Step, number: int, server_pid: int | None, started: str) -> Record:
     """One run, and what the server used in its window. The server's processes are looked for while it rests."""
-    tree, readings = None, []
+    tree, readings, slices = None, list[proc.Usage](), list[Interval]()
     with runner.running(host.load(capacity.load_spec(asked, step, number))) as load:
         for event in load.events(runner.TICK_S):
             if isinstance(event, LoadReady) and server_pid is not None:
                 tree = proc.look(server_pid)
             elif isinstance(event, Measuring | Measured) and tree is not None:
                 readings.append(proc.usage(tree))
+            elif isinstance(event, Interval):
+                slices.append(event)
             elif isinstance(event, Report):
-                _refuse_mute(event)
-                return event, _used(event, readings)
+                _refuse(event)
+                cpu_ns = _used(event, readings)
+                return Record(step=step, started=started, report=event, slices=tuple(slices), server_cpu_ns=cpu_ns)
     raise TrialFailed("contract", "the load generator ended without a report", final=True)
 
 
-def _refuse_mute(report: Report) -> None:
-    """Raises TrialFailed where there is nothing to measure: then the question, or the server, is another than meant."""
+def _refuse(report: Report) -> None:
+    """Raises TrialFailed where there was nothing to measure, or no longer: such a run says nothing of the server."""
     if report.interrupted:
         raise TrialFailed("interrupted", "the load generator was interrupted")
+    if report.connections_open == 0 and report.errors.connect > 0:
+        first = f" ({report.first_error})" if report.first_error else ""
+        raise TrialFailed("gone", f"the server went away{first}: start it again, and the same command goes on")
     if report.requests.correct == 0 and report.schedule is None:
         first = f" ({report.first_error})" if report.first_error else ""
         raise TrialFailed("errors", f"no request was answered rightly{first}: ask for what the server has", final=True)
@@ -247,6 +275,22 @@ def _used(report: Report, readings: list[proc.Usage]) -> int | None:
     before, after = readings
     share = (report.end_ns - report.begin_ns) / max(1, after.read_ns - before.read_ns)
     return round(share * max(0, after.cpu_ns - before.cpu_ns))
+
+
+def _split(url: str, scheme: str) -> tuple[SplitResult, str, int]:
+    """The parts of a URL, with its host and port; raises PlanError."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, PORTS[scheme] if parts.port is None else parts.port
+    except ValueError:
+        parts, host, port = SplitResult(scheme, "", "", "", ""), None, 0
+    if "@" in parts.netloc:
+        raise PlanError("a user name in the address is not supported: leave out what is before the @")
+    if not host or port == 0:
+        raise PlanError(f"{url!r} has no host and port: write it as in {scheme}://127.0.0.1:8080")
+    if port is None:
+        raise PlanError(f"{url!r} is no address: write {scheme}://host:port")
+    return parts, host, port
 
 
 def _resolved(host: str, port: int) -> str:

@@ -13,12 +13,12 @@ import altair as alt
 from markupsafe import Markup
 
 from iolab import capacity, search, store
-from iolab.capacity import Found, Recovery, Shot
+from iolab.capacity import Found, Recovery, Shot, Slice
 from iolab.contract import percent
 from iolab.report import charts, drawing, figures, palette
 from iolab.report.page import Drawing, number, policy_of, resource, templates
-from iolab.search import Limit, rate_words, time_words
-from iolab.trial import BATCH, quantile_supported
+from iolab.search import Limit, Measurement, rate_words, time_words
+from iolab.trial import quantile_supported
 
 # The quantiles that are drawn, each in the colour of its slot.
 DRAWN = ("p50", "p99", "p99.9")
@@ -36,6 +36,9 @@ WORDS: dict[search.Word, str] = {
     "generator": "no: the generator",
     "unjudged": "too few",
 }
+
+# A time in seconds and what was then.
+Point = tuple[float, float]
 
 
 class Row(NamedTuple):
@@ -100,6 +103,8 @@ def _doubts(found: Found, faults: Sequence[str]) -> Iterator[str]:
         yield "The question is not finished: the same command goes on with it."
     if any(shot.judged.word == "generator" for shot in found.shots):
         yield "In some runs the generator was the limit: what broke in them says nothing of the server."
+    if found.question.tls is not None:
+        yield "Its connections stay open: what a handshake of TLS costs is in no figure."
     yield "A server on this machine shared it with the generator; of one elsewhere the network is in every figure."
 
 
@@ -108,7 +113,7 @@ def _row(shot: Shot) -> Row:
     return Row(
         asked="closed loop" if asked is None else number(asked),
         achieved=number(shot.seen.achieved_per_s),
-        times=tuple(time_words(shot.seen.times_ns[name]) if _carried(shot, name) else "–" for name in SHOWN),
+        times=tuple(time_words(shot.seen.times_ns[name]) if _carried(shot.seen, name) else "–" for name in SHOWN),
         errors=percent(errors, 2) if errors else "0",
         cpu="–" if cpu_ns is None else number(cpu_ns / 1e3),
         word="" if asked is None else WORDS[shot.judged.word],
@@ -117,9 +122,14 @@ def _row(shot: Shot) -> Row:
     )
 
 
-def _carried(shot: Shot, name: str) -> bool:
-    """Whether a run had requests enough for a quantile."""
-    return quantile_supported(shot.seen.replies, search.QUANTILES[name])
+def _carried(seen: Measurement, name: str) -> bool:
+    """Whether there were requests enough for a quantile."""
+    return quantile_supported(seen.replies, search.QUANTILES[name])
+
+
+def _limits(found: Found) -> list[Limit]:
+    """The limits on time."""
+    return [limit for limit in found.question.parsed if limit.metric != search.ERRORS]
 
 
 def _drawings(found: Found) -> Iterator[Drawing]:
@@ -135,20 +145,35 @@ def _drawings(found: Found) -> Iterator[Drawing]:
         chart = levels(points, knee, "microseconds")
         yield Drawing("CPU per request of the server", "", drawing.inline(chart, "CPU per request", said))
     if found.recovery is not None:
-        said = capacity.recovery_sentence(found)
-        svg = drawing.inline(timeline(found.recovery), "An overload and the time after it", said)
-        legend = ((0, "completed"), (1, "asked"))
-        yield Drawing("An overload, and after it", said, svg, legend)
+        yield from _recovery_drawings(found, found.recovery)
+
+
+def _recovery_drawings(found: Found, seen: Recovery) -> Iterator[Drawing]:
+    said = capacity.recovery_sentence(found)
+    svg = drawing.inline(timeline(seen), "An overload and the time after it", said)
+    yield Drawing("An overload, and after it", said, svg, ((0, "answered"), (1, "asked")))
+    lines: dict[int, list[Point]] = {
+        slot: [
+            (_middle(each), max(each.seen.times_ns[name], 1.0) / 1e6)
+            for each in seen.slices
+            if _carried(each.seen, name)
+        ]
+        for slot, name in enumerate(DRAWN)
+    }
+    if lines[0]:
+        caption = "Dashed: the limit. Upright: the server is back. A quantile stands where a slice has requests enough."
+        legend = tuple((slot, DRAWN[slot]) for slot, points in lines.items() if points)
+        svg = drawing.inline(waits(seen, lines, _limits(found)), "Latency over an overload", said)
+        yield Drawing("Latency, over the same time", caption, svg, legend)
 
 
 def _latency_drawing(found: Found, shots: Sequence[Shot], knee: float | None) -> Drawing:
-    limits = [limit for limit in found.question.parsed if limit.metric != search.ERRORS]
     said = "; ".join(
         f"{rate_words(shot.step.rate_per_s or 0.0)} p99 {time_words(shot.seen.times_ns['p99'])}" for shot in shots
     )
-    legend = tuple((slot, name) for slot, name in enumerate(DRAWN) if any(_carried(shot, name) for shot in shots))
+    legend = tuple((slot, name) for slot, name in enumerate(DRAWN) if any(_carried(shot.seen, name) for shot in shots))
     caption = "Dashed: the limit. Upright: the capacity. Response time, from when a request fell due."
-    svg = drawing.inline(latencies(shots, limits, knee), "Latency by rate", said)
+    svg = drawing.inline(latencies(shots, _limits(found), knee), "Latency by rate", said)
     return Drawing("Latency by rate", caption, svg, legend)
 
 
@@ -172,7 +197,7 @@ def latencies(shots: Sequence[Shot], limits: Sequence[Limit], knee: float | None
         }
         for slot, name in enumerate(DRAWN)
         for shot in shots
-        if _carried(shot, name)
+        if _carried(shot.seen, name)
     ]
     values = [point["value"] for point in points] + [limit.below / 1e6 for limit in limits]
     domain = (min(values) / 1.3, max(values) * 1.3)
@@ -184,10 +209,9 @@ def latencies(shots: Sequence[Shot], limits: Sequence[Limit], knee: float | None
     x = _rate_axis(max(shot.step.rate_per_s or 0.0 for shot in shots))
     base = alt.Chart(charts.data_of(points)).encode(x=x, y=y)
     lines = alt.Chart(charts.data_of([point for point in points if point["purpose"] == "curve"])).encode(x=x, y=y)
-    rules = alt.Chart(charts.data_of([{"value": limit.below / 1e6} for limit in limits])).encode(y=y)
     return charts.framed_layers(
         *_knee(knee, x),
-        rules.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color=palette.light("bad")),
+        _limit_rules(limits, y),
         lines.mark_line(strokeWidth=1.5, opacity=0.7).encode(
             detail="name:N", order="rate:Q", color=alt.Color("role:N", scale=None)
         ),
@@ -221,40 +245,67 @@ def levels(points: Sequence[Level], knee: float | None, title: str, *, diagonal:
 
 
 def timeline(seen: Recovery) -> alt.TopLevelMixin:
-    """What was asked and what was completed, over time; the overload is shaded, and a line stands where it was over.
-
-    Several intervals make a point, because one holds only a few requests.
-    """
-    top = 1.06 * max(float(seen.asked_per_s.max()), float(seen.completed_per_s.max()))
-    end = float(seen.time_s[-1])
-    x = alt.X(
-        "time:Q",
-        scale=alt.Scale(domain=(0, end), nice=False),
-        axis=charts.styled_axis("seconds from the beginning of the window", count=6),
-    )
+    """What was asked and what was answered rightly, over time."""
+    light, over, begin, end = seen.afterwards_per_s, seen.overload_per_s, seen.begin_s, seen.end_s
+    steps = ((0.0, light), (begin, light), (begin, over), (end, over), (end, light), (end + seen.watched_s, light))
+    answered = [(_middle(each), each.seen.achieved_per_s) for each in seen.slices]
+    top = 1.06 * max(value for _, value in (*steps, *answered))
     y = alt.Y(
-        "rate:Q",
+        "value:Q",
         scale=alt.Scale(domain=(0, top), nice=False),
         axis=charts.styled_axis("requests per second", count=4, grid=True, expression=charts.ROUNDED),
     )
+    return _overload(seen, y, {1: steps, 0: answered})
+
+
+def waits(seen: Recovery, lines: Mapping[int, Sequence[Point]], limits: Sequence[Limit]) -> alt.TopLevelMixin:
+    """Quantiles of each slice over time, each in the colour of its slot."""
+    values = [value for points in lines.values() for _, value in points] + [limit.below / 1e6 for limit in limits]
+    domain = (min(values) / 1.3, max(values) * 1.3)
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=charts.styled_axis("milliseconds", values=charts.log_ticks(*domain), expression=PLAIN, grid=True),
+    )
+    return _overload(seen, y, lines, limits)
+
+
+def _overload(
+    seen: Recovery, y: alt.Y, lines: Mapping[int, Sequence[Point]], limits: Sequence[Limit] = ()
+) -> alt.TopLevelMixin:
+    """Lines over time; the overload is shaded, and an upright line stands where it was over."""
+    x = alt.X(
+        "time:Q",
+        scale=alt.Scale(domain=(0, seen.end_s + seen.watched_s), nice=False),
+        axis=charts.styled_axis("seconds from the beginning of the window", count=6),
+    )
     layers = []
-    for role, series in (("c1", seen.asked_per_s), ("c0", seen.completed_per_s)):
-        rows = [{"time": at, "rate": rate} for at, rate in zip(_evened(seen.time_s), _evened(series), strict=True)]
-        line = alt.Chart(charts.data_of(rows)).mark_line(strokeWidth=1.5, color=palette.light(role))
-        layers.append(line.encode(x=x, y=y))
-    shaded = [{"begin": seen.begin_s, "end": seen.end_s}]
-    shade = alt.Chart(charts.data_of(shaded)).mark_rect(color=palette.light("band"))
+    for slot, points in lines.items():
+        rows = [{"time": at, "value": value, "order": order} for order, (at, value) in enumerate(points)]
+        colour = palette.light(palette.contestant(slot))
+        line = alt.Chart(charts.data_of(rows)).mark_line(strokeWidth=1.5, color=colour)
+        layers.append(line.encode(x=x, y=y, order="order:Q"))
+    shaded = alt.Chart(charts.data_of([{"begin": seen.begin_s, "end": seen.end_s}]))
     back = [] if seen.back_s is None else [{"time": seen.end_s + seen.back_s}]
-    rule = alt.Chart(charts.data_of(back)).mark_rule(strokeWidth=1.5, color=palette.light("good"))
+    upright = alt.Chart(charts.data_of(back)).mark_rule(strokeWidth=1.5, color=palette.light("good"))
     return charts.framed_layers(
-        shade.encode(x=alt.X("begin:Q"), x2="end:Q"), *layers, rule.encode(x=x), height=HEIGHT * 3 // 4
+        shaded.mark_rect(color=palette.light("band")).encode(x=alt.X("begin:Q"), x2="end:Q"),
+        _limit_rules(limits, y),
+        *layers,
+        upright.encode(x=x),
+        height=HEIGHT * 3 // 4,
     )
 
 
-def _evened(series: capacity.Floats) -> list[float]:
-    """The means of batches; what is left over at the end makes none."""
-    whole = series[: series.size // BATCH * BATCH]
-    return [float(mean) for mean in whole.reshape(-1, BATCH).mean(axis=1)]
+def _middle(each: Slice) -> float:
+    return (each.begin_s + each.end_s) / 2
+
+
+def _limit_rules(limits: Sequence[Limit], y: alt.Y) -> alt.Chart:
+    """A dashed line at each limit on time."""
+    rules = alt.Chart(charts.data_of([{"value": limit.below / 1e6} for limit in limits]))
+    dashed: alt.Chart = rules.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color=palette.light("bad")).encode(y=y)
+    return dashed
 
 
 def _rate_axis(most: float) -> alt.X:
