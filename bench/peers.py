@@ -3,7 +3,9 @@
 
 All contenders of a scene are run in turn, in random order, round after round, so that what changes on the machine
 changes for all of them; a ratio is taken within each round, and printed as median [least, most] over the rounds.
-Server and generator have a processor each. This prints and never judges: the exit code is 0 whatever comes out.
+Server and generator have a processor each. Where a hypervisor moves those, a message between them costs two or three
+times as much at one moment as at another; so how far apart they are is measured before and after each run, and a run
+that did not have them together is made again. This prints and never judges: the exit code is 0 whatever comes out.
 
 CPU of a server: the CPU clocks of its processes, read at the edges of the measured window, by the requests of it.
 CPU of a generator: all it has used from start to end, by the requests it says it has completed; over two seconds and
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import re
@@ -27,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +38,14 @@ from servers import ROOT, SLACK_S, Server, Skipped, last_line, pinned, start_ser
 
 # hey keeps no more than a million results and would say too little of a longer run.
 SECONDS_MAX = 20
+
+
+# Processors are together when a cache line takes less than this many times the shortest time that was seen.
+APART = 1.7
+# How often a run is made until they are. One round then goes without it.
+TRIES_MAX = 6
+# Looks before the first run, and the pause between them, to have seen them together.
+LOOKS, LOOK_PAUSE_S = 30, 0.1
 
 
 @dataclass(frozen=True)
@@ -233,12 +244,36 @@ class Sample:
     rss_bytes: int | None = None
     syscalls: int | None = None
     lateness_ns: int | None = None
+    # How far apart the two processors were, before or after, whichever was more.
+    apart_ns: float | None = None
 
     def figure(self, measure: Measure) -> float | None:
         value = getattr(self, measure)
         if value is None:
             return None
         return float(value) if measure in ("rss_bytes", "lateness_ns") else value / self.requests
+
+
+@dataclass
+class Distance:
+    """How far apart two processors are; None where that is not known, as of one and the same."""
+
+    engine: str
+    cpus: tuple[int, int]
+    least_ns: float = math.inf
+
+    def look(self) -> float | None:
+        """Measures it now, in nanoseconds."""
+        command = [self.engine, "distance", *map(str, self.cpus)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.returncode != 0:
+            return None
+        self.least_ns = min(self.least_ns, float(ran.stdout))
+        return float(ran.stdout)
+
+    def is_together(self, apart_ns: float | None) -> bool:
+        """Whether so far is as near as they come, as far as was seen."""
+        return apart_ns is None or apart_ns <= APART * self.least_ns
 
 
 @dataclass(frozen=True)
@@ -252,6 +287,7 @@ class Bench:
     seconds: int
     shuffle: random.Random
     counts_syscalls: bool
+    distance: Distance
 
 
 def main() -> int:
@@ -270,7 +306,11 @@ def main() -> int:
         seconds=flags.seconds,
         shuffle=random.Random(flags.seed),
         counts_syscalls=can_count_syscalls(),
+        distance=Distance(engine, (cpus[0], cpus[-1])),
     )
+    for _ in range(LOOKS):
+        bench.distance.look()
+        time.sleep(LOOK_PAUSE_S)
     print_header(bench, flags.seed)
     outcomes: dict[str, Outcome] = {}
     for scene in SCENES:
@@ -347,6 +387,10 @@ class Outcome:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
+# Measures one contender once: the number of the round, and whether calls are counted instead of time.
+Run = Callable[[int, bool], Sample]
+
+
 def measure_scene(scene: Scene, bench: Bench) -> Outcome:
     outcome = Outcome()
     reasons = outcome.reasons
@@ -366,14 +410,24 @@ def measure_scene(scene: Scene, bench: Bench) -> Outcome:
             bench.shuffle.shuffle(order)
             for name in order:
                 try:
-                    outcome.samples.append(runs[name](number, counting))
+                    outcome.samples += run_together(runs[name], number, bench.distance, counting=counting)
                 except Skipped as reason:
                     reasons[name] = str(reason)
     return outcome
 
 
-# Measures one contender once: the number of the round, and whether calls are counted instead of time.
-Run = Callable[[int, bool], Sample]
+def run_together(run: Run, number: int, distance: Distance, *, counting: bool) -> list[Sample]:
+    """Makes a run, and makes it again while it had the processors apart; none if it always had. Calls of the kernel are
+    as many either way.
+    """
+    for _ in range(TRIES_MAX):
+        before_ns = distance.look()
+        sample = run(number, counting)
+        after_ns = distance.look()
+        if counting or (distance.is_together(before_ns) and distance.is_together(after_ns)):
+            apart_ns = None if before_ns is None or after_ns is None else max(before_ns, after_ns)
+            return [replace(sample, apart_ns=apart_ns)]
+    return []
 
 
 def runs_of(scene: Scene, servers: dict[str, Server], bench: Bench, reasons: dict[str, str]) -> dict[str, Run]:
@@ -546,11 +600,18 @@ def tree_peak_bytes(pid: int) -> int:
 
 def print_header(bench: Bench, seed: int) -> None:
     same = " (the same, for want of another: not comparable)" if bench.server_cpu == bench.generator_cpu else ""
+    least_ns = bench.distance.least_ns
+    together = (
+        f"Every run had both processors together, before it and after: at most {APART * least_ns:.0f} ns to and fro "
+        f"for a cache line ({least_ns:.0f} is the least seen)."
+        if math.isfinite(least_ns)
+        else "How far apart the processors are is not known here, and may differ from run to run."
+    )
     print(
         f"{bench.rounds} rounds of {bench.seconds} s, seed {seed}; server on CPU {bench.server_cpu}, "
         f"generator on CPU {bench.generator_cpu}{same}\n"
-        "A line: what, median [least, most] over the rounds, and the bar. Generators are charged for their whole\n"
-        "life, start-up included; servers for the measured window only."
+        "A line: what, median [least, most] (rounds), and the bar. Generators are charged for their whole life, with\n"
+        f"their start; servers for the measured window only.\n{together}"
     )
     if not bench.counts_syscalls:
         print("System calls are not counted: perf, or its trace points, are not to be had here.")
@@ -578,7 +639,7 @@ def line(comparison: Comparison, samples: list[Sample], reasons: dict[str, str])
     if not values:
         return f"{what:<46} skipped: not measured here"
     median = statistics.median(values)
-    spread = f"{median:8.3f}" + (f" [{min(values):.3f}, {max(values):.3f}]" if len(values) > 1 else "")
+    spread = f"{median:8.3f}" + (f" [{min(values):.3f}, {max(values):.3f}] ({len(values)})" if len(values) > 1 else "")
     if bar is None:
         return f"{what:<46} {spread}"
     limit = bar if base else bar / unit
