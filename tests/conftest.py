@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def real_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 class FakeHost:
     """A host whose servers and generators are figures on a clock that only moves when they say so.
 
-    `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below.
+    `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below. `distances_ns` are how far
+    apart the processors are, one after the other and again from the first.
     """
 
     FAULTS = (
@@ -77,9 +79,14 @@ class FakeHost:
     )
 
     def __init__(
-        self, faults: dict[int, str] | None = None, identity: str = "one", uncountable: Failure | None = None
+        self,
+        faults: dict[int, str] | None = None,
+        identity: str = "one",
+        uncountable: Failure | None = None,
+        distances_ns: Sequence[float] = (50.0,),
     ) -> None:
         self.faults = faults or {}
+        self.distances_ns = cycle(distances_ns)
         self.uncountable = uncountable
         assert set(self.faults.values()) <= set(self.FAULTS)
         self.identity = identity
@@ -110,6 +117,9 @@ class FakeHost:
         server = self.running[-1]
         assert isinstance(server, FakeServer), "a load needs a server"
         return FakeLoad(self, spec, server)
+
+    def apart_ns(self, cell: Cell) -> float | None:
+        return next(self.distances_ns)
 
     def clocks(self) -> Clocks:
         return Clocks(monotonic_s=lambda: self.now_ns / 1e9, wall=lambda: "2026-01-01T00:00:00+00:00")

@@ -251,3 +251,8 @@ def test_who_was_left_out_and_can_take_part_now_is_named(tmp_path: Path, kind: s
     assert not any(isinstance(event, CanTakePart) for event in events)
     _, events = run(plan, FakeHost(), tmp_path)
     assert [event for event in events if isinstance(event, CanTakePart)] == told
+
+
+def test_how_far_apart_the_processors_are_is_seen_before_and_after_each_window(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost(distances_ns=(50.0, 60.0)), tmp_path)
+    assert {result.noise.apart_ns for result in results if result.noise is not None} == {(50.0, 60.0)}

@@ -65,6 +65,58 @@ def test_a_drift_that_slows_both_alike_leaves_the_ratio_as_it_is() -> None:
     assert (drifting.low, drifting.high) == pytest.approx((still.low, still.high), abs=1e-4)
 
 
+def moved(at: int, far_from: int) -> list[Result]:
+    """Trials on a machine whose processors are far apart in one trial of each block from `far_from` on, and in the
+    last blocks, from `at` on, in both; far apart all is three times as slow."""
+
+    def is_far(trial: Trial) -> bool:
+        return trial.block >= at or (trial.block >= far_from and trial.position == 0)
+
+    made = results(PAIR, lambda trial: noisy(1.13)(trial) / (3 if is_far(trial) else 1))
+    far, near = (400.0, 410.0), (50.0, 55.0)
+    return [
+        one.model_copy(
+            update={
+                "noise": MachineNoise(
+                    steal_share=0.0, foreign_cpu_cores=0.0, apart_ns=far if is_far(one.trial) else near
+                )
+            }
+        )
+        for one in made
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "far_from", "blocks", "uneven"),
+    [
+        pytest.param(BLOCKS, BLOCKS, BLOCKS, 0, id="together all the time"),
+        pytest.param(0, 0, BLOCKS, 0, id="apart all the time"),
+        pytest.param(8, 8, BLOCKS, 0, id="apart from some block on"),
+        pytest.param(10, 6, 8, 4, id="apart within some blocks"),
+        pytest.param(BLOCKS, 5, BLOCKS, 7, id="apart within so many that too few are left"),
+    ],
+)
+def test_blocks_whose_processors_were_moved_are_left_out_where_enough_remain(
+    at: int, far_from: int, blocks: int, uneven: int
+) -> None:
+    found = judged(moved(at, far_from))
+    estimate = found.estimate("throughput", "io_uring")
+    assert estimate is not None
+    assert (estimate.blocks, found.blocks_used, found.blocks_uneven) == (blocks, BLOCKS, uneven)
+    assert bool(found.uneven) == bool(uneven)
+    if uneven < 7:
+        assert estimate.low <= 1.13 <= estimate.high < 1.16, (
+            "what is left is as exact as on a machine that stands still"
+        )
+
+
+def test_a_trial_during_which_processors_moved_is_like_no_other() -> None:
+    made = results(PAIR, noisy(1.13))
+    moving = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0, apart_ns=(50.0, 400.0))
+    found = judged([one.model_copy(update={"noise": moving}) if one.trial.block == 3 else one for one in made])
+    assert (found.blocks_uneven, found.estimates[0].blocks) == (1, BLOCKS - 1)
+
+
 def test_equal_servers_are_the_same_within_two_percent() -> None:
     check(
         "io_uring serves the same requests as epoll, within 2 %: 1.00x […]; "

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from iolab import contestants, machine, proc
 from iolab.contract import LoadSpec, Served, ServeReady
-from iolab.engine import Engine, Load, LoadEvent, ask_served, served
+from iolab.engine import Engine, Load, LoadEvent, ask_served, distance_ns, served
 from iolab.plan import Cell
 
 
@@ -66,6 +66,7 @@ class Host(Protocol):
     def describe(self) -> dict[str, Any]: ...
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer: ...
     def load(self, spec: LoadSpec) -> RunningLoad: ...
+    def apart_ns(self, cell: Cell) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,12 @@ class Agent:
     def load(self, spec: LoadSpec) -> RunningLoad:
         """Starts the load generator."""
         return Load(self.engine, spec)
+
+    def apart_ns(self, cell: Cell) -> float | None:
+        """How far the processors of a server and of its generator are apart now; None where that has no meaning."""
+        if not cell.server_cpus or not cell.load_cpus or set(cell.server_cpus) & set(cell.load_cpus):
+            return None
+        return distance_ns(self.engine, cell.server_cpus[0], cell.load_cpus[0])
 
 
 @dataclass(frozen=True, slots=True)

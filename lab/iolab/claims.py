@@ -28,7 +28,7 @@ from iolab.plan import (
     Result,
     WinsTest,
 )
-from iolab.verdict import ComparisonVerdict, Estimate, log_ratios, values_by_block
+from iolab.verdict import ComparisonVerdict, Estimate, Seen, paired, values_by_block
 
 Judgement = Literal["confirmed", "confirmed in direction only", "contradicted", "undecided"]
 
@@ -119,18 +119,18 @@ def _judge_ratio(
     obstacle = _obstacle([verdicts[index] for index in chosen], test.metric, (test.contestant, test.reference))
     if obstacle is not None:
         return _undecided(claim, obstacle, published=test.published)
-    by_block = []
+    sides = []
     for index in chosen:
         above, below = (
             values_by_block(plan, index, done, test.metric, verdicts[index].titles.index(title))
             for title in (test.contestant, test.reference)
         )
-        by_block.append(log_ratios(above, below))
+        sides.append((above, below))
     # Settings of one block share its minute of machine weather; their mean is one value, not several.
-    blocks = sorted(set.intersection(*(set(logs) for logs in by_block)))
-    ratio = stats.ratio_of_pairs([float(np.mean([logs[block] for logs in by_block])) for block in blocks])
+    x = paired(*sides)
+    ratio = stats.ratio_of_pairs(x)
     if ratio is None:
-        return _undecided(claim, f"only {len(blocks)} whole blocks so far", published=test.published)
+        return _undecided(claim, f"only {len(x)} whole blocks so far", published=test.published)
     figure = f"{ratio.ratio:.2f}x [{ratio.low:.2f}, {ratio.high:.2f}]"
     said = f"published {test.published:.3g}x, measured {figure}"
     judgement, why = _compare(ratio, test.published, test.tolerance)
@@ -228,14 +228,14 @@ def _judge_flat(
     )
 
 
-def _extremes(series: Sequence[Mapping[int, float]]) -> stats.Ratio | None:
+def _extremes(series: Sequence[Mapping[int, Seen]]) -> stats.Ratio | None:
     """Largest over smallest setting, by median, paired over the blocks in which all settings were measured."""
     blocks = sorted(set.intersection(*(set(values) for values in series)))
     if not blocks:
         return None
-    medians = [float(np.median([values[block] for block in blocks])) for values in series]
+    medians = [float(np.median([values[block].value for block in blocks])) for values in series]
     largest, smallest = series[int(np.argmax(medians))], series[int(np.argmin(medians))]
-    return stats.ratio_of_pairs(list(log_ratios(largest, smallest).values()))
+    return stats.ratio_of_pairs(paired((largest, smallest)))
 
 
 def _judge_littles_law(claim: Claim, test: LittlesLawTest, plan: Plan, done: Mapping[Place, Result]) -> ClaimVerdict:

@@ -53,6 +53,7 @@ LoadEvent = LoadReady | Measuring | Interval | Measured | Report
 # How long a step may take before it is a failure. Each is far beyond what a loaded machine needs.
 DESCRIBE_S_MAX = 10.0
 READY_S_MAX = 15.0
+DISTANCE_S_MAX = 2.0
 SERVED_S_MAX = 2.0
 EXIT_S_MAX = 2.0
 # What a generator may take beyond its warm-up, window and time-out: to connect, to drain, and to merge histograms.
@@ -121,6 +122,18 @@ def variant(engine: Engine, contestant: Contestant) -> ModelAbout:
     """What the engine says of one model with these options; raises PlanError where they cannot be, or EngineError."""
     words = [word for name, value in contestant.options.items() for word in ("-o", f"{name}={value}")]
     return _described(engine.path, ["--model", contestant.name, *words], ModelAbout)
+
+
+def distance_ns(engine: Engine, one: int, other: int) -> float | None:
+    """How long a cache line takes from one processor to another and back; None where that cannot be measured."""
+    command = [str(engine.path), "distance", str(one), str(other)]
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=DISTANCE_S_MAX, check=False
+        )
+        return float(ran.stdout) if ran.returncode == 0 else None
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None
 
 
 def _described(path: Path, arguments: list[str], document: type[Document]) -> Document:

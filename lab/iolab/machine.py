@@ -119,7 +119,14 @@ def interrupts_apart() -> bool:
 
 
 def noise(
-    before: Ticks, after: Ticks, *, ours_ns: int, wall_ns: int, cpu_ns: int, run_delay_ns: int | None
+    before: Ticks,
+    after: Ticks,
+    *,
+    ours_ns: int,
+    wall_ns: int,
+    cpu_ns: int,
+    run_delay_ns: int | None,
+    apart_ns: tuple[float, float] | None = None,
 ) -> MachineNoise:
     """What everybody else did between two readings that lie `wall_ns` apart.
 
@@ -134,6 +141,7 @@ def noise(
         steal_share=min(1.0, steal_ns / total_ns),
         foreign_cpu_cores=max(0, busy_ns - ours_ns) / max(1, wall_ns),
         run_delay_share=delay,
+        apart_ns=apart_ns,
     )
 
 

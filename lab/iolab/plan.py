@@ -495,11 +495,14 @@ class MachineNoise(Frozen):
     `steal_share` is the share of all processor time the hypervisor took (0 to 1). `foreign_cpu_cores` is the processor
     time of everybody but the server, the generator and the lab, in cores (0.1: a tenth of one core). `run_delay_share`
     is the time the server's threads were runnable without a processor, over their run time; None where unknown.
+    `apart_ns` is how long a cache line took from the server's processor to the generator's and back, before the load
+    and after it; None where they share processors or are not pinned.
     """
 
     steal_share: float = Field(ge=0, le=1)
     foreign_cpu_cores: float = Field(ge=0)
     run_delay_share: float | None = Field(default=None, ge=0)
+    apart_ns: tuple[float, float] | None = None
 
 
 class Failure(Frozen):

@@ -193,9 +193,10 @@ def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -
     """One trial: a fresh server, one run of the generator, and what both used. A failure is a result too."""
     result = Result(trial=scheduled, started=clocks.wall())
     try:
-        ready, report, server, before, after = _measure(host, cell)
+        ready, report, server, seen = _measure(host, cell)
     except TrialFailed as failed:
         return result.model_copy(update={"failure": failed.failure})
+    before, after = seen.before, seen.after
     wall_ns = after.server.read_ns - before.server.read_ns
     cpu_ns = max(0, after.server.cpu_ns - before.server.cpu_ns)
     lab_ns = after.lab_cpu_ns - before.lab_cpu_ns
@@ -211,6 +212,7 @@ def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -
                 wall_ns=wall_ns,
                 cpu_ns=cpu_ns,
                 run_delay_ns=server.run_delay_ns,
+                apart_ns=seen.apart_ns,
             ),
         }
     )
@@ -381,22 +383,25 @@ class _Seen:
     memory: tuple[proc.Memory, ...]
     pss_bytes: int | None
     connections_taken: int | None
+    apart_ns: tuple[float, float] | None
 
 
-def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, Sample, Sample]:
+def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, _Seen]:
     with running(host.start(cell)) as server, running(host.load(_load_spec(cell, server.addresses))) as load:
-        report, seen = _window(server, load)
-    return server.ready, report, _usage(report, seen), seen.before, seen.after
+        report, seen = _window(server, load, lambda: host.apart_ns(cell))
+    return server.ready, report, _usage(report, seen), seen
 
 
-def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, _Seen]:
+def _window(
+    server: RunningServer, load: RunningLoad, apart_ns: Callable[[], float | None]
+) -> tuple[Report, _Seen]:
     """Follows the generator to its report. It waits while it is ready and when it has measured, so what is read there
     takes no time from the window.
     """
     events = load.events(TICK_S)
     memory = []
     _next(events, LoadReady, server.check)
-    first = server.look()
+    first, apart_before_ns = server.look(), apart_ns()
     _next(events, Measuring, server.check)
     # What is looked at quickly is looked at again: in the warm-up it may have started more.
     first = server.look() if first.is_small else first
@@ -416,7 +421,17 @@ def _window(server: RunningServer, load: RunningLoad) -> tuple[Report, _Seen]:
     if not set(last.pids) <= set(first.pids):
         after = server.sample(last)
     memory.append(server.memory(last))
-    seen = _Seen(first, before, after, last, tuple(memory), server.pss_bytes(last), _taken(server))
+    apart_after_ns = apart_ns()
+    seen = _Seen(
+        first,
+        before,
+        after,
+        last,
+        tuple(memory),
+        server.pss_bytes(last),
+        _taken(server),
+        None if apart_before_ns is None or apart_after_ns is None else (apart_before_ns, apart_after_ns),
+    )
     report = _next(events, Report, server.check)
     server.check()
     return report, seen

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy  # which loads scipy.stats, for more than a second, only where it is used
 from numpy.typing import NDArray
 
 from iolab.contract import percent

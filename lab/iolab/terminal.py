@@ -160,6 +160,8 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
             say(console, "each ratio is to the nearest measured row above it")
         say(console, verdict.sentence)
         say(console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_void} void")
+        if verdict.uneven:
+            say(console, verdict.uneven)
         for line in remarks(verdict):
             say(console, line)
     for claim in claims:

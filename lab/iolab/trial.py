@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 import numpy as np
-import scipy.stats
+import scipy  # which loads scipy.stats, for more than a second, only where it is used
 from numpy.typing import NDArray
 
 from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, RpcWorkload, Workload, percent

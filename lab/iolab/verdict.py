@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,10 @@ METRICS: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p50", "
 VOID_SHARE_MAX = 0.20
 # Replies that differ by more than this are unequal work: a header more or less, not a digit of a counter.
 REPLY_SHARE_MAX = 0.005
+
+# Processors are equally far apart while a cache line takes less than this many times the least of what it took. Moved
+# ones differ by a factor of three and more, and the measurement itself by a tenth.
+APART_MAX = 1.7
 
 # Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
 MORE_BLOCKS_MAX = 200
@@ -167,7 +171,8 @@ class ComparisonVerdict(Frozen):
     says of those that could not take part why, in a word or a line; `spoilt` says of whom too many trials are void to
     say a word, how many and mostly for what. `rankings` are there for a comparison of many, once
     it has blocks enough. `bottlenecks` counts for each of them what limited its trials:
-    server, generator, both or latency. `inconclusive` is a sentence when the words must not be read.
+    server, generator, both or latency. In `blocks_uneven` of the blocks used the processors were not equally far apart
+    all the time; see `paired`. `inconclusive` is a sentence when the words must not be read.
     """
 
     name: str
@@ -186,8 +191,17 @@ class ComparisonVerdict(Frozen):
     blocks_planned: int
     blocks_used: int
     blocks_void: int
+    blocks_uneven: int
     doubts: tuple[DoubtCount, ...]
     failures: tuple[FailureCount, ...]
+
+    @property
+    def uneven(self) -> str:
+        """What became of the blocks whose processors were moved, in words; empty where there are none."""
+        if not self.blocks_uneven:
+            return ""
+        which = f"In {self.blocks_uneven} of the {self.blocks_used} blocks the machine had moved its processors"
+        return f"{which}; ratios are of those trials that were alike, where they are enough"
 
     def estimate(self, metric: Metric, contestant: str, reference: str | None = None) -> Estimate | None:
         """The ratio of one contestant to `reference`, or to whatever it is compared with; None where there is none."""
@@ -229,16 +243,38 @@ def value_of(result: Result | None, metric: Metric) -> float | None:
     return server.cpu_ns / server.wall_ns / per_ns if metric == "cpu_per_request" else float(server.rss_bytes_median)
 
 
+class Seen(NamedTuple):
+    """A trial's value of a metric, and how far apart its processors were, before and after; None where unknown."""
+
+    value: float
+    apart_ns: tuple[float, float] | None
+
+
 def values_by_block(
     plan: Plan, comparison: int, done: Mapping[Place, Result], metric: Metric, slot: int
-) -> dict[int, float]:
+) -> dict[int, Seen]:
     """One contestant's values of a metric by block, for the blocks used in which it is above zero."""
     return _by_block(used_blocks(plan, comparison, done)[0], metric, slot)
 
 
-def log_ratios(above: Mapping[int, float], below: Mapping[int, float]) -> dict[int, float]:
-    """x = ln(above / below) by block, for the blocks that have both."""
-    return {block: math.log(above[block] / below[block]) for block in sorted(above.keys() & below.keys())}
+def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float, ...]:
+    """x = ln(above / below) of every block that has both, the mean over all `sides`.
+
+    Where a host moves the processors of its guests, a message between two of them costs several times as much at one
+    moment as at another. So blocks whose trials were not equally far apart are left out; unless too few are left for
+    an interval. How far that was does not depend on what is compared, and no value is looked at.
+    """
+    common = sorted(set.intersection(*(above.keys() & below.keys() for above, below in sides)))
+    even = [block for block in common if all(_are_even([above[block], below[block]]) for above, below in sides)]
+    chosen = even if len(even) >= blocks_min(1) else common
+    logs = ([math.log(above[block].value / below[block].value) for above, below in sides] for block in chosen)
+    return tuple(float(np.mean(each)) for each in logs)
+
+
+def _are_even(seen: Iterable[Seen]) -> bool:
+    """Whether trials had their processors equally far apart, all the time and as far as is known."""
+    known = [apart_ns for each in seen if each.apart_ns is not None for apart_ns in each.apart_ns]
+    return not known or max(known) <= APART_MAX * min(known)
 
 
 Row = list[Result | None]
@@ -246,9 +282,15 @@ Used = Mapping[int, Row]
 Calls = Mapping[tuple[int, int], CostCount]
 
 
-def _by_block(used: Used, metric: Metric, slot: int) -> dict[int, float]:
-    rows = used.items()
-    return {block: value for block, row in rows if (value := value_of(row[slot], metric)) is not None and value > 0}
+def _by_block(used: Used, metric: Metric, slot: int) -> dict[int, Seen]:
+    values = {block: (value_of(row[slot], metric), _apart_ns(row[slot])) for block, row in used.items()}
+    return {
+        block: Seen(value, apart_ns) for block, (value, apart_ns) in values.items() if value is not None and value > 0
+    }
+
+
+def _apart_ns(result: Result | None) -> tuple[float, float] | None:
+    return None if result is None or result.noise is None else result.noise.apart_ns
 
 
 def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tuple[dict[int, Row], int, int]:
@@ -318,6 +360,7 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         blocks_planned=plan.blocks,
         blocks_used=len(used),
         blocks_void=void,
+        blocks_uneven=sum(not _are_even(Seen(0, _apart_ns(result)) for result in row) for row in used.values()),
         doubts=doubts,
         failures=failures,
     )
@@ -379,7 +422,7 @@ def _estimates(
         values = [_by_block(used, metric, slot) for slot in range(len(titles))]
         found: list[tuple[str, str, stats.Ratio, tuple[float, ...]]] = []
         for slot, below in _pairs(comparison, gone):
-            x = tuple(log_ratios(values[slot], values[below]).values())
+            x = paired((values[slot], values[below]))
             ratio = stats.ratio_of_pairs(x)
             if ratio is not None:
                 found.append((titles[slot], titles[below], ratio, x))
@@ -468,14 +511,15 @@ def _ranking(
 
 
 def _to_the_best(
-    values: Mapping[str, Mapping[int, float]], *, more_is_better: bool
+    values: Mapping[str, Mapping[int, Seen]], *, more_is_better: bool
 ) -> tuple[str, dict[str, stats.Ratio]]:
     """The best by paired ratios, and the ratios of all to it, the best first.
 
     To be paired they need a common side, and at first that is the best median. Who then has the best ratio is the best:
     all ratios are taken anew to it, so that its own is 1 and those of the others are to what is called the best.
     """
-    best = _first({title: float(np.median(list(each.values()))) for title, each in values.items()}, more_is_better)
+    medians = {title: float(np.median([seen.value for seen in each.values()])) for title, each in values.items()}
+    best = _first(medians, more_is_better)
     best = _first({title: each.ratio for title, each in _ratios_to(best, values).items()}, more_is_better)
     ratios = _ratios_to(best, values)
     sign = -1 if more_is_better else 1
@@ -487,14 +531,14 @@ def _first(figures: Mapping[str, float], more_is_better: bool) -> str:
     return (max if more_is_better else min)(figures, key=figures.__getitem__, default="")
 
 
-def _ratios_to(best: str, values: Mapping[str, Mapping[int, float]]) -> dict[str, stats.Ratio]:
+def _ratios_to(best: str, values: Mapping[str, Mapping[int, Seen]]) -> dict[str, stats.Ratio]:
     """Every paired ratio to the best; who shares too few blocks with it has none."""
     ratios = {title: _ratio(each, values[best]) for title, each in values.items()}
     return {title: ratio for title, ratio in ratios.items() if ratio is not None}
 
 
-def _ratio(above: Mapping[int, float], below: Mapping[int, float]) -> stats.Ratio | None:
-    return stats.ratio_of_pairs(tuple(log_ratios(above, below).values()))
+def _ratio(above: Mapping[int, Seen], below: Mapping[int, Seen]) -> stats.Ratio | None:
+    return stats.ratio_of_pairs(paired((above, below)))
 
 
 def _costs(index: int, comparison: Comparison, used: Used, calls: Calls) -> tuple[Cost, ...]:
