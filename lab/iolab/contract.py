@@ -148,12 +148,23 @@ class Tls(Frozen):
     insecure: bool = False
 
 
+class Place(Frozen):
+    """Where a process stands among several that load a server as one.
+
+    Its threads and connections, of all kinds, are a stretch of theirs; rates in its spec are those of all of them.
+    """
+
+    threads_before: Count
+    threads: int = Field(ge=1)
+    connections_before: Count
+
+
 class LoadSpec(Frozen):
     """What a load generator is told on the first line of its standard input: for so long, or so many requests.
 
     Its connections take the addresses of `connect`, and come from those of `sources`, in turn. `active` of them are
     busy at the same time in a closed loop, all if None; `idle` more are never used. One that is `held` waits for a line
-    before its warm-up, and again before it closes its connections.
+    before its warm-up, which may say the time at which that begins, and again before it closes its connections.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -174,6 +185,7 @@ class LoadSpec(Frozen):
     spin_us: Count = 0
     threads: int = Field(default=1, ge=1)
     processes: int = Field(default=1, ge=1)
+    place: Place | None = None
     cpus: tuple[int, ...] = ()
     warmup_ms: Count = 0
     duration_ms: int | None = Field(default=None, ge=1)

@@ -1,7 +1,8 @@
 //! Several processes that load one server as one: for more connections than a process may have descriptors.
 //!
-//! Each is this program again, with its part of the spec, and held: so none sends a request before all connections are
-//! open, and none closes one before all have measured. What they tell is added up as that of threads is.
+//! Each is this program again, with its part of the spec and its place in the whole, and held: so none sends a request
+//! before all connections are open, all begin at the same moment, and none closes one before all have measured. What
+//! they tell is added up as that of threads is.
 
 use std::env;
 use std::fs;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use ::load::{Event, Slice};
 
-use crate::contract::{self, Address, Arrivals, Failed, LoadEvent, LoadSpec, Pace, Stage};
+use crate::contract::{self, Address, Failed, LoadEvent, LoadSpec, Pace, Place};
 use crate::failure::{Failure, Fault};
 use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, PROCESSES_MAX, THREADS_MAX, within};
 use crate::output;
@@ -34,6 +35,9 @@ pub(crate) fn fit(mut spec: LoadSpec) -> Result<LoadSpec, Failure> {
     within("idle", spec.idle, 0..=CONNECTIONS_MAX)?;
     within("threads", spec.threads, 1..=THREADS_MAX)?;
     within("processes", spec.processes, 1..=PROCESSES_MAX)?;
+    if spec.place.is_some() && spec.processes > 1 {
+        return Err(Failure::request("bad_spec", "a place is that of one process: leave processes out"));
+    }
     let needed = processes_needed(&spec, descriptors());
     if needed > spec.processes {
         let (processes, descriptors) = (count(needed as u64), count(descriptors() as u64));
@@ -43,8 +47,8 @@ pub(crate) fn fit(mut spec: LoadSpec) -> Result<LoadSpec, Failure> {
         spec.processes = needed;
     }
     if spec.processes > 1 {
-        check_shares(&spec)?;
         spec.threads = spec.threads.max(spec.processes);
+        check_shares(&spec)?;
     }
     give_sources(&mut spec, ports())?;
     Ok(spec)
@@ -56,7 +60,7 @@ fn check_shares(spec: &LoadSpec) -> Result<(), Failure> {
     let busy = spec.active.unwrap_or(spec.connections);
     let least = if processes > busy {
         counted(busy, "busy connection")
-    } else if spec.requests.is_some_and(|requests| requests < processes as u64) {
+    } else if parts(spec).iter().any(|part| part.requests == Some(0)) {
         "fewer requests than they are".to_owned()
     } else {
         return Ok(());
@@ -66,7 +70,11 @@ fn check_shares(spec: &LoadSpec) -> Result<(), Failure> {
 
 /// The parts of a spec, one for each of its processes. They add up to it; the first is the largest.
 pub(crate) fn parts(spec: &LoadSpec) -> Vec<LoadSpec> {
-    (0..spec.processes).map(|index| part(spec, index)).collect()
+    match spec.processes {
+        // It may be a part itself, with a place of its own.
+        1 => vec![spec.clone()],
+        processes => (0..processes).map(|index| part(spec, index)).collect(),
+    }
 }
 
 /// Runs the parts, each in a process of its own, as [`::load::run`] runs one. Raising `stop` ends them all early.
@@ -78,7 +86,7 @@ pub(crate) fn parts(spec: &LoadSpec) -> Vec<LoadSpec> {
 pub(crate) fn run(
     parts: &[LoadSpec],
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(Event),
+    tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<::load::Report, Failure> {
     let (sender, news) = mpsc::channel();
     let mut members = Vec::new();
@@ -89,10 +97,16 @@ pub(crate) fn run(
     let mut crowd = Crowd { members, news, stop, is_interrupted: false };
     let lacks = crowd.open()?;
     let connections = parts.iter().map(|part| part.connections).sum();
-    tell(Event::Ready { connections, lacks });
-    crowd.go_on();
+    let start_ns = tell(Event::Ready { connections, lacks });
+    // All have the same clock, and need a moment to hear of it.
+    let start_ns = start_ns.unwrap_or_else(|| sys::clock::monotonic_ns() + START_AHEAD_NS);
+    crowd.go_on(&start_ns.to_string());
     crowd.measure(&parts[0], tell)
 }
+
+/// How far ahead the begin lies that processes are told of: so that the last of many has heard of it in time, on a
+/// machine that is busy, too.
+const START_AHEAD_NS: u64 = 100_000_000;
 
 /// How many processes it takes where each has so many descriptors for connections.
 fn processes_needed(spec: &LoadSpec, descriptors: usize) -> usize {
@@ -162,51 +176,37 @@ fn ports() -> usize {
 }
 
 fn part(spec: &LoadSpec, index: usize) -> LoadSpec {
-    let of = spec.processes;
-    let part = |whole: usize| whole / of + usize::from(index < whole % of);
-    let threads_before = spec.threads() / of * index + index.min(spec.threads() % of);
-    let mut cpus = spec.cpus.clone();
-    // Threads take processors in turn, those of all processes as those of one.
-    cpus.rotate_left(threads_before % spec.cpus.len().max(1));
+    let (of, threads) = (spec.processes, spec.threads());
+    let begin = |whole: usize| before(whole, index, of);
+    let part = |whole: usize| before(whole, index + 1, of) - begin(whole);
+    // A schedule takes threads in turn, in whatever process they are; a closed loop is as fast as its connections.
+    let requests = |whole: usize| match spec.pace {
+        Pace::Open { .. } => {
+            before(whole, begin(threads) + part(threads), threads) - before(whole, begin(threads), threads)
+        }
+        Pace::Closed => part(whole),
+    };
     LoadSpec {
         processes: 1,
+        place: Some(Place {
+            threads_before: begin(threads),
+            threads,
+            connections_before: begin(spec.connections) + begin(spec.idle) + begin(spec.probes),
+        }),
         connections: part(spec.connections),
         idle: part(spec.idle),
         probes: part(spec.probes),
         active: spec.active.map(part),
         threads: part(spec.threads),
-        requests: spec.requests.map(|requests| {
-            let of = of as u64;
-            requests / of + u64::from((index as u64) < requests % of)
-        }),
-        connect_per_s: spec.connect_per_s.map(|rate_per_s| rate_per_s / of as f64),
-        pace: pace_part(&spec.pace, index, of),
-        cpus,
+        requests: spec.requests.map(|whole| requests(whole as usize) as u64),
         held: true,
         ..spec.clone()
     }
 }
 
-fn pace_part(pace: &Pace, index: usize, of: usize) -> Pace {
-    let Pace::Open { arrivals, seed, stages } = pace else { return Pace::Closed };
-    let part = |stage: &Stage| Stage {
-        from_per_s: stage.from_per_s / of as f64,
-        to_per_s: stage.to_per_s / of as f64,
-        duration_ms: stage.duration_ms,
-    };
-    let seed = match arrivals {
-        // Independent Poisson processes make one of all their rates.
-        Arrivals::Poisson if of > 1 => seed_part(*seed, index),
-        Arrivals::Poisson | Arrivals::Even => *seed,
-    };
-    Pace::Open { arrivals: *arrivals, seed, stages: stages.iter().map(part).collect() }
-}
-
-/// The seed of one of several processes. Drawn and not counted up, so that runs with neighbouring seeds, which are
-/// repetitions, have no arrivals in common; drawn twice, for the first draws are the seeds of one process' threads.
-fn seed_part(seed: u64, index: usize) -> u64 {
-    let mut seeds = fastrand::Rng::with_seed(seed).fork();
-    (0..=index).map(|_| seeds.u64(..)).last().unwrap_or(seed)
+/// How much of a whole those before `index` have, of `of` who share it so that the first of them have the most.
+fn before(whole: usize, index: usize, of: usize) -> usize {
+    whole / of * index + index.min(whole % of)
 }
 
 /// One of the processes. Dropping it ends it.
@@ -301,7 +301,11 @@ impl Crowd<'_> {
     }
 
     /// From the start to the reports of all.
-    fn measure(&mut self, part: &LoadSpec, tell: &mut dyn FnMut(Event)) -> Result<::load::Report, Failure> {
+    fn measure(
+        &mut self,
+        part: &LoadSpec,
+        tell: &mut dyn FnMut(Event) -> Option<u64>,
+    ) -> Result<::load::Report, Failure> {
         let mut slices = Slices { pending: Vec::new(), of: self.members.len(), ends: Vec::new() };
         let (mut measuring, mut at_ns, mut is_over) = (0, 0, false);
         while self.members.iter().any(|member| member.report.is_none()) {
@@ -316,7 +320,9 @@ impl Crowd<'_> {
                 (index, LoadEvent::Interval(interval)) => {
                     self.members[index].slices = interval.index + 1;
                     slices.add(slice(&interval).map_err(|message| Failure::work("failed", message))?);
-                    slices.pass_on(false, |slice| tell(Event::Sliced(slice)));
+                    slices.pass_on(false, |slice| {
+                        tell(Event::Sliced(slice));
+                    });
                 }
                 (index, LoadEvent::Measured(ended)) => {
                     self.members[index].rests = true;
@@ -325,7 +331,9 @@ impl Crowd<'_> {
                     // given time tells the last of them when it goes on, which is soon.
                     if part.requests.is_some() {
                         slices.ends.push(self.members[index].slices);
-                        slices.pass_on(false, |slice| tell(Event::Sliced(slice)));
+                        slices.pass_on(false, |slice| {
+                            tell(Event::Sliced(slice));
+                        });
                     }
                 }
                 (index, LoadEvent::Report(report)) => {
@@ -340,18 +348,20 @@ impl Crowd<'_> {
                 if self.members.iter().all(|member| member.rests) {
                     tell(Event::Measured { at_ns });
                 }
-                self.go_on();
+                self.go_on("");
             }
         }
-        slices.pass_on(true, |slice| tell(Event::Sliced(slice)));
+        slices.pass_on(true, |slice| {
+            tell(Event::Sliced(slice));
+        });
         let mut whole = ::load::Report::empty(matches!(part.pace, Pace::Open { .. }));
         self.members.iter().filter_map(|member| member.report.as_ref()).for_each(|report| whole.add(report));
         Ok(whole)
     }
 
-    /// Ends the hold that all are in.
-    fn go_on(&mut self) {
-        self.members.iter_mut().for_each(|member| member.say(""));
+    /// Ends the hold that all are in, with this line.
+    fn go_on(&mut self, line: &str) {
+        self.members.iter_mut().for_each(|member| member.say(line));
     }
 
     /// What is told next, by whom. Passes on that the run is to stop.

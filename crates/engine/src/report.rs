@@ -93,6 +93,7 @@ pub(crate) fn asked(report: &Report) -> LoadSpec {
         spin_us: report.spin_us,
         threads: report.threads,
         processes: report.processes,
+        place: None,
         cpus: report.cpus.clone(),
         warmup_ms: None,
         duration_ms: None,

@@ -119,7 +119,7 @@ fn begin(owner: Owner, ready: &ServeReady, protocol: &str, account: &'static Acc
     };
     match owner {
         Owner::Person => supervision::end_with_signal(last)?,
-        Owner::Program => supervision::answer_input(tell, last)?,
+        Owner::Program => supervision::answer_input(move |_| tell(), last)?,
     }
     output::line(&match owner {
         Owner::Person => greeting(ready, protocol),

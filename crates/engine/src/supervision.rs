@@ -41,7 +41,7 @@ pub(crate) fn spec_line() -> Result<String, Failure> {
     Ok(line)
 }
 
-/// From here on a supervised process calls `answer` for each line that comes on standard input, and when that ends it
+/// From here on a supervised process calls `answer` with each line that comes on standard input, and when that ends it
 /// calls `last` and ends itself.
 ///
 /// It is called once the spec has been checked, so that what is wrong with it is told even to somebody who ends
@@ -50,12 +50,12 @@ pub(crate) fn spec_line() -> Result<String, Failure> {
 /// # Errors
 /// Where there is no room for another thread.
 pub(crate) fn answer_input(
-    answer: impl Fn() + Send + 'static,
+    answer: impl Fn(&[u8]) + Send + 'static,
     last: impl FnOnce() + Send + 'static,
 ) -> Result<(), Failure> {
     thread::Builder::new().name("supervision".into()).spawn(move || {
-        // What the lines say has no meaning; an error means that the input is gone, too.
-        io::stdin().lock().split(b'\n').map_while(Result::ok).for_each(|_| answer());
+        // An error means that the input is gone, too.
+        io::stdin().lock().split(b'\n').map_while(Result::ok).for_each(|line| answer(&line));
         last();
         process::exit(0);
     })?;
@@ -82,7 +82,7 @@ pub(crate) fn finish(outcome: Result<(), Failure>, owner: Owner, role: Role) -> 
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             match owner {
-                Owner::Person => output::say(&format!("error: {}", failure.message)),
+                Owner::Person => output::say(&failure.line()),
                 Owner::Program => output::line(&contract::failed_line(role, &failure)),
             }
             failure.exit_code()

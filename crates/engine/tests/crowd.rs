@@ -64,6 +64,27 @@ fn a_schedule_is_shared_out() {
     }
 }
 
+#[test]
+fn as_many_requests_are_due_of_several_processes_as_of_one() {
+    let due = |processes: u64| {
+        let server = Server::start(Behaviour::Right);
+        let mut spec = spec(&server.address().to_string());
+        // 47 are due in the window: were each process even by itself, it would be a multiple of their number.
+        let stage = json!({"from_per_s": 94.0, "to_per_s": 94.0, "duration_ms": null});
+        spec["pace"] = json!({"loop": "open", "arrivals": "even", "stages": [stage]});
+        (spec["processes"], spec["warmup_ms"], spec["duration_ms"]) =
+            (processes.into(), 100.into(), 500.into());
+        let report = Report::of(&spec);
+        report.assert_schedule();
+        server.end();
+        report.field("/schedule/due").clone()
+    };
+    let expected = due(1);
+    for processes in [2, 5] {
+        assert_eq!(due(processes), expected, "{processes} processes");
+    }
+}
+
 /// Sends 1003 requests over ten connections as `change` says, and expects the report and the server to agree; returns
 /// the report and how many connections the server has seen.
 fn check(behaviour: Behaviour, change: impl Fn(&mut Value)) -> (Report, u64) {

@@ -74,6 +74,11 @@ impl<C> Exchange<C> {
         self.in_flight.first().map(|begun| begun.due_ns)
     }
 
+    /// Whether nothing is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
     /// Whether another request may go out before the next reply.
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight.len() < self.limits.depth && self.limits.requests > 0

@@ -90,6 +90,17 @@ pub enum End {
     Requests(u64),
 }
 
+/// Where a process stands among several that load a server as one: its threads and connections are a stretch of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Threads of the processes before it.
+    pub threads_before: usize,
+    /// Threads of them all.
+    pub threads: usize,
+    /// Connections of the processes before it, of all kinds.
+    pub connections_before: usize,
+}
+
 /// What to ask of whom, and for how long.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -104,9 +115,9 @@ pub struct Config {
     pub connections: usize,
     /// Connections that are opened beside them and never used.
     pub idle: usize,
-    /// Connections opened in a second, at most; None for as fast as it goes.
+    /// Connections opened in a second, at most, by the processes of its place together; None for as fast as it goes.
     pub connect_per_s: Option<f64>,
-    /// What decides when a request goes out.
+    /// What decides when a request goes out. The rates are those of the processes of its place together.
     pub pace: Pace,
     /// Requests of a closed loop that are in flight at the same time; None for as many as there is room for.
     pub in_flight: Option<usize>,
@@ -121,6 +132,8 @@ pub struct Config {
     pub spin: Duration,
     /// Threads the connections are spread over; at most one for each connection.
     pub threads: usize,
+    /// None where it is alone.
+    pub place: Option<Place>,
     /// Processors to run on, one thread each in turn; empty leaves the choice to the kernel.
     pub cpus: Vec<usize>,
     /// Time before the measured window. A run of a number of requests has none.
@@ -152,6 +165,7 @@ impl Default for Config {
             probes: 0,
             spin: Duration::ZERO,
             threads: 1,
+            place: None,
             cpus: Vec::new(),
             warmup: Duration::ZERO,
             end: End::After(Duration::from_secs(10)),
@@ -168,6 +182,11 @@ impl Config {
         self.threads.clamp(1, self.connections)
     }
 
+    fn place(&self) -> Place {
+        let alone = Place { threads_before: 0, threads: self.threads(), connections_before: 0 };
+        self.place.unwrap_or(alone)
+    }
+
     /// The load of the probes, if there are any.
     fn probe(&self) -> Option<Self> {
         let rate_per_s = PROBE_RATE_PER_S * self.probes as f64;
@@ -176,8 +195,11 @@ impl Config {
             End::Requests(_) => End::Requests(u64::MAX),
             end => end,
         };
+        let place = self.place();
+        // Those of another process have other times, at a rate of their own.
+        let seed = PROBE_SEED + place.threads_before as u64;
         // A processor that no thread of the load has, if there is one.
-        let cpu = self.cpus.get(self.threads() % self.cpus.len().max(1));
+        let cpu = self.cpus.get((place.threads_before + self.threads()) % self.cpus.len().max(1));
         // Probes are few, and one thread has them all.
         let driver = if self.driver == Driver::Thread { Driver::Epoll } else { self.driver };
         (self.probes > 0).then(|| Self {
@@ -186,7 +208,12 @@ impl Config {
             connections: self.probes,
             idle: 0,
             threads: 1,
-            pace: Pace::Open { arrivals: Arrivals::Poisson { seed: PROBE_SEED }, stages: vec![stage] },
+            place: Some(Place {
+                threads_before: 0,
+                threads: 1,
+                connections_before: place.connections_before + self.connections + self.idle,
+            }),
+            pace: Pace::Open { arrivals: Arrivals::Poisson { seed }, stages: vec![stage] },
             in_flight: None,
             pipeline: 1,
             end,
@@ -231,7 +258,9 @@ pub struct Failure {
 /// Runs the load and reports what was measured. Raising `stop` ends it early, with what there is by then.
 ///
 /// The warm-up waits until `tell` has returned from [`Event::Ready`], and the connections stay open until it has
-/// returned from [`Event::Measured`]: so long the server is at rest, and whoever measures it may take their time.
+/// returned from [`Event::Measured`]: so long the server is at rest, and whoever measures it may take their time. What
+/// it returns of [`Event::Ready`] is when the warm-up begins, in CLOCK_MONOTONIC nanoseconds, or None for at once; of
+/// other events it means nothing.
 ///
 /// # Errors
 /// If the connections cannot be opened, or the driver does not work on this machine. Once they are open, what
@@ -240,7 +269,7 @@ pub fn run<P: Protocol>(
     config: &Config,
     workload: &'static P::Workload,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(Event),
+    tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<Report, Failure> {
     let (halt, probe_halt) = (AtomicBool::new(false), AtomicBool::new(false));
     let probe = config.probe();
@@ -262,8 +291,9 @@ pub fn run<P: Protocol>(
             halt.fetch_or(ready.is_err(), Ordering::Relaxed);
             lacks = ready?;
         }
-        tell(Event::Ready { connections: config.connections, lacks });
-        let timeline = Timeline::starting_at(sys::clock::monotonic_ns(), config);
+        let ready_ns = sys::clock::monotonic_ns();
+        let start_ns = tell(Event::Ready { connections: config.connections, lacks });
+        let timeline = Timeline::starting_at(within_reach(start_ns, ready_ns), config);
         for thread in threads.iter().chain(&probe) {
             // A thread that is gone has panicked, which waiting for its record tells.
             let _ = thread.start.send(timeline);
@@ -276,13 +306,24 @@ pub fn run<P: Protocol>(
         report.probe = probe.map(|mut thread| Box::new(thread.wait()));
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
         report.interrupted = halt.load(Ordering::Relaxed);
-        slices.pass_on(true, |slice| tell(Event::Sliced(slice)));
+        slices.pass_on(true, |slice| {
+            tell(Event::Sliced(slice));
+        });
         if timeline.is_open_ended() {
             tell(Event::Measured { at_ns: report.end_ns });
         }
         Ok(report)
     })
 }
+
+/// When a run begins that is to begin at `start_ns`: not before it was ready, nor later than anybody waits for.
+fn within_reach(start_ns: Option<u64>, ready_ns: u64) -> u64 {
+    let now_ns = sys::clock::monotonic_ns();
+    start_ns.map_or(now_ns, |start_ns| start_ns.clamp(ready_ns, now_ns + START_AHEAD_NS_MAX))
+}
+
+/// How far ahead the begin of a run may lie.
+const START_AHEAD_NS_MAX: u64 = 60_000_000_000;
 
 /// Starts a thread, which opens its share of the connections.
 fn start<'scope, P: Protocol>(
@@ -352,9 +393,10 @@ fn wait_for(readies: &mpsc::Receiver<Ready>, stop: &AtomicBool, halt: &AtomicBoo
 
 /// One thread's part of the load.
 struct Share {
+    /// Which thread it is, of how many in all processes.
     index: usize,
     threads: usize,
-    /// The connections of the threads before it.
+    /// The connections of the threads before it, in all processes.
     first: usize,
     connections: usize,
     idle: usize,
@@ -365,21 +407,24 @@ struct Share {
 
 impl Share {
     fn of(config: &Config, index: usize) -> Self {
-        let threads = config.threads();
-        let part = |whole: u64| whole / threads as u64 + u64::from((index as u64) < whole % threads as u64);
-        let connections = config.connections as u64;
+        let threads = config.threads() as u64;
+        let before = |whole: u64, index: u64| whole / threads * index + index.min(whole % threads);
+        let part = |whole: u64| before(whole, index as u64 + 1) - before(whole, index as u64);
+        let (connections, idle) = (config.connections as u64, config.idle as u64);
         let room = connections * config.pipeline as u64;
+        let place = config.place();
         let requests = match config.end {
             End::After(_) => u64::MAX,
             End::Requests(requests) => part(requests),
         };
-        let before = connections / threads as u64 * index as u64;
+        let first = before(connections, index as u64) + before(idle, index as u64);
+        let index = place.threads_before + index;
         Self {
             index,
-            threads,
-            first: (before + (index as u64).min(connections % threads as u64)) as usize,
+            threads: place.threads,
+            first: place.connections_before + first as usize,
             connections: part(connections) as usize,
-            idle: part(config.idle as u64) as usize,
+            idle: part(idle) as usize,
             in_flight: part(config.in_flight.map_or(room, |in_flight| in_flight as u64)),
             requests,
             cpus: Vec::from_iter(config.cpus.get(index % config.cpus.len().max(1)).copied()),
@@ -391,11 +436,15 @@ impl Share {
         match pace {
             Pace::Closed => Turns::closed(self.connections, self.in_flight),
             Pace::Open { arrivals, stages } => {
-                let times = (timeline.start_ns, timeline.begin_ns);
-                let schedule = Schedule::new(*arrivals, stages, (self.index, self.threads), times);
-                Turns::open(self.connections, schedule)
+                Turns::open(self.connections, self.schedule(*arrivals, stages, timeline))
             }
         }
+    }
+
+    /// Its part of what all processes are to send.
+    fn schedule(&self, arrivals: Arrivals, stages: &[Stage], timeline: &Timeline) -> Schedule {
+        let times = (timeline.start_ns, timeline.begin_ns);
+        Schedule::new(arrivals, stages, (self.index, self.threads), times)
     }
 }
 
@@ -471,6 +520,7 @@ fn drive<W: drivers::Drive>(
     // No start means that another thread has failed: there is nothing to do.
     let Ok(timeline) = started.recv() else { return };
     let slicer = config.slice.map(|length| Slicer::new(length.as_nanos().max(1) as u64, slice));
+    drivers::pause_until(timeline.start_ns, halt);
     recorder.start(timeline, slicer);
     worker.run(&mut share.turns(&config.pace, &timeline), &mut recorder, halt);
     // Closing the connections belongs to no window.
@@ -487,7 +537,7 @@ fn attend(
     stop: &AtomicBool,
     halt: &AtomicBool,
     slices: &mut Slices,
-    tell: &mut dyn FnMut(Event),
+    tell: &mut dyn FnMut(Event) -> Option<u64>,
     mut finished: impl FnMut() -> bool,
 ) {
     let mut measuring = false;
@@ -503,7 +553,9 @@ fn attend(
             measuring = true;
             tell(Event::Measuring { at_ns: now_ns });
         }
-        slices.pass_on(false, |slice| tell(Event::Sliced(slice)));
+        slices.pass_on(false, |slice| {
+            tell(Event::Sliced(slice));
+        });
         if now_ns >= timeline.end_ns {
             tell(Event::Measured { at_ns: now_ns });
             return;
@@ -552,5 +604,86 @@ mod tests {
         check(50, 2, 1_001);
         check(7, 3, 100);
         check(3, 8, 10);
+    }
+
+    /// A load of seven connections, and of idle ones and probes, as so many threads of one process have it.
+    fn load_of(threads: usize, place: Option<Place>) -> Config {
+        Config {
+            connections: 7,
+            idle: 5,
+            probes: 1,
+            threads,
+            place,
+            cpus: vec![3, 5, 8],
+            ..Config::default()
+        }
+    }
+
+    fn shares(config: &Config) -> Vec<Share> {
+        (0..config.threads()).map(|index| Share::of(config, index)).collect()
+    }
+
+    /// When the first thousand requests of all threads of these processes are due.
+    fn dues_ns(configs: &[Config], arrivals: Arrivals) -> Vec<u64> {
+        let stage = Stage { from_per_s: 1000.0, to_per_s: 3000.0, duration: Some(Duration::from_secs(1)) };
+        let mut dues_ns = Vec::new();
+        for share in configs.iter().flat_map(shares) {
+            let timeline = Timeline::starting_at(7, &configs[0]);
+            let mut schedule = share.schedule(arrivals, &[stage], &timeline);
+            while schedule.due_ns() < u64::MAX {
+                dues_ns.push(schedule.due_ns());
+                schedule.advance();
+            }
+        }
+        dues_ns.sort_unstable();
+        dues_ns
+    }
+
+    /// Expects processes with so many threads each to be as one with all of them.
+    fn check_places(threads: &[usize]) {
+        let all = threads.iter().sum();
+        let parts: Vec<Config> = (0..threads.len())
+            .map(|index| {
+                let threads_before = threads[..index].iter().sum();
+                let place = Place { threads_before, threads: all, connections_before: 13 * index };
+                load_of(threads[index], Some(place))
+            })
+            .collect();
+        for arrivals in [Arrivals::Even, Arrivals::Poisson { seed: 5 }] {
+            let due_ns = dues_ns(&parts, arrivals);
+            assert!(due_ns.len().abs_diff(2000) < 250, "{threads:?} ask {} times", due_ns.len());
+            assert_eq!(due_ns, dues_ns(&[load_of(all, None)], arrivals), "{threads:?}, {arrivals:?}");
+        }
+        let cpus =
+            |configs: &[Config]| configs.iter().flat_map(shares).map(|share| share.cpus).collect::<Vec<_>>();
+        assert_eq!(cpus(&parts), cpus(&[load_of(all, None)]), "{threads:?}");
+        // By these numbers connections take addresses and sources in turn.
+        let mut next = 0;
+        for (part, probe) in parts.iter().map(|part| (part, part.probe().expect("it has one"))) {
+            for share in shares(part).iter().chain(&shares(&probe)) {
+                assert_eq!(share.first, next, "{threads:?}");
+                next += share.connections + share.idle;
+            }
+        }
+        let mut paces: Vec<_> = parts.iter().map(|part| part.probe().expect("it has one").pace).collect();
+        paces.dedup();
+        assert_eq!(paces.len(), parts.len(), "probes of two processes have the same times: {threads:?}");
+    }
+
+    #[test]
+    fn several_processes_are_as_one_with_all_their_threads() {
+        check_places(&[1]);
+        check_places(&[1, 1]);
+        check_places(&[3, 2, 2]);
+    }
+
+    #[test]
+    fn a_begin_that_cannot_be_is_one_at_once() {
+        let now_ns = sys::clock::monotonic_ns();
+        assert!((now_ns..now_ns + 1_000_000_000).contains(&within_reach(None, 5)));
+        assert_eq!(within_reach(Some(now_ns), now_ns - 5), now_ns, "it has just passed");
+        assert_eq!(within_reach(Some(5), 7), 7);
+        let ahead_ns = within_reach(Some(u64::MAX), 0) - now_ns;
+        assert!(ahead_ns.abs_diff(START_AHEAD_NS_MAX) < 1_000_000_000);
     }
 }

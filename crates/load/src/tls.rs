@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -220,10 +221,13 @@ impl Session {
         Ok(Self { socket, tls, is_short: false, has_ended: false })
     }
 
-    /// Shakes hands on a socket that blocks, a moment at a time.
-    fn shake(&mut self, timeout: Duration) -> io::Result<()> {
+    /// Shakes hands on a socket that blocks, a moment at a time, until `halt` is raised.
+    fn shake(&mut self, timeout: Duration, halt: &AtomicBool) -> io::Result<()> {
         let begin = Instant::now();
         while self.tls.is_handshaking() || self.tls.wants_write() {
+            if halt.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             if begin.elapsed() > timeout {
                 let seconds = timeout.as_secs_f64();
                 let text = format!("the server did not finish the handshake within {seconds} s");
@@ -234,7 +238,7 @@ impl Session {
             }
             match self.receive() {
                 Ok(0) => return Err(ended_early()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if is_passing(&error) => {}
                 other => drop(other?),
             }
         }
@@ -276,14 +280,15 @@ impl Link for Session {
 
     const BUFFERS: bool = true;
 
-    fn open(socket: Socket, terms: &Tls, timeout: Duration) -> io::Result<Self> {
+    fn open(socket: Socket, terms: &Tls, timeout: Duration, halt: &AtomicBool) -> io::Result<Self> {
         let mut session = Self::new(socket, terms)?;
         let moment = Some(MOMENT.min(timeout));
         session.socket.set_nonblocking(false)?;
         session.socket.set_read_timeout(moment)?;
         session.socket.set_write_timeout(moment)?;
-        session.shake(timeout).map_err(|error| match error.get_ref() {
-            Some(inner) if inner.is::<Broken>() => error,
+        session.shake(timeout, halt).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => error,
+            _ if is_broken(&error) => error,
             _ => broken(format!("the server broke off the handshake ({error}): {NOT_TLS}")),
         })?;
         session.socket.set_read_timeout(None)?;

@@ -28,6 +28,24 @@ enum Rule {
     Open(Schedule),
 }
 
+impl Rule {
+    /// When the request was due that may go out now, if one may.
+    fn due_ns(&self, in_flight: u64, now_ns: u64) -> Option<u64> {
+        match self {
+            Self::Closed(in_flight_max) if in_flight < *in_flight_max => Some(now_ns),
+            Self::Open(schedule) if schedule.due_ns() <= now_ns => Some(schedule.due_ns()),
+            _ => None,
+        }
+    }
+
+    /// It has gone out.
+    fn advance(&mut self) {
+        if let Self::Open(schedule) = self {
+            schedule.advance();
+        }
+    }
+}
+
 impl Turns {
     /// A closed loop that keeps `in_flight` requests under way on `connections` connections, none of them free yet.
     pub(crate) fn closed(connections: usize, in_flight: u64) -> Self {
@@ -53,17 +71,22 @@ impl Turns {
 
     /// The request that may go out now, if there is one, with `in_flight` under way. Its connection is no longer free.
     pub(crate) fn next(&mut self, in_flight: u64, now_ns: u64) -> Option<Turn> {
-        let due_ns = match &self.rule {
-            Rule::Closed(in_flight_max) if in_flight < *in_flight_max => now_ns,
-            Rule::Open(schedule) if schedule.due_ns() <= now_ns => schedule.due_ns(),
-            _ => return None,
-        };
+        let due_ns = self.rule.due_ns(in_flight, now_ns)?;
         let (key, free_ns) = self.free.pop_front()?;
         self.is_listed[key] = false;
-        if let Rule::Open(schedule) = &mut self.rule {
-            schedule.advance();
-        }
+        self.rule.advance();
         Some(Turn { key, due_ns, free_ns })
+    }
+
+    /// The request that may go out with that of the last `turn`, on a connection that can carry more. There is none
+    /// while another connection is free, whose turn it would be.
+    pub(crate) fn again(&mut self, turn: &Turn, in_flight: u64, now_ns: u64) -> Option<Turn> {
+        if self.has_free() {
+            return None;
+        }
+        let due_ns = self.rule.due_ns(in_flight, now_ns)?;
+        self.rule.advance();
+        Some(Turn { due_ns, ..*turn })
     }
 
     /// Whether requests go out by their time.
@@ -143,6 +166,29 @@ mod tests {
         assert_eq!(turns.next(0, 450).map(|turn| turn.due_ns), Some(0));
         assert_eq!(turns.next(1, 450), None);
         assert_eq!(turns.unsent(250, 450), (2, 4));
+    }
+
+    #[test]
+    fn requests_go_out_together_only_while_no_other_connection_is_free() {
+        let mut turns = Turns::closed(2, 3);
+        turns.free(0, 1);
+        turns.free(1, 2);
+        let first = turns.next(0, 5).expect("two are free");
+        assert_eq!(turns.again(&first, 1, 5), None, "the other one is free");
+        let second = turns.next(1, 5).expect("one is free");
+        assert_eq!(turns.again(&second, 2, 5), Some(Turn { key: 1, due_ns: 5, free_ns: 2 }));
+        assert_eq!(turns.again(&second, 3, 5), None, "as many are in flight as may be");
+    }
+
+    #[test]
+    fn only_what_is_due_goes_out_together() {
+        let mut turns = Turns::open(1, every_100_ns());
+        turns.free(0, 30);
+        let first = turns.next(0, 150).expect("it is due");
+        let again = turns.again(&first, 1, 150);
+        assert_eq!(again, Some(Turn { key: 0, due_ns: 100, free_ns: 30 }));
+        assert_eq!(turns.again(&first, 2, 150), None);
+        assert_eq!(turns.unsent(0, 450), (0, 3), "those that have gone out are none of them");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockAddr, Type};
 
@@ -210,23 +210,67 @@ fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
 /// # Errors
 /// As `connect(2)`; `TimedOut` after `timeout`. As `bind(2)` where it is to come from an address that is not ours.
 pub fn connect(route: Route<'_>, timeout: Duration) -> io::Result<Socket> {
-    let socket = route.socket(Type::STREAM)?;
-    let address = route.to;
-    let target = address.to_system()?;
-    match address {
-        Address::Ip(_) => socket.connect_timeout(&target, timeout)?,
+    connect_while(route, timeout, || true)
+}
+
+/// Connects as [`connect`] does, but waits only while `goes_on` says so, which is asked every 20 ms.
+///
+/// # Errors
+/// As [`connect`]; `Interrupted` if it is to go on no longer.
+pub fn connect_while(route: Route<'_>, timeout: Duration, goes_on: impl Fn() -> bool) -> io::Result<Socket> {
+    let begin = Instant::now();
+    let moment = || -> io::Result<Duration> {
+        match timeout.saturating_sub(begin.elapsed()) {
+            _ if !goes_on() => Err(io::ErrorKind::Interrupted.into()),
+            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+            // Less than a millisecond would be none to `poll(2)`, and for ever to a socket.
+            left => Ok(left.clamp(Duration::from_millis(1), LOOK_PAUSE)),
+        }
+    };
+    match route.to {
+        Address::Ip(_) => {
+            let socket = start_connect(route)?;
+            while !is_connected(&socket, moment()?)? {}
+            Ok(socket)
+        }
         // A nonblocking one does not wait for room in the server's queue; a blocking one does, for as long as a write.
         Address::Unix(_) => {
-            socket.set_write_timeout(Some(timeout))?;
-            socket.connect(&target).map_err(|error| match error.kind() {
-                io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-                _ => error,
-            })?;
+            let (socket, target) = (route.socket(Type::STREAM)?, route.to.to_system()?);
+            loop {
+                socket.set_write_timeout(Some(moment()?))?;
+                match socket.connect(&target) {
+                    Err(error) if is_passing(&error) => {}
+                    other => break other?,
+                }
+            }
             socket.set_write_timeout(None)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
         }
     }
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+}
+
+/// How often a wait looks whether it is to go on.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Waits for a moment until a socket that has begun to connect is connected; says whether it is.
+fn is_connected(socket: &Socket, moment: Duration) -> io::Result<bool> {
+    let mut polled = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let wait_ms = moment.as_millis() as libc::c_int;
+    // SAFETY: there is one entry, and it is valid for the call.
+    match checked(unsafe { libc::poll(&raw mut polled, 1, wait_ms) }) {
+        Ok(0) => Ok(false),
+        Err(error) if is_passing(&error) => Ok(false),
+        ready => {
+            ready?;
+            socket.take_error()?.map_or(Ok(true), Err)
+        }
+    }
+}
+
+/// Errors that only mean: not yet.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Begins to connect and does not wait: the socket becomes writable when it is connected, or has failed.
@@ -352,11 +396,34 @@ mod tests {
         let accepted = listener.accept(true).unwrap();
         let client = connect((&address).into(), Duration::from_secs(5)).unwrap();
         assert_eq!(client.write_timeout().unwrap(), None);
-        drop((listener, clients, accepted));
+        drop((listener, clients, accepted, client));
         // Nobody listens there any more.
         Listener::open(&address, false, 1).unwrap();
         std::fs::remove_file(path).unwrap();
     }
+
+    /// Waits for a server that does not accept, for a hundred milliseconds, and expects that to be noticed soon.
+    fn check_given_up(address: &Address) {
+        const ENOUGH: Duration = Duration::from_millis(100);
+        let listener = Listener::open(address, false, 1).unwrap();
+        let address = listener.address().unwrap();
+        let (_clients, _full) = fill(&address);
+        let begin = Instant::now();
+        let timeout = Duration::from_secs(20);
+        let error = connect_while((&address).into(), timeout, || begin.elapsed() < ENOUGH).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted, "{address}: {error}");
+        assert!((ENOUGH..timeout / 10).contains(&begin.elapsed()), "{address}: {:?}", begin.elapsed());
+    }
+
+    #[test]
+    fn a_wait_for_a_server_that_does_not_accept_can_be_given_up() {
+        let (path, unix) = address_of("given-up");
+        check_given_up(&unix);
+        check_given_up(&"127.0.0.1:0".parse().unwrap());
+        check_given_up(&"[::1]:0".parse().unwrap());
+        std::fs::remove_file(path).unwrap();
+    }
+
     #[test]
     fn a_connection_comes_from_the_address_it_is_told_to() {
         let listener = Listener::open(&"127.0.0.1:0".parse().unwrap(), false, 16).unwrap();

@@ -61,6 +61,9 @@ pub(crate) struct LoadSpec {
     /// How many processes the whole is split over; more, where one may not have so many descriptors.
     #[serde(default = "one")]
     pub(crate) processes: usize,
+    /// Where this process stands among those that load a server as one; null: it is alone.
+    #[serde(default)]
+    pub(crate) place: Option<Place>,
     /// The processors it may run on; none: all of them.
     #[serde(default)]
     pub(crate) cpus: Vec<usize>,
@@ -83,7 +86,8 @@ pub(crate) struct LoadSpec {
     #[serde(default)]
     pub(crate) slice_ms: Option<u64>,
     /// Whether it waits for a line on its input after `ready`, before the warm-up, and after `measured`, before it
-    /// closes its connections, so that the server can be looked at while it rests.
+    /// closes its connections, so that the server can be looked at while it rests. The first line may be a time in
+    /// CLOCK_MONOTONIC nanoseconds: then the warm-up begins, and not at once.
     #[serde(default)]
     pub(crate) held: bool,
 }
@@ -118,6 +122,19 @@ pub(crate) struct Tls {
     /// Whether any certificate will do.
     #[serde(default)]
     pub(crate) insecure: bool,
+}
+
+/// Where a process stands among several that load a server as one: its threads and connections are a stretch of theirs.
+/// The rates that its spec asks for are those of all of them, of which each thread takes its part.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    /// Threads of the processes before it.
+    pub(crate) threads_before: usize,
+    /// Threads of them all.
+    pub(crate) threads: usize,
+    /// Connections of the processes before it, idle ones and probes included.
+    pub(crate) connections_before: usize,
 }
 
 /// What decides when a request goes out.
@@ -172,6 +189,13 @@ impl From<&Pace> for ::load::Pace {
             Arrivals::Poisson => ::load::Arrivals::Poisson { seed: *seed },
         };
         Self::Open { arrivals, stages: stages.collect() }
+    }
+}
+
+impl From<Place> for ::load::Place {
+    fn from(place: Place) -> Self {
+        let Place { threads_before, threads, connections_before } = place;
+        Self { threads_before, threads, connections_before }
     }
 }
 

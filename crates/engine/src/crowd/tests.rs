@@ -26,7 +26,7 @@ fn check(fields: &str) {
         assert_eq!(sum(of), of(&spec), "count {index} of {fields}");
     }
     for part in &parts {
-        assert!(part.held && part.processes == 1);
+        assert_eq!((part.processes, part.held), (1, spec.processes > 1));
         assert!(part.threads <= part.active.unwrap_or(part.connections), "each thread is busy: {fields}");
         assert_eq!(part.active.is_some(), spec.active.is_some());
     }
@@ -40,48 +40,53 @@ fn parts_add_up_to_the_whole() {
     check(r#""processes": 6, "connections": 100000, "active": 1000, "threads": 6, "duration_ms": 5"#);
 }
 
+/// Splits a spec, and expects each part to begin where the one before it ends, in threads and in connections.
+fn check_places(fields: &str) {
+    let spec = spec(fields);
+    let (mut threads_before, mut connections_before) = (0, 0);
+    for part in parts(&spec) {
+        let expected = Place { threads_before, threads: spec.threads(), connections_before };
+        assert_eq!(part.place, Some(expected), "{fields}");
+        assert_eq!((&part.pace, part.connect_per_s), (&spec.pace, spec.connect_per_s), "{fields}");
+        threads_before += part.threads();
+        connections_before += part.connections + part.idle + part.probes;
+    }
+    assert_eq!(threads_before, spec.threads(), "{fields}");
+    assert_eq!(connections_before, spec.connections + spec.idle + spec.probes, "{fields}");
+}
+
 #[test]
-fn rates_are_divided_and_threads_take_processors_in_turn() {
-    let spec = spec(
-        r#""processes": 4, "connections": 8, "duration_ms": 5, "connect_per_s": 100.0, "cpus": [0, 1, 2], "threads": 4,
-        "pace": {"loop": "open", "arrivals": "poisson", "seed": 7,
-                 "stages": [{"from_per_s": 100.0, "to_per_s": 400.0, "duration_ms": null}]}"#,
-    );
-    for (index, part) in parts(&spec).iter().enumerate() {
-        let Pace::Open { stages, .. } = &part.pace else { panic!("it is an open loop") };
-        assert_eq!((stages[0].from_per_s, stages[0].to_per_s), (25.0, 100.0));
-        assert_eq!(part.connect_per_s, Some(25.0));
-        assert_eq!(part.cpus[0], index % 3);
+fn parts_keep_the_rates_of_the_whole_and_have_a_place_in_it() {
+    let pace = pace(100.0);
+    check_places(r#""processes": 2, "connections": 7, "duration_ms": 5"#);
+    check_places(&format!(
+        r#""processes": 4, "connections": 8, "threads": 4, "connect_per_s": 100.0, {pace}"#
+    ));
+    check_places(&format!(
+        r#""processes": 3, "connections": 8, "threads": 5, "idle": 7, "probes": 2, {pace}"#
+    ));
+    check_places(&format!(r#""processes": 3, "connections": 10, "driver": "thread", {pace}"#));
+}
+
+#[test]
+fn a_part_is_not_parted_again() {
+    let spec = spec(r#""processes": 2, "connections": 7, "duration_ms": 5"#);
+    for part in parts(&spec) {
+        assert_eq!(parts(&part), [part]);
     }
 }
 
 #[test]
-fn random_arrivals_have_nothing_in_common_with_those_of_another_process_or_seed() {
-    let seeds = |seed: u64, processes: usize| {
-        let stage = r#"{"from_per_s": 9.0, "to_per_s": 9.0, "duration_ms": null}"#;
-        let pace =
-            format!(r#"{{"loop": "open", "arrivals": "poisson", "seed": {seed}, "stages": [{stage}]}}"#);
-        let spec = spec(&format!(r#""processes": {processes}, "connections": 99, "pace": {pace}"#));
-        let seed = |part: &LoadSpec| match part.pace {
-            Pace::Open { seed, .. } => seed,
-            Pace::Closed => panic!("it is an open loop"),
-        };
-        Vec::from_iter(parts(&spec).iter().map(seed))
-    };
-    let mut all = Vec::new();
-    for seed in 0..100 {
-        assert_eq!(seeds(seed, 1), [seed], "that of one process is as it was asked for");
-        assert_eq!(seeds(seed, 8), seeds(seed, 8), "they repeat");
-        all.extend(seeds(seed, 8));
-        // By these a process tells the arrivals of its threads apart.
-        let mut threads = fastrand::Rng::with_seed(seed);
-        all.push(seed);
-        all.extend((0..8).map(|_| threads.u64(..)));
-    }
-    let count = all.len();
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), count);
+fn each_process_sends_as_many_requests_as_its_threads_of_the_schedule() {
+    let requests = |fields: &str| Vec::from_iter(parts(&spec(fields)).iter().map(|part| part.requests));
+    let fields = r#""processes": 2, "connections": 8, "threads": 3, "requests": 100"#;
+    assert_eq!(requests(fields), [Some(50), Some(50)], "a closed loop has no schedule");
+    assert_eq!(requests(&format!("{fields}, {}", pace(5.0))), [Some(67), Some(33)]);
+}
+
+fn pace(rate_per_s: f64) -> String {
+    let stage = format!(r#"{{"from_per_s": {rate_per_s}, "to_per_s": {rate_per_s}, "duration_ms": null}}"#);
+    format!(r#""pace": {{"loop": "open", "arrivals": "even", "stages": [{stage}]}}"#)
 }
 
 /// Of three processes two tell so many slices and have measured; expects five slices to come as the last tells them.
@@ -177,6 +182,15 @@ fn processes_without_anything_to_do_are_refused() {
     check_refused(
         r#""processes": 3, "connections": 9, "requests": 2"#,
         "cannot share fewer requests than they are",
+    );
+    check_refused(
+        &format!(r#""processes": 3, "threads": 5, "connections": 9, "requests": 3, {}"#, pace(5.0)),
+        "cannot share fewer requests than they are",
+    );
+    check_refused(
+        r#""processes": 2, "connections": 9,
+           "place": {"threads_before": 0, "threads": 2, "connections_before": 0}"#,
+        "a place is that of one process",
     );
 }
 

@@ -12,6 +12,8 @@ use sys::clock;
 use sys::epoll::{Epoll, Interest, Ready};
 
 use super::link::{Link, is_passing};
+use super::unsent::Unsent;
+use super::waiting::Waiting;
 use super::{Drive, Plan, SWEEP_NS};
 use crate::exchange::{Exchange, Outcome};
 use crate::record::Recorder;
@@ -27,14 +29,22 @@ struct Connection<C, L> {
     /// None until it is used again.
     link: Option<L>,
     exchange: Exchange<C>,
-    /// What did not fit into the link of the last request.
-    unsent: &'static [u8],
+    /// What did not fit into the link of the last requests.
+    unsent: Unsent,
+}
+
+impl<C, L> Connection<C, L> {
+    /// Whether it has a request, and waits to be opened for it.
+    fn is_waiting(&self) -> bool {
+        self.link.is_none() && !self.exchange.is_idle()
+    }
 }
 
 /// A thread's connections and what it waits with.
 pub(crate) struct Worker<W, C, L: Link> {
     epoll: Epoll,
     connections: Vec<Connection<C, L>>,
+    waiting: Waiting,
     input: Box<[u8]>,
     client: C,
     plan: Plan<L>,
@@ -57,10 +67,11 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         for (key, link) in links.into_iter().enumerate() {
             epoll.add(link.socket(), key as u64, Interest::EDGES).map_err(broken)?;
             let exchange = Exchange::new(client.clone(), plan.limits);
-            connections.push(Connection { link: Some(link), exchange, unsent: &[] });
+            connections.push(Connection { link: Some(link), exchange, unsent: Unsent::default() });
         }
         let input = vec![0; RECEIVE_BYTES].into();
-        Ok(Self { epoll, connections, input, client, plan, workload: PhantomData })
+        let waiting = Waiting::default();
+        Ok(Self { epoll, connections, waiting, input, client, plan, workload: PhantomData })
     }
 
     /// Sends all that may go out now, and returns the last time it has read. In a closed loop the time of a request
@@ -83,24 +94,50 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         if !is_open {
             connection.exchange.open_again(self.client.clone(), self.plan.limits);
         }
-        connection.unsent = connection.exchange.begin(turn, now_ns, recorder);
+        connection.unsent.set(connection.exchange.begin(turn, now_ns, recorder));
+        if is_open && self.plan.limits.depth > 1 {
+            self.begin_more(turn, now_ns, turns, recorder);
+        }
         // Nearby servers have accepted at once; otherwise the first write edge sends the request.
-        if (is_open || self.connect(key, recorder)) && self.send(key, now_ns, turns, recorder) {
+        if (is_open || self.connect(key, now_ns, recorder)) && self.send(key, now_ns, turns, recorder) {
             self.offer(key, turn.free_ns, turns);
         }
     }
 
+    /// Begins what else may go out now on a connection that has just been given a request: one call sends all.
+    fn begin_more(&mut self, turn: &Turn, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
+        let Connection { exchange, unsent, .. } = &mut self.connections[turn.key];
+        while exchange.has_room()
+            && unsent.takes_more()
+            && recorder.may_send()
+            && let Some(turn) = turns.again(turn, recorder.in_flight(), now_ns)
+        {
+            unsent.push(exchange.begin(&turn, now_ns, recorder));
+        }
+    }
+
     /// Begins to connect; says whether that could be done.
-    fn connect(&mut self, key: usize, recorder: &mut Recorder) -> bool {
+    fn connect(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) -> bool {
         let opened = sys::net::start_connect(self.plan.route(key))
             .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket))
             .and_then(|socket| L::begin(socket, &self.plan.terms));
         let connection = &mut self.connections[key];
         match opened {
             Ok(link) => connection.link = Some(link),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.waiting.push(key, now_ns),
             Err(error) => connection.exchange.fail_to_open(&error, recorder),
         }
         connection.link.is_some()
+    }
+
+    /// Connects those that have waited for room, unless their requests have been given up.
+    fn connect_waiting(&mut self, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
+        while let Some(key) = self.waiting.pop(now_ns) {
+            let is_waiting = self.connections[key].is_waiting();
+            if is_waiting && self.connect(key, now_ns, recorder) && self.send(key, now_ns, turns, recorder) {
+                self.offer(key, now_ns, turns);
+            }
+        }
     }
 
     /// Lists a connection as free if it can carry another request.
@@ -185,8 +222,8 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     fn send(&mut self, key: usize, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) -> bool {
         let connection = &mut self.connections[key];
         let Some(link) = &mut connection.link else { return false };
-        match link.write(connection.unsent) {
-            Ok(sent) => connection.unsent = &connection.unsent[sent..],
+        match link.write(connection.unsent.bytes()) {
+            Ok(sent) => connection.unsent.advance(sent),
             Err(error) if is_passing(&error) => {}
             Err(error) => {
                 self.fail(key, &error, now_ns, turns, recorder);
@@ -216,7 +253,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         if let Some(link) = connection.link.take() {
             link.close();
         }
-        connection.unsent = &[];
+        connection.unsent.clear();
         if connection.exchange.is_taken() {
             turns.free(key, now_ns);
         }
@@ -227,7 +264,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
             let late = connection.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
-            if late || connection.link.is_none() {
+            if late || (connection.link.is_none() && connection.exchange.is_idle()) {
                 self.close(key, now_ns, turns);
                 turns.free(key, now_ns);
             }
@@ -244,7 +281,8 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
         let begin_ns = clock::monotonic_ns();
         for (key, connection) in self.connections.iter().enumerate() {
             // One that a stopped warm-up has left waiting has no room.
-            if connection.link.is_none() || connection.exchange.has_room() {
+            let can_open = connection.link.is_none() && connection.exchange.is_idle();
+            if can_open || connection.link.is_some() && connection.exchange.has_room() {
                 turns.free(key, begin_ns);
             }
         }
@@ -255,7 +293,8 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
             if recorder.is_done() {
                 break;
             }
-            let wait = self.plan.wait(recorder.due_ns().min(sweep_ns), turns, recorder, now_ns);
+            let then_ns = recorder.due_ns().min(sweep_ns).min(self.waiting.due_ns());
+            let wait = self.plan.wait(then_ns, turns, recorder, now_ns);
             recorder.end_turn(now_ns, wait);
             let count =
                 self.epoll.wait(Some(wait)).expect("a set of descriptors that has worked goes on working");
@@ -266,6 +305,7 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
             if count > 0 {
                 self.plan.stir(now_ns);
             }
+            self.connect_waiting(now_ns, turns, recorder);
             for index in 0..count {
                 self.step(self.epoll.ready(index), turns, recorder);
             }

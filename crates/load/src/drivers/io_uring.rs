@@ -13,6 +13,7 @@ use proto::Client;
 use sys::clock;
 use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
 
+use super::waiting::Waiting;
 use super::{Drive, Plan, SWEEP_NS};
 use crate::exchange::{Exchange, Outcome};
 use crate::record::{Fault, Recorder};
@@ -31,6 +32,13 @@ struct Connection<C> {
     request: &'static [u8],
     /// Slots it has given up that are not closed yet.
     closing: usize,
+}
+
+impl<C> Connection<C> {
+    /// Whether it has a request, and waits to be opened for it.
+    fn is_waiting(&self) -> bool {
+        self.slot.is_none() && !self.exchange.is_idle()
+    }
 }
 
 /// Whose a slot is.
@@ -53,6 +61,7 @@ struct Use {
 pub(crate) struct Worker<W, C> {
     ring: Ring,
     connections: Vec<Connection<C>>,
+    waiting: Waiting,
     uses: Vec<Use>,
     starved: Vec<Slot>,
     /// Connections of which a slot is closed with the next turn.
@@ -92,6 +101,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         let mut worker = Self {
             ring,
             connections: Vec::with_capacity(sockets.len()),
+            waiting: Waiting::default(),
             uses: Vec::new(),
             starved: Vec::new(),
             closed: Vec::new(),
@@ -139,8 +149,13 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
         connection.request = connection.exchange.begin(turn, now_ns, recorder);
         if !is_open {
-            self.connect(key, recorder);
+            self.connect(key, now_ns, recorder);
         }
+        self.send(key);
+    }
+
+    /// Hands over the request of a connection, if that is open.
+    fn send(&mut self, key: usize) {
         let connection = &self.connections[key];
         if let Some(slot) = connection.slot {
             self.ring.send_fixed(slot, connection.request);
@@ -281,15 +296,26 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     }
 
     /// Begins to connect. A request that is sent meanwhile waits for the connection.
-    fn connect(&mut self, key: usize, recorder: &mut Recorder) {
+    fn connect(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) {
         let opened = sys::net::start_connect(self.plan.route(key)).and_then(|socket| self.ring.adopt(socket));
         match opened {
             Ok(slot) => {
                 self.connections[key].slot = Some(slot);
                 self.own(slot, key);
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.waiting.push(key, now_ns),
             Err(error) => {
                 self.connections[key].exchange.fail(Fault::Connect, recorder, || error.to_string());
+            }
+        }
+    }
+
+    /// Connects those that have waited for room, unless their requests have been given up.
+    fn connect_waiting(&mut self, now_ns: u64, recorder: &mut Recorder) {
+        while let Some(key) = self.waiting.pop(now_ns) {
+            if self.connections[key].is_waiting() {
+                self.connect(key, now_ns, recorder);
+                self.send(key);
             }
         }
     }
@@ -299,7 +325,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
             let late = connection.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
-            if late || connection.slot.is_none() {
+            if late || (connection.slot.is_none() && connection.exchange.is_idle()) {
                 self.give_up(key);
                 if self.connections[key].closing < SLOTS {
                     turns.free(key, now_ns);
@@ -318,7 +344,8 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         let mut now_ns = clock::monotonic_ns();
         for (key, connection) in self.connections.iter().enumerate() {
             // One that a stopped warm-up has left waiting has no room, and one that is being closed no slot.
-            let can_open = connection.slot.is_none() && connection.closing < SLOTS;
+            let is_closed = connection.slot.is_none() && connection.exchange.is_idle();
+            let can_open = is_closed && connection.closing < SLOTS;
             if can_open || connection.slot.is_some() && connection.exchange.has_room() {
                 turns.free(key, now_ns);
             }
@@ -332,7 +359,8 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
                 break;
             }
             let handed_ns = clock::monotonic_ns();
-            let wait = self.plan.wait(recorder.due_ns().min(sweep_ns), turns, recorder, handed_ns);
+            let then_ns = recorder.due_ns().min(sweep_ns).min(self.waiting.due_ns());
+            let wait = self.plan.wait(then_ns, turns, recorder, handed_ns);
             recorder.end_turn(handed_ns, wait);
             self.ring.turn(&[], &[], Wait::AtMost(wait)).expect("a ring that has worked goes on working");
             now_ns = clock::monotonic_ns();
@@ -347,6 +375,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
                 }
             }
             self.send_rests(now_ns, turns, recorder);
+            self.connect_waiting(now_ns, recorder);
             while let Some(completion) = self.ring.next() {
                 self.plan.stir(now_ns);
                 self.complete(completion, now_ns, turns, recorder);

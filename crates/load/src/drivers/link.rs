@@ -4,6 +4,7 @@
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sys::net::Socket;
@@ -16,8 +17,9 @@ pub(crate) trait Link: Sized {
     /// Whether it may hold bytes back that the socket knows nothing of.
     const BUFFERS: bool;
 
-    /// Makes a link of a socket that is connected, and waits until both sides are agreed, for so long at most.
-    fn open(socket: Socket, terms: &Self::Terms, timeout: Duration) -> io::Result<Self>;
+    /// Makes a link of a socket that is connected, and waits until both sides are agreed, for so long at most and until
+    /// `halt` is raised, which is `Interrupted`.
+    fn open(socket: Socket, terms: &Self::Terms, timeout: Duration, halt: &AtomicBool) -> io::Result<Self>;
 
     /// Makes a link of a socket that may still be connecting, and waits for nothing.
     fn begin(socket: Socket, terms: &Self::Terms) -> io::Result<Self>;
@@ -48,7 +50,7 @@ impl Link for Socket {
 
     const BUFFERS: bool = false;
 
-    fn open(socket: Socket, (): &(), _timeout: Duration) -> io::Result<Self> {
+    fn open(socket: Socket, (): &(), _timeout: Duration, _halt: &AtomicBool) -> io::Result<Self> {
         Ok(socket)
     }
 

@@ -4,6 +4,8 @@ pub(crate) mod epoll;
 pub(crate) mod io_uring;
 pub(crate) mod link;
 pub(crate) mod thread;
+mod unsent;
+mod waiting;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,12 +96,8 @@ impl<L: Link> Plan<L> {
                 let due_ns = 1e9 * (opened * share.threads + share.index) as f64 / rate_per_s;
                 pause_until(begin_ns + due_ns as u64, halt);
             }
-            if halt.load(Ordering::Relaxed) {
-                return Err(failure("interrupted", format!("stopped when {opened} connections were open")));
-            }
             let route = self.route(opened);
-            let link = sys::net::connect(route, config.timeout)
-                .and_then(|socket| L::open(socket, &self.terms, config.timeout))
+            let link = open_link(route, &self.terms, config.timeout, halt)
                 .map_err(|error| explain(&error, &route, config.timeout, opened))?;
             links.push(link);
         }
@@ -128,7 +126,23 @@ impl<L: Link> Plan<L> {
     }
 }
 
-fn pause_until(then_ns: u64, halt: &AtomicBool) {
+/// Opens a connection, unless `halt` is raised before or meanwhile, which is `Interrupted`.
+fn open_link<L: Link>(
+    route: Route<'_>,
+    terms: &L::Terms,
+    timeout: Duration,
+    halt: &AtomicBool,
+) -> io::Result<L> {
+    let goes_on = || !halt.load(Ordering::Relaxed);
+    if !goes_on() {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    let socket = sys::net::connect_while(route, timeout, goes_on)?;
+    L::open(socket, terms, timeout, halt)
+}
+
+/// Sleeps until then, or until `halt` is raised.
+pub(crate) fn pause_until(then_ns: u64, halt: &AtomicBool) {
     loop {
         let left_ns = then_ns.saturating_sub(clock::monotonic_ns());
         if left_ns == 0 || halt.load(Ordering::Relaxed) {
@@ -146,6 +160,9 @@ fn explain(error: &io::Error, route: &Route<'_>, timeout: Duration, opened: usiz
             "connection_refused",
             format!("nothing listens on {address}: start the server first, or check the port"),
         ),
+        (io::ErrorKind::Interrupted, _) => {
+            failure("interrupted", format!("stopped when {opened} connections were open"))
+        }
         (io::ErrorKind::TimedOut, _) => {
             let seconds = timeout.as_secs_f64();
             let text =

@@ -1,0 +1,135 @@
+//! Connections to servers that are slow to take them: at the beginning, where Ctrl-C ends the wait, and in the middle
+//! of a run, where a full queue is no fault.
+
+mod common;
+mod process;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::Engine;
+use process::signal;
+use serde_json::{Value, json};
+use sys::net::{Address, Listener, Socket};
+
+const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];
+const MESSAGE_BYTES: usize = 64;
+
+/// Stops a load whose connections are not taken, and expects it to end at once although it may wait for a minute.
+fn check_stopped(address: &str, backlog: i32, change: impl Fn(&mut Value)) {
+    let listener = listen(address, backlog);
+    let mut spec = spec(&listener.address().expect("it listens").to_string());
+    (spec["requests"], spec["timeout_ms"]) = (10.into(), 60_000.into());
+    change(&mut spec);
+    let mut engine = Engine::start(&spec);
+    // By then it waits: what came before takes a hundredth of it.
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(engine.ended(), None, "{spec}");
+    let begin = Instant::now();
+    signal("INT", engine.pid());
+    let failed = engine.event().expect("it says how it ended");
+    assert_eq!(failed["kind"], "interrupted", "{spec}: {failed}");
+    assert!(begin.elapsed() < Duration::from_secs(2), "after {:?}: {spec}", begin.elapsed());
+}
+
+#[test]
+fn a_load_that_waits_for_a_server_to_accept_is_stopped_at_once() {
+    let (folder, path) = socket("stopped");
+    for driver in ["epoll", "io_uring"] {
+        check_stopped("127.0.0.1:0", 1, |spec| spec["driver"] = driver.into());
+        check_stopped(&path, 1, |spec| spec["driver"] = driver.into());
+    }
+    check_stopped("127.0.0.1:0", 1, |spec| spec["processes"] = 2.into());
+    fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn a_load_that_waits_for_a_server_to_shake_hands_is_stopped_at_once() {
+    check_stopped("127.0.0.1:0", 128, |spec| {
+        spec["tls"] = json!({"server_name": "localhost", "insecure": true});
+    });
+}
+
+#[test]
+fn a_full_queue_is_waited_for_when_connections_are_opened_anew() {
+    let (folder, path) = socket("slow");
+    for driver in DRIVERS {
+        const REQUESTS: u64 = 100;
+        // Ten connections share a queue of two places, of which one is emptied every two milliseconds.
+        let server = serve(&path, REQUESTS as usize, Duration::from_millis(2));
+        let report = report(&path, driver, REQUESTS, 20_000);
+        assert_eq!(report["requests"]["correct"], REQUESTS, "{driver}: {report}");
+        drop(server.join().expect("it has accepted all"));
+    }
+    fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn a_full_queue_is_waited_for_no_longer_than_a_reply() {
+    let (folder, path) = socket("dead");
+    for driver in DRIVERS {
+        // It takes the first ten connections and no other, of which two find a place in its queue.
+        let server = serve(&path, 10, Duration::ZERO);
+        let report = report(&path, driver, 30, 300);
+        assert_eq!(report["requests"]["correct"], 10, "{driver}: {report}");
+        assert_eq!(report["errors"]["timeout"], 20, "{driver}: {report}");
+        drop(server.join().expect("it has accepted ten"));
+    }
+    fs::remove_dir_all(folder).expect("it is there");
+}
+
+/// The report of so many requests, each on a connection of its own.
+fn report(address: &str, driver: &str, requests: u64, timeout_ms: u64) -> Value {
+    let mut spec = spec(address);
+    (spec["driver"], spec["requests"], spec["timeout_ms"]) =
+        (driver.into(), requests.into(), timeout_ms.into());
+    spec["requests_per_connection"] = 1.into();
+    let engine = Engine::start(&spec);
+    std::iter::from_fn(|| engine.event()).last().expect("it reports")
+}
+
+/// Accepts so many connections, with a pause after each, and sends back what comes on them. It listens until the
+/// listener that it returns is dropped.
+fn serve(address: &str, connections: usize, pause: Duration) -> thread::JoinHandle<Listener> {
+    let listener = listen(address, 1);
+    thread::spawn(move || {
+        for _ in 0..connections {
+            let socket = listener.accept(false).expect("it listens");
+            thread::spawn(move || echo(socket));
+            thread::sleep(pause);
+        }
+        listener
+    })
+}
+
+fn echo(mut socket: Socket) {
+    let mut message = [0; MESSAGE_BYTES];
+    while socket.read_exact(&mut message).is_ok() {
+        if socket.write_all(&message).is_err() {
+            return;
+        }
+    }
+}
+
+fn listen(address: &str, backlog: i32) -> Listener {
+    let address: Address = address.parse().expect("it is an address");
+    Listener::open(&address, false, backlog).expect("it is free")
+}
+
+/// The address of a Unix socket in a folder of its own.
+fn socket(name: &str) -> (PathBuf, String) {
+    let folder = std::env::temp_dir().join(format!("iolab-opening-{}-{name}", std::process::id()));
+    fs::create_dir(&folder).expect("nobody else has that name");
+    let path = format!("unix:{}", folder.join("server.sock").display());
+    (folder, path)
+}
+
+fn spec(connect: &str) -> Value {
+    json!({
+        "schema": 1, "role": "load", "workload": {"protocol": "echo", "message_bytes": MESSAGE_BYTES},
+        "connect": [connect], "connections": 10,
+    })
+}

@@ -1,0 +1,60 @@
+//! Connections that wait for room in the queue of a server's Unix socket.
+//!
+//! While it is full, nothing tells when it no longer is: a `connect(2)` that does not wait says only that it would have
+//! to. So it is tried again and again, as TCP would by itself, until the request that needs the connection is overdue.
+
+use std::collections::VecDeque;
+
+/// How long after one that found no room the next may try. Each costs three system calls.
+const PAUSE_NS: u64 = 200_000;
+
+/// The connections, longest waiting first.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    keys: VecDeque<usize>,
+    again_ns: u64,
+}
+
+impl Waiting {
+    /// A connection has found no room at `now_ns`.
+    pub(crate) fn push(&mut self, key: usize, now_ns: u64) {
+        self.keys.push_back(key);
+        if self.again_ns <= now_ns {
+            self.again_ns = now_ns + PAUSE_NS;
+        }
+    }
+
+    /// The next one to try; none while there is probably no room. One that finds none is to be pushed again.
+    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<usize> {
+        if now_ns < self.again_ns { None } else { self.keys.pop_front() }
+    }
+
+    /// When to try again; `u64::MAX` if none waits.
+    pub(crate) fn due_ns(&self) -> u64 {
+        if self.keys.is_empty() { u64::MAX } else { self.again_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_tried_until_one_finds_no_room_and_then_after_a_pause() {
+        let mut waiting = Waiting::default();
+        assert_eq!((waiting.due_ns(), waiting.pop(5)), (u64::MAX, None));
+        waiting.push(1, 1_000);
+        waiting.push(2, 1_000 + PAUSE_NS - 1);
+        waiting.push(3, 1_000 + PAUSE_NS - 1);
+        let again_ns = 1_000 + PAUSE_NS;
+        assert_eq!(waiting.due_ns(), again_ns, "others that find no room do not put it off");
+        assert_eq!(waiting.pop(again_ns - 1), None);
+        assert_eq!(waiting.pop(again_ns), Some(1));
+        assert_eq!(waiting.pop(again_ns), Some(2));
+        waiting.push(2, again_ns);
+        assert_eq!((waiting.pop(again_ns), waiting.due_ns()), (None, again_ns + PAUSE_NS));
+        assert_eq!(waiting.pop(again_ns + PAUSE_NS), Some(3));
+        assert_eq!(waiting.pop(again_ns + PAUSE_NS), Some(2));
+        assert_eq!(waiting.due_ns(), u64::MAX);
+    }
+}
