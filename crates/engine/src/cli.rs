@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::contract::{
     Address, CONNECTIONS_MAX_DEFAULT, Echo, Framing, Http, Line, Rpc, ServeSpec, ServeWord, Version,
@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Merge(MergeFlags),
     /// Print, as JSON, what this engine can do on this machine.
     Describe(DescribeFlags),
+    /// Print how many nanoseconds a cache line takes from one processor to another and back.
+    Distance(DistanceFlags),
 }
 
 #[derive(Args, Debug)]
@@ -65,6 +67,15 @@ pub(crate) struct DescribeFlags {
 
     #[command(flatten)]
     pub(crate) options: OptionFlags,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DistanceFlags {
+    /// A processor, by its number.
+    pub(crate) one: usize,
+
+    /// Another one.
+    pub(crate) other: usize,
 }
 
 #[derive(Args, Debug)]
@@ -183,11 +194,20 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
 pub(crate) fn parse_load(words: &[String], own: impl Iterator<Item = String>) -> Result<LoadFlags, Failure> {
     let line = ["iolab-engine", "load"].into_iter().map(str::to_owned);
     let line = line.chain(words.iter().cloned()).chain(beside_like(own));
-    match Cli::try_parse_from(line) {
+    let parsed = Cli::command().mut_subcommand("load", last_wins).try_get_matches_from(line);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { command: Command::Load(flags) }) => Ok(*flags),
         Ok(_) => unreachable!("the command is load"),
         Err(error) => Err(Failure::request("bad_flag", one_line(&error).trim_start_matches("error: "))),
     }
+}
+
+/// Has a flag that comes later take the place of the same one, and of one that says the contrary: what a person adds to
+/// another tool's command line stands after what that means, and is what they want.
+fn last_wins(load: clap::Command) -> clap::Command {
+    load.args_override_self(true)
+        .mut_arg("body", |body| body.overrides_with("body_file"))
+        .mut_arg("cacert", |cacert| cacert.overrides_with("insecure"))
 }
 
 /// The words of a command line without `--like` and its value.

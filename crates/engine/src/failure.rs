@@ -53,6 +53,11 @@ impl Failure {
         Self::request(kind, format!("{noun} `{word}` is not known; {offer}one of: {list}"))
     }
 
+    /// The line as a person is shown it.
+    pub(crate) fn line(&self) -> String {
+        format!("error: {}", for_people(&self.message))
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.fault as u8)
     }
@@ -68,6 +73,13 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// What the kernel says, without the number it has for it.
+pub(crate) fn for_people(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once(')').map_or(part, |(_number, rest)| rest))
+}
+
 /// The word a typing mistake away, if there is one: an edit for every three letters, and never half the word.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
@@ -79,7 +91,7 @@ fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{for_people, nearest};
 
     #[test]
     fn a_typing_mistake_finds_the_word_that_was_meant() {
@@ -95,6 +107,13 @@ mod tests {
         check("nginx", None);
         check("", None);
         check("thread_per_core_runtime", None);
+    }
+
+    #[test]
+    fn people_are_not_told_the_numbers_of_the_kernel() {
+        assert_eq!(for_people("nothing listens"), "nothing listens");
+        assert_eq!(for_people("it failed: No way (os error 101)"), "it failed: No way");
+        assert_eq!(for_people("a: No (os error 1); b: No way (os error 101): go"), "a: No; b: No way: go");
     }
 
     fn check(word: &str, expected: Option<&str>) {

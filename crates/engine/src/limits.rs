@@ -4,11 +4,14 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::thread;
 
+use proto::http;
+
 use crate::failure::Failure;
 use crate::units::counted;
 
-/// A spec is a few hundred bytes; this keeps a wrong pipe from filling the memory.
-pub(crate) const SPEC_BYTES_MAX: u64 = 64 * 1024;
+/// The longest body, of which JSON may write each byte as six, and room for the longest of the rest. This keeps a wrong
+/// pipe from filling the memory.
+pub(crate) const SPEC_BYTES_MAX: u64 = 6 * http::Request::BODY_BYTES_MAX as u64 + 2 * 1024 * 1024;
 
 /// More threads than machines have processors; beyond it a typing mistake is likelier than a plan.
 pub(crate) const THREADS_MAX: usize = 1024;

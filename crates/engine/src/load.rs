@@ -1,11 +1,13 @@
 //! `iolab-engine load`: load one server, then report.
 
 use std::env;
-use std::io::{self, IsTerminal};
+use std::io::{self, ErrorKind, IsTerminal};
+use std::net::{IpAddr, UdpSocket};
 use std::os::unix::process::parent_id;
 use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use ::load::{Config, End, Event};
@@ -14,7 +16,7 @@ use proto::Protocol;
 use crate::cli::{self, LoadFlags};
 use crate::contract::{
     self, BUILD, Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord,
-    Pace, ReadyWord, Report, Role, Stage, Version, WARMUP_MS_DEFAULT,
+    Pace, Place, ReadyWord, Role, Stage, Version, WARMUP_MS_DEFAULT,
 };
 use crate::crowd;
 use crate::failure::{Failure, Fault};
@@ -22,8 +24,8 @@ use crate::files::{Ended, Files};
 use crate::like::{self, Like};
 use crate::limits::{
     CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, LISTENERS_MAX, PIPELINE_MAX,
-    PROBES_MAX, RATE_MAX, REQUESTS_MAX, SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX, THREADS_MAX, pin,
-    within,
+    PROBES_MAX, PROCESSES_MAX, RATE_MAX, REQUESTS_MAX, SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX,
+    THREADS_MAX, pin, within,
 };
 use crate::output;
 use crate::report::{interval, report};
@@ -59,9 +61,11 @@ fn like_another(line: &str) -> Result<(), Failure> {
 
 fn for_a_program() -> Result<(), Failure> {
     let spec = crowd::fit(contract::read(&supervision::spec_line()?)?)?;
+    let parts = crowd::parts(&spec);
+    let config = check(&parts)?;
     let mut lacks = Vec::new();
     let (line, lines) = mpsc::channel();
-    let measured = run(&spec, Some(line), &mut |event| {
+    let measured = run(&parts, &config, Some(line), &mut |event| {
         if let Event::Ready { lacks: found, .. } = &event {
             lacks.clone_from(found);
         }
@@ -69,22 +73,26 @@ fn for_a_program() -> Result<(), Failure> {
         // A line that came before the event was no answer to it.
         while lines.try_recv().is_ok() {}
         output::line(&event_line(&spec, event));
-        if is_held {
-            wait_for_line(&lines);
-        }
+        if is_held { wait_for_line(&lines) } else { None }
     })?;
     output::line(&contract::line(&report(&spec, lacks, &measured)));
     Ok(())
 }
 
-/// Waits for the next line of the input, unless the run is stopped.
-fn wait_for_line(lines: &mpsc::Receiver<()>) {
+/// Waits for the next line of the input, unless the run is stopped; returns the time that it says.
+fn wait_for_line(lines: &mpsc::Receiver<Line>) -> Line {
     while !STOP.load(Ordering::Relaxed) {
-        if lines.recv_timeout(LOOK_PAUSE) != Err(mpsc::RecvTimeoutError::Timeout) {
-            return;
+        match lines.recv_timeout(LOOK_PAUSE) {
+            Ok(line) => return line,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
     }
+    None
 }
+
+/// What a line of the input says: when to go on, in CLOCK_MONOTONIC nanoseconds, or only that it is time to.
+type Line = Option<u64>;
 
 /// How often a held run looks whether it has been stopped.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
@@ -92,26 +100,31 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     let spec = crowd::fit(flags.to_spec()?)?;
     // What is wrong with it is said before any file is made.
-    check(&crowd::parts(&spec))?;
+    let parts = crowd::parts(&spec);
+    let config = check(&parts)?;
+    let clock = flags.time_limit()?.map(Clock::new).transpose()?;
     let mut files = Files::open(&flags.writes)?;
     let mut view = flags.view().map(|descriptor| watched(descriptor, &spec)).transpose()?;
     let mut lacks = Vec::new();
-    let measured = run(&spec, None, &mut |event| {
+    let mut measured = run(&parts, &config, None, &mut |event| {
         match &event {
             Event::Ready { lacks: found, .. } => {
                 lacks.clone_from(found);
-                files.begin();
                 if io::stderr().is_terminal() && !flags.quiet {
                     output::say(&beginning(&spec, flags.subject()));
                 }
             }
+            Event::Measuring { .. } => clock.iter().for_each(Clock::start),
             Event::Sliced(slice) => files.slice(slice),
-            Event::Measuring { .. } | Event::Measured { .. } => {}
+            Event::Measured { .. } => {}
         }
         if let Some(view) = &mut view {
             view.tell(&event_line(&spec, event));
         }
+        None
     })?;
+    // Nobody has interrupted what has ended in the time it was given.
+    measured.interrupted &= !clock.is_some_and(|clock| clock.has_struck());
     let report = report(&spec, lacks, &measured);
     let written = files.end(&Ended { report: &report, measured: &measured, subject: flags.subject() });
     output::line(&match like {
@@ -124,19 +137,42 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
         // Whoever stops a run knows that it has nothing to show, and other tools end well where nothing was right.
         _ if report.requests.correct == 0 && !report.interrupted && like.is_none() => {
-            Err(nothing_correct(&report))
+            Err(summary::nothing_correct(&report))
         }
         _ => Ok(()),
     }
 }
 
-/// What a run without a single correct reply ends with, so that no script takes it for one that worked.
-fn nothing_correct(report: &Report) -> Failure {
-    let first = report.first_error.as_deref().unwrap_or("none came in time");
-    Failure::work(
-        "no_correct_reply",
-        format!("no reply was correct; the first: {}", summary::printable(first)),
-    )
+/// What stops a run of a number of requests that still goes on when its time is up.
+struct Clock {
+    begin: mpsc::Sender<()>,
+    has_struck: Arc<AtomicBool>,
+}
+
+impl Clock {
+    /// One that strikes so long after it has been started.
+    fn new(limit: Duration) -> io::Result<Self> {
+        let (begin, begun) = mpsc::channel();
+        let has_struck = Arc::new(AtomicBool::new(false));
+        let struck = Arc::clone(&has_struck);
+        thread::Builder::new().name("time-limit".into()).spawn(move || {
+            if begun.recv().is_ok() {
+                thread::sleep(limit);
+                // A run that was asked to stop before has not been stopped by this.
+                struck.store(!STOP.swap(true, Ordering::Relaxed), Ordering::Relaxed);
+            }
+        })?;
+        Ok(Self { begin, has_struck })
+    }
+
+    fn start(&self) {
+        // Once it has been started it listens no more.
+        let _ = self.begin.send(());
+    }
+
+    fn has_struck(&self) -> bool {
+        self.has_struck.load(Ordering::Relaxed)
+    }
 }
 
 /// A view of a run, told what the run is to be. The run ends with the process that shows it and its result.
@@ -150,27 +186,27 @@ fn watched(descriptor: u32, spec: &LoadSpec) -> Result<View, Failure> {
 /// Set when the user or the system asks for the end; the report then covers what was measured until then.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Checks the spec and loads the server. The protocol is chosen here, once. A supervised run passes on each `line` of
-/// its input.
+/// Loads the server by the parts of a spec, of which the first has been checked: that is its `config`. The protocol is
+/// chosen here, once. A supervised run passes on each `line` of its input.
 fn run(
-    spec: &LoadSpec,
-    line: Option<mpsc::Sender<()>>,
-    tell: &mut dyn FnMut(Event),
+    parts: &[LoadSpec],
+    config: &Config,
+    line: Option<mpsc::Sender<Line>>,
+    tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<::load::Report, Failure> {
-    let parts = crowd::parts(spec);
-    let config = check(&parts)?;
     if parts.len() > 1 {
         take_input(line)?;
-        return crowd::run(&parts, &STOP, tell);
+        return crowd::run(parts, &STOP, tell);
     }
-    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { config: &config, line, tell })
+    let spec = &parts[0];
+    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { config, line, tell })
 }
 
 /// A load that has been checked.
 struct Drive<'a> {
     config: &'a Config,
-    line: Option<mpsc::Sender<()>>,
-    tell: &'a mut dyn FnMut(Event),
+    line: Option<mpsc::Sender<Line>>,
+    tell: &'a mut dyn FnMut(Event) -> Option<u64>,
 }
 
 impl Visit for Drive<'_> {
@@ -185,8 +221,8 @@ impl Visit for Drive<'_> {
 fn drive<P: Protocol>(
     config: &Config,
     workload: &'static P::Workload,
-    line: Option<mpsc::Sender<()>>,
-    tell: &mut dyn FnMut(Event),
+    line: Option<mpsc::Sender<Line>>,
+    tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<::load::Report, Failure> {
     pin(&config.cpus)?;
     if let Err(error) = config.driver.lacks() {
@@ -204,11 +240,12 @@ fn drive<P: Protocol>(
 }
 
 /// From here on the run is stopped by a signal, and a supervised one ends with its input.
-fn take_input(line: Option<mpsc::Sender<()>>) -> Result<(), Failure> {
+fn take_input(line: Option<mpsc::Sender<Line>>) -> Result<(), Failure> {
     if let Some(line) = line {
         // The receiver lives until the report; a line after that has no meaning.
-        let pass_on = move || {
-            let _ = line.send(());
+        let pass_on = move |text: &[u8]| {
+            let time_ns = str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+            let _ = line.send(time_ns);
         };
         supervision::answer_input(pass_on, || ())?;
     }
@@ -223,6 +260,8 @@ fn check(parts: &[LoadSpec]) -> Result<Config, Failure> {
 
 fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
     check_numbers(spec)?;
+    check_sources(spec)?;
+    check_place(spec)?;
     check_pace(spec)?;
     check_connections(spec)?;
     let (warmup_ms, end) = end(spec)?;
@@ -241,6 +280,7 @@ fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
         probes: spec.probes,
         spin: Duration::from_micros(spec.spin_us),
         threads: spec.threads(),
+        place: spec.place.map(Into::into),
         cpus: spec.cpus.clone(),
         warmup: Duration::from_millis(warmup_ms),
         end,
@@ -267,8 +307,58 @@ fn check_numbers(spec: &LoadSpec) -> Result<(), Failure> {
     if let Some(requests) = spec.requests_per_connection {
         within("requests_per_connection", requests, 1..=REQUESTS_MAX)?;
     }
-    if let Some(rate_per_s) = spec.connect_per_s {
-        within("connect_per_s", rate_per_s, f64::MIN_POSITIVE..=RATE_MAX)?;
+    match spec.connect_per_s {
+        Some(rate_per_s) if !(rate_per_s > 0.0 && rate_per_s <= RATE_MAX) => {
+            let message =
+                format!("connect_per_s is {rate_per_s}; it can be anything above 0, up to {RATE_MAX}");
+            Err(Failure::request("bad_number", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses sources that no connection can come from. What the kernel says when one is opened names neither the source
+/// nor what is wrong with it.
+fn check_sources(spec: &LoadSpec) -> Result<(), Failure> {
+    let servers = spec.connect.iter().filter_map(|address| match &address.0 {
+        sys::net::Address::Ip(address) => Some(address),
+        sys::net::Address::Unix(_) => None,
+    });
+    for server in servers {
+        let kind = if server.is_ipv4() { "IPv4" } else { "IPv6" };
+        for source in &spec.sources {
+            if server.is_ipv4() != source.is_ipv4() {
+                let message =
+                    format!("a connection from {source} cannot reach {server}: give sources of {kind}");
+                return Err(Failure::request("bad_spec", message));
+            }
+            UdpSocket::bind((*source, 0)).map_err(|error| cannot_come_from(*source, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn cannot_come_from(source: IpAddr, error: &io::Error) -> Failure {
+    let message = match error.kind() {
+        ErrorKind::AddrNotAvailable => {
+            format!("{source} is not an address of this machine: see `ip address`")
+        }
+        _ => format!("connections cannot come from {source}: {error}"),
+    };
+    Failure::work("connect_failed", message)
+}
+
+fn check_place(spec: &LoadSpec) -> Result<(), Failure> {
+    let Some(Place { threads_before, threads, connections_before }) = spec.place else { return Ok(()) };
+    let threads_max = PROCESSES_MAX * THREADS_MAX;
+    within("the threads of a place", threads, 1..=threads_max)?;
+    within("the connections before a place", connections_before, 0..=PROCESSES_MAX * CONNECTIONS_MAX)?;
+    if threads_before.saturating_add(spec.threads()) > threads {
+        let message = format!(
+            "a process of {} with {threads_before} before it is none of {threads}",
+            counted(spec.threads(), "thread")
+        );
+        return Err(Failure::request("bad_number", message));
     }
     Ok(())
 }

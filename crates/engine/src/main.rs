@@ -7,6 +7,7 @@ mod cli;
 mod contract;
 mod crowd;
 mod describe;
+mod distance;
 mod failure;
 mod files;
 mod judgement;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Ok(Command::Load(flags)) => load::command(&flags),
         Ok(Command::Merge(flags)) => merge::command(&flags),
         Ok(Command::Describe(flags)) => describe::command(&flags),
+        Ok(Command::Distance(flags)) => distance::command(&flags),
         Err(code) => code,
     }
 }

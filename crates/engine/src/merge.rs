@@ -66,6 +66,7 @@ fn merge(parts: &[Report]) -> Result<(Report, ::load::Report), Failure> {
             return Err(refusal(format!("report {place} cannot be merged with the first: {difference}")));
         }
     }
+    check_distinct(parts)?;
     check_windows(parts)?;
     let mut whole = asked(first);
     others.iter().for_each(|other| add(&mut whole, &asked(other)));
@@ -94,10 +95,20 @@ fn difference(one: &Report, other: &Report) -> Option<String> {
         ("lengths of intervals", one.intervals.length_ns == other.intervals.length_ns),
     ];
     let differing = fields.iter().find(|(_, is_same)| !is_same);
-    differing.map(|(name, _)| format!("they have different {name}")).or_else(|| {
-        // Twice the same file is a slip of the hand, and would count every reply twice.
-        (one == other).then(|| "they are the same report".to_owned())
-    })
+    differing.map(|(name, _)| format!("they have different {name}"))
+}
+
+/// Refuses one report given twice: that is a slip of the hand, and would count every reply twice.
+fn check_distinct(parts: &[Report]) -> Result<(), Failure> {
+    for (index, part) in parts.iter().enumerate() {
+        if let Some(twin) = parts[..index].iter().position(|earlier| earlier == part) {
+            let (place, first) = (index + 1, twin + 1);
+            return Err(refusal(format!(
+                "report {place} cannot be merged with report {first}: they are the same report"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether rates can be added: of the same loop, and changing at the same times.

@@ -4,13 +4,13 @@
 //! engine on a processor of its own, as fast as it goes and then at parts of that rate.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::hint::black_box;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use std::{env, thread};
 
 use ::load::{Arrivals, Config, Driver, End, Pace, Stage};
 use hdrhistogram::Histogram;
@@ -19,10 +19,11 @@ use sys::clock::monotonic_ns;
 use sys::epoll::Epoll;
 
 use crate::contract::{
-    self, Address, CONNECTIONS_MAX_DEFAULT, Http, ServeReady, ServeSpec, ServeWord, Version, WorkerKind,
-    Workload,
+    self, Address, BoundBy, CONNECTIONS_MAX_DEFAULT, Http, ServeReady, ServeSpec, ServeWord, Version,
+    WorkerKind, Workload,
 };
 use crate::failure::Failure;
+use crate::judgement::Evidence;
 use crate::output;
 use crate::units::{count, duration_ns};
 use crate::workload::forever;
@@ -36,6 +37,8 @@ const WARMUP: Duration = Duration::from_millis(200);
 const SPIN: Duration = Duration::from_micros(100);
 const TIMER_WAITS: usize = 500;
 const TIMER_WAIT: Duration = Duration::from_millis(1);
+/// Less busy than this, a generator could have done more.
+const BUSY_PERCENT_MIN: f64 = 90.0;
 const REPETITIONS: u64 = 1_000_000;
 
 /// Measures and prints.
@@ -43,19 +46,24 @@ const REPETITIONS: u64 = 1_000_000;
 /// # Errors
 /// Where no server can be started or loaded.
 pub(crate) fn command() -> Result<(), Failure> {
-    let has_two = thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
-    let (server_cpus, load_cpus) = if has_two { (vec![0], vec![1]) } else { (vec![], vec![]) };
+    let allowed = sys::cpu::allowed()?;
     sys::process::exact_timers()?;
     write_costs();
     write_timer()?;
-    if !has_two {
-        say(
-            "Placement",
-            "server and generator share the one processor there is: rates are those of both together",
-        );
-    }
+    let (server_cpus, load_cpus) = match allowed[..] {
+        [server, generator, ..] => {
+            write_distance(server, generator);
+            (vec![server], vec![generator])
+        }
+        _ => {
+            let text =
+                "server and generator share the one processor there is: rates are those of both together";
+            say("Placement", text);
+            (vec![], vec![])
+        }
+    };
     let server = Server::start(&server_cpus)?;
-    for driver in [Driver::Epoll, Driver::IoUring] {
+    for driver in Driver::ALL {
         match driver.lacks() {
             Ok(_) => write_driver(driver, &server, &load_cpus)?,
             Err(error) => say(driver.name(), &format!("cannot run here: {error}")),
@@ -102,6 +110,21 @@ fn write_timer() -> io::Result<()> {
     Ok(())
 }
 
+/// How far the server's processor is from the generator's: on what each message costs. Where a hypervisor moves
+/// processors it changes from second to second, and rates with it.
+fn write_distance(server: usize, generator: usize) {
+    let text = match sys::cpu::round_trip_ns(server, generator) {
+        Ok(ns) => {
+            format!(
+                "a cache line goes from processor {server} to {generator} and back in {}",
+                duration_ns(ns)
+            )
+        }
+        Err(error) => error.to_string(),
+    };
+    say("Distance", &text);
+}
+
 fn spread(histogram: &Histogram<u64>) -> String {
     let at = |quantile| duration_ns(histogram.value_at_quantile(quantile) as f64);
     format!("{} (median), {} (p99), {} (most)", at(0.5), at(0.99), duration_ns(histogram.max() as f64))
@@ -113,6 +136,7 @@ fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), F
         driver,
         addresses: vec![server.address.clone()],
         connections: CONNECTIONS,
+        threads: if driver == Driver::Thread { CONNECTIONS } else { 1 },
         cpus: cpus.to_vec(),
         warmup: WARMUP,
         end: End::After(WINDOW),
@@ -120,14 +144,7 @@ fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), F
     };
     let report = run(&config)?;
     let rate_per_s = report.requests.correct as f64 / WINDOW.as_secs_f64();
-    let generator = &report.generator;
-    let cpu_ns = generator.cpu_ns as f64 / report.requests.correct.max(1) as f64;
-    let busy = 100.0 * generator.cpu_ns as f64 / generator.wall_ns.max(1) as f64;
-    let (rate, cpu) = (count(rate_per_s as u64), duration_ns(cpu_ns));
-    say(
-        driver.name(),
-        &format!("{rate}/s over {CONNECTIONS} connections, busy {busy:.0} %, {cpu} of processor a request"),
-    );
+    say(driver.name(), &highest(&report));
     for (part, spin) in PARTS.into_iter().flat_map(|part| [(part, Duration::ZERO), (part, SPIN)]) {
         let rate_per_s = (part * rate_per_s).round();
         let stage = Stage { from_per_s: rate_per_s, to_per_s: rate_per_s, duration: None };
@@ -140,11 +157,29 @@ fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), F
     Ok(())
 }
 
+/// What a closed loop has shown. Where the generator had time to spare, its rate is not its own.
+fn highest(report: &::load::Report) -> String {
+    let ::load::Generator { cpu_ns, .. } = report.generator;
+    let (window_ns, correct) = (report.end_ns.saturating_sub(report.begin_ns), report.requests.correct);
+    let rate = count((correct as f64 / WINDOW.as_secs_f64()) as u64);
+    let cpu = duration_ns(cpu_ns as f64 / correct.max(1) as f64);
+    // Threads that take turns on one processor are busy with it together.
+    let busy = 100.0 * cpu_ns as f64 / window_ns.max(1) as f64;
+    let evidence = Evidence { measured: report, connections: CONNECTIONS, schedule: None, spins: false };
+    let limit = match evidence.bound().by {
+        _ if busy >= BUSY_PERCENT_MIN => "",
+        BoundBy::Server => " (the server was the limit)",
+        // It waited for its processor, which something else had.
+        _ => " (the server or the machine was the limit)",
+    };
+    format!("{rate}/s over {CONNECTIONS} connections, busy {busy:.0} %{limit}, {cpu} of processor a request")
+}
+
 fn run(config: &Config) -> Result<::load::Report, Failure> {
     let workload = http::Workload::new(1, "/", "localhost", true, http::Verify::Bytes)
         .map_err(|message| Failure::work("failed", message))?;
     static STOP: AtomicBool = AtomicBool::new(false);
-    ::load::run::<http::Http>(config, forever(workload), &STOP, &mut |_| ())
+    ::load::run::<http::Http>(config, forever(workload), &STOP, &mut |_| None)
         .map_err(|failure| Failure::work(failure.kind, failure.message))
 }
 
@@ -199,3 +234,6 @@ impl Drop for Server {
         let _ = self.child.wait();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,8 @@ use std::fmt::{self, Write};
 
 use hdrhistogram::Histogram;
 
-use crate::contract::{Bound, BoundBy, Errors, Report, Schedule, Workload};
+use crate::contract::{Bound, BoundBy, Errors, Report, Schedule, Verify, Workload};
+use crate::failure::{Failure, for_people};
 use crate::units::{bytes, count, counted, duration_ns};
 
 /// The distributions of a run by their names, the main one first.
@@ -76,7 +77,7 @@ fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
     }
     writeln!(out, "  Errors      {}", errors(&report.errors))?;
     if let Some(first) = &report.first_error {
-        writeln!(out, "              the first: {}", printable(first))?;
+        writeln!(out, "              the first: {}", printable(&for_people(first)))?;
     }
     writeln!(out)
 }
@@ -191,18 +192,58 @@ fn warnings(report: &Report) -> Vec<String> {
     if report.tls.as_ref().is_some_and(|tls| tls.insecure) {
         warnings.push("the server's certificate was not checked (--insecure)".to_owned());
     }
-    if report.bytes.received == 0 && report.errors.closed > 0 && report.tls.is_none() {
-        let advice = "the server ended connections without a word: if it speaks TLS, write https://";
-        warnings.push(advice.to_owned());
-    }
+    warnings.extend(advice(report));
     let asked = report.connections + report.idle;
     if report.connections_open < asked && is_kept_open(report) {
         let (open, asked) = (count(report.connections_open as u64), count(asked as u64));
-        warnings.push(format!("only {open} of {asked} connections were open at the end"));
+        warnings.push(if report.connections_open == 0 && report.errors.connect > 0 {
+            format!("the server was gone at the end: none of {asked} connections was open or could be opened")
+        } else {
+            format!("only {open} of {asked} connections were open at the end")
+        });
     }
     // What limited it has been said.
     warnings.extend(report.unsound.iter().filter(|reason| **reason != report.bound.why).cloned());
     warnings
+}
+
+/// What a run without a single correct reply ends with, so that no script takes it for one that worked.
+pub(crate) fn nothing_correct(report: &Report) -> Failure {
+    let what = match &report.first_error {
+        Some(first) => format!("no reply was correct; the first: {}", printable(&for_people(first))),
+        None => "no reply came before the end".to_owned(),
+    };
+    let advice = advice(report).map_or(String::new(), |advice| format!("; {advice}"));
+    Failure::work("no_correct_reply", what + &advice)
+}
+
+/// What to do about what went wrong, where its kind says it.
+fn advice(report: &Report) -> Option<String> {
+    let Report { errors, requests, .. } = report;
+    let http = if let Workload::Http(http) = &report.workload { Some(http) } else { None };
+    let is_silent = report.bytes.received == 0;
+    if is_silent && errors.closed + errors.reset > 0 && report.tls.is_none() {
+        let scheme = if http.is_some() { "https" } else { "tls" };
+        return Some(format!(
+            "the server ended connections without a word: if it speaks TLS, write {scheme}://"
+        ));
+    }
+    if is_silent && !report.interrupted && requests.sent + requests.in_flight_begin > errors.connect {
+        let limit = if errors.timeout > 0 { "raise --timeout" } else { "measure for longer (-z)" };
+        return Some(format!("the server sent nothing: check what it speaks, or {limit}"));
+    }
+    if errors.malformed > 0 && requests.correct + requests.wrong == 0 {
+        return Some("check that this is the port of a server that speaks what it is asked".into());
+    }
+    let http = http?;
+    if let Some(status) = report.statuses.keys().find(|status| status.starts_with('3'))
+        && http.expect_status.is_none()
+    {
+        let text = "no redirect is followed: ask for what the server points to";
+        return Some(format!("{text}, or take --expect-status {status}"));
+    }
+    let is_changing = errors.wrong > 0 && http.verify == Verify::Bytes && http.expect_body.is_none();
+    is_changing.then(|| "bodies differ from the first: for a page that changes take --verify status".into())
 }
 
 /// Whether the connections were to stay open all the time.
@@ -229,7 +270,7 @@ fn share(part_ns: u64, whole_ns: u64) -> f64 {
 }
 
 /// A text that a server may have decided, without what would steer a terminal.
-pub(crate) fn printable(text: &str) -> String {
+fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The address of a server as users write it, and the one socket address it stands for.
 
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use crate::contract::Address;
@@ -40,9 +40,10 @@ impl Url {
         if let Some(path) = text.strip_prefix("unix:") {
             return Self::of_path(text, path);
         }
-        let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(format!("`{text}` is not complete: write http://{text} or tcp://{text}"));
-        };
+        if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(format!("{text:?} has a space in it: write %20 for one in a path, and no others"));
+        }
+        let Some((scheme, rest)) = text.split_once("://") else { return Err(incomplete(text)) };
         let (scheme, tls) = match scheme.to_ascii_lowercase().as_str() {
             "http" => (Scheme::Http, false),
             "https" => (Scheme::Http, true),
@@ -74,8 +75,29 @@ impl Url {
         if path.is_empty() {
             return Err(format!("`{text}` has no path: write it as in unix:/tmp/server.sock"));
         }
+        if path.len() > UNIX_PATH_BYTES_MAX {
+            let most = format!("more than {UNIX_PATH_BYTES_MAX} bytes, which no socket may have");
+            return Err(format!("the path of `{text}` has {most}: take a shorter one"));
+        }
         let (authority, host, target) = ("localhost".into(), path.to_owned(), "/".into());
         Ok(Self { scheme: Scheme::Unix, tls: false, authority, host, port: 0, target })
+    }
+}
+
+/// The most that `sockaddr_un` holds, with the zero byte at its end.
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// What to write instead of an address without `://`.
+fn incomplete(text: &str) -> String {
+    let typed = |scheme: &&str| {
+        let rest = text.strip_prefix(scheme)?;
+        let host = rest.trim_start_matches([':', '/']);
+        (host.len() < rest.len()).then(|| format!("write {scheme}://{host}"))
+    };
+    match ["http", "https", "tcp", "tls"].iter().find_map(typed) {
+        _ if text.is_empty() => "the address is empty: write it as in http://127.0.0.1:8080/".into(),
+        Some(advice) => format!("`{text}` is not complete: {advice}"),
+        None => format!("`{text}` is not complete: write http://{text} or tcp://{text}"),
     }
 }
 
@@ -116,23 +138,34 @@ fn split_authority<'a>(text: &str, authority: &'a str) -> Result<(&'a str, Optio
         return Err("a user name in the address is not supported: leave out what is before the @".into());
     }
     let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or_else(wrong)?;
-            let port = (!after.is_empty()).then(|| after.strip_prefix(':').unwrap_or_default());
-            (host, port)
-        }
+        Some(rest) => split_brackets(authority, rest)?,
         None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
     };
+    if port.is_some_and(|port| port.contains(':')) {
+        let advice = "an IPv6 address stands in brackets, as in http://[::1]:8080/";
+        return Err(format!("`{authority}` has several colons: {advice}"));
+    }
     if host.is_empty() {
         return Err(wrong());
     }
-    match port.map(str::parse::<u16>) {
-        None => Ok((host, None)),
-        Some(Ok(port)) if port > 0 => Ok((host, Some(port))),
-        Some(_) => {
-            Err(format!("`{authority}` has no valid port: write a number from 1 to 65535 after the colon"))
-        }
+    let Some(port) = port else { return Ok((host, None)) };
+    match port.parse::<u16>() {
+        // Rust would take a plus sign.
+        Ok(number) if number > 0 && !port.starts_with('+') => Ok((host, Some(number))),
+        _ => Err(format!("`{authority}` has no valid port: write a number from 1 to 65535 after the colon")),
     }
+}
+
+/// The IPv6 address in brackets, of whose opening one `rest` is what follows, and the port.
+fn split_brackets<'a>(authority: &str, rest: &'a str) -> Result<(&'a str, Option<&'a str>), String> {
+    let (host, after) = rest.split_once(']').unwrap_or_default();
+    // After a percent sign stands the interface.
+    let address = host.split_once('%').map_or(host, |(address, _)| address);
+    if address.parse::<Ipv6Addr>().is_err() {
+        let advice = "write it as in http://[::1]:8080/";
+        return Err(format!("`{authority}` has no IPv6 address between [ and ]: {advice}"));
+    }
+    Ok((host, (!after.is_empty()).then(|| after.strip_prefix(':').unwrap_or_default())))
 }
 
 #[cfg(test)]
@@ -149,6 +182,7 @@ mod tests {
         check("http://[::1]", Ok((Scheme::Http, "[::1]", "::1", 80, "/")));
         check("unix:/tmp/a.sock", Ok((Scheme::Unix, "localhost", "/tmp/a.sock", 0, "/")));
         check("tcp://127.0.0.1:9000", Ok((Scheme::Tcp, "127.0.0.1:9000", "127.0.0.1", 9000, "/")));
+        check("http://[fe80::1%lo]:8080", Ok((Scheme::Http, "[fe80::1%lo]:8080", "fe80::1%lo", 8080, "/")));
         check("https://localhost/a", Ok((Scheme::Http, "localhost", "localhost", 443, "/a")));
         check("https://[::1]:8443", Ok((Scheme::Http, "[::1]:8443", "::1", 8443, "/")));
         check("tls://127.0.0.1:9000", Ok((Scheme::Tcp, "127.0.0.1:9000", "127.0.0.1", 9000, "/")));
@@ -161,13 +195,24 @@ mod tests {
         check("tls://localhost", Err("write tls://localhost:PORT"));
         check("http://", Err("has no host"));
         check("http://:80/", Err("has no host"));
-        check("http://[::1/", Err("has no host"));
+        check("http://[::1/", Err("no IPv6 address between [ and ]"));
+        check("http://[localhost]/", Err("no IPv6 address between [ and ]"));
+        check("http://::1/", Err("stands in brackets"));
+        check("http://127.0.0.1:80:81/", Err("has several colons"));
+        check("", Err("the address is empty"));
+        check("http:/localhost/", Err("write http://localhost/"));
+        check("https//localhost/", Err("write https://localhost/"));
+        check("tcp:localhost:9000", Err("write tcp://localhost:9000"));
+        check("http://localhost/a b", Err("write %20 for one in a path"));
+        check("http://localhost/a\r\nb", Err("\\r\\nb\" has a space in it"));
+        check("http://localhost:+80/", Err("a number from 1 to 65535"));
         check("http://user@localhost/", Err("leave out what is before the @"));
         check("http://localhost:0/", Err("a number from 1 to 65535"));
         check("http://localhost:65536/", Err("a number from 1 to 65535"));
         check("http://localhost:/", Err("a number from 1 to 65535"));
         check("http://[::1]x/", Err("a number from 1 to 65535"));
         check("tcp://localhost", Err("write tcp://localhost:PORT"));
+        check(&format!("unix:/{}", "x".repeat(107)), Err("take a shorter one"));
         check("unix:", Err("write it as in unix:/tmp/server.sock"));
         check("tcp://localhost:9000/path", Err("tcp:// has no path"));
     }

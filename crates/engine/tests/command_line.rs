@@ -1,12 +1,17 @@
 //! The command line as a person meets it: one clear line for every mistake, and exit codes that scripts can use.
 
+mod common;
 mod process;
 
+use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use process::{Supervised, command, engine};
+use common::{ENGINE, Engine};
+use process::{Supervised, command, engine, signal};
+use serde_json::json;
 
 #[test]
 fn a_wrong_command_line_exits_with_2_and_one_line() {
@@ -30,6 +35,19 @@ fn a_wrong_command_line_exits_with_2_and_one_line() {
     );
     check_error("load http://127.0.0.1/ --insecure", 2, "goes with https://");
     check_error("load tcp://127.0.0.1:1 --message-bytes 0", 2, "1 to 16777216 bytes");
+    check_error("load http://127.0.0.1:1/ -H Connection:close", 2, "--no-keepalive");
+    check_error(
+        "load http://127.0.0.1:1/ --connect-rate 0",
+        2,
+        "connect_per_s is 0; it can be anything above 0, up to 10000000",
+    );
+    check_error("distance 0 0", 2, "0 is one processor: name two");
+    check_error("distance 0 99999", 2, "there is no processor 99999");
+    check_error(
+        "load http://127.0.0.1:1/ --source ::1",
+        2,
+        "a connection from ::1 cannot reach 127.0.0.1:1: give sources of IPv4",
+    );
 }
 
 #[test]
@@ -40,6 +58,13 @@ fn work_that_fails_exits_with_1_and_one_line() {
         "nothing listens on 127.0.0.1:1: start the server first",
     );
     check_error("load http://127.0.0.1:1/ -z 1s --driver io_uring", 1, "nothing listens on 127.0.0.1:1");
+    // Also where connections from the other source can be opened.
+    let (_server, address) = Supervised::server("epoll", r#"{"protocol":"http"}"#);
+    check_error(
+        &format!("load http://{address}/ -c 4 -z 1s --source 127.0.0.1,192.0.2.1"),
+        1,
+        "192.0.2.1 is not an address of this machine: see `ip address`",
+    );
     check_error("load http://name.invalid/", 1, "cannot find `name.invalid`");
     check_error(
         "serve --model epoll --listen 192.0.2.1:8080",
@@ -128,6 +153,28 @@ fn a_load_by_hand_can_end_with_one_line_of_json() {
 }
 
 #[test]
+fn a_load_by_hand_can_have_a_long_body_in_several_processes() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("body.bin");
+    // Each of these takes six letters in JSON.
+    fs::write(&path, "\u{1}".repeat(1 << 20)).expect("the build folder can be written");
+    let (_server, address) = Supervised::server("epoll", r#"{"protocol":"http"}"#);
+    let outcome =
+        engine(&format!("load http://{address}/ -m POST -D {} --processes 2 -c 2 -n 4", path.display()));
+    assert_eq!((outcome.code, &*outcome.stderr), (Some(0), ""), "{outcome:?}");
+    assert!(outcome.stdout.contains("4 correct, 0 wrong, 0 failed"), "{outcome:?}");
+}
+
+#[test]
+fn a_load_whose_terminal_goes_reports_what_it_has_measured() {
+    check_hangup("--default-signal=HUP", true);
+}
+
+#[test]
+fn a_load_that_is_to_outlive_its_terminal_does() {
+    check_hangup("--ignore-signal=HUP", false);
+}
+
+#[test]
 fn a_server_by_hand_says_where_it_listens_and_that_others_can_reach_it() {
     check_greeting("127.0.0.1:0", "serving tcp://127.0.0.1:", "");
     check_greeting("0.0.0.0:0", "serving tcp://0.0.0.0:", "warning: other machines can reach 0.0.0.0:");
@@ -161,6 +208,24 @@ fn check_error(arguments: &str, code: i32, part: &str) {
     assert_eq!(outcome.stderr.lines().count(), 1, "{arguments}: {}", outcome.stderr);
     assert!(outcome.stderr.starts_with("error: "), "{arguments}: {}", outcome.stderr);
     assert!(outcome.stderr.contains(part), "{arguments}\n  said     {}\n  expected {part}", outcome.stderr);
+}
+
+/// Has the terminal of a load go, which `env` has made mean something, twice as a shell's end does.
+fn check_hangup(meaning: &str, is_interrupted: bool) {
+    let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
+    let spec = json!({
+        "schema": 1, "role": "load", "workload": {"protocol": "echo"}, "connect": [address.to_string()],
+        "connections": 2, "warmup_ms": 0, "duration_ms": 1000,
+    });
+    let engine = Engine::start_by(Command::new("env").args([meaning, ENGINE]), &spec);
+    for event in ["ready", "measuring"] {
+        assert_eq!(engine.event().expect("it runs")["event"], event);
+    }
+    signal("HUP", engine.pid());
+    signal("HUP", engine.pid());
+    let mut events = std::iter::from_fn(|| engine.event());
+    let report = events.find(|event| event["event"] == "report").expect("it ends with a report");
+    assert_eq!(report["interrupted"], is_interrupted, "{report}");
 }
 
 /// The beginnings of what a server prints on standard output and standard error before it serves.

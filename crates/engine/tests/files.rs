@@ -6,7 +6,8 @@ mod process;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -188,6 +189,124 @@ fn a_longer_file_of_an_earlier_run_is_replaced() {
 }
 
 #[test]
+fn a_run_that_is_killed_leaves_a_file_that_is_written_at_its_end_as_it_was() {
+    let folder = folder("killed");
+    for ending in ["json", "svg"] {
+        fs::write(folder.join(format!("run.{ending}")), "of an earlier run").expect("it can be written");
+    }
+    let (_server, address) = server();
+    let line = format!("load http://{address}/ -c 1 -z 1m --warmup 0s --slice 100ms {}", writes(&folder));
+    let mut child = command(&line).stdout(Stdio::null()).spawn().expect("the engine starts");
+    let read = |ending: &str| fs::read_to_string(folder.join(format!("run.{ending}"))).unwrap_or_default();
+    let begin = Instant::now();
+    while read("ndjson").is_empty() && begin.elapsed() < PATIENCE {
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("it is our child");
+    child.wait().expect("it is our child");
+    assert!(!read("ndjson").is_empty(), "the run has begun");
+    assert_eq!(["json", "svg"].map(read), ["of an earlier run"; 2]);
+    assert_eq!(fs::read_dir(&folder).expect("it is there").count(), ENDINGS.len(), "nothing else is left");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_to_its_end_leaves_the_one_that_was_there() {
+    let folder = folder("too-large");
+    let path = folder.join("run.json");
+    fs::write(&path, "of an earlier run").expect("it can be written");
+    let (_server, address) = server();
+    // A limit on the size of files does what a full disk would, but to plain files.
+    let outcome =
+        by_shell("trap '' XFSZ; ulimit -f 1", &format!("http://{address}/ -n 100 -o {}", path.display()));
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.stdout.contains("100 correct, 0 wrong, 0 failed"), "{outcome:?}");
+    assert!(outcome.stderr.starts_with(&format!("error: cannot write {}: ", path.display())), "{outcome:?}");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "of an earlier run");
+    assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1, "nothing else is left");
+}
+
+#[test]
+fn a_file_has_the_rights_that_writing_it_anew_would_give() {
+    let folder = folder("rights");
+    let (old, new) = (folder.join("old.json"), folder.join("new.json"));
+    fs::write(&old, "of an earlier run").expect("it can be written");
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o604)).expect("it is ours");
+    let (_server, address) = server();
+    let flags = format!("http://{address}/ -n 100 -o {} -o {}", old.display(), new.display());
+    let outcome = by_shell("umask 027", &flags);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let rights = |path| fs::metadata(path).expect("it is there").mode() & 0o777;
+    assert_eq!([&old, &new].map(rights), [0o604, 0o640]);
+    assert_eq!([&old, &new].map(|path| fs::read(path).expect("it is there")[0]), [b'{'; 2]);
+}
+
+#[test]
+fn what_is_no_plain_file_is_written_itself() {
+    let folder = folder("no-plain-file");
+    let (_server, address) = server();
+    let write = |path: &Path| {
+        let outcome = engine(&format!("load http://{address}/ -n 100 -o {}", path.display()));
+        assert_eq!((outcome.code, &*outcome.stderr), (Some(0), ""), "{outcome:?}");
+        outcome.stdout
+    };
+    let link = |name: &str, target: &Path| {
+        let path = folder.join(name);
+        symlink(target, &path).expect("it can be made");
+        path
+    };
+    assert!(write(&link("stdout.json", Path::new("/dev/stdout"))).contains("\"event\": \"report\""));
+    write(&link("null.svg", Path::new("/dev/null")));
+    let target = folder.join("target");
+    let to_target = link("link.json", &target);
+    for _ in 0..2 {
+        write(&to_target);
+        assert!(fs::read_to_string(&target).is_ok_and(|text| text.starts_with('{') && text.ends_with("}\n")));
+    }
+    assert!(fs::symlink_metadata(&to_target).is_ok_and(|link| link.is_symlink()));
+    let pipe = folder.join("pipe.json");
+    assert!(Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()));
+    let reader = thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe)
+    });
+    write(&pipe);
+    let text = reader.join().expect("it does not panic").expect("it is text");
+    assert!(text.starts_with('{') && text.ends_with("}\n"), "{text}");
+}
+
+#[test]
+fn a_file_is_written_where_its_folder_takes_no_other_and_refused_where_it_may_not_be_written() {
+    if !fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+        || as_nobody("--version").code != Some(0)
+    {
+        eprintln!("skipped: it takes root to run the engine as another user");
+        return;
+    }
+    let folder = folder("of-others");
+    let (open, closed) = (folder.join("open.json"), folder.join("closed.json"));
+    for (path, mode) in [(&open, 0o666), (&closed, 0o644)] {
+        fs::write(path, "of an earlier run").expect("it can be written");
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    let (_server, address) = server();
+    let write = |path: &Path| as_nobody(&format!("load http://{address}/ -n 100 -o {}", path.display()));
+    assert_eq!(write(&open).code, Some(0));
+    assert!(fs::read_to_string(&open).is_ok_and(|text| text.starts_with('{')));
+    for path in [closed.clone(), folder.join("new.json")] {
+        let outcome = write(&path);
+        assert_eq!(
+            (outcome.code, outcome.stderr.contains("this user may not")),
+            (Some(2), true),
+            "{outcome:?}"
+        );
+    }
+    // A file that this user may not write is not replaced either, though the folder would let them.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    assert_eq!(write(&closed).code, Some(2));
+    assert_eq!(fs::read_to_string(&closed).expect("it is there"), "of an earlier run");
+}
+
+#[test]
 fn a_full_disk_costs_the_file_and_not_the_run() {
     let (_server, address) = server();
     for ending in ENDINGS {
@@ -275,6 +394,30 @@ fn a_view_that_is_not_there_or_not_wanted_is_said_or_left_out() {
         let line = format!("load http://{address}/ -n 1 -c 1 --events-fd 3 {flag}");
         let output = on_descriptor_3(&line).stdout(Stdio::piped()).output().expect("there is a shell");
         assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b""[..]), "{output:?}");
+    }
+}
+
+/// Runs a load in a shell that has prepared something for it.
+fn by_shell(preparation: &str, flags: &str) -> Outcome {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!(r#"{preparation}; exec "$ENGINE" load {flags}"#)]);
+    finish(shell.env("ENGINE", env!("CARGO_BIN_EXE_iolab-engine")))
+}
+
+/// Runs the engine as a user to whom no file belongs.
+fn as_nobody(arguments: &str) -> Outcome {
+    const NOBODY: u32 = 65_534;
+    finish(command(arguments).uid(NOBODY).gid(NOBODY))
+}
+
+fn finish(command: &mut Command) -> Outcome {
+    let Ok(output) = command.stdin(Stdio::null()).output() else {
+        return Outcome { code: None, stdout: String::new(), stderr: "it cannot be started".into() };
+    };
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("its output is text"),
+        stderr: String::from_utf8(output.stderr).expect("its errors are text"),
     }
 }
 

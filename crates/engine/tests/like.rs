@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 
 use process::{Outcome, Supervised, command};
+use serde_json::Value;
 
 const HTTP: &str = r#"{"protocol":"http"}"#;
 const ECHO: &str = r#"{"protocol":"echo"}"#;
@@ -69,6 +70,38 @@ fn hey_does_as_many_requests_as_it_is_told() {
 }
 
 #[test]
+fn hey_gives_each_worker_the_same_number_of_requests() {
+    check("hey -n 10 -c 4 http://ADDRESS/", HTTP, &["  [200]\t8 responses"], 4);
+}
+
+#[test]
+fn a_time_limit_of_ab_ends_a_run_that_still_goes_on_and_no_other() {
+    check("ab -q -k -c 10 -t 60 -n 300 http://ADDRESS/", HTTP, &["Complete requests:      300\n"], 10);
+    let (_server, address) = Supervised::server("epoll", HTTP);
+    let line = "ab -q -k -c 10 -t 1 -n 1000000000 http://ADDRESS/";
+    let took_s = figure(&run(line, address).stdout, "Time taken for tests:");
+    assert!((1.0..2.0).contains(&took_s), "it took {took_s} s");
+    let report: Value =
+        serde_json::from_str(&run_beside(line, "--json", address).stdout).expect("it is one document");
+    assert_eq!(report["interrupted"], false, "nobody has interrupted it");
+    assert!(report["requests"]["correct"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn a_header_that_closes_connections_closes_them() {
+    check("hey -n 20 -c 4 -H 'Connection: close' http://ADDRESS/", HTTP, &["  [200]\t20 responses"], 20);
+    check("wrk -c4 -d1s -H 'Connection: keep-alive' http://ADDRESS/", HTTP, &[" requests in "], 4);
+}
+
+#[test]
+fn a_flag_beside_the_line_wins_over_what_the_line_means() {
+    let (mut server, address) = Supervised::server("epoll", HTTP);
+    let outcome = run_beside("hey -n 300 -c 10 http://ADDRESS/", "-c 5", address);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(server.answer()["workers"][0]["connections"], 5);
+}
+
+#[test]
 fn oha_does_as_many_requests_as_it_is_told() {
     check(
         "oha --no-tui -n 300 -c 10 http://ADDRESS/",
@@ -128,12 +161,22 @@ fn a_line_that_cannot_be_followed_exits_with_2_and_one_line() {
 
 /// Runs a line, in which the address of the server stands as ADDRESS, or as HOST and PORT.
 fn run(line: &str, address: SocketAddr) -> Outcome {
+    run_beside(line, "", address)
+}
+
+/// Runs a line with flags of ours beside it.
+fn run_beside(line: &str, flags: &str, address: SocketAddr) -> Outcome {
     let line = line
         .replace("ADDRESS", &address.to_string())
         .replace("HOST", &address.ip().to_string())
         .replace("PORT", &address.port().to_string());
-    let output =
-        command("load --like").arg(line).stdin(Stdio::null()).output().expect("the engine can be started");
+    let mut command = command("load --like");
+    let output = command
+        .arg(line)
+        .args(flags.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the engine can be started");
     Outcome {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("its output is text"),

@@ -218,7 +218,11 @@ fn check(case: &Case, driver: &str) {
         }
         End::AfterMs(duration_ms) => {
             assert!(took < Duration::from_millis(duration_ms) + SLACK, "it took {took:?}: {report}");
-            assert!(report.requests("correct") <= counts.right, "{counts:?}, {report}");
+            // What is not in the report was on its way, or was lost with its connection.
+            assert!(counts.requests <= report.requests("sent"), "{counts:?}, {report}");
+            let (correct, lost) = (report.requests("correct"), report.requests("failed"));
+            let most = correct + lost + report.requests("in_flight_end");
+            assert!((correct..=most).contains(&counts.right), "{counts:?}, {report}");
         }
     }
 }
@@ -241,6 +245,8 @@ fn check_right(
     let counts = server.end();
     assert_eq!((report.requests("sent"), report.requests("correct")), (requests, requests), "{report}");
     assert_eq!((counts.requests, counts.right), (requests, requests), "{report}");
+    let bytes = ["received", "sent"].map(|name| report.bytes(name));
+    assert_eq!(bytes, [counts.bytes_sent, counts.bytes_received], "{report}");
     assert_eq!(report.field("/statuses/200"), &json!(requests), "{report}");
     (report, counts)
 }
@@ -385,14 +391,17 @@ fn a_load_by_hand_without_a_correct_reply_shows_what_came_and_fails() {
     let ended = process::engine(&format!("load http://{}/ -c 2 -n 4 --timeout 100ms", server.address()));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("0 correct, 0 wrong, 4 failed"), "{ended:?}");
-    assert_eq!(ended.stderr, "error: no reply was correct; the first: a reply did not come in time\n");
+    let line = "error: no reply was correct; the first: a reply did not come in time; \
+                the server sent nothing: check what it speaks, or raise --timeout\n";
+    assert_eq!(ended.stderr, line);
     server.end();
 }
 
 #[test]
 fn the_instrument_measures_itself() {
     let told = process::engine("load --self-test").stdout;
-    for part in ["Clock", "Histogram", "Timer", "epoll ", "spinning: sends late by"] {
+    let parts = ["Clock", "Histogram", "Timer", "epoll ", "io_uring", "thread ", "spinning: sends late by"];
+    for part in parts {
         assert!(told.contains(part), "{part}: {told}");
     }
 }
@@ -499,20 +508,71 @@ fn a_server_that_closes_what_it_has_accepted_is_asked_again_in_time_and_not_at_o
 fn echo_of_every_size_is_right_and_does_not_stall() {
     for model in ["epoll", "io_uring"] {
         for message_bytes in [1, 64, 4096, 65_536, 1_048_576] {
-            let workload = json!({"protocol": "echo", "framing": "raw", "message_bytes": message_bytes});
-            let server = Engine::start(&json!({
-                "schema": 1, "role": "serve", "model": model, "workload": workload, "listen": ["127.0.0.1:0"],
-            }));
-            let ready = server.event().expect("the server starts");
-            let address = ready["listen"][0].as_str().expect("it is ready");
+            let (_server, address, workload) = echo(model, message_bytes);
             for driver in DRIVERS {
                 for connections in [1, 50] {
                     eprintln!("{model}, {message_bytes} bytes, {driver}, {connections} connections");
-                    check_echo(&spec(driver, address, &workload, connections), message_bytes);
+                    check_echo(&spec(driver, &address, &workload, connections), message_bytes);
                 }
             }
         }
     }
+}
+
+#[test]
+fn however_a_closed_loop_is_shaped_what_is_in_flight_is_rate_times_latency() {
+    const MESSAGE_BYTES: u64 = 64;
+    let (_server, address, workload) = echo("epoll", MESSAGE_BYTES);
+    for (shape, drivers) in [
+        (json!({"pipeline": 16}), &DRIVERS[..1]),
+        (json!({"pipeline": 4, "active": 3}), &DRIVERS[..1]),
+        (json!({"active": 3}), &DRIVERS[..2]),
+        (json!({"processes": 2}), &DRIVERS),
+        (json!({"threads": 2}), &DRIVERS[..2]),
+        (json!({"requests_per_connection": 50}), &DRIVERS),
+    ] {
+        for driver in drivers {
+            eprintln!("{shape}, {driver}");
+            let mut spec = spec(driver, &address, &workload, 8);
+            spec.as_object_mut().expect("it is").extend(shape.as_object().expect("it is").clone());
+            check_echo(&spec, MESSAGE_BYTES);
+        }
+    }
+}
+
+#[test]
+fn in_an_open_loop_rate_times_latency_is_what_the_server_had_in_flight() {
+    /// By how much the generator may see more: the way to the server and back, and waiting for processors.
+    const TOLERANCE: f64 = 0.25;
+    let stage = json!({"from_per_s": 250.0, "to_per_s": 250.0, "duration_ms": null});
+    for driver in DRIVERS {
+        let server = Server::start(Behaviour::SleepsFirst(Duration::from_millis(40)));
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 32);
+        spec["requests"] = 150.into();
+        spec["pace"] = json!({"loop": "open", "arrivals": "poisson", "stages": [stage]});
+        let report = Report::of(&spec);
+        report.assert_physics();
+        report.assert_schedule();
+        let busy_s = server.end().busy.as_secs_f64();
+        let of = |path: &str| report.field(path).as_f64().expect("a number");
+        let window_s = (of("/end_ns") - of("/begin_ns")) / 1e9;
+        let by_law = of("/rate_per_s") * of("/views/service_ns/mean") / 1e9;
+        let expected = busy_s / window_s;
+        let range = 0.99 * expected..=(1.0 + TOLERANCE) * expected;
+        assert!(range.contains(&by_law), "{driver}: {by_law} in flight, the server had {expected}: {report}");
+    }
+}
+
+/// An echo server of the engine, where it listens, and what is said to it.
+fn echo(model: &str, message_bytes: u64) -> (Engine, String, Value) {
+    let workload = json!({"protocol": "echo", "framing": "raw", "message_bytes": message_bytes});
+    let server = Engine::start(&json!({
+        "schema": 1, "role": "serve", "model": model, "workload": workload, "listen": ["127.0.0.1:0"],
+    }));
+    let ready = server.event().expect("the server starts");
+    let address = ready["listen"][0].as_str().expect("it is ready").to_owned();
+    (server, address, workload)
 }
 
 fn check_echo(spec: &Value, message_bytes: u64) {
@@ -526,7 +586,7 @@ fn check_echo(spec: &Value, message_bytes: u64) {
     assert_eq!(report.requests("wrong") + report.requests("failed"), 0, "{report}");
     assert_eq!(report.bytes("sent"), report.requests("sent") * message_bytes, "{report}");
     let received = report.bytes("received").abs_diff(report.requests("correct") * message_bytes);
-    let in_flight = spec["connections"].as_u64().expect("a number") * message_bytes;
+    let in_flight = report.requests("in_flight_end") * message_bytes;
     assert!(received <= in_flight, "received bytes and replies do not agree: {report}");
 }
 

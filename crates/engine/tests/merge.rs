@@ -207,9 +207,12 @@ fn reports_that_are_not_of_one_load_are_refused() {
     refuse(with("/statuses", json!({"9": 1})), "9 is no status");
     refuse(with("/latency_ns/histogram", "AAAA".into()), "a histogram cannot be read");
     refuse(example("report.open"), "they have different paces");
-    refuse(example("report"), "they are the same report");
+    refuse(example("report"), "report 2 cannot be merged with report 1: they are the same report");
     refuse(example("report").later(1_100_000_000), "their windows overlap by less than half");
     check_refused(&[], "there is no report to merge");
+    // Wherever it stands: `merge a b c b`.
+    let [a, b, c] = [1, 2, 3].map(|by_ns| example("report").later(by_ns));
+    check_refused(&[a, b.clone(), c, b], "report 4 cannot be merged with report 2: they are the same report");
 }
 
 fn check_refused(reports: &[Value], part: &str) {

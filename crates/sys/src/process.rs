@@ -70,22 +70,25 @@ pub fn try_wait_child() -> io::Result<Option<(u32, ExitStatus)>> {
     }
 }
 
-/// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM). The second such signal ends it.
+/// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM), or its terminal is gone (SIGHUP,
+/// unless that is ignored already, as `nohup` has it). The second such signal ends it, unless it is SIGHUP: a terminal
+/// that goes sends several.
 ///
 /// # Errors
 /// None that valid signal numbers can cause.
 pub fn on_terminate(flag: &'static AtomicBool) -> io::Result<()> {
     TERMINATE.store(ptr::from_ref(flag).cast_mut(), Ordering::Release);
     handle(libc::SIGINT, raise_flag)?;
-    handle(libc::SIGTERM, raise_flag)
+    handle(libc::SIGTERM, raise_flag)?;
+    if is_ignored(libc::SIGHUP)? { Ok(()) } else { handle(libc::SIGHUP, raise_flag) }
 }
 
 static TERMINATE: AtomicPtr<AtomicBool> = AtomicPtr::new(ptr::null_mut());
 
-extern "C" fn raise_flag(_signal: libc::c_int) {
+extern "C" fn raise_flag(signal: libc::c_int) {
     // SAFETY: the pointer is null or came from the `'static` reference given to `on_terminate`.
     let Some(flag) = (unsafe { TERMINATE.load(Ordering::Acquire).as_ref() }) else { return };
-    if flag.swap(true, Ordering::Relaxed) {
+    if flag.swap(true, Ordering::Relaxed) && signal != libc::SIGHUP {
         exit_now(130);
     }
 }
@@ -205,6 +208,15 @@ pub fn descriptors_max() -> usize {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
     }
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// Whether whoever started this process has asked that a signal does nothing to it.
+fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
+    // SAFETY: all zeroes is a valid action to be written over.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` is valid for the write, and no new action is given.
+    checked(unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) })?;
+    Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
 fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {

@@ -15,6 +15,7 @@ use crate::contract::{
 };
 use crate::failure::Failure;
 use crate::files::Target;
+use crate::limits::{DURATION_MS_MAX, within};
 use crate::rate::{self, Rate};
 use crate::units::parse_duration;
 use crate::url::{self, Scheme, Url};
@@ -92,8 +93,8 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "N", default_value_t = 1)]
     processes: usize,
 
-    /// How long to measure, as in 500ms, 10s, 1m [default: 10s]
-    #[arg(long, short = 'z', value_parser = parse_duration, conflicts_with = "requests")]
+    /// How long to measure, as in 500ms, 10s, 1m; with --requests, at most so long [default: 10s]
+    #[arg(long, short = 'z', value_parser = parse_duration)]
     duration: Option<Duration>,
 
     /// Measure so many requests instead, without warm-up.
@@ -101,7 +102,7 @@ pub(crate) struct LoadFlags {
     requests: Option<u64>,
 
     /// Load before the measured window [default: 500ms]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "requests")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     warmup: Option<Duration>,
 
     /// How long a reply may take.
@@ -200,6 +201,10 @@ impl LoadFlags {
     /// An address that cannot be read or resolved, a flag that does not belong to the protocol.
     pub(crate) fn to_spec(&self) -> Result<LoadSpec, Failure> {
         let url = Url::parse(self.subject()).map_err(|message| Failure::request("bad_flag", message))?;
+        if self.requests.is_some() && self.warmup.is_some_and(|warmup| !warmup.is_zero()) {
+            let message = "--warmup goes with --duration: of a number of requests (-n) each counts";
+            return Err(Failure::request("bad_flag", message));
+        }
         let workload = self.to_workload(&url)?;
         let duration_ms = match (self.requests, self.duration) {
             (Some(_), _) => None,
@@ -209,6 +214,7 @@ impl LoadFlags {
                 Some(milliseconds(duration.unwrap_or(DURATION_DEFAULT)))
             }
         };
+        let longest_ms = duration_ms.or_else(|| self.duration.map(milliseconds));
         Ok(LoadSpec {
             schema: Version,
             role: LoadWord::Is,
@@ -228,15 +234,28 @@ impl LoadFlags {
             spin_us: u64::try_from(self.spin.as_micros()).unwrap_or(u64::MAX),
             threads: self.threads,
             processes: self.processes,
+            place: None,
             cpus: list(&self.cpus),
-            warmup_ms: self.warmup.map(milliseconds),
+            warmup_ms: self.warmup.filter(|_| self.requests.is_none()).map(milliseconds),
             duration_ms,
             requests: self.requests,
             timeout_ms: milliseconds(self.timeout),
-            interval_ms: INTERVAL_MS_DEFAULT.max(duration_ms.unwrap_or(0) / INTERVALS_BY_HAND),
+            interval_ms: INTERVAL_MS_DEFAULT.max(longest_ms.unwrap_or(0) / INTERVALS_BY_HAND),
             slice_ms: self.slice_ms(),
             held: false,
         })
+    }
+
+    /// When a run of a number of requests ends even if they have not all been answered.
+    ///
+    /// # Errors
+    /// A time that no run can take.
+    pub(crate) fn time_limit(&self) -> Result<Option<Duration>, Failure> {
+        let limit = self.duration.filter(|_| self.requests.is_some());
+        if let Some(limit) = limit {
+            within("duration_ms", milliseconds(limit), 1..=DURATION_MS_MAX)?;
+        }
+        Ok(limit)
     }
 
     /// The length of the slices, where anybody is to be told of them.
@@ -319,6 +338,10 @@ impl LoadFlags {
 
 fn parse_header(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
+        Some((name, _)) if name.eq_ignore_ascii_case("connection") => {
+            Err("header Connection cannot be given: connections are kept open, or not with --no-keepalive"
+                .into())
+        }
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim().to_owned())),
         _ => Err(format!("`{text}` is not 'Name: value', as in 'Accept: text/html'")),
     }

@@ -108,6 +108,10 @@ fn flags_of_a_load_become_its_spec() {
         Ok(LoadSpec { duration_ms: None, requests: Some(1000), ..load_spec() }),
     );
     check_load(
+        "http://127.0.0.1:8080 -n 1000 -z 1h --warmup 0s",
+        Ok(LoadSpec { duration_ms: None, requests: Some(1000), interval_ms: 360, ..load_spec() }),
+    );
+    check_load(
         "http://127.0.0.1:8080 --no-keepalive --verify status",
         Ok(LoadSpec {
             workload: http(Http { keep_alive: false, verify: Verify::Status, ..Http::default() }),
@@ -207,8 +211,9 @@ fn flags_of_a_load_that_cannot_be_say_what_to_do() {
     check_load("", Err("<URL>; --help shows how"));
     check_load("127.0.0.1:8080", Err("write http://127.0.0.1:8080 or tcp://127.0.0.1:8080"));
     check_load("http://127.0.0.1:8080 -z 10", Err("write 10s or 10ms"));
-    check_load("http://127.0.0.1:8080 -z 1s -n 5", Err("cannot be used with '--requests <N>'"));
-    check_load("http://127.0.0.1:8080 --warmup 1s -n 5", Err("cannot be used with '--requests <N>'"));
+    check_load("http://127.0.0.1:8080 --warmup 1s -n 5", Err("--warmup goes with --duration"));
+    check_load("http://127.0.0.1:8080 -H Connection:close", Err("header Connection cannot be given"));
+    check_load("http://127.0.0.1:8080 -H connection:x", Err("or not with --no-keepalive"));
     check_load("http://127.0.0.1:8080 --driver select", Err("[possible values: epoll, io_uring, thread]"));
     check_load("http://127.0.0.1:8080 --protocol echo", Err("--protocol echo needs tcp://127.0.0.1:8080"));
     check_load("tcp://127.0.0.1:8080 --protocol http", Err("--protocol http needs http://127.0.0.1:8080/"));
@@ -216,6 +221,53 @@ fn flags_of_a_load_that_cannot_be_say_what_to_do() {
     check_load("tcp://127.0.0.1:8080 --no-keepalive", Err("--no-keepalive means nothing"));
     check_load("http://127.0.0.1:8080 --protocol line", Err("--protocol line needs tcp://127.0.0.1:8080"));
     check_load("tcp://127.0.0.1:8080 --verify bytes", Err("--verify means nothing"));
+}
+
+#[test]
+fn a_flag_beside_another_tools_line_wins_over_what_the_line_means() {
+    let line = "http://127.0.0.1:8080/ -c 10 -t 2 -z 10s --warmup 0s --timeout 2s -H A:b";
+    let timeless =
+        LoadSpec { connections: 10, threads: 2, warmup_ms: Some(0), timeout_ms: 2000, ..load_spec() };
+    let with_headers = |names: &[&str]| {
+        let headers = names.iter().map(|name| ((*name).to_owned(), "b".to_owned())).collect();
+        http(Http { headers, ..Http::default() })
+    };
+    let meant = LoadSpec { workload: with_headers(&["A"]), ..timeless };
+    check_beside(line, "", Ok(meant.clone()));
+    check_beside(
+        line,
+        "-c 5 --timeout=3s",
+        Ok(LoadSpec { connections: 5, timeout_ms: 3000, ..meant.clone() }),
+    );
+    // What may be given several times is added.
+    check_beside(line, "-H C:b", Ok(LoadSpec { workload: with_headers(&["A", "C"]), ..meant.clone() }));
+    check_beside(
+        line,
+        "-n 7",
+        Ok(LoadSpec { warmup_ms: None, duration_ms: None, requests: Some(7), ..meant.clone() }),
+    );
+    check_beside(line, "-c 5 -c 6", Ok(LoadSpec { connections: 6, ..meant }));
+    check_beside(line, "--modle x", Err("unexpected argument '--modle' found"));
+    let trusting = "https://127.0.0.1:8080/ --insecure -c 10 -D /absent/file";
+    check_beside(trusting, "--cacert ca.pem -d text --rate 5 --active 3", Err("cannot be used with"));
+    let flags =
+        parse_load(&words(trusting), words("--cacert ca.pem -d text").into_iter()).expect("it is right");
+    let spec = flags.to_spec().unwrap_or_else(|failure| panic!("{}", failure.message));
+    assert_eq!(spec.tls.map(|tls| (tls.cacert, tls.insecure)), Some((Some("ca.pem".into()), false)));
+}
+
+/// As what a line means and the flags beside it are read.
+fn check_beside(line: &str, beside: &str, expected: Result<LoadSpec, &str>) {
+    let spec = parse_load(&words(line), words(beside).into_iter()).and_then(|flags| flags.to_spec());
+    match (spec, expected) {
+        (Ok(spec), Ok(expected)) => assert_eq!(spec, expected, "{beside}"),
+        (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{beside}: {}", failure.message),
+        (spec, expected) => panic!("{beside}\n  gave     {spec:?}\n  expected {expected:?}"),
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
 }
 
 fn serve_spec() -> ServeSpec {
@@ -254,6 +306,7 @@ fn load_spec() -> LoadSpec {
         spin_us: 0,
         threads: 1,
         processes: 1,
+        place: None,
         cpus: vec![],
         warmup_ms: None,
         duration_ms: Some(10_000),

@@ -1,27 +1,22 @@
 //! `.csv`: a row for each slice of the window, for spreadsheets.
 
-use super::Form;
+use super::{Ended, Form};
 use crate::contract::Interval;
 
 #[derive(Default)]
 pub(super) struct Csv {
-    /// The begin of the window, once it is known.
+    /// The begin of the window, once it is known and the head is written.
     begin_ns: Option<u64>,
 }
 
 impl Form for Csv {
-    fn begin(&mut self) -> String {
-        "second,correct,wrong,failed,rate_per_s,\
-         min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,max_ns\n"
-            .to_owned()
-    }
-
     fn slice(&mut self, slice: &Interval) -> String {
-        let begin_ns = *self.begin_ns.get_or_insert(slice.begin_ns);
+        let head = self.head(slice.begin_ns);
+        let begin_ns = self.begin_ns.unwrap_or(slice.begin_ns);
         let second = (slice.begin_ns - begin_ns) as f64 / 1e9;
         let latency = &slice.latency_ns;
         format!(
-            "{second},{},{},{},{:.1},{},{:.0},{},{},{},{},{}\n",
+            "{head}{second},{},{},{},{:.1},{},{:.0},{},{},{},{},{}\n",
             slice.correct,
             slice.wrong,
             slice.failed,
@@ -35,4 +30,22 @@ impl Form for Csv {
             latency.max
         )
     }
+
+    fn end(&mut self, ended: &Ended<'_>) -> String {
+        self.head(ended.report.begin_ns).to_owned()
+    }
 }
+
+impl Csv {
+    /// What stands before the first row.
+    fn head(&mut self, begin_ns: u64) -> &'static str {
+        if self.begin_ns.is_some() {
+            return "";
+        }
+        self.begin_ns = Some(begin_ns);
+        HEAD
+    }
+}
+
+const HEAD: &str =
+    "second,correct,wrong,failed,rate_per_s,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,max_ns\n";

@@ -1,17 +1,21 @@
-//! What a run by hand writes beside its summary: the ending of a path says in which form, and each form is a file here.
+//! What a run by hand writes beside its summary: the ending of a path says in which form, and each form is a file here;
+//! `place.rs` is how one that is written whole gets where it belongs.
 //!
-//! Files are made before anything is sent, so that a path that cannot be written costs no run. Each slice of the window
-//! goes to the kernel as soon as it is over, so that a crash leaves what was measured. A file that fails later is left
-//! as it is and told of at the end: the run is worth more than its copy.
+//! A path that cannot be written costs no run: that is said before anything is sent. Each slice of the window goes to
+//! the kernel as soon as it is over, so that a crash leaves what was measured. What is written only at the end takes
+//! the place of an earlier file as a whole, and no file is emptied before there is something to write. A file that
+//! fails later is told of at the end: the run is worth more than its copy.
 
 mod csv;
 mod hlog;
 mod json;
 mod ndjson;
+mod place;
 mod svg;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use ::load::Slice;
@@ -50,6 +54,11 @@ impl Kind {
         (Self::Svg, "svg"),
     ];
 
+    /// Whether nothing is written before the end.
+    const fn is_whole(self) -> bool {
+        matches!(self, Self::Json | Self::Svg)
+    }
+
     fn form(self) -> Box<dyn Form> {
         match self {
             Self::Csv => Box::new(Csv::default()),
@@ -80,7 +89,7 @@ impl Target {
 
     /// Whether it tells of each slice of the window.
     pub(crate) fn has_slices(&self) -> bool {
-        matches!(self.kind, Kind::Csv | Kind::Hlog | Kind::Ndjson)
+        !self.kind.is_whole()
     }
 }
 
@@ -94,11 +103,6 @@ pub(crate) struct Ended<'a> {
 
 /// A way to write a run down. What it returns is written at once; the default is to say nothing.
 trait Form {
-    /// The connections are open.
-    fn begin(&mut self) -> String {
-        String::new()
-    }
-
     /// A slice of the window is over.
     fn slice(&mut self, _slice: &Interval) -> String {
         String::new()
@@ -115,16 +119,28 @@ pub(crate) struct Files(Vec<Output>);
 
 struct Output {
     path: PathBuf,
-    file: File,
     form: Box<dyn Form>,
-    /// It was not there before, and the run has not begun.
-    is_new: bool,
+    sink: Sink,
     /// Why it was given up.
     failure: Option<io::Error>,
 }
 
+/// Where what is written goes.
+enum Sink {
+    /// Into the file itself.
+    Stream {
+        file: File,
+        /// It was not there before.
+        is_new: bool,
+        /// What an earlier run has left is gone.
+        has_begun: bool,
+    },
+    /// Into another file, which then takes its place.
+    Place,
+}
+
 impl Files {
-    /// Opens all files for writing. What was in them stays until the run begins.
+    /// Opens all files for writing. What was in them stays until there is something to write.
     ///
     /// # Errors
     /// `bad_flag`, where one of them cannot be written, or is named twice.
@@ -135,23 +151,13 @@ impl Files {
                 let message = format!("--write: {} is named twice", path.display());
                 return Err(Failure::request("bad_flag", message));
             }
-            let (file, is_new) = open(path).map_err(|error| {
+            let sink = Sink::open(path, *kind).map_err(|error| {
                 let message = format!("--write: cannot write {}: {}", path.display(), reason(&error));
                 Failure::request("bad_flag", message)
             })?;
-            files.0.push(Output { path: path.clone(), file, form: kind.form(), is_new, failure: None });
+            files.0.push(Output { path: path.clone(), form: kind.form(), sink, failure: None });
         }
         Ok(files)
-    }
-
-    /// The connections are open: the files become this run's.
-    pub(crate) fn begin(&mut self) {
-        for output in &mut self.0 {
-            output.is_new = false;
-            output.clear();
-            let text = output.form.begin();
-            output.write(&text);
-        }
     }
 
     /// A slice of the window is over.
@@ -189,38 +195,45 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        for output in self.0.iter().filter(|output| output.is_new) {
-            // Who has removed it meanwhile has done what is wanted here.
-            let _ = fs::remove_file(&output.path);
+        for output in &self.0 {
+            if let Sink::Stream { is_new: true, has_begun: false, .. } = output.sink {
+                // Who has removed it meanwhile has done what is wanted here.
+                let _ = fs::remove_file(&output.path);
+            }
         }
     }
 }
 
 impl Output {
-    /// Takes away what an earlier run has left. A device or a pipe has no such thing.
-    fn clear(&mut self) {
-        let cleared = self
-            .file
-            .metadata()
-            .and_then(|metadata| if metadata.is_file() { self.file.set_len(0) } else { Ok(()) });
-        self.failure = cleared.err();
-    }
-
     fn write(&mut self, text: &str) {
         if self.failure.is_none() && !text.is_empty() {
-            self.failure = self.file.write_all(text.as_bytes()).err();
+            self.failure = self.sink.write(&self.path, text).err();
         }
     }
 }
 
-/// The file, and whether it is new.
-fn open(path: &Path) -> io::Result<(File, bool)> {
-    match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(file) => Ok((file, true)),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            OpenOptions::new().write(true).create(true).truncate(false).open(path).map(|file| (file, false))
+impl Sink {
+    fn open(path: &Path, kind: Kind) -> io::Result<Self> {
+        if kind.is_whole() && place::can_be_taken(path)? {
+            return Ok(Self::Place);
         }
-        Err(error) => Err(error),
+        match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => Ok(Self::Stream { file, is_new: true, has_begun: false }),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+                Ok(Self::Stream { file, is_new: false, has_begun: false })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        let Self::Stream { file, has_begun, .. } = self else { return place::take(path, text) };
+        // A device or a pipe has nothing of an earlier run.
+        if !mem::replace(has_begun, true) && file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        file.write_all(text.as_bytes())
     }
 }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 use clap::Parser;
 use hdrhistogram::Histogram;
 
-use super::figures::{NOT_MEASURED, ended, or_not_measured, per_second, replies_with, window_s};
-use super::flags::{Argv, Others, check_http, read};
+use super::figures::{
+    NOT_MEASURED, ended, latencies, or_not_measured, per_second, replies_with, sample_stdev, window_s,
+};
+use super::flags::{Argv, Others, check_http, comes_after, read_matches};
 use crate::contract::Report;
 use crate::failure::Failure;
 use crate::url::Url;
@@ -94,14 +96,14 @@ const OTHERS: Others = Others {
 
 /// The flags, and the same run in ours.
 pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
-    let mut ab: Ab = read(NAME, words, &OTHERS)?;
+    let (mut ab, matches): (Ab, _) = read_matches(NAME, words, &OTHERS)?;
     if !ab.url.contains("://") {
         ab.url.insert_str(0, "http://");
     }
     check_http(NAME, &ab.url)?;
     let mut argv = Argv::to_anyone(&ab.url);
     argv.flag("-c", ab.concurrency);
-    ab.limit(&mut argv)?;
+    ab.limit(comes_after("requests", "time_limit", &matches), &mut argv);
     argv.timeout(Duration::from_secs(ab.timeout));
     if let Some(source) = &ab.source {
         argv.flag("--source", source);
@@ -117,22 +119,17 @@ pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
 }
 
 impl Ab {
-    /// What ends the run.
-    fn limit(&self, argv: &mut Argv) -> Result<(), Failure> {
-        match (self.requests, self.time_limit) {
-            (requests, None) => argv.flag("-n", requests.unwrap_or(1)),
-            (None, Some(seconds)) => argv.window(Duration::from_secs(seconds)),
-            // Many who write -t lift the limit of 50,000 requests that comes with it.
-            (Some(requests), Some(seconds)) if requests / seconds.max(1) >= BEYOND_REACH_PER_S => {
-                argv.window(Duration::from_secs(seconds));
-            }
-            (Some(_), Some(_)) => {
-                let message = "ab: -t with -n cannot be followed here: a run ends after a time or after a number of \
-                               requests; leave out one";
-                return Err(Failure::request("bad_flag", message));
-            }
+    /// What ends the run: a number of requests, or the time before they are done. A time limit brings a number of its
+    /// own, which only a number given after it takes away.
+    fn limit(&self, counts_after_limit: bool, argv: &mut Argv) {
+        let requests = match self.time_limit {
+            Some(_) if !counts_after_limit => REQUESTS_WITH_TIME_LIMIT,
+            _ => self.requests.unwrap_or(1),
+        };
+        argv.flag("-n", requests);
+        if let Some(seconds) = self.time_limit.filter(|seconds| *seconds > 0) {
+            argv.flag("-z", format!("{seconds}s"));
         }
-        Ok(())
     }
 
     fn request(&self, argv: &mut Argv) {
@@ -244,7 +241,8 @@ fn write_times(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
         return writeln!(out, "{:<14}{NOT_MEASURED:>9}", "Total:");
     }
     let (min, max) = (ms(latency_ns.min()), ms(latency_ns.max()));
-    let (mean, stdev) = (latency_ns.mean() / 1e6, latency_ns.stdev() / 1e6);
+    let mean = latency_ns.mean() / 1e6;
+    let stdev = sample_stdev(latencies(latency_ns), latency_ns.mean()) / 1e6;
     let median = ms(latency_ns.value_at_quantile(0.5));
     writeln!(out, "{:<14}{min:>9.3} {mean:>9.3} {stdev:>8.3} {median:>9.3} {max:>9.3}", "Total:")
 }
@@ -276,5 +274,5 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// No server answers so many requests a second: a limit beyond it is none.
-const BEYOND_REACH_PER_S: u64 = 10_000_000;
+/// As its manual says: "this implies a -n 50000 internally".
+const REQUESTS_WITH_TIME_LIMIT: u64 = 50_000;

@@ -131,6 +131,23 @@ pub(super) fn within_stdev_percent(values: impl Iterator<Item = (f64, u64)>, mea
     if all == 0 { 0.0 } else { 100.0 * near as f64 / all as f64 }
 }
 
+/// The standard deviation of the whole that these values are a sample of; 0 where one value says nothing of it.
+pub(super) fn sample_stdev(values: impl Iterator<Item = (f64, u64)>, mean: f64) -> f64 {
+    let (mut squares, mut all) = (0.0, 0);
+    for (value, number) in values {
+        all += number;
+        squares += (value - mean).powi(2) * number as f64;
+    }
+    if all < 2 { 0.0 } else { (squares / (all - 1) as f64).sqrt() }
+}
+
+/// Each latency that was seen, and how often.
+pub(super) fn latencies(latency_ns: &Histogram<u64>) -> impl Iterator<Item = (f64, u64)> {
+    latency_ns
+        .iter_recorded()
+        .map(|value| (latency_ns.median_equivalent(value.value_iterated_to()) as f64, value.count_at_value()))
+}
+
 /// An amount of data by powers of 1024, and the letter of the power: these tools count so.
 pub(super) fn binary(bytes: f64) -> (f64, &'static str) {
     let mut scaled = bytes;

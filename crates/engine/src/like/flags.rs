@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, Args, Parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Parser};
 
 use crate::failure::Failure;
 use crate::limits::DURATION_MS_MAX;
@@ -26,6 +26,18 @@ pub(super) struct Others {
 /// # Errors
 /// `bad_flag`: one line that names the tool and the flag.
 pub(super) fn read<F: Parser>(tool: &str, words: &[String], others: &Others) -> Result<F, Failure> {
+    read_matches(tool, words, others).map(|(flags, _)| flags)
+}
+
+/// The same of a tool to which the order of its flags means something.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_matches<F: Parser>(
+    tool: &str,
+    words: &[String],
+    others: &Others,
+) -> Result<(F, ArgMatches), Failure> {
     let refused = others.refused.iter().map(|(flag, _)| *flag);
     let command = F::command()
         .no_binary_name(true)
@@ -35,13 +47,23 @@ pub(super) fn read<F: Parser>(tool: &str, words: &[String], others: &Others) -> 
         .args_override_self(true)
         .args(others.idle.iter().copied().chain(refused).map(other));
     let wrong = |error: clap::Error| Failure::request("bad_flag", format!("{tool}: {}", one_line(&error)));
-    let mut matches = command.try_get_matches_from(words).map_err(wrong)?;
+    let matches = command.try_get_matches_from(words).map_err(wrong)?;
     let given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
     if let Some((flag, why)) = others.refused.iter().find(|(flag, _)| given(flag)) {
         let name = flag.split(' ').next().unwrap_or(flag);
         return Err(Failure::request("bad_flag", format!("{tool}: {name} cannot be followed here: {why}")));
     }
-    F::from_arg_matches_mut(&mut matches).map_err(wrong)
+    let flags = F::from_arg_matches(&matches).map_err(wrong)?;
+    Ok((flags, matches))
+}
+
+/// Whether a flag was given, and the last time after another one.
+pub(super) fn comes_after(flag: &str, other: &str, matches: &ArgMatches) -> bool {
+    let last = |flag: &str| {
+        let is_given = matches.value_source(flag) == Some(ValueSource::CommandLine);
+        matches.indices_of(flag).filter(|_| is_given).and_then(Iterator::last)
+    };
+    last(flag) > last(other)
 }
 
 /// A flag without a field, by its text in the help of the tool; that is also its id.
@@ -136,9 +158,11 @@ impl Argv {
         argv
     }
 
-    /// Adds a flag that has no value.
+    /// Adds a flag that has no value, once.
     pub(super) fn switch(&mut self, flag: &str) {
-        self.0.push(flag.to_owned());
+        if self.0.iter().all(|word| word != flag) {
+            self.0.push(flag.to_owned());
+        }
     }
 
     /// Adds a flag and its value.
@@ -157,10 +181,14 @@ impl Argv {
         self.flag("-H", format!("{name}: {value}"));
     }
 
-    /// Adds headers that are whole, as `Name: value`.
+    /// Adds headers that are whole, as `Name: value`. What one says of the connection is a flag of ours.
     pub(super) fn headers(&mut self, headers: &[String]) {
         for header in headers {
-            self.flag("-H", header);
+            match connection(header).as_deref() {
+                Some("close") => self.switch("--no-keepalive"),
+                Some("keep-alive") => {}
+                _ => self.flag("-H", header),
+            }
         }
     }
 
@@ -199,6 +227,12 @@ impl Argv {
     pub(super) fn finish(self) -> Vec<String> {
         self.0
     }
+}
+
+/// What a whole header says of the connection, in small letters, if it is that one.
+fn connection(header: &str) -> Option<String> {
+    let (name, value) = header.split_once(':')?;
+    name.trim().eq_ignore_ascii_case("connection").then(|| value.trim().to_ascii_lowercase())
 }
 
 /// Refuses an address that a tool which speaks HTTP only cannot mean.

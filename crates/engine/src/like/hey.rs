@@ -67,7 +67,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     argv.threads(hey.cpus, hey.workers);
     match hey.duration {
         Some(duration) => argv.window(duration),
-        None => argv.flag("-n", hey.requests),
+        None => argv.flag("-n", hey.requests_done()?),
     }
     if hey.rate > 0.0 {
         argv.rate(hey.rate * hey.workers as f64);
@@ -79,6 +79,21 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     argv.flag("--verify", "status");
     hey.request.say(Some("text/html"), &mut argv);
     Ok(argv.finish())
+}
+
+impl Hey {
+    /// As many requests as are sent: each worker has the same number of them, and what is left over nobody.
+    fn requests_done(&self) -> Result<u64, Failure> {
+        let workers = self.workers as u64;
+        match self.requests.checked_div(workers) {
+            Some(each) if each > 0 => Ok(each * workers),
+            _ => {
+                let message =
+                    format!("hey: -n {} is less than a request for each of -c {workers}", self.requests);
+                Err(Failure::request("bad_flag", message))
+            }
+        }
+    }
 }
 
 /// Long flags of Go programs may have one dash.

@@ -6,7 +6,7 @@ fn the_flags_of_ab_become_ours() {
     check("ab http://a/", "http://a/ -c 1 -n 1 --timeout 30s --no-keepalive");
     check("ab -n 1000 -c 10 -k http://a:80/x", "http://a:80/x -c 10 -n 1000 --timeout 30s");
     check("ab -n1000 -kc10 a/", "http://a/ -c 10 -n 1000 --timeout 30s");
-    check("/usr/bin/ab -qrSI -v 2 -t 30 -k a/", "http://a/ -c 1 -z 30s --warmup 0s --timeout 30s");
+    check("/usr/bin/ab -qrSI -v 2 -t 30 -k a/", "http://a/ -c 1 -n 50000 -z 30s --timeout 30s");
     check("ab -n 9 -l -s 5 a/", "http://a/ -c 1 -n 9 --timeout 5s --no-keepalive --verify status");
     check("ab -k -n 5 -n 7 a/", "http://a/ -c 1 -n 7 --timeout 30s");
     check(
@@ -25,8 +25,47 @@ fn the_flags_of_ab_become_ours() {
 }
 
 #[test]
-fn a_limit_of_requests_that_is_none_leaves_the_time() {
-    check("ab -k -t 5 -n 100000000 a/", "http://a/ -c 1 -z 5s --warmup 0s --timeout 30s");
+fn a_time_limit_of_ab_brings_its_50_000_requests_unless_a_number_comes_after_it() {
+    check("ab -k -t 5 a/", "http://a/ -c 1 -n 50000 -z 5s --timeout 30s");
+    check("ab -k -n 10 -t 5 a/", "http://a/ -c 1 -n 50000 -z 5s --timeout 30s");
+    check("ab -k -t 5 -n 10 a/", "http://a/ -c 1 -n 10 -z 5s --timeout 30s");
+    check("ab -k -n 10 -t 5 -n 20 a/", "http://a/ -c 1 -n 20 -z 5s --timeout 30s");
+    check("ab -k -t 0 a/", "http://a/ -c 1 -n 50000 --timeout 30s");
+    check("ab -k -t 5 -n 100000000 a/", "http://a/ -c 1 -n 100000000 -z 5s --timeout 30s");
+}
+
+#[test]
+fn what_a_header_says_of_the_connection_is_a_flag_of_ours() {
+    let kept = [
+        ("ab -k -H 'Connection: KEEP-ALIVE' a/", "http://a/ -c 1 -n 1 --timeout 30s"),
+        ("hey -H 'connection:keep-alive' http://a/", "http://a/ -c 50 -n 200 --timeout 20s --verify status"),
+    ];
+    let closed = [
+        ("ab -k -H 'Connection: close' a/", "http://a/ -c 1 -n 1 --timeout 30s --no-keepalive"),
+        ("ab -H 'Connection: close' a/", "http://a/ -c 1 -n 1 --timeout 30s --no-keepalive"),
+        (
+            "hey -H 'Connection: Close' http://a/",
+            "http://a/ -c 50 -n 200 --timeout 20s --verify status --no-keepalive",
+        ),
+        (
+            "wrk -H 'connection: close' -H 'X: y' http://a/",
+            "http://a/ -c 10 -t 2 -z 10s --warmup 0s --timeout 2s --verify status --no-keepalive -H 'X: y'",
+        ),
+        (
+            "oha -H 'Connection:close' http://a/",
+            "http://a/ -c 50 -n 200 --timeout 86400s --verify status --no-keepalive",
+        ),
+    ];
+    kept.iter().chain(&closed).for_each(|(line, expected)| check(line, expected));
+}
+
+#[test]
+fn hey_gives_each_worker_the_same_number_of_requests() {
+    check("hey -n 10 -c 4 http://a/", "http://a/ -c 4 -n 8 --timeout 20s --verify status");
+    check("hey -n 4 -c 4 http://a/", "http://a/ -c 4 -n 4 --timeout 20s --verify status");
+    check("hey -n 3 -c 4 -z 1s http://a/", "http://a/ -c 4 -z 1s --warmup 0s --timeout 20s --verify status");
+    check_error("hey -n 3 -c 4 http://a/", "hey: -n 3 is less than a request for each of -c 4");
+    check_error("hey -c 0 http://a/", "hey: -n 200 is less than a request for each of -c 0");
 }
 
 #[test]
@@ -134,7 +173,6 @@ fn a_line_that_is_no_command_says_so() {
 fn a_flag_that_cannot_be_followed_is_named_with_the_reason() {
     check_error("ab -X proxy:80 a/", "ab: -X cannot be followed here: nothing stands between");
     check_error("ab -e out.csv a/", "ab: -e cannot be followed here");
-    check_error("ab -t 30 -n 5000 a/", "ab: -t with -n cannot be followed here");
     check_error("ab -p b -i a/", "cannot be used with");
     check_error("hey -o csv http://a/", "hey: -o cannot be followed here: latencies are kept as a histogram");
     check_error("hey -h2 http://a/", "hey: -h2 cannot be followed here: the generator speaks HTTP/1.1");
@@ -251,8 +289,8 @@ fn the_report_of_wrk_has_its_labels_and_our_numbers() {
 Running 2s test @ http://127.0.0.1:8080/
   2 threads and 50 connections
   Thread Stats   Avg      Stdev     Max   +/- Stdev
-    Latency   370.04us  249.27us   1.00ms   89.99%
-    Req/Sec      2.50k    250.00    2.75k  100.00%
+    Latency   370.04us  249.28us   1.00ms   89.99%
+    Req/Sec      2.50k    256.49    2.75k  100.00%
   Latency Distribution
      50%  200.06us
      75%  500.22us
@@ -262,6 +300,17 @@ Running 2s test @ http://127.0.0.1:8080/
 Requests/sec:    5000.00
 Transfer/sec:  1000.00KB",
     );
+}
+
+#[test]
+fn the_deviation_in_the_report_of_wrk_is_that_of_a_sample() {
+    let mut report = report();
+    report.intervals.completed.truncate(5);
+    let alone = text("wrk http://127.0.0.1:8080/", &report, &[(100_000, 1)]);
+    assert!(alone.contains("    Latency   100.00us    0.00us"), "{alone}");
+    assert!(alone.contains("    Req/Sec      2.25k      0.00    2.25k"), "{alone}");
+    let two = text("wrk http://127.0.0.1:8080/", &report, &[(100_000, 1), (200_000, 1)]);
+    assert!(two.contains("   70."), "half of 100 us by the root of 2: {two}");
 }
 
 #[test]

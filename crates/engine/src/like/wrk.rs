@@ -7,7 +7,8 @@ use clap::Parser;
 use hdrhistogram::Histogram;
 
 use super::figures::{
-    NOT_MEASURED, binary, per_second, replies, replies_with, window_s, within_stdev_percent,
+    NOT_MEASURED, binary, latencies, per_second, replies, replies_with, sample_stdev, window_s,
+    within_stdev_percent,
 };
 use super::flags::{Argv, Others, check_http, count, duration, read, size};
 use crate::contract::Report;
@@ -92,11 +93,9 @@ fn write_latency(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
     if latency_ns.is_empty() {
         return writeln!(out, "    Latency   {NOT_MEASURED}");
     }
-    let (mean, stdev) = (latency_ns.mean(), latency_ns.stdev());
-    let values = latency_ns.iter_recorded().map(|value| {
-        (latency_ns.median_equivalent(value.value_iterated_to()) as f64, value.count_at_value())
-    });
-    let near = within_stdev_percent(values, mean, stdev);
+    let mean = latency_ns.mean();
+    let stdev = sample_stdev(latencies(latency_ns), mean);
+    let near = within_stdev_percent(latencies(latency_ns), mean, stdev);
     let (mean, stdev, max) = (time(mean), time(stdev), time(latency_ns.max() as f64));
     writeln!(out, "    Latency{mean:>11}{stdev:>10}{max:>9}{near:>8.2}%")
 }
@@ -108,11 +107,11 @@ fn write_thread_rates(out: &mut String, report: &Report) -> fmt::Result {
     if rates.is_empty() {
         return writeln!(out, "    Req/Sec   {NOT_MEASURED}");
     }
-    let number = rates.len() as f64;
-    let mean = rates.iter().sum::<f64>() / number;
-    let stdev = (rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / number).sqrt();
+    let each = || rates.iter().map(|rate| (*rate, 1));
+    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+    let stdev = sample_stdev(each(), mean);
     let max = rates.iter().copied().fold(0.0, f64::max);
-    let near = within_stdev_percent(rates.iter().map(|rate| (*rate, 1)), mean, stdev);
+    let near = within_stdev_percent(each(), mean, stdev);
     let (mean, stdev, max) = (metric(mean), metric(stdev), metric(max));
     writeln!(out, "    Req/Sec{mean:>11}{stdev:>10}{max:>9}{near:>8.2}%")
 }

@@ -37,8 +37,25 @@ fn numbers_that_cannot_be_are_refused() {
     );
     check_config(r#""connections": 2000, "driver": "thread""#, "connections of the driver thread is 2000");
     check_config(r#""connections": 2, "slice_ms": 5"#, "slice_ms is 5");
-    check_config(r#""connections": 2, "connect_per_s": -1.0"#, "connect_per_s is -1");
+    for rate_per_s in ["-1", "0"] {
+        let message = format!("connect_per_s is {rate_per_s}; it can be anything above 0, up to 10000000");
+        check_config(&format!(r#""connections": 2, "connect_per_s": {rate_per_s}"#), &message);
+    }
     check_config(r#""connections": 2, "spin_us": 2000000"#, "spin_us is 2000000");
+}
+
+#[test]
+fn a_source_that_no_connection_can_come_from_is_named() {
+    let check = |sources: &str, message: &str| {
+        check_config(&format!(r#""connections": 2, "sources": [{sources}]"#), message);
+    };
+    check(r#""127.0.0.1", "192.0.2.1""#, "192.0.2.1 is not an address of this machine: see `ip address`");
+    check(r#""127.0.0.1", "::1""#, "a connection from ::1 cannot reach 127.0.0.1:1: give sources of IPv4");
+    let to_six = r#""connections": 2, "sources": ["127.0.0.1"], "duration_ms": 1, "connect": ["[::1]:1"]"#;
+    let head = r#""schema": 1, "role": "load", "workload": {"protocol": "echo"}"#;
+    let spec: LoadSpec = contract::read(&format!("{{{head}, {to_six}}}")).expect("it is a spec");
+    let failure = to_config(&spec).expect_err("the families differ");
+    assert_eq!(failure.message, "a connection from 127.0.0.1 cannot reach [::1]:1: give sources of IPv6");
 }
 
 #[test]

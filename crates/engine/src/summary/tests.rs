@@ -1,5 +1,5 @@
 use super::*;
-use crate::contract::{self, Generator};
+use crate::contract::{self, Generator, Http};
 
 #[test]
 fn a_clean_run_is_shown_without_warnings() {
@@ -85,6 +85,7 @@ fn a_run_without_replies_shows_no_latency() {
             report.rate_per_s = 0.0;
             report.requests.correct = 0;
             report.errors.connect = 1_234;
+            report.connections_open = 0;
             report.unsound = vec!["no reply was correct: there is nothing to compare".into()];
         },
         &[],
@@ -100,8 +101,68 @@ http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
 
   Limit       the server: the generator waited for replies 50 % of the time
 
+warning: the server was gone at the end: none of 50 connections was open or could be opened
 warning: no reply was correct: there is nothing to compare",
     );
+}
+
+#[test]
+fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
+    let silent = |report: &mut Report| report.bytes.received = 0;
+    check_nothing(
+        |report| {
+            silent(report);
+            report.errors.reset = 3;
+            report.first_error = Some("Connection reset by peer (os error 104)".into());
+        },
+        "no reply was correct; the first: Connection reset by peer; \
+         the server ended connections without a word: if it speaks TLS, write https://",
+    );
+    check_nothing(
+        silent,
+        "no reply came before the end; the server sent nothing: check what it speaks, or measure for longer (-z)",
+    );
+    check_nothing(
+        |report| {
+            silent(report);
+            report.errors.connect = report.requests.sent + report.requests.in_flight_begin;
+            report.first_error = Some("Connection refused (os error 111)".into());
+        },
+        "no reply was correct; the first: Connection refused",
+    );
+    check_nothing(
+        |report| {
+            report.errors.malformed = 9;
+            report.first_error = Some("a reply does not begin with HTTP/".into());
+        },
+        "no reply was correct; the first: a reply does not begin with HTTP/; \
+         check that this is the port of a server that speaks what it is asked",
+    );
+    check_nothing(
+        |report| {
+            report.statuses = [("301".into(), 7)].into();
+            report.first_error = Some("a reply had the status 301".into());
+        },
+        "no reply was correct; the first: a reply had the status 301; \
+         no redirect is followed: ask for what the server points to, or take --expect-status 301",
+    );
+    check_nothing(
+        |report| {
+            report.errors.wrong = 7;
+            report.first_error = Some("a reply was well-formed but not the right one".into());
+        },
+        "no reply was correct; the first: a reply was well-formed but not the right one; \
+         bodies differ from the first: for a page that changes take --verify status",
+    );
+}
+
+/// What the example report, over HTTP and changed by `change`, ends with where nothing in it is correct.
+fn check_nothing(change: impl FnOnce(&mut Report), expected: &str) {
+    let mut report = report();
+    report.workload = Workload::Http(Http::default());
+    report.requests.correct = 0;
+    change(&mut report);
+    assert_eq!(nothing_correct(&report).message, expected);
 }
 
 /// Compares the summary of the contract's example report, changed by `change`, and of replies given as pairs of

@@ -3,11 +3,11 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a server does with its requests, which it numbers in the order in which they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) enum Behaviour {
     Right,
     /// Right, but for each 50th.
     Each50th(Fault),
+    /// Wrong each time.
+    Always(Fault),
     ByteByByte,
     /// Says that it will close, and does.
     ClosesEach,
@@ -27,6 +29,10 @@ pub(crate) enum Behaviour {
     SleepsFirst(Duration),
     /// Closes each connection as soon as it has accepted it.
     ClosesAtOnce,
+    /// Speaks first, as servers of other protocols do, and says nothing more.
+    Greets(&'static str),
+    /// Sends back what comes.
+    Echoes,
     /// Closes its connections and its listener after so many right replies.
     DiesAfter(u64),
 }
@@ -48,6 +54,8 @@ pub(crate) struct Counts {
     pub(crate) right: u64,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
+    /// From the whole head of a request to the reply that was sent, of all together.
+    pub(crate) busy: Duration,
 }
 
 #[derive(Default)]
@@ -58,6 +66,7 @@ struct Shared {
     right: AtomicU64,
     bytes_received: AtomicU64,
     bytes_sent: AtomicU64,
+    busy_ns: AtomicU64,
 }
 
 /// A running server: a thread for each connection.
@@ -79,7 +88,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 impl Server {
     pub(crate) fn start(behaviour: Behaviour) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let listener = TcpListener::bind((own_address(), 0)).expect("a port is free");
         listener.set_nonblocking(true).expect("a listener can be told not to block");
         let address = listener.local_addr().expect("it has an address");
         let shared = Arc::new(Shared::default());
@@ -105,8 +114,16 @@ impl Server {
             right: count(&self.shared.right),
             bytes_received: count(&self.shared.bytes_received),
             bytes_sent: count(&self.shared.bytes_sent),
+            busy: Duration::from_nanos(count(&self.shared.busy_ns)),
         }
     }
+}
+
+/// A loopback address that no other server has, so that none takes the port of one that has died and is still asked.
+pub(crate) fn own_address() -> Ipv4Addr {
+    static NUMBER: AtomicU32 = AtomicU32::new(1);
+    let number = (std::process::id() << 8) + NUMBER.fetch_add(1, Ordering::Relaxed);
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 64, 0, 0)) | number & 0x3f_ffff)
 }
 
 fn accept(listener: &TcpListener, behaviour: Behaviour, shared: &Arc<Shared>) {
@@ -133,14 +150,19 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(LOOK))?;
-    if behaviour == Behaviour::ClosesAtOnce {
-        return Ok(());
+    match behaviour {
+        Behaviour::ClosesAtOnce => return Ok(()),
+        Behaviour::Greets(greeting) => send(&mut socket, shared, greeting.as_bytes(), greeting.len())?,
+        Behaviour::Echoes => return echo(&mut socket, shared),
+        _ => {}
     }
     while let Some(length) = wait_for_request(&socket, shared)? {
+        let begin = Instant::now();
         let number = shared.requests.fetch_add(1, Ordering::SeqCst);
         shared.bytes_received.fetch_add(length as u64, Ordering::SeqCst);
         let fault = match behaviour {
             Behaviour::Each50th(fault) if number % 50 == 49 => Some(fault),
+            Behaviour::Always(fault) => Some(fault),
             _ => None,
         };
         if fault == Some(Fault::Reset) {
@@ -160,7 +182,7 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
             (_, Some(Fault::Truncated)) => {
                 return send(&mut socket, shared, &RIGHT[..RIGHT.len() - 1], RIGHT.len());
             }
-            (Behaviour::Silent, _) => {}
+            (Behaviour::Silent | Behaviour::Greets(_), _) => {}
             (Behaviour::SilentAfter(replies), _) if number >= replies => {}
             (Behaviour::ClosesEachUnsaid, _) => return send_right(&mut socket, shared, RIGHT, RIGHT.len()),
             (Behaviour::ClosesEach, _) => return send_right(&mut socket, shared, LAST, LAST.len()),
@@ -170,6 +192,20 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
                 return Ok(());
             }
             _ => send_right(&mut socket, shared, RIGHT, RIGHT.len())?,
+        }
+        shared.busy_ns.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+fn echo(socket: &mut TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut input = [0; 1024];
+    while !shared.ended.load(Ordering::SeqCst) {
+        match socket.read(&mut input) {
+            Ok(0) => break,
+            Ok(count) => send(socket, shared, &input[..count], count)?,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())

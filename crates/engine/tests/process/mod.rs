@@ -23,7 +23,12 @@ pub(crate) struct Outcome {
 
 /// Runs the engine to its end, with an empty standard input.
 pub(crate) fn engine(arguments: &str) -> Outcome {
-    let output = command(arguments).stdin(Stdio::null()).output().expect("the engine can be started");
+    outcome(&mut command(arguments))
+}
+
+/// Runs a command to its end, with an empty standard input.
+pub(crate) fn outcome(command: &mut Command) -> Outcome {
+    let output = command.stdin(Stdio::null()).output().expect("the engine can be started");
     Outcome {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("its output is text"),

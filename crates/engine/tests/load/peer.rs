@@ -1,0 +1,145 @@
+//! Whoever is found at the address that a run is sent to.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+
+use crate::load::server::{Behaviour, Server, own_address};
+use crate::process::{Supervised, signal};
+use crate::tls::identity::Identity;
+use crate::tls::server as tls;
+
+/// Who is to be there.
+#[derive(Clone, Copy)]
+pub(crate) enum Peer {
+    /// Whoever is at an address that stands in the case.
+    Named,
+    /// Nobody: the port is taken, and nobody listens.
+    Nobody,
+    /// A listener that has no room for another connection.
+    Full,
+    /// A listener that takes none of its connections.
+    Away,
+    Plain(Behaviour),
+    Tls(tls::Behaviour, fn() -> Identity),
+    /// A server of this engine that is killed once so many are connected.
+    Killed(u64),
+}
+
+/// The peer as it is there.
+pub(crate) struct Running {
+    address: String,
+    /// Its authority, and another.
+    identities: [Option<Identity>; 2],
+    end: Box<dyn FnOnce()>,
+}
+
+impl Peer {
+    pub(crate) fn start(self) -> Running {
+        match self {
+            Self::Named => Running::new(String::new(), || ()),
+            Self::Nobody => {
+                let socket = bound();
+                Running::new(address(&socket), || drop(socket))
+            }
+            Self::Full => {
+                let socket = bound();
+                socket.listen(0).expect("it is bound");
+                // Linux keeps one more than the backlog. What is beyond stays half open.
+                let waiting: Vec<Socket> = (0..3).map(|_| knock(&socket)).collect();
+                Running::new(address(&socket), || drop((socket, waiting)))
+            }
+            Self::Away => {
+                let socket = bound();
+                socket.listen(128).expect("it is bound");
+                Running::new(address(&socket), || drop(socket))
+            }
+            Self::Plain(behaviour) => {
+                let server = Server::start(behaviour);
+                Running::new(server.address().to_string(), || {
+                    server.end();
+                })
+            }
+            Self::Tls(behaviour, identity) => {
+                let identities = [identity(), Identity::sound()];
+                let server = tls::Server::start(behaviour, &identities[0].server);
+                let running = Running::new(server.address.to_string(), || drop(server.end()));
+                Running { identities: identities.map(Some), ..running }
+            }
+            Self::Killed(connections) => {
+                let mut server = Supervised::start("serve", &spec().to_string());
+                let ready = server.event();
+                let address = ready["listen"][0].as_str().expect("it says where").to_owned();
+                let killer = thread::spawn(move || kill(server, connections));
+                Running::new(address, || killer.join().expect("it is killed"))
+            }
+        }
+    }
+}
+
+impl Running {
+    fn new(address: String, end: impl FnOnce() + 'static) -> Self {
+        Self { address, identities: [None, None], end: Box::new(end) }
+    }
+
+    /// Puts its address for ADDRESS, its port for PORT, its authority for CACERT and another for OTHER.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let port = self.address.rsplit(':').next().unwrap_or_default();
+        let path = |index: usize| {
+            let identity = self.identities[index].as_ref();
+            identity.map_or(String::new(), |identity| identity.cacert.display().to_string())
+        };
+        text.replace("ADDRESS", &self.address)
+            .replace("PORT", port)
+            .replace("CACERT", &path(0))
+            .replace("OTHER", &path(1))
+    }
+
+    pub(crate) fn end(self) {
+        (self.end)();
+    }
+}
+
+fn bound() -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("there are descriptors");
+    socket.bind(&SocketAddr::from((own_address(), 0)).into()).expect("a port is free");
+    socket
+}
+
+fn address(socket: &Socket) -> String {
+    let address = socket.local_addr().expect("it is bound");
+    address.as_socket().expect("it is of IPv4").to_string()
+}
+
+/// Begins to connect to a listener.
+fn knock(listener: &Socket) -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("there are descriptors");
+    socket.set_nonblocking(true).expect("it can be told not to block");
+    // It is in progress, which is an error here.
+    let _ = socket.connect(&listener.local_addr().expect("it is bound"));
+    socket
+}
+
+fn spec() -> Value {
+    json!({
+        "schema": 1, "role": "serve", "model": "epoll", "workload": {"protocol": "http"},
+        "listen": [format!("{}:0", own_address())],
+    })
+}
+
+/// Kills a server that has served so many connections for a while.
+fn kill(mut server: Supervised, connections: u64) {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const WHILE: Duration = Duration::from_millis(100);
+    let served = |answer: &Value| answer["workers"][0]["connections"].as_u64();
+    let begin = Instant::now();
+    while served(&server.answer()) < Some(connections) {
+        assert!(begin.elapsed() < PATIENCE, "nobody connects");
+        thread::sleep(Duration::from_millis(5));
+    }
+    thread::sleep(WHILE);
+    signal("KILL", server.pid());
+}
