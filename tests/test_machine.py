@@ -182,6 +182,21 @@ def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what:
     assert all(check.advice for check in doubtful)
 
 
+@pytest.mark.parametrize(
+    ("distances_ns", "status", "found"),
+    [
+        ((), None, ""),
+        ((41.2, 50.0, 44.0), "ok", "41 ns to and fro"),
+        ((400.0, 390.0), "ok", "390 ns to and fro"),
+        ((41.2, 50.0, 402.7), "warn", "41 to 403 ns to and fro, within seconds"),
+    ],
+)
+def test_doctor_sees_processors_that_are_moved(distances_ns: tuple[float, ...], status: str | None, found: str) -> None:
+    checks = machine.doctor(good_machine(), Description.model_validate(all_here()), distances_ns=distances_ns)
+    about = [(check.status, check.found) for check in checks if check.what == "distance of processors"]
+    assert about == ([(status, found)] if status else [])
+
+
 def all_here() -> dict[str, Any]:
     """What an engine says that has all its models here."""
     said = fake_engine.description()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,9 @@ from iolab import contestants, machine, proc
 from iolab.contract import LoadSpec, Served, ServeReady
 from iolab.engine import Engine, Load, LoadEvent, ask_served, distance_ns, served
 from iolab.plan import Cell
+
+# How often it is looked how far apart processors are, to see whether they are moved: hosts do it every few seconds.
+LOOKS, LOOK_PAUSE_S = 40, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,24 @@ class Agent:
 
     def apart_ns(self, cell: Cell) -> float | None:
         """How far the processors of a server and of its generator are apart now; None where that has no meaning."""
-        if not cell.server_cpus or not cell.load_cpus or set(cell.server_cpus) & set(cell.load_cpus):
-            return None
-        return distance_ns(self.engine, cell.server_cpus[0], cell.load_cpus[0])
+        return _apart_ns(self.engine, cell.server_cpus, cell.load_cpus)
+
+    def distances_ns(self) -> list[float]:
+        """How far the processors of a server and of its generator are apart over a few seconds; empty if unknown."""
+        sets = machine.choose_cpus(machine.topology())
+        seen = []
+        for _ in range(LOOKS):
+            seen.append(_apart_ns(self.engine, sets.server, sets.load))
+            if seen[-1] is None:
+                break
+            time.sleep(LOOK_PAUSE_S)
+        return [ns for ns in seen if ns is not None]
+
+
+def _apart_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:
+    if not server_cpus or not load_cpus or set(server_cpus) & set(load_cpus):
+        return None
+    return distance_ns(engine, server_cpus[0], load_cpus[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,12 +255,13 @@ def merge(context: typer.Context) -> None:
 @app.command()
 def doctor() -> None:
     """Say whether this machine is fit to measure, and what would make it fitter. Changes nothing."""
-    description, trouble = None, ""
+    description, trouble, distances_ns = None, "", list[float]()
     try:
-        description = engine.open_engine().description
+        agent = Agent(engine.open_engine())
+        description, distances_ns = agent.engine.description, agent.distances_ns()
     except engine.EngineError as error:
         trouble = str(error)
-    checks = machine.doctor(machine.describe(description), description, trouble)
+    checks = machine.doctor(machine.describe(description), description, trouble, distances_ns)
     terminal.show_checks(_stdout(), checks)
     if any(check.status == "bad" for check in checks):
         raise typer.Exit(1)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from iolab.contract import Description, percent
-from iolab.plan import MachineNoise
+from iolab.plan import APART_MAX, MachineNoise
 from iolab.proc import TICK_NS
 
 SYS_CPU = Path("/sys/devices/system/cpu")
@@ -217,9 +217,18 @@ class Check(NamedTuple):
     advice: str = ""
 
 
-def doctor(machine: Mapping[str, Any], engine: Description | None, trouble: str = "") -> tuple[Check, ...]:
-    """Judges a description of a machine. `trouble` says why there is no engine. Reads nothing, changes nothing."""
-    return (*_engine_checks(engine, trouble), *_cpu_checks(machine), *_limit_checks(machine))
+def doctor(
+    machine: Mapping[str, Any], engine: Description | None, trouble: str = "", distances_ns: Sequence[float] = ()
+) -> tuple[Check, ...]:
+    """Judges a description of a machine. `trouble` says why there is no engine, `distances_ns` how far apart the
+    processors of a server and of its generator were over a few seconds. Reads nothing, changes nothing.
+    """
+    return (
+        *_engine_checks(engine, trouble),
+        *_cpu_checks(machine),
+        *_distance_checks(distances_ns),
+        *_limit_checks(machine),
+    )
 
 
 def _engine_checks(engine: Description | None, trouble: str) -> list[Check]:
@@ -270,6 +279,23 @@ def _cpu_checks(machine: Mapping[str, Any]) -> list[Check]:
             "unknown" if steal is None else percent(steal, 2),
             "The hypervisor gives this machine's time to others: measure at another hour, or run more blocks.",
         ),
+    ]
+
+
+def _distance_checks(distances_ns: Sequence[float]) -> list[Check]:
+    if not distances_ns:
+        return []
+    least_ns, most_ns = min(distances_ns), max(distances_ns)
+    stays = most_ns <= APART_MAX * least_ns
+    return [
+        _check(
+            stays,
+            "distance of processors",
+            f"{least_ns:.0f} ns to and fro"
+            if stays
+            else f"{least_ns:.0f} to {most_ns:.0f} ns to and fro, within seconds",
+            "The host moves the processors, and rates change threefold: run more blocks, or ask for pinned processors.",
+        )
     ]
 
 

@@ -58,6 +58,9 @@ EXPERIMENT_BYTES_MAX = 1 << 20
 ALPHA = 0.05
 # A block that came out void is run again at most this often; the void trials stay in the record.
 RETRIES_MAX = 2
+# Processors are equally far apart while a cache line takes less than this many times the least of what it took. Moved
+# ones differ by a factor of three and more, and the measurement itself by a tenth.
+APART_MAX = 1.7
 # What a trial costs besides warm-up and window: two processes to start, connections to open, two to stop.
 TRIAL_OVERHEAD_MS = 60
 OVERHEAD_MS_A_CONNECTION = 0.1

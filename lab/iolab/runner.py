@@ -392,9 +392,7 @@ def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerU
     return server.ready, report, _usage(report, seen), seen
 
 
-def _window(
-    server: RunningServer, load: RunningLoad, apart_ns: Callable[[], float | None]
-) -> tuple[Report, _Seen]:
+def _window(server: RunningServer, load: RunningLoad, apart_ns: Callable[[], float | None]) -> tuple[Report, _Seen]:
     """Follows the generator to its report. It waits while it is ready and when it has measured, so what is read there
     takes no time from the window.
     """

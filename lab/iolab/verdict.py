@@ -19,6 +19,7 @@ import numpy as np
 from iolab import stats, trial
 from iolab.contract import Frozen, percent
 from iolab.plan import (
+    APART_MAX,
     RETRIES_MAX,
     Comparison,
     CostCount,
@@ -37,10 +38,6 @@ METRICS: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p50", "
 VOID_SHARE_MAX = 0.20
 # Replies that differ by more than this are unequal work: a header more or less, not a digit of a counter.
 REPLY_SHARE_MAX = 0.005
-
-# Processors are equally far apart while a cache line takes less than this many times the least of what it took. Moved
-# ones differ by a factor of three and more, and the measurement itself by a tenth.
-APART_MAX = 1.7
 
 # Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
 MORE_BLOCKS_MAX = 200
