@@ -1,0 +1,73 @@
+//! What limited a run, on a machine where that was arranged: a hog beside the generator, or a server that works.
+
+mod process;
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use process::Supervised;
+use serde_json::Value;
+
+const WORKERS: &str = r#"{"protocol":"rpc","work_ns":1000000}"#;
+const QUICK: &str = r#"{"protocol":"rpc","target":1}"#;
+
+/// Loads a server of calls with `flags`, the generator on the last processor there is, beside a hog or alone there.
+/// Expects it to say that it was limited `by` that, and to be sound only if it was not by itself.
+///
+/// Other tests may take the generator's processor. Then it says so, rightly, and is asked again.
+fn check(workload: &str, flags: &str, has_hog: bool, by: &str) {
+    const TRIES: usize = 5;
+    let cpu = *sys::cpu::allowed().expect("the kernel says").last().expect("this runs on one");
+    let (_server, address) = Supervised::server("epoll", workload);
+    let line =
+        format!("load tcp://{address} --protocol rpc -z 800ms --warmup 100ms --json --strict --cpus {cpu}");
+    let mut told = Value::Null;
+    for _ in 0..TRIES {
+        let outcome = beside_hog(cpu, has_hog, || process::engine(&format!("{line} {flags}")));
+        let report: Value = serde_json::from_str(&outcome.stdout).expect("it reports");
+        let is_sound = report["unsound"].as_array().is_some_and(Vec::is_empty);
+        assert_eq!(outcome.code, Some(i32::from(!is_sound)), "{report}");
+        told = report["bound"].clone();
+        if told["by"] == by {
+            assert!(by != "generator" || !is_sound, "{report}");
+            return;
+        }
+    }
+    panic!("{flags}: {told}");
+}
+
+/// Runs something while a thread of this process never leaves that processor.
+fn beside_hog<T>(cpu: usize, has_hog: bool, run: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(!has_hog);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            sys::cpu::pin(&[cpu]).expect("it is allowed");
+            while !is_over.load(Ordering::Relaxed) {
+                spin_loop();
+            }
+        });
+        let result = run();
+        is_over.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+#[test]
+fn a_generator_that_shares_its_processor_says_that_it_was_the_limit() {
+    check(QUICK, "-c 50", true, "generator");
+    check(QUICK, "-c 50 --rate 20k", true, "generator");
+    check(QUICK, "-c 50 --driver io_uring", true, "generator");
+}
+
+#[test]
+fn a_server_that_works_for_each_request_is_the_limit() {
+    check(WORKERS, "-c 8", false, "server");
+    check(WORKERS, "-c 8 --rate 3000", false, "server");
+    check(WORKERS, "-c 8 --driver io_uring", false, "server");
+}
+
+#[test]
+fn a_rate_that_both_hold_is_the_limit_itself() {
+    check(QUICK, "-c 8 --rate 500", false, "rate");
+}
