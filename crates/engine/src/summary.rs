@@ -51,11 +51,29 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
         write_distribution(out, latency_ns)?;
     }
     write_generator(out, report)?;
-    writeln!(out, "  Limit       {}\n", limit(&report.bound))?;
+    write_folded(out, "Limit", &limit(&report.bound))?;
     for warning in warnings(report) {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
+}
+
+/// A paragraph with its label, folded like the rest of the page, and an empty line.
+fn write_folded(out: &mut String, label: &str, text: &str) -> fmt::Result {
+    const WIDTH: usize = 100;
+    const INDENT: usize = 14;
+    write!(out, "  {label:<11}")?;
+    let mut column = INDENT - 1;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column + 1 + length > WIDTH {
+            write!(out, "\n{:1$}", "", INDENT - 1)?;
+            column = INDENT - 1;
+        }
+        write!(out, " {word}")?;
+        column += 1 + length;
+    }
+    writeln!(out, "\n")
 }
 
 fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
