@@ -81,20 +81,32 @@ pub(crate) fn parts(spec: &LoadSpec) -> Vec<LoadSpec> {
 ///
 /// To be called by a thread that lives as long as the run: the processes end with it.
 ///
+/// One that fails ends the others. Once all measure, what the others have measured until then is the run.
+///
 /// # Errors
-/// The first failure of any of them, which ends the others.
+/// The first failure of any of them, where there is nothing to report.
 pub(crate) fn run(
     parts: &[LoadSpec],
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event) -> Option<u64>,
-) -> Result<::load::Report, Failure> {
+) -> Result<Ran, Failure> {
     let (sender, news) = mpsc::channel();
     let mut members = Vec::new();
     for part in parts {
         members.push(Member::start(part, members.len(), sender.clone())?);
     }
     drop(sender);
-    let mut crowd = Crowd { members, news, stop, is_interrupted: false };
+    let slices = Slices { pending: Vec::new(), ends: vec![u64::MAX; members.len()] };
+    let mut crowd = Crowd {
+        members,
+        news,
+        stop,
+        is_interrupted: false,
+        measuring: 0,
+        at_ns: 0,
+        slices,
+        lost: Vec::new(),
+    };
     let lacks = crowd.open()?;
     let connections = parts.iter().map(|part| part.connections).sum();
     let start_ns = tell(Event::Ready { connections, lacks });
@@ -102,6 +114,19 @@ pub(crate) fn run(
     let start_ns = start_ns.unwrap_or_else(|| sys::clock::monotonic_ns() + START_AHEAD_NS);
     crowd.go_on(&start_ns.to_string());
     crowd.measure(&parts[0], tell)
+}
+
+/// A run that has been measured.
+pub(crate) struct Ran {
+    pub(crate) measured: ::load::Report,
+    /// Why the parts of some processes are missing in it.
+    pub(crate) lost: Vec<Failure>,
+}
+
+impl From<::load::Report> for Ran {
+    fn from(measured: ::load::Report) -> Self {
+        Self { measured, lost: Vec::new() }
+    }
 }
 
 /// How far ahead the begin lies that processes are told of: so that the last of many has heard of it in time, on a
@@ -218,6 +243,8 @@ struct Member {
     rests: bool,
     /// How many slices it has told.
     slices: u64,
+    /// Whether it tells no more.
+    has_ended: bool,
     report: Option<::load::Report>,
 }
 
@@ -236,7 +263,8 @@ impl Member {
             .spawn()
             .map_err(|error| Failure::work("failed", format!("cannot start another process: {error}")))?;
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut member = Self { stdin: child.stdin.take(), child, rests: false, slices: 0, report: None };
+        let stdin = child.stdin.take();
+        let mut member = Self { stdin, child, rests: false, slices: 0, has_ended: false, report: None };
         thread::Builder::new().name(format!("process-{index}")).spawn(move || {
             let events = stdout.lines().map_while(|line| contract::told(&line.ok()?));
             // Where the receiver is gone, so is the run.
@@ -284,6 +312,12 @@ struct Crowd<'a> {
     news: mpsc::Receiver<News>,
     stop: &'a AtomicBool,
     is_interrupted: bool,
+    /// How many have begun to measure, and the last time that one of them has told.
+    measuring: usize,
+    at_ns: u64,
+    slices: Slices,
+    /// Why some of them have ended without a report.
+    lost: Vec<Failure>,
 }
 
 impl Crowd<'_> {
@@ -292,7 +326,7 @@ impl Crowd<'_> {
         let mut lacks = Vec::new();
         let mut left = self.members.len();
         while left > 0 {
-            if let (_, LoadEvent::Ready(ready)) = self.next()? {
+            if let LoadEvent::Ready(ready) = self.next().1? {
                 lacks = ready.lacks;
                 left -= 1;
             }
@@ -300,63 +334,95 @@ impl Crowd<'_> {
         Ok(lacks)
     }
 
-    /// From the start to the reports of all.
+    /// From the start to the reports of all, or of those that live to report.
     fn measure(
-        &mut self,
+        mut self,
         part: &LoadSpec,
         tell: &mut dyn FnMut(Event) -> Option<u64>,
-    ) -> Result<::load::Report, Failure> {
-        let mut slices = Slices { pending: Vec::new(), of: self.members.len(), ends: Vec::new() };
-        let (mut measuring, mut at_ns, mut is_over) = (0, 0, false);
-        while self.members.iter().any(|member| member.report.is_none()) {
-            match self.next()? {
-                (_, LoadEvent::Measuring(begun)) => {
-                    measuring += 1;
-                    at_ns = begun.monotonic_ns.max(at_ns);
-                    if measuring == self.members.len() {
-                        tell(Event::Measuring { at_ns });
-                    }
-                }
-                (index, LoadEvent::Interval(interval)) => {
-                    self.members[index].slices = interval.index + 1;
-                    slices.add(slice(&interval).map_err(|message| Failure::work("failed", message))?);
-                    slices.pass_on(false, |slice| {
-                        tell(Event::Sliced(slice));
-                    });
-                }
-                (index, LoadEvent::Measured(ended)) => {
-                    self.members[index].rests = true;
-                    at_ns = ended.monotonic_ns.max(at_ns);
-                    // A run of a number of requests has told all its slices by now, and may rest for long; one of a
-                    // given time tells the last of them when it goes on, which is soon.
-                    if part.requests.is_some() {
-                        slices.ends.push(self.members[index].slices);
-                        slices.pass_on(false, |slice| {
-                            tell(Event::Sliced(slice));
-                        });
-                    }
-                }
-                (index, LoadEvent::Report(report)) => {
-                    let report = measured(&report).map_err(|message| Failure::work("failed", message))?;
-                    self.members[index].report = Some(report);
-                }
-                (_, LoadEvent::Ready(_) | LoadEvent::Failed(_)) => {}
+    ) -> Result<Ran, Failure> {
+        let mut is_over = false;
+        while self.members.iter().any(|member| !member.has_ended) {
+            match self.next() {
+                (index, Ok(event)) => self.take(index, event, part, tell)?,
+                (_, Err(failure)) if self.measuring < self.members.len() => return Err(failure),
+                (index, Err(failure)) => self.lose(index, failure),
             }
-            if !is_over && self.members.iter().all(|member| member.rests || member.report.is_some()) {
+            self.slices.pass_on(false, |slice| {
+                tell(Event::Sliced(slice));
+            });
+            if !is_over && self.members.iter().all(|member| member.rests || member.has_ended) {
                 is_over = true;
                 // One that was stopped before its time has reported at once and tells no end.
                 if self.members.iter().all(|member| member.rests) {
-                    tell(Event::Measured { at_ns });
+                    tell(Event::Measured { at_ns: self.at_ns });
                 }
                 self.go_on("");
             }
         }
-        slices.pass_on(true, |slice| {
+        self.slices.pass_on(true, |slice| {
             tell(Event::Sliced(slice));
         });
+        self.sum(part)
+    }
+
+    /// Takes what one of them tells once all are ready.
+    fn take(
+        &mut self,
+        index: usize,
+        event: LoadEvent,
+        part: &LoadSpec,
+        tell: &mut dyn FnMut(Event) -> Option<u64>,
+    ) -> Result<(), Failure> {
+        let not_understood = |message| Failure::work("failed", message);
+        match event {
+            LoadEvent::Measuring(begun) => {
+                self.measuring += 1;
+                self.at_ns = begun.monotonic_ns.max(self.at_ns);
+                if self.measuring == self.members.len() {
+                    tell(Event::Measuring { at_ns: self.at_ns });
+                }
+            }
+            LoadEvent::Interval(interval) => {
+                self.members[index].slices = interval.index + 1;
+                self.slices.add(slice(&interval).map_err(not_understood)?);
+            }
+            LoadEvent::Measured(ended) => {
+                self.members[index].rests = true;
+                self.at_ns = ended.monotonic_ns.max(self.at_ns);
+                // A run of a number of requests has told all its slices by now, and may rest for long; one of a given
+                // time tells the last of them when it goes on, which is soon.
+                if part.requests.is_some() {
+                    self.slices.ends[index] = self.members[index].slices;
+                }
+            }
+            LoadEvent::Report(report) => {
+                self.members[index].report = Some(measured(&report).map_err(not_understood)?);
+                self.members[index].has_ended = true;
+            }
+            LoadEvent::Ready(_) | LoadEvent::Failed(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Goes on without one of them, to the reports of the others: at once, for without it the load is another.
+    fn lose(&mut self, index: usize, failure: Failure) {
+        self.members[index].has_ended = true;
+        self.slices.ends[index] = self.members[index].slices;
+        self.lost.push(failure);
+        self.interrupt();
+    }
+
+    /// What all have measured together.
+    fn sum(mut self, part: &LoadSpec) -> Result<Ran, Failure> {
         let mut whole = ::load::Report::empty(matches!(part.pace, Pace::Open { .. }));
         self.members.iter().filter_map(|member| member.report.as_ref()).for_each(|report| whole.add(report));
-        Ok(whole)
+        if self.lost.len() == self.members.len() {
+            return Err(self.lost.swap_remove(0));
+        }
+        // The last of them may have died when the others had measured to the end.
+        whole.interrupted |= !self.lost.is_empty();
+        self.lost.iter_mut().for_each(|failure| failure.message += ": its part is missing");
+        Ok(Ran { measured: whole, lost: self.lost })
     }
 
     /// Ends the hold that all are in, with this line.
@@ -364,27 +430,33 @@ impl Crowd<'_> {
         self.members.iter_mut().for_each(|member| member.say(line));
     }
 
-    /// What is told next, by whom. Passes on that the run is to stop.
-    fn next(&mut self) -> Result<(usize, LoadEvent), Failure> {
+    /// What is told next, by whom, or why that one tells no more. Passes on that the run is to stop.
+    fn next(&mut self) -> (usize, Result<LoadEvent, Failure>) {
         loop {
             if self.stop.load(Ordering::Relaxed) && !self.is_interrupted {
-                self.is_interrupted = true;
-                // One that has ended meanwhile needs no signal: nobody has its number until it has been waited for.
-                self.members.iter().for_each(|member| drop(sys::process::interrupt(member.child.id())));
+                self.interrupt();
             }
             match self.news.recv_timeout(LOOK_PAUSE) {
-                Ok((index, Some(LoadEvent::Failed(failed)))) => return Err(self.failure(index, Some(failed))),
-                Ok((index, Some(event))) => return Ok((index, event)),
-                Ok((index, None)) if self.members[index].report.is_none() => {
-                    return Err(self.failure(index, None));
+                Ok((index, _)) if self.members[index].has_ended => {}
+                Ok((index, Some(LoadEvent::Failed(failed)))) => {
+                    return (index, Err(self.failure(index, Some(failed))));
                 }
-                Ok((_, None)) | Err(_) => {}
+                Ok((index, Some(event))) => return (index, Ok(event)),
+                Ok((index, None)) => return (index, Err(self.failure(index, None))),
+                Err(_) => {}
             }
         }
     }
 
+    fn interrupt(&mut self) {
+        self.is_interrupted = true;
+        // One that has ended by itself meanwhile needs no signal: nobody has its number until it has been waited for.
+        let members = self.members.iter().filter(|member| !member.has_ended);
+        members.for_each(|member| drop(sys::process::interrupt(member.child.id())));
+    }
+
     fn failure(&mut self, index: usize, failed: Option<Failed>) -> Failure {
-        if self.is_interrupted {
+        if self.is_interrupted && self.measuring == 0 {
             // Each knows only of its own connections.
             return Failure::work("interrupted", "stopped while the connections were being opened");
         }
@@ -402,8 +474,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// Slices of the window in the making: those that not all processes have told yet.
 struct Slices {
     pending: Vec<(Slice, usize)>,
-    of: usize,
-    /// The first slice that each of the processes that have no more to tell has no part in.
+    /// The first slice that each process has no part in, as far as it is known.
     ends: Vec<u64>,
 }
 
@@ -427,7 +498,7 @@ impl Slices {
     }
 
     fn is_whole(&self, slice: &Slice, parts: usize) -> bool {
-        parts + self.ends.iter().filter(|&&end| end <= slice.index).count() == self.of
+        parts + self.ends.iter().filter(|&&end| end <= slice.index).count() == self.ends.len()
     }
 }
 

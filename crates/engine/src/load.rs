@@ -16,9 +16,9 @@ use proto::Protocol;
 use crate::cli::{self, LoadFlags};
 use crate::contract::{
     self, BUILD, Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord,
-    Pace, Place, ReadyWord, Role, Stage, Version, WARMUP_MS_DEFAULT,
+    Pace, Place, ReadyWord, Report, Role, Stage, Version, WARMUP_MS_DEFAULT,
 };
-use crate::crowd;
+use crate::crowd::{self, Ran};
 use crate::failure::{Failure, Fault};
 use crate::files::{Ended, Files};
 use crate::like::{self, Like};
@@ -65,7 +65,7 @@ fn for_a_program() -> Result<(), Failure> {
     let config = check(&parts)?;
     let mut lacks = Vec::new();
     let (line, lines) = mpsc::channel();
-    let measured = run(&parts, &config, Some(line), &mut |event| {
+    let ran = run(&parts, &config, Some(line), &mut |event| {
         if let Event::Ready { lacks: found, .. } = &event {
             lacks.clone_from(found);
         }
@@ -75,8 +75,15 @@ fn for_a_program() -> Result<(), Failure> {
         output::line(&event_line(&spec, event));
         if is_held { wait_for_line(&lines) } else { None }
     })?;
-    output::line(&contract::line(&report(&spec, lacks, &measured)));
-    Ok(())
+    output::line(&contract::line(&told(&spec, lacks, &ran)));
+    ran.lost.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// The report of a run, which says what is missing in it.
+fn told(spec: &LoadSpec, lacks: Vec<String>, ran: &Ran) -> Report {
+    let mut report = report(spec, lacks, &ran.measured);
+    report.unsound.splice(0..0, ran.lost.iter().map(|failure| failure.message.clone()));
+    report
 }
 
 /// Waits for the next line of the input, unless the run is stopped; returns the time that it says.
@@ -106,7 +113,7 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     let mut files = Files::open(&flags.writes)?;
     let mut view = flags.view().map(|descriptor| watched(descriptor, &spec)).transpose()?;
     let mut lacks = Vec::new();
-    let mut measured = run(&parts, &config, None, &mut |event| {
+    let mut ran = run(&parts, &config, None, &mut |event| {
         match &event {
             Event::Ready { lacks: found, .. } => {
                 lacks.clone_from(found);
@@ -124,8 +131,9 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
         None
     })?;
     // Nobody has interrupted what has ended in the time it was given.
-    measured.interrupted &= !clock.is_some_and(|clock| clock.has_struck());
-    let report = report(&spec, lacks, &measured);
+    ran.measured.interrupted &= !clock.is_some_and(|clock| clock.has_struck());
+    let report = told(&spec, lacks, &ran);
+    let Ran { measured, lost } = ran;
     let written = files.end(&Ended { report: &report, measured: &measured, subject: flags.subject() });
     output::line(&match like {
         _ if flags.json => contract::line(&report),
@@ -133,6 +141,9 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
         None => summary::text(&report, &summary::rows(&measured), flags.subject()),
     });
     written?;
+    if let Some(failure) = lost.into_iter().next() {
+        return Err(failure);
+    }
     match report.unsound.first() {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
         // Whoever stops a run knows that it has nothing to show, and other tools end well where nothing was right.
@@ -193,13 +204,14 @@ fn run(
     config: &Config,
     line: Option<mpsc::Sender<Line>>,
     tell: &mut dyn FnMut(Event) -> Option<u64>,
-) -> Result<::load::Report, Failure> {
+) -> Result<Ran, Failure> {
     if parts.len() > 1 {
         take_input(line)?;
         return crowd::run(parts, &STOP, tell);
     }
     let spec = &parts[0];
     workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { config, line, tell })
+        .map(Ran::from)
 }
 
 /// A load that has been checked.

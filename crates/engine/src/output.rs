@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind, Write};
 use std::process;
 
+use crate::failure::for_people;
+
 /// Writes text and a line feed to standard output and flushes it.
 ///
 /// If nobody reads any more, the process ends: quietly, because `| head` is a normal way to use it.
@@ -10,7 +12,8 @@ pub(crate) fn line(text: &str) {
     let mut stdout = io::stdout().lock();
     if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         if error.kind() != ErrorKind::BrokenPipe {
-            say(&format!("error: cannot write to standard output: {error}"));
+            let reason = for_people(&error.to_string());
+            say(&format!("error: cannot write to standard output: {reason}"));
             process::exit(1);
         }
         process::exit(0);

@@ -10,14 +10,15 @@ mod process;
 
 use std::fs;
 use std::net::TcpListener;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{ENGINE, Engine};
 use load::report::Report;
 use load::server::{Behaviour, Fault, Server};
-use process::{Supervised, signal};
+use process::{Supervised, command, signal};
 use serde_json::{Value, json};
 
 const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];
@@ -166,19 +167,103 @@ fn there_are_as_many_processes_as_the_descriptors_demand() {
 }
 
 #[test]
-fn a_process_that_dies_fails_the_whole_and_ends_the_others() {
+fn a_process_that_dies_ends_the_others_and_what_they_have_measured_is_reported() {
     let server = Server::start(Behaviour::Right);
     let mut engine = begun(&server);
     let children = children(engine.pid());
+    thread::sleep(Duration::from_millis(100));
     signal("KILL", children[1]);
+    let report = Report::from_event(event(&engine));
+    assert_eq!(report.field("/interrupted"), &json!(true), "{report}");
+    assert_eq!(report.field("/unsound/0"), &json!(missing(children[1])), "{report}");
+    report.assert_physics();
+    let counts = server.end();
+    assert!((1..counts.requests).contains(&report.requests("correct")), "{report}");
     let failed = event(&engine);
+    assert_eq!((&failed["event"], &failed["message"]), (&json!("failed"), &json!(missing(children[1]))));
+    check_ended(&mut engine, &children);
+}
+
+#[test]
+fn a_person_keeps_what_is_left_of_a_run_of_which_a_process_has_died() {
+    let server = Server::start(Behaviour::Right);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crowd");
+    fs::create_dir_all(&folder).expect("the build folder can be written");
+    let (whole, slices) = (folder.join("run.json"), folder.join("run.ndjson"));
+    for path in [&whole, &slices] {
+        // It is not there the first time.
+        let _ = fs::remove_file(path);
+    }
+    let line = format!(
+        "load http://{}/ -c 4 --processes 2 -z 60s --warmup 0s --slice 100ms --json -o {} -o {}",
+        server.address(),
+        whole.display(),
+        slices.display()
+    );
+    let child = command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let lines = || fs::read_to_string(&slices).map_or(0, |text| text.lines().count());
+    wait_until("two slices are over", || lines() >= 2);
+    let dead = children(child.id())[0];
+    signal("KILL", dead);
+    let output = child.wait_with_output().expect("it is our child");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    assert_eq!((output.status.code(), stderr), (Some(1), format!("error: {}\n", missing(dead))));
+    let told: Value = serde_json::from_str(&stdout).expect("it is a report");
+    let kept = fs::read_to_string(&whole).expect("it is there");
+    assert_eq!(serde_json::from_str::<Value>(&kept).expect("it is JSON"), told);
+    assert_eq!(told["unsound"][0], missing(dead), "{told}");
+    assert!(told["requests"]["correct"].as_u64() > Some(0), "{told}");
+    server.end();
+}
+
+#[test]
+fn a_run_of_which_no_process_is_left_fails() {
+    let server = Server::start(Behaviour::Right);
+    let mut engine = begun(&server);
+    let children = children(engine.pid());
+    // None of them may come to report that another has died.
+    children.iter().for_each(|child| signal("STOP", *child));
+    children.iter().for_each(|child| signal("KILL", *child));
+    let failed = event(&engine);
+    let message = failed["message"].as_str().expect("a message is text");
+    assert_eq!(failed["event"], "failed", "{failed}");
+    assert!(message.ends_with(" of the generator ended before its report: signal: 9 (SIGKILL)"), "{failed}");
+    check_ended(&mut engine, &children);
+    server.end();
+}
+
+#[test]
+fn a_process_that_dies_before_anything_is_measured_fails_the_whole() {
+    let server = Server::start(Behaviour::Right);
+    let mut spec = spec(&server.address().to_string());
+    (spec["processes"], spec["requests"], spec["held"]) = (3.into(), 100.into(), true.into());
+    let mut engine = Supervised::start("load", &spec.to_string());
+    assert_eq!(engine.event()["event"], "ready");
+    let children = children(engine.pid());
+    signal("KILL", children[2]);
+    wait_until("it is dead", || !is_alive(children[2]));
+    let failed = engine.answer();
     let message =
-        format!("process {} of the generator ended before its report: signal: 9 (SIGKILL)", children[1]);
+        format!("process {} of the generator ended before its report: signal: 9 (SIGKILL)", children[2]);
     assert_eq!((&failed["event"], &failed["message"]), (&json!("failed"), &json!(message)), "{failed}");
+    assert_eq!(engine.wait().0, Some(1));
+    assert!(!children.iter().any(|child| is_alive(*child)), "none is left");
+    server.end();
+}
+
+/// What is said of the process that has been killed.
+fn missing(pid: u32) -> String {
+    format!(
+        "process {pid} of the generator ended before its report: signal: 9 (SIGKILL): its part is missing"
+    )
+}
+
+/// Expects nothing more to be told, the exit code of a failure, and no process to be left.
+fn check_ended(engine: &mut Engine, children: &[u32]) {
     assert_eq!(engine.event(), None, "nothing comes after it");
     wait_until("it ends", || engine.ended().is_some_and(|status| status.code() == Some(1)));
     assert!(!children.iter().any(|child| is_alive(*child)), "none is left");
-    server.end();
 }
 
 #[test]

@@ -158,6 +158,43 @@ fn what_cannot_be_written_is_refused_before_anything_is_sent() {
     assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1, "no new file is left");
 }
 
+/// Expects a file of this name in this folder to be refused under another name, too.
+fn check_same(folder: &Path, name: &str, other: &Path) {
+    let (path, other) = (folder.join(name).display().to_string(), other.display().to_string());
+    check_refused(&format!("-o {path} -o {other}"), &format!("{other} is named twice, also as {path}"));
+}
+
+#[test]
+fn one_file_by_two_names_is_refused_and_left_as_it_was() {
+    let folder = folder("two-names");
+    let old = folder.join("old.csv");
+    fs::write(&old, "of an earlier run").expect("it can be written");
+    let link = |target: &str, name: &str| {
+        let path = folder.join(name);
+        symlink(target, &path).expect("it can be made");
+        path
+    };
+    check_same(&folder, "old.csv", &link("old.csv", "link.json"));
+    check_same(&folder, "new.json", &link("new.json", "to-new.csv"));
+    fs::hard_link(&old, folder.join("hard.hlog")).expect("it can be made");
+    check_same(&folder, "old.csv", &folder.join("hard.hlog"));
+    check_same(&folder, "new.svg", &folder.join("../two-names/new.svg"));
+    let line = format!("load {NOBODY} -z 1s -o new.json -o ./new.json");
+    let outcome = finish(command(&line).current_dir(&folder));
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.stderr.contains("./new.json is named twice, also as new.json"), "{outcome:?}");
+    assert_eq!(fs::read_to_string(&old).expect("it is there"), "of an earlier run");
+    assert!(!folder.join("new.json").exists());
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_told_without_a_number() {
+    let (_server, address) = server();
+    let outcome = by_shell("exec > /dev/full", &format!("http://{address}/ -n 10"));
+    let expected = "error: cannot write to standard output: No space left on device\n";
+    assert_eq!((outcome.code, &*outcome.stderr), (Some(1), expected), "{outcome:?}");
+}
+
 fn check_refused(flags: &str, message: &str) {
     let outcome = engine(&format!("load {NOBODY} -z 1s {flags}"));
     let Outcome { code, stdout, stderr } = &outcome;

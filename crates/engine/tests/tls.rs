@@ -120,6 +120,27 @@ fn replies_are_whole_however_they_are_cut_into_records() {
 }
 
 #[test]
+fn a_record_that_comes_in_slowly_puts_off_neither_a_time_out_nor_the_end() {
+    let identity = Identity::sound();
+    for driver in DRIVERS {
+        for (timeout_ms, timeouts, in_flight_end) in [(10_000, 0..=0, 2..=2), (200, 2..=6, 0..=2)] {
+            let server = Server::start(Behaviour::Dribbles, &identity.server);
+            let mut spec = spec(driver, &server.address.to_string(), &identity, 2);
+            (spec["duration_ms"], spec["warmup_ms"]) = (700.into(), 0.into());
+            spec["timeout_ms"] = timeout_ms.into();
+            let report = Report::of(&spec);
+            report.assert_physics();
+            server.end();
+            let time = |name: &str| report.field(name).as_u64().expect("it is a number");
+            let window_ms = (time("/end_ns") - time("/begin_ns")) / 1_000_000;
+            assert!((650..5_000).contains(&window_ms), "{window_ms} ms, {driver}: {report}");
+            assert!(timeouts.contains(&report.errors("timeout")), "{driver}: {report}");
+            assert!(in_flight_end.contains(&report.requests("in_flight_end")), "{driver}: {report}");
+        }
+    }
+}
+
+#[test]
 fn requests_that_are_larger_than_a_session_may_hold_go_out_whole() {
     let identity = Identity::sound();
     for driver in DRIVERS {
@@ -235,7 +256,17 @@ fn a_certificate_that_is_its_own_authority_is_taken_where_it_is_named() {
     check_failure(KEEPS, &identity, by_other_name, &["other.test", "--server-name"]);
     let other = Identity::of_itself();
     let by_other = |spec: &mut Value| spec["tls"]["cacert"] = json!(other.cacert);
-    check_failure(KEEPS, &identity, by_other, &["--cacert", "--insecure"]);
+    check_failure(KEEPS, &identity, by_other, &["has signed itself", "--cacert", "--insecure"]);
+}
+
+#[test]
+fn a_certificate_that_is_named_must_be_valid_and_say_for_whom_it_is() {
+    let named = |identity: &Identity, parts: &[&str]| check_failure(KEEPS, identity, |_| (), parts);
+    named(&Identity::of_itself_expired(), &["has expired: renew it", "--insecure"]);
+    named(&Identity::of_itself_to_come(), &["is not valid yet", "clocks", "--insecure"]);
+    named(&Identity::nameless(), &["-addext subjectAltName=DNS:localhost", "--insecure"]);
+    let by_address = |spec: &mut Value| spec["tls"]["server_name"] = "127.0.0.1".into();
+    check_failure(KEEPS, &Identity::nameless(), by_address, &["-addext subjectAltName=IP:127.0.0.1"]);
 }
 
 /// Expects a run to fail before it begins, with one line that has these parts.
@@ -261,7 +292,7 @@ fn a_server_that_cannot_be_trusted_is_a_clear_failure() {
     check_failure(KEEPS, &sound, by_other, &["nobody who is trusted", "--cacert", "--insecure"]);
     let by_other_name = |spec: &mut Value| spec["tls"]["server_name"] = "other.test".into();
     check_failure(KEEPS, &sound, by_other_name, &["other.test", "localhost", "--server-name"]);
-    check_failure(KEEPS, &expired, |_| (), &["expired", "--insecure"]);
+    check_failure(KEEPS, &expired, |_| (), &["has expired: renew it", "--insecure"]);
 }
 
 #[test]

@@ -18,8 +18,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, RootCertStore,
-    SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, HandshakeType, InvalidMessage,
+    RootCertStore, SignatureScheme,
 };
 use sys::net::Socket;
 
@@ -116,8 +116,8 @@ fn of_file(path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>),
     Ok((roots, named))
 }
 
-/// Takes a certificate that lies in the user's file, and those that are signed by one that does. The usual certificate
-/// for tests is its own authority, and the rules for a chain take no authority for a server.
+/// Takes a certificate that lies in the user's file while it is valid, and those that are signed by one that does. The
+/// usual certificate for tests is its own authority, and the rules for a chain take no authority for a server.
 #[derive(Debug)]
 struct Named {
     named: Vec<CertificateDer<'static>>,
@@ -133,11 +133,16 @@ impl ServerCertVerifier for Named {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if self.named.contains(end_entity) {
-            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
-            return Ok(ServerCertVerified::assertion());
+        let is_named = self.named.contains(end_entity);
+        // One that is named needs no chain, so nothing that is wrong with its issuers counts.
+        let intermediates = if is_named { &[] } else { intermediates };
+        match self.others.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(rustls::Error::InvalidCertificate(error)) if is_named && !is_out_of_time(&error) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
         }
-        self.others.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(
@@ -161,6 +166,19 @@ impl ServerCertVerifier for Named {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.others.supported_verify_schemes()
     }
+}
+
+/// Whether this is about the time in which a certificate is valid, which may also be one that cannot be read. It is
+/// looked at before anything else of it, so no other fault hides it.
+fn is_out_of_time(error: &CertificateError) -> bool {
+    matches!(
+        error,
+        CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }
+            | CertificateError::BadEncoding
+    )
 }
 
 /// Takes any certificate. The server must still prove that it has the key, so that a handshake costs both sides what
@@ -261,6 +279,16 @@ impl Session {
         Ok(received)
     }
 
+    /// Takes what has been decrypted. An end without a `close_notify` is an error, `UnexpectedEof`: a reply that lasts
+    /// until the end may lack some.
+    fn take(&mut self, input: &mut [u8]) -> io::Result<usize> {
+        self.tls.reader().read(input).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof if self.tls.is_handshaking() => ended_early(),
+            io::ErrorKind::UnexpectedEof => cut_off(),
+            _ => error,
+        })
+    }
+
     /// Sends what has been encrypted; says whether all of it has gone out.
     fn flush(&mut self) -> io::Result<bool> {
         while self.tls.wants_write() {
@@ -305,18 +333,19 @@ impl Link for Session {
         &self.socket
     }
 
-    /// An end without a `close_notify` is an error, `UnexpectedEof`: a reply that lasts until the end may lack some.
+    /// Receives once at most: a record may come in slowly, and whoever waits in each call has to look at the clock
+    /// between two of them.
     fn read(&mut self, input: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.tls.reader().read(input) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Err(if self.tls.is_handshaking() { ended_early() } else { cut_off() });
-                }
-                done => return done,
-            }
-            self.receive()?;
+        match self.take(input) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return done,
         }
+        self.receive()?;
+        self.take(input).map_err(|error| match error.kind() {
+            // Something has come, and more of it may be there.
+            io::ErrorKind::WouldBlock => io::ErrorKind::Interrupted.into(),
+            _ => error,
+        })
     }
 
     fn is_drained(&self, received: usize, room: usize) -> bool {
@@ -340,7 +369,12 @@ impl Link for Session {
     }
 
     fn is_open(&mut self) -> bool {
-        matches!(self.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        loop {
+            match self.read(&mut [0]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock),
+            }
+        }
     }
 
     fn close(mut self) {
@@ -410,7 +444,11 @@ fn explain(error: &rustls::Error) -> String {
             | InvalidMessage::UnknownProtocolVersion
             | InvalidMessage::MessageTooLarge
             | InvalidMessage::MessageTooShort,
-        ) => "the server does not answer in TLS: write http:// (or tcp://)".into(),
+        )
+        // What a client says, and no server: it has come back.
+        | rustls::Error::InappropriateHandshakeMessage { got_type: HandshakeType::ClientHello, .. } => {
+            "the server does not answer in TLS: write http:// (or tcp://)".into()
+        }
         rustls::Error::AlertReceived(AlertDescription::UnrecognisedName) => {
             "the server does not know itself by this name: say which one it has (--server-name NAME)".into()
         }
@@ -433,8 +471,30 @@ fn explain_certificate(error: &CertificateError) -> String {
              name a file with who signed it (--cacert FILE), or do not check it (--insecure)"
                 .into()
         }
+        CertificateError::NotValidForNameContext { expected, presented } if presented.is_empty() => {
+            let kind = if matches!(expected, ServerName::IpAddress(_)) { "IP" } else { "DNS" };
+            let name = expected.to_str();
+            format!(
+                "the server's certificate does not say for whom it is: make one that has a subjectAltName (openssl: \
+                 -addext subjectAltName={kind}:{name}), or do not check it (--insecure)"
+            )
+        }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("{error}: say for whom it is (--server-name NAME), or do not check it (--insecure)")
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "the server's certificate has expired: renew it, or do not check it (--insecure)".into()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the server's certificate is not valid yet: look at the clocks of both machines, \
+             or do not check it (--insecure)"
+                .into()
+        }
+        // The library has no type of its own for it.
+        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the server's certificate has signed itself: \
+             name it (--cacert FILE), or do not check it (--insecure)"
+                .into()
         }
         _ => format!(
             "the server's certificate is not accepted ({error}): if it is known, name it (--cacert FILE), or do not \

@@ -100,10 +100,10 @@ fn check_ends(ends: [u64; 2]) {
         failed: 0,
         latency: ::load::Report::empty(false).latency,
     };
-    let mut slices = Slices { pending: Vec::new(), of: 3, ends: Vec::new() };
-    for end in ends {
+    let mut slices = Slices { pending: Vec::new(), ends: vec![u64::MAX; 3] };
+    for (member, end) in ends.into_iter().enumerate() {
         (0..end).for_each(|index| slices.add(slice(index)));
-        slices.ends.push(end);
+        slices.ends[member] = end;
         slices.pass_on(false, |slice| panic!("slice {} lacks a part: {ends:?}", slice.index));
     }
     for index in 0..5 {

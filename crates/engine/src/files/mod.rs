@@ -147,8 +147,11 @@ impl Files {
     pub(crate) fn open(targets: &[Target]) -> Result<Self, Failure> {
         let mut files = Self(Vec::new());
         for Target { path, kind } in targets {
-            if files.0.iter().any(|output| output.path == *path) {
-                let message = format!("--write: {} is named twice", path.display());
+            if let Some(twin) = files.0.iter().find(|output| place::is_one(&output.path, path)) {
+                let mut message = format!("--write: {} is named twice", path.display());
+                if twin.path != *path {
+                    message += &format!(", also as {}", twin.path.display());
+                }
                 return Err(Failure::request("bad_flag", message));
             }
             let sink = Sink::open(path, *kind).map_err(|error| {

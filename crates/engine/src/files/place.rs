@@ -22,6 +22,26 @@ pub(super) fn can_be_taken(path: &Path) -> io::Result<bool> {
     Ok(File::create_new(&beside).and_then(|_| fs::remove_file(&beside)).is_ok())
 }
 
+/// Whether two paths are of one file, be it there already or not.
+pub(super) fn is_one(path: &Path, other: &Path) -> bool {
+    match (fs::metadata(path), fs::metadata(other)) {
+        _ if path == other => true,
+        // Whatever all write to, such as a device, takes the words of each.
+        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => whole(path).is_some_and(|path| whole(other) == Some(path)),
+        _ => false,
+    }
+}
+
+/// The path of a file that is not there, through no link; none where its folder is not there either.
+fn whole(path: &Path) -> Option<PathBuf> {
+    // A link that leads nowhere makes what it names once it is written to.
+    let target = fs::read_link(path).map_or_else(|_| path.to_owned(), |target| path.with_file_name(target));
+    // A name by itself has no folder.
+    let here = Path::new(".").join(&target);
+    Some(fs::canonicalize(here.parent()?).ok()?.join(target.file_name()?))
+}
+
 /// Puts a file with this text here. It has the rights of the one that was here, as if that had been written anew.
 ///
 /// # Errors

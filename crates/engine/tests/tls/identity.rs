@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -36,7 +38,30 @@ impl Identity {
 
     /// One that has signed itself, as is usual for tests.
     pub(crate) fn of_itself() -> Self {
+        Self::own(|_| ())
+    }
+
+    /// One that has signed itself and whose time is over.
+    pub(crate) fn of_itself_expired() -> Self {
+        Self::own(|params| params.not_after = date_time_ymd(2001, 1, 1))
+    }
+
+    /// One that has signed itself and whose time is to come.
+    pub(crate) fn of_itself_to_come() -> Self {
+        Self::own(|params| params.not_before = date_time_ymd(3001, 1, 1))
+    }
+
+    /// One that has signed itself and has its name only where nobody looks for it.
+    pub(crate) fn nameless() -> Self {
+        Self::own(|params| {
+            params.subject_alt_names.clear();
+            params.distinguished_name.push(DnType::CommonName, "localhost");
+        })
+    }
+
+    fn own(change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = params();
+        change(&mut params);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let signed = params.self_signed(&key).expect("an authority can sign itself");

@@ -18,6 +18,8 @@ pub(crate) enum Behaviour {
     Keeps { body_bytes: usize },
     /// Each byte of a reply is a record of its own.
     ByteByByte,
+    /// Each reply is one record, of which a byte goes out every few milliseconds.
+    Dribbles,
     /// Says in its replies that it will close, and does, with a `close_notify`.
     ClosesEach,
     /// Closes after each reply without having said so in it; with a `close_notify`, or without.
@@ -150,7 +152,11 @@ fn serve(
 
 /// Replies to a request; says whether the connection goes on.
 fn reply(stream: &mut Stream, behaviour: Behaviour, counts: &Counts) -> io::Result<bool> {
-    let body_bytes = if let Behaviour::Keeps { body_bytes } = behaviour { body_bytes } else { 5 };
+    let body_bytes = match behaviour {
+        Behaviour::Keeps { body_bytes } => body_bytes,
+        Behaviour::Dribbles => 2000,
+        _ => 5,
+    };
     let length = match behaviour {
         Behaviour::EndsBodies { .. } => String::new(),
         Behaviour::ClosesEach => format!("Content-Length: {body_bytes}\r\nConnection: close\r\n"),
@@ -158,6 +164,9 @@ fn reply(stream: &mut Stream, behaviour: Behaviour, counts: &Counts) -> io::Resu
     };
     let mut reply = format!("HTTP/1.1 200 OK\r\n{length}\r\n").into_bytes();
     reply.extend((0..body_bytes).map(|index| b'a' + (index % 23) as u8));
+    if behaviour == Behaviour::Dribbles {
+        return dribble(stream, &reply, counts).map(|()| true);
+    }
     let piece_bytes = if behaviour == Behaviour::ByteByByte { 1 } else { reply.len() };
     for piece in reply.chunks(piece_bytes) {
         // Before it is sent: the client may be done, and the counts be read, before this thread goes on.
@@ -181,6 +190,23 @@ fn reply(stream: &mut Stream, behaviour: Behaviour, counts: &Counts) -> io::Resu
         _ => {}
     }
     Ok(true)
+}
+
+/// Sends one record slowly.
+fn dribble(stream: &mut Stream, reply: &[u8], counts: &Counts) -> io::Result<()> {
+    let mut record = Vec::new();
+    stream.conn.writer().write_all(reply)?;
+    while stream.conn.wants_write() {
+        stream.conn.write_tls(&mut record)?;
+    }
+    for byte in record {
+        if counts.ended.load(Ordering::SeqCst) {
+            break;
+        }
+        stream.sock.write_all(&[byte])?;
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Waits for a whole request; returns its length in the input, or nothing at the end.

@@ -26,7 +26,8 @@ pub(crate) trait Link: Sized {
 
     fn socket(&self) -> &Socket;
 
-    /// Receives; 0 is the end that the other side has announced.
+    /// Receives, in one system call at most; 0 is the end that the other side has announced. `Interrupted` is to be
+    /// asked again: something has come, and none of it is for the protocol yet.
     fn read(&mut self, input: &mut [u8]) -> io::Result<usize>;
 
     /// Whether a call that has received so much, with room for so much, has left nothing to receive.
