@@ -632,10 +632,12 @@ def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         prober.run(asked(), SimulatedHost(Server(10_000), stops=stops), tmp_path / "runs", lambda found: None)
     folder = capacity.folder_of(asked(), tmp_path / "runs")
-    assert len(prober.known(folder).shots) == stops - 1
-    # A crash may have torn the line that was being written.
-    with (folder / capacity.PROBES).open("ab") as file:
-        file.write(b'01234567 {"step":')
+    assert folder.exists() == (stops > 1), "a question without a run leaves nothing behind"
+    if stops > 1:
+        assert len(prober.known(folder).shots) == stops - 1
+        # A crash may have torn the line that was being written.
+        with (folder / capacity.PROBES).open("ab") as file:
+            file.write(b'01234567 {"step":')
     host = SimulatedHost(Server(10_000))
     prober.run(asked(), host, tmp_path / "runs", lambda found: None)
     assert host.runs == len(whole.shots) - (stops - 1)
@@ -735,10 +737,12 @@ def test_json_has_every_run_and_the_sentences(tmp_path: Path, host: SimulatedHos
 
 @pytest.mark.usefixtures("fake", "host")
 def test_what_is_sent_is_part_of_the_question(tmp_path: Path) -> None:
-    sent = ("-m", "POST", "-H", "Accept: text/plain", "-H", "X-A:b:c", "-d", "{}")
+    sent = ("-m", "PUT", "-H", "Accept: text/plain", "-H", "X-A:b:c", "-d", "{}")
     workload = json.loads(iolab(*ASK, *sent, "--out", tmp_path, "--json").stdout)["question"]["workload"]
-    assert (workload["method"], workload["body"]) == ("POST", "{}")
+    assert (workload["method"], workload["body"]) == ("PUT", "{}")
     assert workload["headers"] == [["Accept", "text/plain"], ["X-A", "b:c"]]
+    posted = json.loads(iolab(*ASK, "-d", "{}", "--out", tmp_path, "--json").stdout)["question"]["workload"]
+    assert posted["method"] == "POST"
 
 
 @pytest.mark.usefixtures("fake")
@@ -749,6 +753,14 @@ def test_a_stop_prints_what_is_known_and_how_to_go_on(tmp_path: Path, host: Simu
     assert "Not finished: it held at 9,457/s and it did not hold at 10,000/s." in done.stdout
     assert "stopped by SIGINT; to go on: iolab" in done.stderr
     assert iolab(*ASK, "--out", tmp_path).exit_code == 0
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_stop_in_the_first_run_leaves_nothing_behind(tmp_path: Path, host: SimulatedHost) -> None:
+    host.stops = 1
+    done = iolab(*ASK, "--out", tmp_path)
+    assert (done.exit_code, done.stdout, list(tmp_path.iterdir())) == (130, "", [])
+    assert "stopped by SIGINT; to go on: iolab" in done.stderr
 
 
 @pytest.mark.usefixtures("fake")

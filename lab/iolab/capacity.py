@@ -17,7 +17,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -438,9 +438,22 @@ def writing(question: Question, machine: Mapping[str, Any], runs: Path) -> Itera
         os.ftruncate(file, sum(map(len, lines[: len(records)])))
         store.write_file(folder / QUESTION, question.model_dump_json(indent=2) + "\n")
         store.write_file(folder / store.MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
-        yield Writer(folder, list(records), faults, file)
+        writer = Writer(folder, list(records), faults, file)
+        try:
+            yield writer
+        finally:
+            if not writer.records:
+                _forget(folder)
     finally:
         os.close(file)
+
+
+def _forget(folder: Path) -> None:
+    """Takes away a folder in which there is no run: a question that came to nothing leaves nothing behind."""
+    with suppress(OSError):
+        for name in (QUESTION, store.MACHINE, PROBES):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _step(purpose: Purpose, probe: Probe) -> Step:
@@ -540,10 +553,10 @@ def _shot(question: Question, record: Record, step: Step) -> Shot:
 
 
 def _bracket(found: Found) -> str:
-    """Between which rates the runs so far have it."""
+    """Between which rates the runs so far have it. One that showed the generator alone says nothing of that."""
     searched = [shot for shot in found.curve if shot.step.purpose == "search"]
     held = max((shot.step.rate_per_s or 0.0 for shot in searched if shot.judged.word == "holds"), default=None)
-    broke = min((shot.step.rate_per_s or 0.0 for shot in searched if shot.judged.word != "holds"), default=None)
+    broke = min((shot.step.rate_per_s or 0.0 for shot in searched if shot.judged.word == "breaks"), default=None)
     words = [] if held is None else [f"it held at {rate_words(held)}"]
     words += [] if broke is None else [f"it did not hold at {rate_words(broke)}"]
     return " and ".join(words) or "nothing is known yet"

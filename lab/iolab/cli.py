@@ -137,7 +137,7 @@ def capacity_(
     driver: Annotated[Driver, typer.Option(help="Of the generator.")] = "epoll",
     cpus: Annotated[str | None, typer.Option(metavar="LIST", help="Of the generator, as 0,2 or 0-3 (all).")] = None,
     protocol: Annotated[Protocol | None, typer.Option(help="What it speaks (http for http://, echo).")] = None,
-    method: Annotated[str | None, typer.Option("--method", "-m", help="HTTP (GET).")] = None,
+    method: Annotated[str | None, typer.Option("--method", "-m", help="HTTP (GET, or POST with a body).")] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", help="HTTP: one more, as 'Name: value'.")
     ] = None,
@@ -165,7 +165,7 @@ def capacity_(
 ) -> None:
     """Find the highest rate at which a running server holds a limit, and what it does beyond."""
     named: dict[str, object] = {
-        "method": method,
+        "method": method or (None if body is None else "POST"),
         "body": body,
         "framing": framing,
         "message_bytes": message_bytes,
@@ -325,11 +325,13 @@ def _ask(asked: capacity.Question, server_pid: int | None, out: Path, *, fresh: 
         with runner.stopping_on(ENDING):
             prober.run(asked, agent, out, prober.Lines(console), server_pid=server_pid, fresh=fresh)
     except runner.Stopped as stopped:
-        _answer(folder, as_json=as_json)
+        # Without a single run there is no folder.
+        if folder.is_dir():
+            _answer(folder, as_json=as_json)
         terminal.say(console, f"stopped by {stopped}; to go on: {_again()}")
         raise typer.Exit(stopped.code) from None
     except engine.TrialFailed as failed:
-        if prober.known(folder).shots:
+        if folder.is_dir():
             _answer(folder, as_json=as_json)
         _fail(str(failed), 2 if failed.failure.kind.startswith("bad_") else 1)
     found = _answer(folder, as_json=as_json)

@@ -160,12 +160,15 @@ def known(folder: Path) -> Found:
 
 
 def show_question(console: Console, asked: Question, server_pid: int | None) -> None:
-    """Says before the first run what is asked, and about how long it takes."""
+    """Says before the first run what is asked, and how long it takes where the search goes straight."""
     runs = SEARCH_RUNS + len(capacity.CURVE)
     length_s = runs * (asked.warmup_ms + asked.settings.probe_ms) / 1_000
     length_s += (capacity.BEFORE + 1 + capacity.WATCHED) * asked.settings.probe_ms / 1_000
     say(console, f"{' and '.join(asked.limits)} at {asked.url}, {asked.connections} connections")
-    say(console, f"about {runs} runs of {asked.settings.probe_ms / 1_000:g} s or more, {duration(length_s)} in all")
+    say(
+        console,
+        f"{runs} to {2 * runs} runs of {asked.settings.probe_ms / 1_000:g} s or more, {duration(length_s)} or more",
+    )
     if server_pid is not None:
         say(console, f"the server is process {server_pid} ({listener.name(server_pid)}): its processor time is read")
 
@@ -221,7 +224,7 @@ def show_found(console: Console, found: Found) -> None:
 
 def _row(shot: Shot, *, knows_cpu: bool) -> tuple[str, ...]:
     asked, cpu_ns = shot.step.rate_per_s, shot.cpu_per_request_ns
-    cpu = "–" if cpu_ns is None else f"{cpu_ns / 1e3:.3g}"
+    cpu = "–" if cpu_ns is None else f"{cpu_ns / 1e3:,.0f}" if cpu_ns >= 1e6 else f"{cpu_ns / 1e3:.3g}"
     return (
         "closed loop" if asked is None else rate_words(asked).removesuffix("/s"),
         rate_words(shot.seen.achieved_per_s).removesuffix("/s"),

@@ -172,7 +172,8 @@ def _latency_drawing(found: Found, shots: Sequence[Shot], knee: float | None) ->
         f"{rate_words(shot.step.rate_per_s or 0.0)} p99 {time_words(shot.seen.times_ns['p99'])}" for shot in shots
     )
     legend = tuple((slot, name) for slot, name in enumerate(DRAWN) if any(_carried(shot.seen, name) for shot in shots))
-    caption = "Dashed: the limit. Upright: the capacity. Response time, from when a request fell due."
+    upright = "" if knee is None else "Upright: the capacity. "
+    caption = f"Dashed: the limit. {upright}Response time, from when a request fell due."
     svg = drawing.inline(latencies(shots, _limits(found), knee), "Latency by rate", said)
     return Drawing("Latency by rate", caption, svg, legend)
 
