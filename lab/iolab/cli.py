@@ -165,8 +165,8 @@ def capacity_(
 ) -> None:
     """Find the highest rate at which a running server holds a limit, and what it does beyond."""
     named: dict[str, object] = {
-        "method": method or (None if body is None else "POST"),
         "body": body,
+        "method": method or (None if body is None else "POST"),
         "framing": framing,
         "message_bytes": message_bytes,
         "target": target,
