@@ -266,6 +266,40 @@ fn requests_of_a_schedule_are_all_sent_and_their_latency_counts_from_when_they_w
 }
 
 #[test]
+fn a_schedule_that_ends_before_the_number_that_was_asked_for_ends_the_run() {
+    let stage = json!({"from_per_s": 1000.0, "to_per_s": 1000.0, "duration_ms": 100});
+    // How many threads may be told; the thread driver has one for each connection.
+    for (driver, threads) in [("epoll", 1), ("epoll", 2), ("io_uring", 1), ("io_uring", 2), ("thread", 1)] {
+        // Of random requests the standard deviation is 10.
+        for (arrivals, sent) in [("even", 100..=100), ("poisson", 50..=150)] {
+            let server = Server::start(Behaviour::Right);
+            let workload = json!({"protocol": "http", "host": "h"});
+            let mut spec = spec(driver, &server.address().to_string(), &workload, 4);
+            (spec["requests"], spec["threads"]) = (1000.into(), threads.into());
+            spec["pace"] = json!({"loop": "open", "arrivals": arrivals, "stages": [stage]});
+            let report = Report::of(&spec);
+            report.assert_physics();
+            report.assert_schedule();
+            let counts = ["sent", "correct"].map(|name| report.requests(name));
+            assert!(sent.contains(&counts[0]) && counts[0] == counts[1], "{driver}, {arrivals}: {report}");
+            assert_eq!(report.field("/schedule/unsent_end"), &json!(0), "{driver}, {arrivals}: {report}");
+            assert_eq!(server.end().right, counts[0], "{driver}, {arrivals}: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_free_is_not_waited_for_at_the_begin() {
+    let stage = json!({"from_per_s": 200.0, "to_per_s": 200.0, "duration_ms": null});
+    let pace = json!({"loop": "open", "arrivals": "even", "stages": [stage]});
+    for driver in DRIVERS {
+        // No connection is needed again.
+        let (report, _) = check_right(driver, 8, 8, |spec| spec["pace"] = pace.clone());
+        assert_eq!(report.field("/schedule/waited"), &json!(0), "{driver}: {report}");
+    }
+}
+
+#[test]
 fn a_schedule_that_a_server_cannot_keep_up_with_shows_in_the_response_time_and_is_told() {
     // One connection to a server that sends its replies byte by byte.
     let server = Server::start(Behaviour::ByteByByte);
@@ -391,9 +425,9 @@ fn a_load_by_hand_without_a_correct_reply_shows_what_came_and_fails() {
     let ended = process::engine(&format!("load http://{}/ -c 2 -n 4 --timeout 100ms", server.address()));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("0 correct, 0 wrong, 4 failed"), "{ended:?}");
-    let line = "error: no reply was correct; the first: a reply did not come in time; \
-                the server sent nothing: check what it speaks, or raise --timeout\n";
-    assert_eq!(ended.stderr, line);
+    let begin = "error: no reply was correct; the first: a reply did not come in time; no reply came within ";
+    let end = "the server accepts connections and does not answer; check it, and what it speaks, or raise --timeout\n";
+    assert!(ended.stderr.starts_with(begin) && ended.stderr.ends_with(end), "{ended:?}");
     server.end();
 }
 
@@ -442,6 +476,56 @@ fn a_server_that_closes_without_saying_so_neither_hangs_a_run_nor_loses_a_reques
         assert_eq!((report.requests("sent"), settled), (REQUESTS, REQUESTS), "{driver}: {report}");
         assert_eq!(report.requests("in_flight_end"), 0, "{driver}: {report}");
         server.end();
+    }
+}
+
+#[test]
+fn nothing_is_sent_on_a_connection_whose_end_came_with_the_last_reply() {
+    // A thread would need a system call more for each request to know of it.
+    for driver in ["epoll", "io_uring"] {
+        for in_flight in [4, 1] {
+            let server = Server::start(Behaviour::ClosesEachAtOnce);
+            let workload = json!({"protocol": "http", "host": "h"});
+            let mut spec = spec(driver, &server.address().to_string(), &workload, 4);
+            (spec["requests"], spec["active"]) = (400.into(), in_flight.into());
+            let report = Report::of(&spec);
+            report.assert_physics();
+            assert_eq!(report.requests("correct"), 400, "{driver}: {report}");
+            assert_eq!(server.end().requests, 400, "{driver}: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_reply_that_is_overdue_is_none_however_short_the_timeout() {
+    for driver in DRIVERS {
+        let server = Server::start(Behaviour::SleepsFirst(Duration::from_millis(10)));
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 4);
+        (spec["requests"], spec["timeout_ms"]) = (80.into(), 5.into());
+        let report = Report::of(&spec);
+        report.assert_physics();
+        server.end();
+        assert_eq!((report.requests("correct"), report.errors("timeout")), (0, 80), "{driver}: {report}");
+    }
+}
+
+#[test]
+fn a_short_timeout_is_seen_in_a_short_time() {
+    const REQUESTS: u64 = 50;
+    for driver in DRIVERS {
+        let server = Server::start(Behaviour::Silent);
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 1);
+        (spec["requests"], spec["timeout_ms"]) = (REQUESTS.into(), 4.into());
+        let report = Report::of(&spec);
+        report.assert_physics();
+        server.end();
+        assert_eq!(report.errors("timeout"), REQUESTS, "{driver}: {report}");
+        let of = |path: &str| report.field(path).as_u64().expect("a number");
+        let each = Duration::from_nanos((of("/end_ns") - of("/begin_ns")) / REQUESTS);
+        // A kernel that counts four milliseconds at a time may take two of those more.
+        assert!(each < Duration::from_millis(15), "{driver}, {each:?}: {report}");
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Limits {
     pub(crate) depth: usize,
     /// Requests in all.
     pub(crate) requests: u64,
+    /// From the send of a request to its whole reply.
+    pub(crate) timeout_ns: u64,
 }
 
 /// The client half with what surrounds it: the requests in flight, and input that is not yet a reply.
@@ -58,7 +60,8 @@ impl<C> Exchange<C> {
         self.taken = false;
     }
 
-    /// Whether the connection has been of use. One that has not is opened again in time, not at once and for ever.
+    /// Whether the connection has been of use, or has been waited for long enough. One that has not is opened again in
+    /// time, not at once and for ever.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken
     }
@@ -192,7 +195,11 @@ impl<C> Exchange<C> {
 
     /// The connection has broken with this error.
     pub(crate) fn fail_with(&mut self, error: &io::Error, recorder: &mut Recorder) {
-        self.fail(fault_of(error, self.taken), recorder, || error.to_string());
+        let fault = fault_of(error, self.taken);
+        self.fail(fault, recorder, || match fault {
+            Fault::Reset => "the server reset the connection before its reply".into(),
+            _ => error.to_string(),
+        });
     }
 
     /// The connection could not be opened again.
@@ -201,12 +208,15 @@ impl<C> Exchange<C> {
         self.fail(fault, recorder, || error.to_string());
     }
 
-    /// Gives up on a connection whose oldest reply has not come within `timeout_ns`; says whether it did.
-    pub(crate) fn give_up_late(&mut self, now_ns: u64, timeout_ns: u64, recorder: &mut Recorder) -> bool {
+    /// Gives up on a connection whose oldest reply has not come in time; says whether it did.
+    pub(crate) fn give_up_late(&mut self, now_ns: u64, recorder: &mut Recorder) -> bool {
+        let timeout_ns = self.limits.timeout_ns;
         let late =
             self.in_flight.first().is_some_and(|begun| now_ns.saturating_sub(begun.sent_ns) > timeout_ns);
         if late {
             self.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
+            // Who has waited for so long already need not wait on to try again.
+            self.taken = true;
         }
         late
     }
@@ -215,9 +225,16 @@ impl<C> Exchange<C> {
     where
         C: Client<W>,
     {
+        // How soon a driver notices that a reply is overdue must not decide whether it is.
+        if self.give_up_late(now_ns, recorder) {
+            return Outcome::Over;
+        }
         let begun = self.in_flight.pop().expect("a client half has a verdict on what was asked only");
         recorder.body(self.client.body_bytes());
         self.late_ns = begun.late_ns;
+        if verdict == Verdict::Wrong {
+            recorder.first(|| wrong(self.client.deviation()));
+        }
         recorder.replied(verdict, self.client.status(), &begun, now_ns);
         if !self.client.keeps_alive() {
             return self.fail(Fault::Closed, recorder, closed_early);
@@ -225,6 +242,12 @@ impl<C> Exchange<C> {
         let is_spent = self.limits.requests == 0 && self.in_flight.is_empty();
         if is_spent { Outcome::Over } else { Outcome::Replied }
     }
+}
+
+/// What is said of a reply with other bytes, and where they are.
+fn wrong(deviation: Option<String>) -> String {
+    let deviation = deviation.map_or_else(String::new, |deviation| format!(": {deviation}"));
+    format!("a reply was well-formed but not the right one{deviation}")
 }
 
 fn closed_early() -> String {
@@ -260,7 +283,7 @@ mod tests {
         Box::leak(Box::new(echo::Workload::new(Framing::Raw, MESSAGE_BYTES).unwrap()))
     }
 
-    const LIMITS: Limits = Limits { depth: 1, requests: u64::MAX };
+    const LIMITS: Limits = Limits { depth: 1, requests: u64::MAX, timeout_ns: 1_000_000 };
 
     fn begin(exchange: &mut Exchange<echo::Client>, now_ns: u64, recorder: &mut Recorder) -> Vec<u8> {
         let turn = Turn { key: 0, due_ns: now_ns, free_ns: now_ns };
@@ -277,7 +300,7 @@ mod tests {
         (replies, failures): (u64, u64),
     ) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
-        let limits = Limits { depth: requests, requests: u64::MAX };
+        let limits = Limits { depth: requests, ..LIMITS };
         let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
         let sent: Vec<u8> = (0..requests).flat_map(|_| begin(&mut exchange, 1_000, &mut recorder)).collect();
         assert!(!exchange.has_room());
@@ -317,7 +340,7 @@ mod tests {
         let surplus = |requests: &[u8]| [requests, b"x"].concat();
         check_depth(5, surplus, 6 * MESSAGE_BYTES, Outcome::Over, (4, 1));
         let mut recorder = Recorder::new(9, &Pace::Closed);
-        let limits = Limits { depth: 9, requests: 9 };
+        let limits = Limits { depth: 9, requests: 9, ..LIMITS };
         let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
         (0..9).for_each(|_| drop(begin(&mut exchange, 0, &mut recorder)));
         exchange.fail_with(&io::ErrorKind::ConnectionReset.into(), &mut recorder);
@@ -343,7 +366,7 @@ mod tests {
     #[test]
     fn a_connection_is_over_after_the_requests_it_may_carry() {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
-        let limits = Limits { depth: 2, requests: 2 };
+        let limits = Limits { depth: 2, requests: 2, ..LIMITS };
         let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
         let first = begin(&mut exchange, 0, &mut recorder);
         let second = begin(&mut exchange, 0, &mut recorder);
@@ -351,6 +374,21 @@ mod tests {
         assert!(!exchange.has_room());
         assert_eq!(exchange.receive(&second, 1, &mut recorder), Outcome::Over);
         assert_eq!((recorder.replies(), recorder.failures()), (2, 0));
+    }
+
+    #[test]
+    fn a_reply_that_comes_too_late_is_none_and_neither_are_those_behind_it() {
+        for (late_ns, counts) in [(0, (1, 0)), (1, (0, 2))] {
+            let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
+            let limits = Limits { depth: 2, ..LIMITS };
+            let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
+            let first = begin(&mut exchange, 500, &mut recorder);
+            begin(&mut exchange, 600, &mut recorder);
+            let now_ns = 500 + LIMITS.timeout_ns + late_ns;
+            let outcome = exchange.receive(&first, now_ns, &mut recorder);
+            assert_eq!(outcome, if late_ns == 0 { Outcome::Replied } else { Outcome::Over });
+            assert_eq!((recorder.replies(), recorder.failures()), counts);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! each request, and with a thousand connections none of them is in the cache.
 
 use std::collections::VecDeque;
+use std::mem;
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +46,10 @@ impl InFlight {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Begun> {
-        let first = self.first.take();
-        self.first = self.rest.pop_front();
-        first
+        if self.rest.is_empty() {
+            return self.first.take();
+        }
+        mem::replace(&mut self.first, self.rest.pop_front())
     }
 
     pub(crate) fn clear(&mut self) {

@@ -86,7 +86,7 @@ impl Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     After(Duration),
-    /// When so many requests have been answered or have failed.
+    /// When so many requests have been answered or have failed, or all of a schedule that ends before them.
     Requests(u64),
 }
 

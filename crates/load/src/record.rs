@@ -89,7 +89,7 @@ pub(crate) enum Fault {
     Tls,
 }
 
-/// Completed requests over time, the warm-up included.
+/// Completed requests over time, the warm-up included. The last interval may be shorter than the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intervals {
     pub begin_ns: u64,
@@ -273,9 +273,16 @@ impl Recorder {
         self.phase != Phase::Over
     }
 
-    /// Whether every request that was to be sent has been answered or has failed.
-    pub(crate) fn is_done(&self) -> bool {
-        self.left == 0 && self.in_flight == 0
+    /// When the run began, whenever its thread has noticed.
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.timeline.start_ns
+    }
+
+    /// Whether every request that was to be sent has been answered or has failed: as many as were asked for, or all of
+    /// a schedule that ends before them. A window of a given length goes on to its end.
+    pub(crate) fn is_done(&self, turns: &Turns) -> bool {
+        let all_sent = self.left == 0 || (self.timeline.is_open_ended() && turns.are_spent());
+        self.in_flight == 0 && all_sent
     }
 
     /// Whether the window has ended.
@@ -361,7 +368,6 @@ impl Recorder {
             Verdict::Wrong => {
                 record.requests.wrong += 1;
                 record.errors.wrong += 1;
-                self.first(|| "a reply was well-formed but not the right one".into());
             }
             Verdict::Status => {
                 record.requests.wrong += 1;
@@ -403,8 +409,8 @@ impl Recorder {
     }
 
     pub(crate) fn finish(mut self) -> Report {
-        // A run of a number of requests ends with the last reply, not when that is noticed.
-        let now_ns = if self.is_done() { self.now_ns } else { clock::monotonic_ns() };
+        // It ends with the last reply, or when it was broken off: what was done since then belongs to no window.
+        let now_ns = self.now_ns;
         if self.phase == Phase::WarmUp {
             // Stopped before the window began: what was counted belongs to none.
             self.begin_window(now_ns);
@@ -412,13 +418,15 @@ impl Recorder {
         if self.phase == Phase::Window {
             self.end_window(now_ns);
         }
-        if self.completed > 0 && self.timeline.is_open_ended() {
+        if self.completed > 0 {
+            // The last interval is shorter than the others.
             self.record.intervals.completed.push(self.completed);
         }
         self.record
     }
 
-    fn first(&mut self, text: impl FnOnce() -> String) {
+    /// Something went wrong: the text is built of the first only.
+    pub(crate) fn first(&mut self, text: impl FnOnce() -> String) {
         self.record.first_error.get_or_insert_with(text);
     }
 
@@ -679,7 +687,22 @@ mod tests {
 
     #[test]
     fn a_run_that_is_stopped_in_its_warm_up_has_an_empty_window() {
-        check(&[1_500, 2_500], 0, &[1]);
+        check(&[1_500, 2_500], 0, &[1, 1]);
+    }
+
+    #[test]
+    fn the_interval_in_which_a_run_is_stopped_is_kept() {
+        check(&[1_500, 3_500, 4_200, 4_300], 3, &[1, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_window_ends_with_what_was_seen_last_and_not_when_that_has_been_counted() {
+        let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
+        recorder.timeline = TIMELINE;
+        (recorder.turn_began_ns, recorder.now_ns) = (TIMELINE.start_ns, TIMELINE.start_ns);
+        assert!(recorder.begin_turn(3_500) && recorder.begin_turn(4_500));
+        recorder.leave(0, None, &Turns::closed(1, 1));
+        assert_eq!(recorder.finish().end_ns, 4_500);
     }
 
     #[test]

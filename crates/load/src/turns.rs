@@ -62,6 +62,7 @@ impl Turns {
     }
 
     /// A connection can carry a request from now on.
+    #[inline]
     pub(crate) fn free(&mut self, key: usize, now_ns: u64) {
         if !self.is_listed[key] {
             self.is_listed[key] = true;
@@ -70,6 +71,7 @@ impl Turns {
     }
 
     /// The request that may go out now, if there is one, with `in_flight` under way. Its connection is no longer free.
+    #[inline]
     pub(crate) fn next(&mut self, in_flight: u64, now_ns: u64) -> Option<Turn> {
         let due_ns = self.rule.due_ns(in_flight, now_ns)?;
         let (key, free_ns) = self.free.pop_front()?;
@@ -107,22 +109,22 @@ impl Turns {
         }
     }
 
+    /// Whether no request will ever go out again, because the schedule has come to its end.
+    pub(crate) fn are_spent(&self) -> bool {
+        matches!(&self.rule, Rule::Open(schedule) if schedule.is_spent())
+    }
+
     /// Requests that are due before `end_ns` and have not gone out: how many of them before `begin_ns`, and in all.
     pub(crate) fn unsent(&self, begin_ns: u64, end_ns: u64) -> (u64, u64) {
         let Rule::Open(schedule) = &self.rule else { return (0, 0) };
-        let mut schedule = schedule.clone();
-        let (mut before, mut all) = (0, 0);
-        while schedule.due_ns() < end_ns {
-            before += u64::from(schedule.due_ns() < begin_ns);
-            all += 1;
-            schedule.advance();
-        }
-        (before, all)
+        (schedule.due_before(begin_ns.min(end_ns)), schedule.due_before(end_ns))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::pace::{Arrivals, Stage};
 
@@ -166,6 +168,21 @@ mod tests {
         assert_eq!(turns.next(0, 450).map(|turn| turn.due_ns), Some(0));
         assert_eq!(turns.next(1, 450), None);
         assert_eq!(turns.unsent(250, 450), (2, 4));
+    }
+
+    #[test]
+    fn a_schedule_that_has_come_to_its_end_has_no_more_turns() {
+        let stage = Stage { from_per_s: 1e7, to_per_s: 1e7, duration: Some(Duration::from_nanos(200)) };
+        let mut turns = Turns::open(1, Schedule::new(Arrivals::Even, &[stage], (0, 1), (0, 0)));
+        for due_ns in [0, 100] {
+            assert!(!turns.are_spent());
+            turns.free(0, 0);
+            assert_eq!(turns.next(0, 1_000).map(|turn| turn.due_ns), Some(due_ns));
+        }
+        turns.free(0, 0);
+        assert!(turns.are_spent());
+        assert_eq!((turns.next(0, 1_000), turns.due_ns(), turns.unsent(0, 1_000)), (None, u64::MAX, (0, 0)));
+        assert!(!Turns::closed(1, 1).are_spent(), "a closed loop never is");
     }
 
     #[test]

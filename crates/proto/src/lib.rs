@@ -10,6 +10,8 @@
 
 extern crate alloc;
 
+use alloc::string::String;
+
 pub mod echo;
 pub mod http;
 pub mod line;
@@ -98,6 +100,12 @@ pub trait Client<W: 'static>: Clone + 'static {
     /// first.
     fn body_bytes(&self) -> usize {
         0
+    }
+
+    /// What was expected and what came, for the user to read, of the last whole reply if it was
+    /// [`Verdict::Wrong`]; `None` in protocols that keep nothing of what came.
+    fn deviation(&self) -> Option<String> {
+        None
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
+
 /// What a server does with its requests, which it numbers in the order in which they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
@@ -22,6 +24,8 @@ pub(crate) enum Behaviour {
     ClosesEach,
     /// Closes after each reply without having said so.
     ClosesEachUnsaid,
+    /// The same, and the end comes in one packet with the reply.
+    ClosesEachAtOnce,
     Silent,
     /// Right for so many requests, and silent then.
     SilentAfter(u64),
@@ -185,6 +189,11 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
             (Behaviour::Silent | Behaviour::Greets(_), _) => {}
             (Behaviour::SilentAfter(replies), _) if number >= replies => {}
             (Behaviour::ClosesEachUnsaid, _) => return send_right(&mut socket, shared, RIGHT, RIGHT.len()),
+            (Behaviour::ClosesEachAtOnce, _) => {
+                // What is corked goes out when more comes, which is the end.
+                SockRef::from(&socket).set_tcp_cork(true)?;
+                return send_right(&mut socket, shared, RIGHT, RIGHT.len());
+            }
             (Behaviour::ClosesEach, _) => return send_right(&mut socket, shared, LAST, LAST.len()),
             (Behaviour::ByteByByte, _) => send_right(&mut socket, shared, RIGHT, 1)?,
             (Behaviour::DiesAfter(replies), _) if number >= replies => {

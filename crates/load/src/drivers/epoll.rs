@@ -14,7 +14,7 @@ use sys::epoll::{Epoll, Interest, Ready};
 use super::link::{Link, is_passing};
 use super::unsent::Unsent;
 use super::waiting::Waiting;
-use super::{Drive, Plan, SWEEP_NS};
+use super::{Drive, Plan};
 use crate::exchange::{Exchange, Outcome};
 use crate::record::Recorder;
 use crate::turns::{Turn, Turns};
@@ -89,22 +89,33 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     /// Sends a request on a connection, which is opened for it if it is not open.
     fn begin(&mut self, turn: &Turn, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         let key = turn.key;
-        let connection = &mut self.connections[key];
-        let is_open = connection.link.is_some();
+        let is_open = self.connections[key].link.is_some();
         if !is_open {
-            connection.exchange.open_again(self.client.clone(), self.plan.limits);
+            self.renew(key);
         }
+        let connection = &mut self.connections[key];
         connection.unsent.set(connection.exchange.begin(turn, now_ns, recorder));
-        if is_open && self.plan.limits.depth > 1 {
+        let has_depth = self.plan.limits.depth > 1;
+        if has_depth && is_open {
             self.begin_more(turn, now_ns, turns, recorder);
         }
         // Nearby servers have accepted at once; otherwise the first write edge sends the request.
-        if (is_open || self.connect(key, now_ns, recorder)) && self.send(key, now_ns, turns, recorder) {
+        let is_sound =
+            (is_open || self.connect(key, now_ns, recorder)) && self.send(key, now_ns, turns, recorder);
+        if has_depth && is_sound {
             self.offer(key, turn.free_ns, turns);
         }
     }
 
-    /// Begins what else may go out now on a connection that has just been given a request: one call sends all.
+    /// Makes a connection that is closed ready for a request on a new one.
+    #[cold]
+    fn renew(&mut self, key: usize) {
+        self.connections[key].exchange.open_again(self.client.clone(), self.plan.limits);
+    }
+
+    /// Begins what else may go out now on a connection that has just been given a request: one call sends all. It is no
+    /// part of the path of those that have one request at a time.
+    #[inline(never)]
     fn begin_more(&mut self, turn: &Turn, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         let Connection { exchange, unsent, .. } = &mut self.connections[turn.key];
         while exchange.has_room()
@@ -117,6 +128,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     }
 
     /// Begins to connect; says whether that could be done.
+    #[cold]
     fn connect(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) -> bool {
         let opened = sys::net::start_connect(self.plan.route(key))
             .and_then(|socket| self.epoll.add(&socket, key as u64, Interest::EDGES).map(|()| socket))
@@ -154,6 +166,10 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         if ready.writable() && !self.resume(key, turns, recorder) {
             return;
         }
+        if !L::BUFFERS && !ready.readable() {
+            // What has come since then has an edge of its own, which also knows whether the end has come with it.
+            return;
+        }
         for _ in 0..RECEIVES_MAX {
             let connection = &mut self.connections[key];
             let Some(link) = &mut connection.link else { return };
@@ -167,8 +183,10 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
                 Ok(received) => connection.exchange.receive(&self.input[..received], now_ns, recorder),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if L::BUFFERS {
-                        self.resume(key, turns, recorder);
+                    let is_sound = !L::BUFFERS || self.resume(key, turns, recorder);
+                    if is_sound && ready.ended() {
+                        // What has ended is the connection before this one.
+                        self.offer(key, now_ns, turns);
                     }
                     return;
                 }
@@ -179,6 +197,8 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
             };
             match outcome {
                 Outcome::Waiting => {}
+                // The end lies behind the reply: whatever was sent here now would be lost.
+                Outcome::Replied if ready.ended() => {}
                 Outcome::Replied => {
                     let free_ns = self.connections[key].exchange.free_ns(now_ns);
                     self.offer(key, free_ns, turns);
@@ -261,10 +281,11 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
 
     /// Gives up on replies that are overdue, and frees connections that are closed.
     fn sweep(&mut self, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
+        let opens_again = self.plan.opens_again(now_ns);
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
-            let late = connection.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
-            if late || (connection.link.is_none() && connection.exchange.is_idle()) {
+            let late = connection.exchange.give_up_late(now_ns, recorder);
+            if late || (opens_again && connection.link.is_none() && connection.exchange.is_idle()) {
                 self.close(key, now_ns, turns);
                 turns.free(key, now_ns);
             }
@@ -278,19 +299,18 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
     }
 
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
-        let begin_ns = clock::monotonic_ns();
         for (key, connection) in self.connections.iter().enumerate() {
             // One that a stopped warm-up has left waiting has no room.
             let can_open = connection.link.is_none() && connection.exchange.is_idle();
             if can_open || connection.link.is_some() && connection.exchange.has_room() {
-                turns.free(key, begin_ns);
+                turns.free(key, recorder.start_ns());
             }
         }
-        let mut sweep_ns = begin_ns + SWEEP_NS;
+        let mut sweep_ns = clock::monotonic_ns() + self.plan.sweep_ns;
         loop {
             let now_ns = self.pump(clock::monotonic_ns(), turns, recorder);
             recorder.at(now_ns);
-            if recorder.is_done() {
+            if recorder.is_done(turns) {
                 break;
             }
             let then_ns = recorder.due_ns().min(sweep_ns).min(self.waiting.due_ns());
@@ -311,7 +331,7 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
             }
             if now_ns >= sweep_ns {
                 self.sweep(now_ns, turns, recorder);
-                sweep_ns = now_ns + SWEEP_NS;
+                sweep_ns = now_ns + self.plan.sweep_ns;
             }
         }
         let open = self.connections.iter().filter(|one| one.link.is_some()).count();

@@ -14,7 +14,7 @@ use sys::clock;
 use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
 
 use super::waiting::Waiting;
-use super::{Drive, Plan, SWEEP_NS};
+use super::{Drive, Plan};
 use crate::exchange::{Exchange, Outcome};
 use crate::record::{Fault, Recorder};
 use crate::turns::{Turn, Turns};
@@ -322,10 +322,11 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
 
     /// Gives up on replies that are overdue, and frees connections that are closed.
     fn sweep(&mut self, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
+        let opens_again = self.plan.opens_again(now_ns);
         for key in 0..self.connections.len() {
             let connection = &mut self.connections[key];
-            let late = connection.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
-            if late || (connection.slot.is_none() && connection.exchange.is_idle()) {
+            let late = connection.exchange.give_up_late(now_ns, recorder);
+            if late || (opens_again && connection.slot.is_none() && connection.exchange.is_idle()) {
                 self.give_up(key);
                 if self.connections[key].closing < SLOTS {
                     turns.free(key, now_ns);
@@ -347,15 +348,15 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
             let is_closed = connection.slot.is_none() && connection.exchange.is_idle();
             let can_open = is_closed && connection.closing < SLOTS;
             if can_open || connection.slot.is_some() && connection.exchange.has_room() {
-                turns.free(key, now_ns);
+                turns.free(key, recorder.start_ns());
             }
         }
-        let mut sweep_ns = now_ns + SWEEP_NS;
+        let mut sweep_ns = now_ns + self.plan.sweep_ns;
         loop {
             // In a closed loop requests begin when the replies before them came, so that handling those counts as the
             // server's time.
             self.pump(if turns.is_open() { clock::monotonic_ns() } else { now_ns }, turns, recorder);
-            if recorder.is_done() {
+            if recorder.is_done(turns) {
                 break;
             }
             let handed_ns = clock::monotonic_ns();
@@ -386,7 +387,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
             }
             if now_ns >= sweep_ns {
                 self.sweep(now_ns, turns, recorder);
-                sweep_ns = now_ns + SWEEP_NS;
+                sweep_ns = now_ns + self.plan.sweep_ns;
             }
         }
         let open = self.connections.iter().filter(|one| one.slot.is_some()).count();

@@ -29,8 +29,10 @@ pub(crate) trait Drive {
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool);
 }
 
-/// How often connections are looked over for replies that are overdue and for connections to open again.
+/// How often a connection is opened again that was of no use, and how long nobody looks for the end of a run at most.
 const SWEEP_NS: u64 = 20_000_000;
+/// How often all connections are looked over at most, however short the timeout is.
+const SWEEP_NS_MIN: u64 = 1_000_000;
 
 /// What a worker knows of its connections beside themselves.
 pub(crate) struct Plan<L: Link = Socket> {
@@ -38,7 +40,10 @@ pub(crate) struct Plan<L: Link = Socket> {
     sources: Vec<std::net::IpAddr>,
     /// The index of its first connection among those of all workers, which take addresses in turn.
     first: usize,
-    timeout_ns: u64,
+    /// How often connections are looked over for replies that are overdue.
+    sweep_ns: u64,
+    /// When those that were of no use are opened again.
+    again_ns: u64,
     spin_ns: u64,
     /// Until when it does not sleep although nothing is due: something has just happened.
     spin_until_ns: u64,
@@ -56,16 +61,19 @@ impl<L: Link> Plan<L> {
         share: &Share,
         halt: &AtomicBool,
     ) -> Result<(Self, Vec<L>), Failure> {
+        let timeout_ns = config.timeout.as_nanos() as u64;
         let mut plan = Self {
             addresses: config.addresses.clone(),
             sources: config.sources.clone(),
             first: share.first,
-            timeout_ns: config.timeout.as_nanos() as u64,
+            sweep_ns: (timeout_ns / 4).clamp(SWEEP_NS_MIN, SWEEP_NS),
+            again_ns: 0,
             spin_ns: config.spin.as_nanos() as u64,
             spin_until_ns: 0,
             limits: Limits {
                 depth: config.pipeline,
                 requests: config.requests_per_connection.unwrap_or(u64::MAX),
+                timeout_ns,
             },
             terms,
             idle: Vec::new(),
@@ -104,9 +112,23 @@ impl<L: Link> Plan<L> {
         Ok(links)
     }
 
+    /// How long a system call may block, so that what is overdue is seen.
+    fn moment(&self) -> Duration {
+        Duration::from_nanos(self.sweep_ns)
+    }
+
     /// Something has happened: in a closed loop, what follows is expected soon.
     fn stir(&mut self, now_ns: u64) {
         self.spin_until_ns = now_ns + self.spin_ns;
+    }
+
+    /// Whether it is time again to open connections that were of no use.
+    fn opens_again(&mut self, now_ns: u64) -> bool {
+        let opens = now_ns >= self.again_ns;
+        if opens {
+            self.again_ns = now_ns + SWEEP_NS;
+        }
+        opens
     }
 
     /// How long to wait when the next thing to do is due at `then_ns`; nothing while it is time to spin.
@@ -156,10 +178,11 @@ fn explain(error: &io::Error, route: &Route<'_>, timeout: Duration, opened: usiz
     let address = route.to;
     match (error.kind(), route.from) {
         _ if tls::is_broken(error) => failure("tls", format!("{address}: {error}")),
-        (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) if opened == 0 => failure(
-            "connection_refused",
-            format!("nothing listens on {address}: start the server first, or check the port"),
-        ),
+        (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) if opened == 0 => {
+            let what = if matches!(address, Address::Unix(_)) { "path" } else { "port" };
+            let text = format!("nothing listens on {address}: start the server first, or check the {what}");
+            failure("connection_refused", text)
+        }
         (io::ErrorKind::Interrupted, _) => {
             failure("interrupted", format!("stopped when {opened} connections were open"))
         }

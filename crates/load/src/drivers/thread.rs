@@ -3,6 +3,9 @@
 //! It is here to be compared with. A thread for each connection costs a switch for each reply, and beyond a few hundred
 //! the scheduler decides what is measured. It sends a request whole before it listens for the reply.
 //!
+//! That a server has closed a connection it learns from the request that fails on it: to look before each would cost a
+//! system call more.
+//!
 //! No call blocks for longer than a moment, so that the end of a run and a request's timeout are seen while a server
 //! takes nothing; and all that may block is a wait, which is not time the generator was away.
 
@@ -28,9 +31,6 @@ use crate::{Config, Failure, Share, failure};
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// Sent in one call at most, by a link that may take several system calls for it, each of which may block.
 const SEND_BYTES: usize = 64 * 1024;
-/// How long one system call may block.
-const MOMENT: Duration = Duration::from_nanos(SWEEP_NS);
-
 /// A thread's one connection.
 pub(crate) struct Worker<W, C, L: Link> {
     /// None until it is used again.
@@ -55,7 +55,8 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         let (plan, mut links) = Plan::<L>::open(config, terms, share, halt)?;
         let link = links.pop();
         if let Some(link) = &link {
-            block(link.socket()).map_err(|error| failure("connect_failed", error.to_string()))?;
+            block(link.socket(), plan.moment())
+                .map_err(|error| failure("connect_failed", error.to_string()))?;
         }
         Ok(Self {
             link,
@@ -79,7 +80,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     /// Goes on with the request in flight, waiting for the server for a moment or two, and takes the reply that comes.
     fn step(&mut self, recorder: &mut Recorder) -> Outcome {
         // The end of a send may block, and the receive that follows it.
-        recorder.end_turn(clock::monotonic_ns(), 2 * MOMENT);
+        recorder.end_turn(clock::monotonic_ns(), 2 * self.plan.moment());
         let received = if self.link.is_some() { self.communicate() } else { self.connect() };
         let now_ns = clock::monotonic_ns();
         if !recorder.begin_turn(now_ns) {
@@ -96,7 +97,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
                 Outcome::Over
             }
             Ok(None) | Err(_) => {
-                let late = self.exchange.give_up_late(now_ns, self.plan.timeout_ns, recorder);
+                let late = self.exchange.give_up_late(now_ns, recorder);
                 if late { Outcome::Over } else { Outcome::Waiting }
             }
         }
@@ -122,16 +123,16 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
 
     /// Begins to connect. The first send waits until that is done.
     fn connect(&mut self) -> io::Result<Option<usize>> {
-        let route = self.plan.route(0);
+        let (route, moment) = (self.plan.route(0), self.plan.moment());
         let socket = match route.to {
             Address::Ip(_) => sys::net::start_connect(route)?,
             // There is no beginning of it: it is done, or waits for room in the server's queue.
-            Address::Unix(_) => sys::net::connect(route, MOMENT).map_err(|error| match error.kind() {
+            Address::Unix(_) => sys::net::connect(route, moment).map_err(|error| match error.kind() {
                 io::ErrorKind::TimedOut => io::ErrorKind::WouldBlock.into(),
                 _ => error,
             })?,
         };
-        block(&socket)?;
+        block(&socket, moment)?;
         self.link = Some(L::begin(socket, &self.plan.terms)?);
         Ok(None)
     }
@@ -161,11 +162,11 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
         // One that a stopped warm-up has left waiting has no room.
         if self.link.is_none() || self.exchange.has_room() {
-            turns.free(0, clock::monotonic_ns());
+            turns.free(0, recorder.start_ns());
         }
         // When a connection that has been of no use is opened again.
         let mut again_ns = u64::MAX;
-        while !recorder.is_done() && !recorder.is_over() && !halt.load(Ordering::Relaxed) {
+        while !recorder.is_done(turns) && !recorder.is_over() && !halt.load(Ordering::Relaxed) {
             let now_ns = clock::monotonic_ns();
             if now_ns >= again_ns {
                 turns.free(0, now_ns);
@@ -211,10 +212,10 @@ fn hear<L: Link>(link: &mut L, input: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Makes a socket wait in its calls, for a moment at a time, so that the end of a run is seen.
-fn block(socket: &Socket) -> io::Result<()> {
+fn block(socket: &Socket, moment: Duration) -> io::Result<()> {
     socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(MOMENT))?;
-    socket.set_write_timeout(Some(MOMENT))
+    socket.set_read_timeout(Some(moment))?;
+    socket.set_write_timeout(Some(moment))
 }
 
 /// Errors that only mean: not yet.

@@ -4,7 +4,7 @@
 //! date may change; a later head that equals it has thereby the same meaning, and one that does not is parsed
 //! again. Bodies are compared as they come, at any size.
 
-use alloc::{rc::Rc, vec::Vec};
+use alloc::{rc::Rc, string::String, vec::Vec};
 use core::cell::RefCell;
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -16,6 +16,9 @@ use super::fields::{Fault, Fields, bad};
 use super::scan::has_clean_lines;
 use super::{Date, FIELDS_MAX, HEAD_BYTES_MAX, Verify, Workload};
 use crate::{Malformed, Verdict};
+use deviation::Deviation;
+
+mod deviation;
 
 /// With this byte begins what a server in TLS says to those who do not speak it (RFC 8446, 5.1).
 const TLS_ALERT: u8 = 21;
@@ -40,6 +43,8 @@ pub struct Client {
     status: Option<u16>,
     /// The length of its body.
     body_bytes: usize,
+    /// What has come of the last wrong body.
+    deviation: Deviation,
 }
 
 enum State {
@@ -113,6 +118,11 @@ impl crate::Client<Workload> for Client {
     fn body_bytes(&self) -> usize {
         self.body_bytes
     }
+
+    fn deviation(&self) -> Option<String> {
+        let Learnt { body, body_is_whole, .. } = &*self.learnt.borrow();
+        Some(self.deviation.text(body, *body_is_whole, self.body_bytes))
+    }
 }
 
 impl Clone for Client {
@@ -133,6 +143,7 @@ impl Client {
             keeps_alive: workload.keep_alive,
             status: None,
             body_bytes: 0,
+            deviation: Deviation::default(),
         }
     }
 
@@ -185,8 +196,15 @@ impl Client {
         let mut learnt = self.learnt.borrow_mut();
         let mut take = |data: &[u8]| {
             // The body of a reply with another status is not the one to compare.
-            if *verdict == Verdict::Correct && self.workload.verify == Verify::Bytes {
-                *verdict = learnt.compare(*received_bytes, data)?;
+            match *verdict {
+                Verdict::Correct if self.workload.verify == Verify::Bytes => {
+                    *verdict = learnt.compare(*received_bytes, data)?;
+                    if *verdict == Verdict::Wrong {
+                        self.deviation.begin(&learnt.body, *received_bytes, data);
+                    }
+                }
+                Verdict::Wrong => self.deviation.go_on(data),
+                _ => {}
             }
             *received_bytes = received_bytes.saturating_add(data.len());
             Ok(())
@@ -217,7 +235,12 @@ impl Client {
         self.outstanding -= 1;
         self.interim = 0;
         if verdict == Verdict::Correct && self.workload.verify == Verify::Bytes {
-            self.learnt.borrow_mut().end_body(received_bytes)
+            let mut learnt = self.learnt.borrow_mut();
+            let verdict = learnt.end_body(received_bytes);
+            if verdict == Verdict::Wrong {
+                self.deviation.begin(&learnt.body, received_bytes, &[]);
+            }
+            verdict
         } else {
             verdict
         }

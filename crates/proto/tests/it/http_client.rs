@@ -268,3 +268,32 @@ fn interim_replies_are_counted_for_each_request() {
     let one = interim + &reply("200 OK", "", "hello");
     check_last(&mut Client::new(workload("/", true, Verify::Bytes)), &[one.clone(), one], Verdict::Correct);
 }
+
+#[test]
+fn a_wrong_body_is_told_beside_the_expected_one() {
+    let same = "=".repeat(30);
+    check_deviation("right", "wrong one", "expected 5 bytes `right`, got 9 bytes `wrong one`");
+    check_deviation("right", "righ", "expected 5 bytes `right`, got 4 bytes `righ`");
+    check_deviation("right", "right\n\u{1b}", "expected 5 bytes `right`, got 7 bytes `right..`");
+    check_deviation("right", "", "expected 5 bytes `right`, got 0 bytes");
+    let (long, other) = (format!("{same}a"), format!("{same}b{same}"));
+    check_deviation(
+        &long,
+        &other,
+        "expected 31 bytes `==========a`, \
+         got 61 bytes `==========b=============================…`; both from byte 20 on",
+    );
+}
+
+/// What is said of a body that came after another one, in whatever pieces.
+fn check_deviation(expected: &str, came: &str, text: &str) {
+    for piece in [1, 7, 4096] {
+        let mut client = Client::new(workload("/", true, Verify::Bytes));
+        let replies = [reply("200 OK", "", expected), reply("200 OK", "", came)];
+        ask(&mut client, replies.len());
+        let bytes = replies.concat();
+        let checked = check(&mut client, replies.len(), bytes.as_bytes().chunks(piece), false);
+        assert_eq!(checked.verdicts, [Verdict::Correct, Verdict::Wrong], "{came:?}");
+        assert_eq!(client.deviation().as_deref(), Some(text), "in pieces of {piece}");
+    }
+}
