@@ -389,7 +389,7 @@ def _become_engine(role: str, arguments: Sequence[str]) -> NoReturn:
     """Replaces this process by the engine: its flags, its output and its exit code are the engine's own."""
     with _one_line_errors():
         path = engine.open_engine().path
-        os.execv(path, [str(path), role, *arguments])
+        os.execv(path, ["iolab", role, *arguments])
     raise AssertionError("a process that was replaced does not go on")
 
 

@@ -29,7 +29,7 @@ from rich.text import Text
 from iolab.contract import Interval
 
 # Flags with which the engine is wanted alone: its answer is for a program, or for no run at all.
-ALONE = frozenset({"--json", "--quiet", "-q", "--spec", "--help", "-h"})
+ALONE = frozenset({"--json", "--quiet", "-q", "--spec", "--help", "-h", "--self-test"})
 # How long a drawing stands at least.
 DRAW_S = 0.5
 # Slices that are drawn beside each other.
@@ -144,7 +144,8 @@ def watch(engine: Path, arguments: Sequence[str]) -> int:
     with tempfile.TemporaryFile() as said, open(reading, "rb", buffering=0) as events:
         try:
             child = subprocess.Popen(
-                [str(engine), "load", "--events-fd", str(writing), *arguments],
+                ["iolab", "load", "--events-fd", str(writing), *arguments],
+                executable=engine,
                 stdout=said if is_shared else None,
                 stderr=said,
                 pass_fds=(writing,),

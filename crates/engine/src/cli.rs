@@ -7,20 +7,24 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::contract::{
     Address, CONNECTIONS_MAX_DEFAULT, Echo, Framing, Http, Line, Rpc, ServeSpec, ServeWord, Version,
     WorkerKind, Workload,
 };
 use crate::failure::{Failure, Fault};
+use crate::limits::{CONNECTIONS_MAX, THREADS_MAX, within};
 use crate::output;
 use crate::units::parse_duration;
 
 pub(crate) use self::load::LoadFlags;
+use self::wrap::wrapped;
 
 mod load;
 mod tls;
+mod wrap;
 
 /// Servers for every I/O model, and an honest load generator.
 #[derive(Debug, Parser)]
@@ -46,7 +50,7 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct MergeFlags {
-    /// Files of reports, each with one or, one after the other, several; - is standard input.
+    /// Files of reports, each with one or, one after the other, several, as .json or .ndjson; - is standard input.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
 
@@ -171,13 +175,17 @@ struct Cpus(Vec<usize>);
 /// # Errors
 /// The exit code, once the help, or one line about what is wrong, has been printed.
 pub(crate) fn parse() -> Result<Command, ExitCode> {
-    Cli::try_parse().map(|cli| cli.command).map_err(|error| match error.kind() {
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        check_self_test(&matches)?;
+        Cli::from_arg_matches(&matches)
+    });
+    parsed.map(|cli| cli.command).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            output::line(error.render().to_string().trim_end());
+            output::line(wrapped(&error.render().to_string()).trim_end());
             ExitCode::SUCCESS
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            output::say(error.render().to_string().trim_end());
+            output::say(wrapped(&error.render().to_string()).trim_end());
             ExitCode::from(Fault::Request as u8)
         }
         _ => {
@@ -185,6 +193,29 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
             ExitCode::from(Fault::Request as u8)
         }
     })
+}
+
+/// Refuses a flag beside `--self-test`, by its name: clap would only say that there is one.
+fn check_self_test(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some(given) = matches.subcommand_matches("load").filter(|given| given.get_flag("self_test")) else {
+        return Ok(());
+    };
+    let command = Cli::command();
+    let load = command.find_subcommand("load").expect("it is one of ours");
+    let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+    // What the lab adds of itself is hidden, and nobody can leave it out.
+    let beside = |arg: &&Arg| {
+        let id = arg.get_id().as_str();
+        id != "self_test" && !arg.is_hide_set() && is_given(id)
+    };
+    match load.get_arguments().find(beside) {
+        None => Ok(()),
+        Some(arg) => {
+            let name = arg.get_long().map_or_else(|| "the address".to_owned(), |long| format!("--{long}"));
+            let message = format!("--self-test measures the generator alone: leave out {name}");
+            Err(Cli::command().error(ErrorKind::ArgumentConflict, message))
+        }
+    }
 }
 
 /// Reads the flags of `load` that another tool's command line means, and those that stand beside it on ours.
@@ -227,6 +258,8 @@ impl ServeFlags {
     /// # Errors
     /// A flag that does not belong to the protocol, an option given twice, an address that is none.
     pub(crate) fn to_spec(&self) -> Result<ServeSpec, Failure> {
+        within("--workers", self.workers, 1..=THREADS_MAX)?;
+        within("--connections-max", self.connections_max, 1..=CONNECTIONS_MAX)?;
         let default = Http::default();
         let http = Http { reply_bytes: self.reply_bytes.unwrap_or(default.reply_bytes), ..default };
         let mut workload = self.messages.to_workload(self.protocol, http)?;
@@ -340,6 +373,16 @@ fn list(cpus: &Option<Cpus>) -> Vec<usize> {
 
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A duration as flags take it.
+pub(crate) fn duration_text(duration: Duration) -> String {
+    match duration.as_micros() {
+        us if us > 0 && us % 3_600_000_000 == 0 => format!("{}h", us / 3_600_000_000),
+        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
+        us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
+        us => format!("{us}us"),
+    }
 }
 
 fn parse_option(text: &str) -> Result<(String, String), String> {

@@ -36,13 +36,28 @@ pub(crate) fn read<T: DeserializeOwned>(line: &str) -> Result<T, Failure> {
     })
 }
 
-/// Reads the reports in a text, one after the other.
+/// Reads the reports in a text, one after the other. Other events of a run may stand between them.
 ///
 /// # Errors
 /// What is wrong with one of them, and where.
 pub(crate) fn reports(text: &str) -> Result<Vec<Report>, String> {
-    let reports = serde_json::Deserializer::from_str(text).into_iter();
-    reports.map(|report| report.map_err(|error| error.to_string())).collect()
+    /// What may stand beside reports in what a generator has told.
+    const OTHERS: [&str; 4] = ["ready", "measuring", "interval", "measured"];
+    #[derive(Deserialize)]
+    struct Told {
+        event: Option<String>,
+    }
+    let mut told = serde_json::Deserializer::from_str(text).into_iter::<Told>();
+    let (mut reports, mut begin) = (Vec::new(), 0);
+    while let Some(document) = told.next() {
+        let Told { event } = document.map_err(|error| error.to_string())?;
+        let document = &text[begin..told.byte_offset()];
+        begin = told.byte_offset();
+        if !event.is_some_and(|event| OTHERS.contains(&&*event)) {
+            reports.push(serde_json::from_str(document).map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(reports)
 }
 
 /// Reads what a load generator has told; None if it is nothing that it tells.

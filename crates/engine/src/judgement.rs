@@ -9,6 +9,11 @@ use crate::units::{count, duration_ns};
 const BUSY_SHARE_MAX: f64 = 0.9;
 /// Above this share of the time, waiting for a processor shows in every percentile.
 const DELAY_SHARE_MAX: f64 = 0.05;
+/// Above this share it has cost so much of the rate that the generator is the limit, however long it waited for
+/// replies.
+const DELAY_SHARE_LIMIT: f64 = 0.15;
+/// In a shorter window one turn of the scheduler is a large share, and no share means anything.
+const WINDOW_NS_MIN: u64 = 100_000_000;
 /// Away for so long is not work: the scheduler, or the machine, took the processor away.
 const AWAY_NS_MAX: u64 = 20_000_000;
 /// Sending later than this is part of what is then called latency, unless that is ten times as long.
@@ -40,6 +45,8 @@ impl Evidence<'_> {
     pub(crate) fn bound(&self) -> Bound {
         let (by, why) = if self.replies() == 0 {
             (BoundBy::Unclear, "no reply came".into())
+        } else if self.is_short() {
+            (BoundBy::Unclear, "the run was too short to say".into())
         } else if let Some(why) = self.generator_limit() {
             (BoundBy::Generator, why)
         } else if let Some(schedule) = self.schedule {
@@ -47,7 +54,7 @@ impl Evidence<'_> {
         } else if self.spins {
             (BoundBy::Unclear, "the generator spins, so its own share cannot be told".into())
         } else {
-            let waited = 100.0 * (1.0 - self.busy_share());
+            let waited = 100.0 * self.waiting_share();
             (BoundBy::Server, format!("the generator waited for replies {waited:.0} % of the time"))
         };
         Bound { by, why }
@@ -56,6 +63,12 @@ impl Evidence<'_> {
     /// Why the figures are not to be trusted.
     pub(crate) fn unsound(&self) -> Vec<String> {
         let mut reasons = Vec::from_iter(self.generator_limit());
+        // What was slow may be this where it has not limited the rate, too.
+        if let Some(reason) = self.starved()
+            && !reasons.contains(&reason)
+        {
+            reasons.push(reason);
+        }
         let requests = &self.measured.requests;
         let away_ns = self.measured.generator.turn_ns_max;
         if away_ns > AWAY_NS_MAX {
@@ -66,7 +79,7 @@ impl Evidence<'_> {
         }
         let ended = self.replies() + requests.failed;
         if requests.correct == 0 {
-            reasons.push("no reply was correct: there is nothing to compare".into());
+            reasons.push("no reply was correct: no number here tells how fast the server serves".into());
         } else if requests.wrong > 0 || requests.failed as f64 > FAILED_SHARE_MAX * ended as f64 {
             reasons.push("not every reply was correct: the rate counts those that were".into());
         }
@@ -93,35 +106,62 @@ impl Evidence<'_> {
             );
             return (BoundBy::Server, why);
         }
-        (BoundBy::Rate, "all that was due went out in time".into())
+        (BoundBy::Rate, self.how_punctual())
+    }
+
+    /// That all went out, and how late where that is a part of what the slowest requests took.
+    fn how_punctual(&self) -> String {
+        let lateness_ns = self.measured.views.as_ref().map_or(0, |views| quantile(&views.lateness, 0.99));
+        if lateness_ns as f64 <= LATENESS_SHARE_MAX * quantile(&self.measured.latency, 0.99) as f64 {
+            return "all that was due went out in time".into();
+        }
+        let late = duration_ns(lateness_ns as f64);
+        let advice = if self.spins { "" } else { " (--spin)" };
+        format!(
+            "all that was due went out, one in a hundred {late} late or more: what is slow may be that{advice}"
+        )
     }
 
     /// How the generator itself has limited the run, if it has.
     fn generator_limit(&self) -> Option<String> {
-        let generator = &self.measured.generator;
-        let delayed = share(generator.run_delay_ns, generator.wall_ns);
-        if delayed >= DELAY_SHARE_MAX {
-            return Some(format!(
+        // Who has mostly waited for replies, and little for a processor, would have waited for them all the same.
+        let mostly_waited = self.starved_share() < DELAY_SHARE_LIMIT
+            && self.busy_share() + self.starved_share() < self.waiting_share();
+        self.starved().filter(|_| !mostly_waited).or_else(|| self.late()).or_else(|| self.restless())
+    }
+
+    /// That it was ready to run and had no processor.
+    fn starved(&self) -> Option<String> {
+        let starved = self.starved_share();
+        (starved >= DELAY_SHARE_MAX && !self.is_short()).then(|| {
+            format!(
                 "the generator waited {:.0} % of the time for a processor: give it one of its own (--cpus)",
-                100.0 * delayed
-            ));
-        }
-        if let Some(lateness) = self.lateness_p99_ns() {
-            let late = duration_ns(lateness as f64);
-            return Some(format!(
+                100.0 * starved
+            )
+        })
+    }
+
+    /// That it has not kept to the schedule although there were connections.
+    fn late(&self) -> Option<String> {
+        self.lateness_p99_ns().map(|lateness_ns| {
+            let late = duration_ns(lateness_ns as f64);
+            format!(
                 "the generator sent one request in a hundred {late} or more after its time: give it more threads (-t), \
                  processors of its own (--cpus), or let it spin (--spin)"
-            ));
-        }
+            )
+        })
+    }
+
+    /// That it had work all the time.
+    fn restless(&self) -> Option<String> {
         // What has kept to its schedule has not been limited by being busy.
         let is_free = self.schedule.is_some() && !self.is_behind();
-        if !is_free && !self.spins && self.busy_share() >= BUSY_SHARE_MAX {
-            return Some(format!(
+        (!is_free && !self.spins && self.busy_share() >= BUSY_SHARE_MAX).then(|| {
+            format!(
                 "the generator was busy {:.0} % of the time: the server may be faster than this; try more threads (-t)",
                 100.0 * self.busy_share()
-            ));
-        }
-        None
+            )
+        })
     }
 
     /// The 99th percentile of its delays, where that is too long.
@@ -166,6 +206,19 @@ impl Evidence<'_> {
 
     fn busy_share(&self) -> f64 {
         share(self.measured.generator.cpu_ns, self.measured.generator.wall_ns)
+    }
+
+    fn starved_share(&self) -> f64 {
+        share(self.measured.generator.run_delay_ns, self.measured.generator.wall_ns)
+    }
+
+    /// What is left of its time: there was nothing to do before a reply came, or before a request was due.
+    fn waiting_share(&self) -> f64 {
+        (1.0 - self.busy_share() - self.starved_share()).max(0.0)
+    }
+
+    fn is_short(&self) -> bool {
+        self.measured.end_ns.saturating_sub(self.measured.begin_ns) < WINDOW_NS_MIN
     }
 
     fn replies(&self) -> u64 {

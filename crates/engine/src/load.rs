@@ -147,10 +147,8 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     match report.unsound.first() {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
         // Whoever stops a run knows that it has nothing to show, and other tools end well where nothing was right.
-        _ if report.requests.correct == 0 && !report.interrupted && like.is_none() => {
-            Err(summary::nothing_correct(&report))
-        }
-        _ => Ok(()),
+        _ if report.interrupted || like.is_some() => Ok(()),
+        _ => summary::failure(&report).map_or(Ok(()), Err),
     }
 }
 

@@ -26,9 +26,7 @@ fn merge_files(flags: &MergeFlags) -> Result<(), Failure> {
     let mut parts = Vec::new();
     for path in &flags.files {
         let text = read(path).map_err(|error| refusal(format!("cannot read {}: {error}", path.display())))?;
-        let reports =
-            contract::reports(&text).map_err(|message| refusal(format!("{}: {message}", path.display())))?;
-        parts.extend(reports);
+        parts.extend(reports(&text).map_err(|message| refusal(format!("{}: {message}", path.display())))?);
     }
     let (report, measured) = merge(&parts)?;
     output::line(&if flags.json {
@@ -38,6 +36,18 @@ fn merge_files(flags: &MergeFlags) -> Result<(), Failure> {
         summary::text(&report, &summary::rows(&measured), &subject)
     });
     Ok(())
+}
+
+/// The reports in a text that is said to have some.
+fn reports(text: &str) -> Result<Vec<Report>, String> {
+    if !text.trim_start().starts_with('{') {
+        return Err("there is no report in it: merge reads what -o writes to .json and .ndjson".into());
+    }
+    let reports = contract::reports(text)?;
+    if reports.is_empty() {
+        return Err("there is no report in it: that is the last line of a run that has ended".into());
+    }
+    Ok(reports)
 }
 
 /// A file, or standard input, whole.
@@ -57,9 +67,7 @@ fn read(path: &Path) -> io::Result<String> {
 /// # Errors
 /// `cannot_merge`: parts that are not of one load at one time.
 fn merge(parts: &[Report]) -> Result<(Report, ::load::Report), Failure> {
-    let Some((first, others)) = parts.split_first() else {
-        return Err(refusal("there is no report to merge"));
-    };
+    let (first, others) = parts.split_first().expect("every file that was read has a report");
     for (index, other) in others.iter().enumerate() {
         if let Some(difference) = difference(first, other) {
             let place = index + 2;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::cli::duration_text;
 use crate::contract::Stage;
 use crate::units::parse_duration;
 
@@ -15,6 +16,35 @@ impl Rate {
         let each = self.0.iter().map(|stage| stage.duration_ms.map(Duration::from_millis));
         each.sum()
     }
+
+    /// How long its stages take but for a last one that goes on for ever.
+    fn before_last(&self) -> Duration {
+        self.0.iter().filter_map(|stage| stage.duration_ms).map(Duration::from_millis).sum()
+    }
+
+    /// Checks how long a run is to measure: where every stage has its time, nothing is due after them, and a run that
+    /// is shorter leaves some out.
+    ///
+    /// # Errors
+    /// One line that says what to write.
+    pub(crate) fn check_window(&self, window: Duration) -> Result<(), String> {
+        let before = self.before_last();
+        let length = duration_text(before);
+        match (self.duration(), self.0.last()) {
+            (Some(whole), Some(last)) if whole != window => {
+                let advice = if last.from_per_s == last.to_per_s {
+                    "give the last one no duration".to_owned()
+                } else {
+                    format!("add one without a duration, as in ,{}", last.to_per_s)
+                };
+                Err(format!("the stages of --rate take {length} in all: leave out -z, or {advice}"))
+            }
+            (None, _) if window <= before => {
+                Err(format!("the last stage of --rate begins after {length}: give a -z that is longer"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Reads `2000`, `100-5000:30s` (a ramp), or several with commas between them, of which only the last may go on for
@@ -25,6 +55,9 @@ impl Rate {
 pub(crate) fn parse(text: &str) -> Result<Rate, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let last = parts.len() - 1;
+    if last > 0 && parts.iter().any(|part| part.trim().is_empty()) {
+        return Err(format!("`{text}` has a comma too many: nothing stands beside it"));
+    }
     let stage = |(index, part): (usize, &&str)| match stage(part)? {
         Stage { duration_ms: None, .. } if index < last => {
             Err(format!("`{part}` does not say how long: write it as in {part}:10s"))
@@ -88,6 +121,28 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_as_long_as_the_stages_of_its_rate() {
+        check_window("1k-2k:2s", 2_000, Ok(()));
+        check_window("1k:1s,2k:500ms", 1_500, Ok(()));
+        check_window("2k", 1, Ok(()));
+        check_window("1k:1s,2k", 1_001, Ok(()));
+        let steps = "the stages of --rate take 2s in all: leave out -z, or give the last one no duration";
+        check_window("1k:1s,2k:1s", 3_000, Err(steps));
+        check_window("1k:1s,2k:1s", 1_000, Err(steps));
+        check_window("1k-2k:2s", 3_000, Err("or add one without a duration, as in ,2000"));
+        check_window("1k:1s,2k", 1_000, Err("the last stage of --rate begins after 1s: give a -z that is"));
+    }
+
+    fn check_window(rate: &str, window_ms: u64, expected: Result<(), &str>) {
+        let checked = parse(rate).expect("it is one").check_window(Duration::from_millis(window_ms));
+        match (checked, expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(message), Err(part)) => assert!(message.contains(part), "{rate}: {message}"),
+            (checked, expected) => panic!("{rate} for {window_ms} ms: {checked:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
     fn a_rate_that_is_none_says_how_one_is_written() {
         check("", Err("`` is not a rate: write requests a second, as in 2000, 100-5000:30s or 10k"));
         check("fast", Err("`fast` is not a rate: write requests a second, as in 2000, 100-5000:30s or 10k"));
@@ -95,5 +150,8 @@ mod tests {
         check("100-500", Err("`100-500` does not say how long the ramp takes: write it as in 100-500:30s"));
         check("100,200", Err("`100` does not say how long: write it as in 100:10s"));
         check("100:10", Err("`10` has no unit; write 10s or 10ms"));
+        check("5k:1s,", Err("`5k:1s,` has a comma too many: nothing stands beside it"));
+        check(",5k", Err("`,5k` has a comma too many: nothing stands beside it"));
+        check("5k,, 6k", Err("`5k,, 6k` has a comma too many: nothing stands beside it"));
     }
 }

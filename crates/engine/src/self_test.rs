@@ -34,7 +34,8 @@ const CONNECTIONS: usize = 50;
 const PARTS: [f64; 2] = [0.1, 0.5];
 const WINDOW: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(200);
-const SPIN: Duration = Duration::from_micros(100);
+/// How the generator waits for them: it sleeps, or spins for so long.
+const WAYS: [Duration; 2] = [Duration::ZERO, Duration::from_micros(100)];
 const TIMER_WAITS: usize = 500;
 const TIMER_WAIT: Duration = Duration::from_millis(1);
 /// Less busy than this, a generator could have done more.
@@ -47,6 +48,9 @@ const REPETITIONS: u64 = 1_000_000;
 /// Where no server can be started or loaded.
 pub(crate) fn command() -> Result<(), Failure> {
     let allowed = sys::cpu::allowed()?;
+    let runs = Driver::ALL.len() * (1 + PARTS.len() * WAYS.len());
+    let length = TIMER_WAIT * TIMER_WAITS as u32 + (WARMUP + WINDOW) * runs as u32;
+    output::line(&format!("measuring the generator for some {} s", length.as_secs_f64().ceil()));
     sys::process::exact_timers()?;
     write_costs();
     write_timer()?;
@@ -145,7 +149,7 @@ fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), F
     let report = run(&config)?;
     let rate_per_s = report.requests.correct as f64 / WINDOW.as_secs_f64();
     say(driver.name(), &highest(&report));
-    for (part, spin) in PARTS.into_iter().flat_map(|part| [(part, Duration::ZERO), (part, SPIN)]) {
+    for (part, spin) in PARTS.into_iter().flat_map(|part| WAYS.map(|way| (part, way))) {
         let rate_per_s = (part * rate_per_s).round();
         let stage = Stage { from_per_s: rate_per_s, to_per_s: rate_per_s, duration: None };
         let pace = Pace::Open { arrivals: Arrivals::Poisson { seed: 1 }, stages: vec![stage] };

@@ -1,11 +1,14 @@
 //! What a person sees after a load run: the rate, the latencies, what went wrong, and how far to trust it.
 
+mod advice;
+
 use std::fmt::{self, Write};
 
 use hdrhistogram::Histogram;
 
-use crate::contract::{Bound, BoundBy, Errors, Report, Schedule, Verify, Workload};
-use crate::failure::{Failure, for_people};
+pub(crate) use self::advice::failure;
+use crate::contract::{Bound, BoundBy, Errors, Report, Schedule};
+use crate::failure::for_people;
 use crate::units::{bytes, count, counted, duration_ns};
 
 /// The distributions of a run by their names, the main one first.
@@ -38,7 +41,10 @@ pub(crate) fn text(report: &Report, rows: &Rows<'_>, subject: &str) -> String {
 fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) -> fmt::Result {
     let latency_ns = rows[0].1;
     let window_ns = window_ns(report);
-    let connections = counted(report.connections, "connection");
+    let mut connections = counted(report.connections, "connection");
+    if report.idle > 0 {
+        connections.push_str(&format!(" and {} idle", count(report.idle as u64)));
+    }
     let mut threads = counted(report.threads, "thread");
     if report.processes > 1 {
         threads.push_str(&format!(" in {} processes", count(report.processes as u64)));
@@ -52,7 +58,7 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
     }
     write_generator(out, report)?;
     write_folded(out, "Limit", &limit(&report.bound))?;
-    for warning in warnings(report) {
+    for warning in advice::warnings(report) {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
@@ -79,12 +85,8 @@ fn write_folded(out: &mut String, label: &str, text: &str) -> fmt::Result {
 fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
     let window_s = window_ns(report) / 1e9;
     let requests = &report.requests;
-    let rate = count(report.rate_per_s.round() as u64);
     let (correct, wrong, failed) = (count(requests.correct), count(requests.wrong), count(requests.failed));
-    let asked = report.schedule.as_ref().map_or(String::new(), |schedule| {
-        format!(" of {}/s asked", count(schedule.asked_per_s.round() as u64))
-    });
-    writeln!(out, "  Requests    {rate}/s{asked}   {correct} correct, {wrong} wrong, {failed} failed")?;
+    writeln!(out, "  Requests    {}   {correct} correct, {wrong} wrong, {failed} failed", rate(report))?;
     if let Some(Schedule { waited, unsent_end, .. }) = report.schedule {
         let (waited, unsent) = (count(waited), count(unsent_end));
         writeln!(out, "              {waited} waited for a free connection, {unsent} unsent at the end")?;
@@ -98,6 +100,21 @@ fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
         writeln!(out, "              the first: {}", printable(&for_people(first)))?;
     }
     writeln!(out)
+}
+
+/// The rate of correct replies, and in an open loop what there was to do: what the schedule made due in the window,
+/// which chance moves, and not only what was asked for.
+pub(crate) fn rate(report: &Report) -> String {
+    let shown = |per_s: f64| format!("{}/s", count(per_s.round() as u64));
+    let rate = shown(report.rate_per_s);
+    let Some(schedule) = &report.schedule else { return rate };
+    let asked = shown(schedule.asked_per_s);
+    let due = shown(schedule.due as f64 / (window_ns(report) / 1e9).max(f64::MIN_POSITIVE));
+    if due == asked {
+        format!("{rate} of {asked} asked")
+    } else {
+        format!("{rate} of {due} due ({asked} asked)")
+    }
 }
 
 /// Errors that happened, by kind.
@@ -135,6 +152,9 @@ fn write_times(out: &mut String, report: &Report, rows: &Rows<'_>) -> fmt::Resul
         )?;
         writeln!(out, "              the generator itself was with its sends")?;
     }
+    if report.requests.correct == 0 {
+        writeln!(out, "              of wrong replies: not one was correct")?;
+    }
     if report.probe.is_some() {
         writeln!(out, "              probes are connections apart from the load, asked seldom")?;
     }
@@ -153,10 +173,7 @@ fn write_rows(out: &mut String, rows: &Rows<'_>) -> fmt::Result {
         let name = if width > 0 { name } else { "" };
         write!(out, "    {name:width$}{:>10}", duration_ns(histogram.min() as f64))?;
         for &(_, one_in) in PERCENTILES {
-            // A percentile beyond which there is no reply at all would only repeat the maximum.
-            let known = histogram.len() >= one_in;
-            let value = histogram.value_at_quantile(1.0 - 1.0 / one_in as f64) as f64;
-            write!(out, "{:>10}", if known { duration_ns(value) } else { "-".into() })?;
+            write!(out, "{:>10}", percentile(histogram, one_in))?;
         }
         writeln!(out, "{:>10}", duration_ns(histogram.max() as f64))?;
     }
@@ -164,9 +181,21 @@ fn write_rows(out: &mut String, rows: &Rows<'_>) -> fmt::Result {
     writeln!(out, "              mean {mean}, standard deviation {stdev}\n")
 }
 
+/// The time that one reply in so many exceeds. Where there is no reply beyond it, it would only repeat the maximum.
+pub(crate) fn percentile(times_ns: &Histogram<u64>, one_in: u64) -> String {
+    if times_ns.len() < one_in {
+        return "-".into();
+    }
+    duration_ns(times_ns.value_at_quantile(1.0 - 1.0 / one_in as f64) as f64)
+}
+
 /// Ten steps of equal ratio from the fastest reply to the 99th percentile, and a row for the slowest hundredth.
 /// Steps of equal width up to the slowest reply would leave nearly all of them in the first.
+/// Of few replies there is nothing to see that the percentiles do not tell.
 fn write_distribution(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
+    if latency_ns.len() < SPREAD_REPLIES_MIN {
+        return Ok(());
+    }
     let low = latency_ns.min().max(1) as f64;
     let high = (latency_ns.value_at_quantile(0.99) as f64).max(low);
     let ends =
@@ -178,11 +207,17 @@ fn write_distribution(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Res
         let last = rows.len() - 1;
         rows[fits.min(last)].1 += value.count_at_value();
     }
+    let is_empty = |row: &&(u64, u64)| row.1 == 0;
+    let (before, after) =
+        (rows.iter().take_while(is_empty).count(), rows.iter().rev().take_while(is_empty).count());
+    let rows = &rows[before..rows.len() - after];
     let most = rows.iter().map(|(_, number)| *number).max().unwrap_or_default().max(1);
-    for (end_ns, number) in rows {
+    for &(end_ns, number) in rows {
         let share = 100.0 * number as f64 / latency_ns.len() as f64;
+        // Some are not none.
+        let share = if number > 0 && share < 0.05 { "<0.1".into() } else { format!("{share:.1}") };
         let bar = "■".repeat((BAR_WIDTH * number).div_ceil(most) as usize);
-        let row = format!("    to {:>10}  {share:>5.1} %  {bar}", duration_ns(end_ns as f64));
+        let row = format!("    to {:>10}  {share:>5} %  {bar}", duration_ns(end_ns as f64));
         writeln!(out, "{}", row.trim_end())?;
     }
     writeln!(out)
@@ -199,75 +234,6 @@ fn write_generator(out: &mut String, report: &Report) -> fmt::Result {
     };
     let memory = bytes(generator.rss_bytes_max as f64);
     writeln!(out, "  Generator   {share:.0} % of a processor{each}; {memory} of memory\n")
-}
-
-/// Reasons to doubt the numbers above.
-fn warnings(report: &Report) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if report.interrupted {
-        warnings.push("it was interrupted: the numbers cover what was measured until then".to_owned());
-    }
-    if report.tls.as_ref().is_some_and(|tls| tls.insecure) {
-        warnings.push("the server's certificate was not checked (--insecure)".to_owned());
-    }
-    warnings.extend(advice(report));
-    let asked = report.connections + report.idle;
-    if report.connections_open < asked && is_kept_open(report) {
-        let (open, asked) = (count(report.connections_open as u64), count(asked as u64));
-        warnings.push(if report.connections_open == 0 && report.errors.connect > 0 {
-            format!("the server was gone at the end: none of {asked} connections was open or could be opened")
-        } else {
-            format!("only {open} of {asked} connections were open at the end")
-        });
-    }
-    // What limited it has been said.
-    warnings.extend(report.unsound.iter().filter(|reason| **reason != report.bound.why).cloned());
-    warnings
-}
-
-/// What a run without a single correct reply ends with, so that no script takes it for one that worked.
-pub(crate) fn nothing_correct(report: &Report) -> Failure {
-    let what = match &report.first_error {
-        Some(first) => format!("no reply was correct; the first: {}", printable(&for_people(first))),
-        None => "no reply came before the end".to_owned(),
-    };
-    let advice = advice(report).map_or(String::new(), |advice| format!("; {advice}"));
-    Failure::work("no_correct_reply", what + &advice)
-}
-
-/// What to do about what went wrong, where its kind says it.
-fn advice(report: &Report) -> Option<String> {
-    let Report { errors, requests, .. } = report;
-    let http = if let Workload::Http(http) = &report.workload { Some(http) } else { None };
-    let is_silent = report.bytes.received == 0;
-    if is_silent && errors.closed + errors.reset > 0 && report.tls.is_none() {
-        let scheme = if http.is_some() { "https" } else { "tls" };
-        return Some(format!(
-            "the server ended connections without a word: if it speaks TLS, write {scheme}://"
-        ));
-    }
-    if is_silent && !report.interrupted && requests.sent + requests.in_flight_begin > errors.connect {
-        let limit = if errors.timeout > 0 { "raise --timeout" } else { "measure for longer (-z)" };
-        return Some(format!("the server sent nothing: check what it speaks, or {limit}"));
-    }
-    if errors.malformed > 0 && requests.correct + requests.wrong == 0 {
-        return Some("check that this is the port of a server that speaks what it is asked".into());
-    }
-    let http = http?;
-    if let Some(status) = report.statuses.keys().find(|status| status.starts_with('3'))
-        && http.expect_status.is_none()
-    {
-        let text = "no redirect is followed: ask for what the server points to";
-        return Some(format!("{text}, or take --expect-status {status}"));
-    }
-    let is_changing = errors.wrong > 0 && http.verify == Verify::Bytes && http.expect_body.is_none();
-    is_changing.then(|| "bodies differ from the first: for a page that changes take --verify status".into())
-}
-
-/// Whether the connections were to stay open all the time.
-fn is_kept_open(report: &Report) -> bool {
-    !matches!(&report.workload, Workload::Http(http) if !http.keep_alive)
-        && report.requests_per_connection.is_none()
 }
 
 fn limit(bound: &Bound) -> String {
@@ -296,6 +262,8 @@ fn printable(text: &str) -> String {
 const PERCENTILES: &[(&str, u64)] =
     &[("p50", 2), ("p90", 10), ("p99", 100), ("p99.9", 1_000), ("p99.99", 10_000), ("p99.999", 100_000)];
 
+/// Fewer than this are not drawn.
+const SPREAD_REPLIES_MIN: u64 = 20;
 const STEPS: u32 = 10;
 const BAR_WIDTH: u64 = 40;
 

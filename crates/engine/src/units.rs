@@ -49,13 +49,13 @@ pub(crate) fn bytes(count: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A count with its thousands apart: `1 234 567`.
+/// A count with its thousands apart: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
+            text.push(',');
         }
         text.push(digit);
     }
@@ -120,10 +120,10 @@ mod tests {
         check_shown(bytes(1_500_000.0), "1.50 MB");
         check_shown(bytes(2e12), "2000 GB");
         check_shown(count(7), "7");
-        check_shown(count(1_234_567), "1 234 567");
-        check_shown(count(123_456), "123 456");
+        check_shown(count(1_234_567), "1,234,567");
+        check_shown(count(123_456), "123,456");
         check_shown(counted(1, "thread"), "1 thread");
-        check_shown(counted(5000, "connection"), "5 000 connections");
+        check_shown(counted(5000, "connection"), "5,000 connections");
     }
 
     fn check_duration(text: &str, expected_ms: Result<u64, &str>) {

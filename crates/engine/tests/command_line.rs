@@ -6,11 +6,12 @@ mod process;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{ENGINE, Engine};
-use process::{Supervised, command, engine, signal};
+use process::{Supervised, command, engine, outcome, signal};
 use serde_json::json;
 
 #[test]
@@ -25,8 +26,8 @@ fn a_wrong_command_line_exits_with_2_and_one_line() {
         2,
         "option of blocking `recv` is not known; one of: backlog",
     );
-    check_error("serve --model epoll --workers 0", 2, "workers is 0; it can be from 1 to 1024");
-    check_error("serve --model epoll --connections-max 0", 2, "connections_max is 0");
+    check_error("serve --model epoll --workers 0", 2, "--workers is 0; it can be from 1 to 1024");
+    check_error("serve --model epoll --connections-max 0", 2, "--connections-max is 0");
     check_error("serve --model epoll --reply-bytes 99999999", 2, "at most 16777216 bytes");
     check_error(
         "serve --model epoll --protocol echo --framing prefix --message-bytes 65536",
@@ -39,8 +40,10 @@ fn a_wrong_command_line_exits_with_2_and_one_line() {
     check_error(
         "load http://127.0.0.1:1/ --connect-rate 0",
         2,
-        "connect_per_s is 0; it can be anything above 0, up to 10000000",
+        "--connect-rate is 0; it can be anything above 0, up to 10000000",
     );
+    check_error("load --self-test --json", 2, "measures the generator alone: leave out --json");
+    check_error("load --self-test http://127.0.0.1/", 2, "leave out the address");
     check_error("distance 0 0", 2, "0 is one processor: name two");
     check_error("distance 0 99999", 2, "there is no processor 99999");
     check_error(
@@ -94,7 +97,7 @@ fn more_connections_than_all_processes_have_descriptors_for_exit_with_78_and_one
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),
-        "error: 10 000 connections need more descriptors than the 100 this process may have: \
+        "error: 10,000 connections need more descriptors than the 100 this process may have: \
          take fewer connections, or raise the limit (ulimit -Hn)\n"
     );
 }
@@ -165,6 +168,15 @@ fn a_load_by_hand_can_have_a_long_body_in_several_processes() {
 }
 
 #[test]
+fn of_the_first_wrong_body_it_is_said_what_was_expected_and_what_came() {
+    let (_server, address) = Supervised::server("epoll", r#"{"protocol":"http"}"#);
+    let outcome = engine(&format!("load http://{address}/ -c 2 -n 10 --expect-body other"));
+    assert_eq!(outcome.code, Some(1));
+    let text = "not the right one: expected 5 bytes `other`, got 1 byte `x`";
+    assert!(outcome.stderr.contains(text), "{}", outcome.stderr);
+}
+
+#[test]
 fn a_load_whose_terminal_goes_reports_what_it_has_measured() {
     check_hangup("--default-signal=HUP", true);
 }
@@ -193,8 +205,15 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn help_and_version_exit_with_0_and_no_command_with_2() {
     assert_eq!(engine("--help").code, Some(0));
-    assert!(engine("load --help").stdout.contains("--connections <N>"));
+    let help = engine("load --help").stdout;
+    for part in ["--connections <N>", "\nConnections:\n", "\nTLS:\n", "POST where there is a body"] {
+        assert!(help.contains(part), "{part} is not in\n{help}");
+    }
+    assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
     assert!(engine("--version").stdout.starts_with("iolab-engine "));
+    // Whoever starts it under another name is shown that one.
+    let named = outcome(command("load --help").arg0("iolab")).stdout;
+    assert!(named.contains("Usage: iolab load [OPTIONS]"), "{named}");
     let outcome = engine("");
     assert_eq!(outcome.code, Some(2));
     assert!(outcome.stderr.contains("Usage: iolab-engine <COMMAND>"), "{outcome:?}");

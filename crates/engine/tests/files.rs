@@ -60,6 +60,9 @@ fn check_files(name: &str, flags: &str, lines: usize) {
     check_rows(&read("csv"), intervals);
     check_log(&read("hlog"), intervals, &report);
     check_drawing(&read("svg"), lines);
+    // One line alone is of a closed loop, whose times begin with the send.
+    let heading = if lines == 1 { "Service times: how many" } else { "Response times: how many" };
+    assert!(read("svg").contains(heading), "{heading}");
 }
 
 fn check_intervals(intervals: &[Value], report: &Value) {
@@ -131,6 +134,17 @@ fn check_drawing(text: &str, lines: usize) {
 }
 
 #[test]
+fn a_drawing_names_no_percentile_that_too_few_replies_have() {
+    let folder = folder("few");
+    let (_server, address) = server();
+    let drawing = folder.join("run.svg");
+    let outcome = engine(&format!("load http://{address}/ -c 1 -n 50 -o {}", drawing.display()));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let text = fs::read_to_string(drawing).expect("it is there");
+    assert!(text.contains(", p99 -, p99.9 -, max ") && !text.contains("p50 -"), "{text}");
+}
+
+#[test]
 fn a_run_without_a_reply_is_drawn_and_written_too() {
     let folder = folder("silent");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -153,7 +167,7 @@ fn what_cannot_be_written_is_refused_before_anything_is_sent() {
     check_refused(&format!("-o {a_folder}"), &format!("cannot write {a_folder}: it is a folder"));
     let twice = within("twice.csv");
     check_refused(&format!("-o {twice} --write {twice}"), &format!("{twice} is named twice"));
-    check_refused(&format!("-o {twice} --slice 50ms"), "slice_ms is 50; it can be from 100 to ");
+    check_refused(&format!("-o {twice} --slice 50ms"), "--slice is 50ms; it can be from 100ms to ");
     check_refused("--slice 1s", "--write <PATH>");
     assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1, "no new file is left");
 }

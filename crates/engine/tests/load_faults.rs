@@ -170,6 +170,13 @@ const BARRED: &[Case] = &[
         "the server does not answer in TLS: write http:// (or tcp://)",
     ),
     barred(
+        "TLS asked of echo",
+        Peer::Plain(Behaviour::Echoes),
+        "https://ADDRESS/",
+        FORTY,
+        "the server does not answer in TLS: write http:// (or tcp://)",
+    ),
+    barred(
         "TLS asked of who never answers",
         Peer::Away,
         "https://ADDRESS/",
@@ -188,7 +195,14 @@ const BARRED: &[Case] = &[
         Peer::Tls(KEEPS, Identity::of_itself),
         "https://ADDRESS/",
         "-n 40 --cacert OTHER",
-        "(--cacert FILE), or do not check it (--insecure)",
+        "has signed itself: name it (--cacert FILE), or do not check it (--insecure)",
+    ),
+    barred(
+        "a certificate that says nowhere for whom it is",
+        Peer::Tls(KEEPS, Identity::nameless),
+        "https://ADDRESS/",
+        "-n 40 --cacert CACERT --server-name localhost",
+        "make one that has a subjectAltName (openssl: -addext subjectAltName=DNS:localhost), or do not",
     ),
     barred(
         "a certificate for another name",
@@ -202,7 +216,14 @@ const BARRED: &[Case] = &[
         Peer::Tls(KEEPS, Identity::expired),
         "https://ADDRESS/",
         "-n 40 --cacert CACERT",
-        "expired",
+        "the server's certificate has expired: renew it, or do not check it (--insecure)",
+    ),
+    barred(
+        "a certificate that has signed itself and whose time is over",
+        Peer::Tls(KEEPS, Identity::of_itself_expired),
+        "https://ADDRESS/",
+        "-n 40 --cacert CACERT",
+        "the server's certificate has expired: renew it",
     ),
 ];
 
@@ -223,6 +244,12 @@ const fn vain(
 /// A run of which something is right.
 const fn partial(name: &'static str, peer: Peer, flags: &'static str, seen: Seen) -> Case {
     Case { name, peer, url: "http://ADDRESS/", flags, code: 0, line: None, seen: Some(seen) }
+}
+
+/// A run whose server is gone before its end.
+const fn gone(name: &'static str, peer: Peer, flags: &'static str, seen: Seen) -> Case {
+    let line = Some("the server was gone at the end: no reply came later than ");
+    Case { code: 1, line, ..partial(name, peer, flags, seen) }
 }
 
 const fn only(errors: &'static [(&'static str, RangeInclusive<u64>)]) -> Seen {
@@ -266,10 +293,7 @@ const VAIN: &[Case] = &[
         Peer::Plain(Behaviour::Right),
         "tcp://ADDRESS",
         "-n 8 --timeout 100ms",
-        (
-            "did not come in time; the server sent nothing: check what it speaks, or raise --timeout",
-            only(&[("timeout", 8..=8)]),
-        ),
+        ("does not answer; check it, and what it speaks, or raise --timeout", only(&[("timeout", 8..=8)])),
     ),
     vain(
         "echo asked of SSH",
@@ -294,7 +318,7 @@ const VAIN: &[Case] = &[
         "http://ADDRESS/",
         "-n 8",
         (
-            "the first: Connection reset by peer; the server ended connections without",
+            "the first: the server reset the connection before its reply; the server ended connections without",
             only(&[("reset", 8..=8)]),
         ),
     ),
@@ -317,7 +341,10 @@ const VAIN: &[Case] = &[
         Peer::Plain(Behaviour::Always(Fault::Unavailable)),
         "http://ADDRESS/",
         FORTY,
-        ("the first: a reply had the status 503", only(&[("status", ALL)])),
+        (
+            "the first: a reply had the status 503; look into the server's own log, or expect it: --expect-status 503",
+            only(&[("status", ALL)]),
+        ),
     ),
     vain(
         "no answer within the time-out",
@@ -339,7 +366,18 @@ const VAIN: &[Case] = &[
         "http://ADDRESS/",
         "-z 200ms --warmup 0s",
         (
-            "no reply came before the end; the server sent nothing: check what it speaks, or measure for longer (-z)",
+            "does not answer; check it, and what it speaks, or measure for longer (-z)",
+            Seen { correct: NONE, errors: &[], in_flight_end: EACH },
+        ),
+    ),
+    vain(
+        "no answer within the warm-up nor after it",
+        Peer::Plain(Behaviour::Silent),
+        "http://ADDRESS/",
+        "-z 200ms --warmup 100ms --timeout 400ms",
+        (
+            ", nor within --timeout before: the server accepts connections and does not answer; check it, and what it \
+             speaks, or raise --timeout",
             Seen { correct: NONE, errors: &[], in_flight_end: EACH },
         ),
     ),
@@ -348,7 +386,7 @@ const VAIN: &[Case] = &[
         Peer::Plain(Behaviour::Silent),
         "http://ADDRESS/",
         "-z 300ms --warmup 0s --rate 200",
-        ("no reply came before the end", Seen { correct: NONE, errors: &[], in_flight_end: EACH }),
+        ("error: no reply came within 3", Seen { correct: NONE, errors: &[], in_flight_end: EACH }),
     ),
 ];
 
@@ -358,13 +396,13 @@ const BEFORE_DEATH: RangeInclusive<u64> = 200 - CONNECTIONS..=200;
 const OF_DEATH: &[(&str, RangeInclusive<u64>)] = &[("connect", SOME), ("reset", ANY), ("closed", ANY)];
 
 const PARTIAL: &[Case] = &[
-    partial(
+    gone(
         "a server that dies",
         DIES,
         A_WHILE,
         Seen { correct: BEFORE_DEATH, errors: OF_DEATH, in_flight_end: FEW },
     ),
-    partial(
+    gone(
         "a server that dies in an open loop",
         DIES,
         "-z 500ms --warmup 0s --rate 1k",
@@ -379,7 +417,7 @@ const PARTIAL: &[Case] = &[
         line: Some("error: --strict: "),
         seen: Some(Seen { correct: BEFORE_DEATH, errors: OF_DEATH, in_flight_end: FEW }),
     },
-    partial(
+    gone(
         "a server of this engine that is killed",
         Peer::Killed(CONNECTIONS),
         "-z 800ms --warmup 0s",

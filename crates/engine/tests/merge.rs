@@ -170,7 +170,7 @@ fn a_person_gets_the_summary_of_the_whole() {
         "{}",
         outcome.stdout
     );
-    assert!(outcome.stdout.contains("288 076 correct, 0 wrong, 0 failed"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("288,076 correct, 0 wrong, 0 failed"), "{}", outcome.stdout);
 }
 
 #[test]
@@ -182,6 +182,28 @@ fn files_may_hold_one_report_or_several() {
     let outcome = merge(&[words[0], words[1], "-", "--json"], &[example("report").later(3)]);
     let report: Value = serde_json::from_str(&outcome.stdout).expect(&outcome.stderr);
     assert_eq!(report["connections"], 200);
+}
+
+#[test]
+fn what_a_run_has_told_before_its_report_is_passed_over() {
+    let interval = json!({"schema": 1, "event": "interval", "role": "load", "index": 0});
+    let outcome =
+        merge(&["--json"], &[interval.clone(), example("report"), interval, example("report").later(1)]);
+    let report: Value = serde_json::from_str(&outcome.stdout).expect(&outcome.stderr);
+    assert_eq!(report["connections"], 100);
+}
+
+#[test]
+fn the_events_that_a_load_writes_to_a_file_can_be_merged() {
+    let (_server, address) = Supervised::server("epoll", r#"{"protocol":"http"}"#);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events.ndjson").display().to_string();
+    let flags = format!("load http://{address}/ -c 2 -z 300ms --warmup 0s --slice 100ms -o {path}");
+    assert_eq!(process::engine(&flags).code, Some(0));
+    let outcome = merge(&[&path, "-", "--json"], &[]);
+    assert!(outcome.stderr.contains("-: there is no report in it"), "{outcome:?}");
+    let outcome = process::engine(&format!("merge --json {path}"));
+    let report: Value = serde_json::from_str(&outcome.stdout).expect(&outcome.stderr);
+    assert_eq!(report["connections"], 2);
 }
 
 #[test]
@@ -203,13 +225,15 @@ fn reports_that_are_not_of_one_load_are_refused() {
     refuse(with("/requests_per_connection", 2.into()), "they have different requests per connection");
     refuse(with("/intervals/length_ns", 1.into()), "they have different lengths of intervals");
     refuse(with("/schema", 2.into()), "schema 2 is not known to this engine");
-    refuse(with("/event", "ready".into()), "unknown variant `ready`");
+    refuse(with("/event", "failed".into()), "unknown variant `failed`");
     refuse(with("/statuses", json!({"9": 1})), "9 is no status");
     refuse(with("/latency_ns/histogram", "AAAA".into()), "a histogram cannot be read");
     refuse(example("report.open"), "they have different paces");
     refuse(example("report"), "report 2 cannot be merged with report 1: they are the same report");
     refuse(example("report").later(1_100_000_000), "their windows overlap by less than half");
-    check_refused(&[], "there is no report to merge");
+    check_refused(&[], "there is no report in it");
+    check_refused(&["begin_s,end_s,rate".into()], "merge reads what -o writes to .json and .ndjson");
+    check_refused(&[json!({"event": "interval"})], "that is the last line of a run that has ended");
     // Wherever it stands: `merge a b c b`.
     let [a, b, c] = [1, 2, 3].map(|by_ns| example("report").later(by_ns));
     check_refused(&[a, b.clone(), c, b], "report 4 cannot be merged with report 2: they are the same report");

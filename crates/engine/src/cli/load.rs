@@ -15,10 +15,18 @@ use crate::contract::{
 };
 use crate::failure::Failure;
 use crate::files::Target;
-use crate::limits::{DURATION_MS_MAX, within};
 use crate::rate::{self, Rate};
 use crate::units::parse_duration;
 use crate::url::{self, Scheme, Url};
+
+mod bounds;
+
+/// What the flags are about, as the help groups them.
+const LOAD: &str = "Load";
+const CONNECTIONS: &str = "Connections";
+const REQUESTS: &str = "Requests";
+const GENERATOR: &str = "Generator";
+const OUTPUT: &str = "Output";
 
 #[derive(Args, Debug)]
 pub(crate) struct LoadFlags {
@@ -33,147 +41,166 @@ pub(crate) struct LoadFlags {
 
     /// The same run as this command line of ab, hey, wrk, oha or echo-client, reported with its labels; flags beside it
     /// are added.
-    #[arg(long, value_name = "LINE", conflicts_with = "url")]
+    #[arg(long, value_name = "LINE", conflicts_with = "url", help_heading = LOAD)]
     pub(crate) like: Option<String>,
 
     /// Connections, each with one request at a time.
-    #[arg(long, short, value_name = "N", default_value_t = 50)]
+    #[arg(long, short, value_name = "N", default_value_t = 50, help_heading = CONNECTIONS)]
     connections: usize,
 
     /// Send so many requests a second, whatever the replies do: 2000, 10k, 100-5000:30s (a ramp) or 100:10s,200:10s
     /// (steps). Latency then counts from when a request was due [default: a closed loop]
-    #[arg(long, short = 'r', visible_alias = "qps", value_name = "RATE", value_parser = rate::parse)]
+    #[arg(
+        long, short = 'r', visible_alias = "qps", value_name = "RATE", value_parser = rate::parse,
+        help_heading = LOAD
+    )]
     rate: Option<Rate>,
 
     /// How the requests of a rate are spread [default: poisson]
-    #[arg(long, value_enum, requires = "rate")]
+    #[arg(long, value_enum, requires = "rate", help_heading = LOAD)]
     arrivals: Option<Arrivals>,
 
     /// Decides the times of Poisson arrivals [default: 1]
-    #[arg(long, value_name = "N", requires = "rate")]
+    #[arg(long, value_name = "N", requires = "rate", help_heading = LOAD)]
     seed: Option<u64>,
 
     /// Connections that are busy at the same time, in turns [default: all]
-    #[arg(long, value_name = "N", conflicts_with = "rate")]
+    #[arg(long, value_name = "N", help_heading = CONNECTIONS)]
     active: Option<usize>,
 
     /// Connections that are opened beside the others and never used.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = CONNECTIONS)]
     idle: usize,
 
     /// Open at most so many connections a second [default: as fast as it goes]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", help_heading = CONNECTIONS)]
     connect_rate: Option<f64>,
 
     /// Connections apart from the load, asked seldom by a thread of their own: what another client would see.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = GENERATOR)]
     probes: usize,
 
     /// Requests outstanding on a connection at the same time.
-    #[arg(long, short = 'p', value_name = "N", default_value_t = 1)]
+    #[arg(long, short = 'p', value_name = "N", default_value_t = 1, help_heading = CONNECTIONS)]
     pipeline: usize,
 
     /// Close a connection after so many requests, and open it anew [default: never]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = CONNECTIONS)]
     requests_per_connection: Option<u64>,
 
     /// Local addresses that connections come from, in turn, as in 127.0.0.1,127.0.0.2 [default: the kernel's choice]
-    #[arg(long = "source", value_name = "LIST", value_delimiter = ',')]
+    #[arg(long = "source", value_name = "LIST", value_delimiter = ',', help_heading = CONNECTIONS)]
     sources: Vec<IpAddr>,
 
     /// Do not sleep for so long before a request is due, or after a reply in a closed loop, as in 50us.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "0us")]
+    #[arg(
+        long, value_name = "DURATION", value_parser = parse_duration, default_value = "0us",
+        help_heading = GENERATOR
+    )]
     spin: Duration,
 
     /// Threads of the generator.
-    #[arg(long, short, value_name = "N", default_value_t = 1)]
+    #[arg(long, short, value_name = "N", default_value_t = 1, help_heading = GENERATOR)]
     threads: usize,
 
     /// Processes the generator is split over; more, where one may not have so many connections.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = GENERATOR)]
     processes: usize,
 
-    /// How long to measure, as in 500ms, 10s, 1m; with --requests, at most so long [default: 10s]
-    #[arg(long, short = 'z', value_parser = parse_duration)]
+    /// How long to measure, as in 500ms, 10s, 1m; with --requests, at most so long [default: as long as
+    /// the stages of a rate, or 10s]
+    #[arg(long, short = 'z', value_parser = parse_duration, help_heading = LOAD)]
     duration: Option<Duration>,
 
     /// Measure so many requests instead, without warm-up.
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", help_heading = LOAD)]
     requests: Option<u64>,
 
     /// Load before the measured window [default: 500ms]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = LOAD)]
     warmup: Option<Duration>,
 
     /// How long a reply may take.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    #[arg(
+        long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s",
+        help_heading = LOAD
+    )]
     timeout: Duration,
 
     /// How the generator waits.
-    #[arg(long, value_enum, default_value_t = Driver::Epoll)]
+    #[arg(long, value_enum, default_value_t = Driver::Epoll, help_heading = GENERATOR)]
     driver: Driver,
 
     /// Processors to run on, as in 0,2-3 [default: all]
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = GENERATOR)]
     cpus: Option<Cpus>,
 
     /// [default: http for http://, echo for others]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = REQUESTS)]
     protocol: Option<Protocol>,
 
-    /// GET, POST or another (http) [default: GET]
-    #[arg(long, short = 'm', value_name = "WORD")]
+    /// GET, POST or another (http) [default: GET, or POST where there is a body]
+    #[arg(long, short = 'm', value_name = "WORD", help_heading = REQUESTS)]
     method: Option<String>,
 
     /// A header field of each request, as 'Name: value'; may be given several times (http)
-    #[arg(long = "header", short = 'H', value_name = "FIELD", value_parser = parse_header)]
+    #[arg(
+        long = "header", short = 'H', value_name = "FIELD", value_parser = parse_header,
+        help_heading = REQUESTS
+    )]
     headers: Vec<(String, String)>,
 
     /// The body of each request (http)
-    #[arg(long, short = 'd', value_name = "TEXT")]
+    #[arg(long, short = 'd', value_name = "TEXT", value_parser = parse_body, help_heading = REQUESTS)]
     body: Option<String>,
 
     /// The same from a file (http)
-    #[arg(long, short = 'D', value_name = "PATH", conflicts_with = "body")]
+    #[arg(long, short = 'D', value_name = "PATH", conflicts_with = "body", help_heading = REQUESTS)]
     body_file: Option<PathBuf>,
 
     /// The status that is a success (http) [default: any 2xx]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = REQUESTS)]
     expect_status: Option<u16>,
 
     /// The body that every reply must have (http) [default: that of the first]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", help_heading = REQUESTS)]
     expect_body: Option<String>,
 
     /// What makes a reply correct (http) [default: bytes]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = REQUESTS)]
     verify: Option<Verify>,
 
     /// Open a connection for each request (http).
-    #[arg(long)]
+    #[arg(long, help_heading = CONNECTIONS)]
     no_keepalive: bool,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "TLS")]
     tls: TlsFlags,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Other protocols than HTTP")]
     messages: MessageFlags,
 
     /// Measure the generator itself on this machine: clock, timer, highest rate, and how late its sends are.
-    #[arg(long, exclusive = true)]
+    #[arg(long, help_heading = GENERATOR)]
     pub(crate) self_test: bool,
 
     /// Write the run to a file, in the form that its ending says: .json, .ndjson, .csv, .hlog or .svg; may be given
     /// several times.
-    #[arg(long = "write", short = 'o', value_name = "PATH", value_parser = Target::parse)]
+    #[arg(
+        long = "write", short = 'o', value_name = "PATH", value_parser = Target::parse,
+        help_heading = OUTPUT
+    )]
     pub(crate) writes: Vec<Target>,
 
     /// How much of the run a row of such a file tells [default: 1s]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "writes")]
+    #[arg(
+        long, value_name = "DURATION", value_parser = parse_duration, requires = "writes",
+        help_heading = OUTPUT
+    )]
     slice: Option<Duration>,
 
     /// Say nothing while it runs.
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
 
     /// Tell what happens, in lines of JSON, on an inherited descriptor.
@@ -181,11 +208,11 @@ pub(crate) struct LoadFlags {
     events_fd: Option<u32>,
 
     /// Print the report as one line of JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 
     /// End with exit code 1 if the figures are not to be trusted.
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) strict: bool,
 }
 
@@ -205,16 +232,10 @@ impl LoadFlags {
             let message = "--warmup goes with --duration: of a number of requests (-n) each counts";
             return Err(Failure::request("bad_flag", message));
         }
+        self.check_numbers()?;
+        let window = self.window()?;
         let workload = self.to_workload(&url)?;
-        let duration_ms = match (self.requests, self.duration) {
-            (Some(_), _) => None,
-            (None, Some(duration)) => Some(milliseconds(duration)),
-            (None, None) => {
-                let duration = self.rate.as_ref().and_then(Rate::duration);
-                Some(milliseconds(duration.unwrap_or(DURATION_DEFAULT)))
-            }
-        };
-        let longest_ms = duration_ms.or_else(|| self.duration.map(milliseconds));
+        let longest = window.unwrap_or_default() + self.warmup.unwrap_or_default();
         Ok(LoadSpec {
             schema: Version,
             role: LoadWord::Is,
@@ -237,10 +258,10 @@ impl LoadFlags {
             place: None,
             cpus: list(&self.cpus),
             warmup_ms: self.warmup.filter(|_| self.requests.is_none()).map(milliseconds),
-            duration_ms,
+            duration_ms: window.filter(|_| self.requests.is_none()).map(milliseconds),
             requests: self.requests,
             timeout_ms: milliseconds(self.timeout),
-            interval_ms: INTERVAL_MS_DEFAULT.max(longest_ms.unwrap_or(0) / INTERVALS_BY_HAND),
+            interval_ms: INTERVAL_MS_DEFAULT.max(milliseconds(longest) / INTERVALS_BY_HAND),
             slice_ms: self.slice_ms(),
             held: false,
         })
@@ -249,13 +270,21 @@ impl LoadFlags {
     /// When a run of a number of requests ends even if they have not all been answered.
     ///
     /// # Errors
-    /// A time that no run can take.
+    /// A time that does not fit the rate.
     pub(crate) fn time_limit(&self) -> Result<Option<Duration>, Failure> {
-        let limit = self.duration.filter(|_| self.requests.is_some());
-        if let Some(limit) = limit {
-            within("duration_ms", milliseconds(limit), 1..=DURATION_MS_MAX)?;
+        self.window().map(|window| window.filter(|_| self.requests.is_some()))
+    }
+
+    /// How long is measured, or at most; `None` where only a number of requests ends it.
+    fn window(&self) -> Result<Option<Duration>, Failure> {
+        let default = self.requests.is_none().then_some(DURATION_DEFAULT);
+        let stages = self.rate.as_ref().and_then(Rate::duration);
+        let window = self.duration.or(stages).or(default);
+        if let (Some(rate), Some(window)) = (&self.rate, window) {
+            rate.check_window(Duration::from_millis(milliseconds(window)))
+                .map_err(|message| Failure::request("bad_flag", message))?;
         }
-        Ok(limit)
+        Ok(window)
     }
 
     /// The length of the slices, where anybody is to be told of them.
@@ -299,7 +328,7 @@ impl LoadFlags {
             host: Some(url.authority.clone()),
             keep_alive: !self.no_keepalive,
             verify: self.verify.unwrap_or(Verify::Bytes),
-            method: self.method.clone().unwrap_or(default.method),
+            method: self.method.clone().unwrap_or_else(|| natural_method(self.has_body()).to_owned()),
             headers: self.headers.clone(),
             body: self.body()?,
             expect_status: self.expect_status,
@@ -324,6 +353,10 @@ impl LoadFlags {
         refuse_others(&flags.map(|(flag, given)| (flag, given, Protocol::Http)), protocol)
     }
 
+    fn has_body(&self) -> bool {
+        self.body.is_some() || self.body_file.is_some()
+    }
+
     fn body(&self) -> Result<String, Failure> {
         let Some(path) = &self.body_file else { return Ok(self.body.clone().unwrap_or_default()) };
         std::fs::read_to_string(path).map_err(|error| {
@@ -333,6 +366,20 @@ impl LoadFlags {
             };
             Failure::request("bad_flag", format!("--body-file: cannot read {}: {message}", path.display()))
         })
+    }
+}
+
+/// What people expect who give a body to `curl` or `ab`, and say no more.
+const fn natural_method(has_body: bool) -> &'static str {
+    if has_body { "POST" } else { "GET" }
+}
+
+/// A body as it is sent. Of `curl` people know that what begins so is the name of a file.
+fn parse_body(text: &str) -> Result<String, String> {
+    match text.strip_prefix('@') {
+        None => Ok(text.to_owned()),
+        Some("" | "-") => Err("to send what is in a file, write -D FILE".into()),
+        Some(path) => Err(format!("to send what is in a file, write -D {path}")),
     }
 }
 

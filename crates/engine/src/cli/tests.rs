@@ -162,8 +162,89 @@ fn a_rate_makes_an_open_loop() {
         }),
     );
     check_load("http://127.0.0.1:8080/ --arrivals even", Err("--rate"));
-    check_load("http://127.0.0.1:8080/ --rate 5 --active 3", Err("cannot be used with"));
+    check_load("http://127.0.0.1:8080/ --rate 5 --active 3", Err("connections are free: leave out --active"));
+    check_load(
+        "http://127.0.0.1:8080/ --rate 1k-2k:2s -z 3s",
+        Err("take 2s in all: leave out -z, or add one"),
+    );
+    check_load("http://127.0.0.1:8080/ --rate 1k:1s,2k:1s -z 1s", Err("or give the last one no duration"));
+    check_load(
+        "http://127.0.0.1:8080/ --rate 1k:1s,2k -z 1s",
+        Err("begins after 1s: give a -z that is longer"),
+    );
+    check_load("http://127.0.0.1:8080/ --rate 1k:10s,2k", Err("begins after 10s: give a -z that is longer"));
     check_load("http://127.0.0.1:8080/ --rate fast", Err("`fast` is not a rate"));
+}
+
+#[test]
+fn the_stages_of_a_rate_end_a_run_of_a_number_of_requests_too() {
+    for (flags, limit_s) in [
+        ("--rate 1k:2s -n 9", Some(2)),
+        ("--rate 1k -n 9 -z 3s", Some(3)),
+        ("--rate 1k:1s,2k -n 9 -z 3s", Some(3)),
+        ("--rate 1k:11s,2k -n 9", None),
+        ("--rate 1k:2s", None),
+        ("-z 3s", None),
+    ] {
+        let Command::Load(load) = command_of(&format!("load http://127.0.0.1:8080/ {flags}")) else {
+            panic!("{flags} is no load")
+        };
+        let limit = load.time_limit().unwrap_or_else(|failure| panic!("{}", failure.message));
+        assert_eq!(limit, limit_s.map(Duration::from_secs), "{flags}");
+    }
+}
+
+fn command_of(line: &str) -> Command {
+    let words = ["iolab-engine"].into_iter().chain(line.split_whitespace());
+    Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).command
+}
+
+#[test]
+fn numbers_that_cannot_be_are_told_by_their_flags_and_in_their_units() {
+    for (flags, message) in [
+        ("-z 0s", "-z is 0s; it can be from 1ms to 24h"),
+        ("-z 25h", "-z is 25h; it can be from 1ms to 24h"),
+        ("-n 5 -z 0s", "-z is 0s; it can be from 1ms to 24h"),
+        ("--timeout 500us", "--timeout is 500us; it can be from 1ms to 24h"),
+        ("--warmup 90000s", "--warmup is 25h; it can be from 0s to 24h"),
+        ("--spin 2s", "--spin is 2s; it can be from 0s to 1s"),
+        ("-o a.csv --slice 50ms", "--slice is 50ms; it can be from 100ms to 24h"),
+        ("--rate 50000k", "--rate is 50000000; it can be from 0 to 10000000"),
+        ("--rate 5:25h", "the length of --rate is 25h; it can be from 1ms to 24h"),
+        ("--rate 5:0s,5", "the length of a stage of --rate is 0s; it can be from 1ms to 24h"),
+        ("--connect-rate 0", "--connect-rate is 0; it can be anything above 0, up to 10000000"),
+        ("-c 0", "-c is 0; it can be from 1 to 1048576"),
+        ("--driver thread -c 2000", "-c of --driver thread is 2000; it can be from 1 to 1024"),
+        ("--idle 9999999", "--idle is 9999999; it can be from 0 to 1048576"),
+        ("-c 3 --active 4", "--active is 4; it can be from 1 to 3"),
+        ("--probes 101", "--probes is 101; it can be from 0 to 100"),
+        ("-p 0", "-p is 0; it can be from 1 to 10000"),
+        ("-p 2 --driver io_uring", "-p goes with --driver epoll only"),
+        ("-t 0", "-t is 0; it can be from 1 to 1024"),
+        ("--processes 0", "--processes is 0; it can be from 1 to 256"),
+        ("-n 0", "-n is 0; it can be from 1 to 1000000000000"),
+        ("--requests-per-connection 0", "--requests-per-connection is 0; it can be from 1 to"),
+    ] {
+        check_load(&format!("http://127.0.0.1:8080/ {flags}"), Err(message));
+    }
+}
+
+#[test]
+fn a_body_is_posted_unless_another_method_is_given() {
+    let with_body = |method: &str| LoadSpec {
+        workload: http(Http { method: method.into(), body: "x".into(), ..Http::default() }),
+        ..load_spec()
+    };
+    check_load("http://127.0.0.1:8080/ -d x", Ok(with_body("POST")));
+    check_load("http://127.0.0.1:8080/ -d x -m GET", Ok(with_body("GET")));
+    check_load("http://127.0.0.1:8080/ -d @body.json", Err("what is in a file, write -D body.json"));
+    for tool in ["hey", "oha"] {
+        let like = crate::like::parse(&format!("{tool} -n 50 -d x http://127.0.0.1:8080/"));
+        let flags = parse_load(&like.expect("it is right").argv, std::iter::empty()).expect("so is this");
+        let spec = flags.to_spec().unwrap_or_else(|failure| panic!("{}", failure.message));
+        let Workload::Http(Http { method, body, .. }) = spec.workload else { panic!("it is HTTP") };
+        assert_eq!((&*method, &*body), ("GET", "x"), "{tool}");
+    }
 }
 
 #[test]
@@ -249,7 +330,7 @@ fn a_flag_beside_another_tools_line_wins_over_what_the_line_means() {
     check_beside(line, "-c 5 -c 6", Ok(LoadSpec { connections: 6, ..meant }));
     check_beside(line, "--modle x", Err("unexpected argument '--modle' found"));
     let trusting = "https://127.0.0.1:8080/ --insecure -c 10 -D /absent/file";
-    check_beside(trusting, "--cacert ca.pem -d text --rate 5 --active 3", Err("cannot be used with"));
+    check_beside(trusting, "--cacert ca.pem -d text --rate 5 --active 3", Err("leave out --active"));
     let flags =
         parse_load(&words(trusting), words("--cacert ca.pem -d text").into_iter()).expect("it is right");
     let spec = flags.to_spec().unwrap_or_else(|failure| panic!("{}", failure.message));

@@ -160,7 +160,7 @@ fn with_sources(fields: &str, connect: &[&str]) -> Result<LoadSpec, Failure> {
 #[test]
 fn other_servers_need_addresses_from_the_user() {
     const MESSAGE: &str =
-        "1 001 connections need 2 source addresses, each with 1 000 ports: give more of them (--source)";
+        "1,001 connections need 2 source addresses, each with 1,000 ports: give more of them (--source)";
     for (fields, connect) in [
         (r#""connections": 1001"#, "10.0.0.1:1"),
         (r#""connections": 1001"#, "[::1]:1"),

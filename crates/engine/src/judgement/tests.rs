@@ -54,6 +54,40 @@ fn a_generator_without_rest_or_without_a_processor_is_the_limit() {
 }
 
 #[test]
+fn a_generator_that_lacked_a_processor_and_mostly_waited_for_replies_is_doubted_and_not_the_limit() {
+    let starved = |busy_ns: u64| {
+        move |run: &mut ::load::Report| {
+            (run.generator.cpu_ns, run.generator.run_delay_ns) = (busy_ns, 120_000_000);
+        }
+    };
+    let reason = "waited 6 % of the time for a processor";
+    check(false, starved(760_000_000), BoundBy::Server, "waited for replies 56 % of the time", &[reason]);
+    check(true, starved(760_000_000), BoundBy::Rate, "all that was due went out in time", &[reason]);
+    for is_open in [false, true] {
+        check(is_open, starved(880_000_000), BoundBy::Generator, reason, &[reason]);
+    }
+    // Somebody else's work on its processor, which slows every reply.
+    let beside = |run: &mut ::load::Report| {
+        (run.generator.cpu_ns, run.generator.run_delay_ns) = (240_000_000, 520_000_000);
+    };
+    check(false, beside, BoundBy::Generator, "waited 26 % of the time", &["waited 26 % of the time"]);
+    // Less than a twentieth is what any machine takes.
+    check(false, |run| run.generator.run_delay_ns = 99_000_000, BoundBy::Server, "45 % of the time", &[]);
+}
+
+#[test]
+fn a_run_that_is_over_at_once_says_nothing_of_its_limit() {
+    let short = |run: &mut ::load::Report| {
+        run.end_ns = run.begin_ns + 99_000_000;
+        run.generator.wall_ns = 99_000_000;
+        (run.generator.cpu_ns, run.generator.run_delay_ns) = (20_000_000, 60_000_000);
+    };
+    for is_open in [false, true] {
+        check(is_open, short, BoundBy::Unclear, "the run was too short to say", &[]);
+    }
+}
+
+#[test]
 fn whoever_has_done_all_that_was_asked_is_bound_by_the_rate_however_busy() {
     check(true, |_| (), BoundBy::Rate, "all that was due went out in time", &[]);
     let lain = "busy 100 % of the time: replies may have waited to be read";
@@ -63,8 +97,8 @@ fn whoever_has_done_all_that_was_asked_is_bound_by_the_rate_however_busy() {
 #[test]
 fn requests_that_find_no_connection_are_the_servers_doing() {
     let change = |run: &mut ::load::Report| run.backlog.unsent_end = 1_000;
-    let why = "500/s went out of the 1 000/s that were due";
-    check(true, change, BoundBy::Server, why, &["of 2 000 requests that were due 1 000 more were left"]);
+    let why = "500/s went out of the 1,000/s that were due";
+    check(true, change, BoundBy::Server, why, &["of 2,000 requests that were due 1,000 more were left"]);
     // What chance leaves is no matter, nor is a backlog that was there before.
     check(true, |run| run.backlog.unsent_end = 90, BoundBy::Rate, "", &[]);
     check(true, |run| run.backlog.unsent_end = 110, BoundBy::Server, "", &["were left unsent"]);
@@ -76,17 +110,29 @@ fn requests_that_find_no_connection_are_the_servers_doing() {
 
 #[test]
 fn sends_that_are_late_make_the_generator_the_limit() {
-    let late = |lateness_ns: u64, times: u64| {
-        move |run: &mut ::load::Report| {
-            let views = run.views.as_mut().expect("it is an open loop");
-            views.lateness.record_n(1_000, 1_000 - times).expect("it is in bounds");
-            views.lateness.record_n(lateness_ns, times).expect("it is in bounds");
-        }
-    };
     let why = "sent one request in a hundred 2.00 ms or more after its time";
     check(true, late(2_000_000, 20), BoundBy::Generator, why, &[why]);
     check(true, late(2_000_000, 5), BoundBy::Rate, "", &[]);
     check(true, late(900_000, 20), BoundBy::Rate, "", &[]);
+}
+
+/// Some sends of a thousand are so late, and the others are as good as in time.
+fn late(lateness_ns: u64, times: u64) -> impl FnOnce(&mut ::load::Report) {
+    move |run| {
+        let views = run.views.as_mut().expect("it is an open loop");
+        views.lateness.record_n(1_000, 1_000 - times).expect("it is in bounds");
+        views.lateness.record_n(lateness_ns, times).expect("it is in bounds");
+    }
+}
+
+#[test]
+fn a_rate_that_was_held_says_how_late_its_sends_were_where_that_shows() {
+    // Every reply took 1 ms.
+    let why =
+        "all that was due went out, one in a hundred 777 µs late or more: what is slow may be that (--spin)";
+    check(true, late(777_000, 20), BoundBy::Rate, why, &[]);
+    check(true, late(777_000, 5), BoundBy::Rate, "all that was due went out in time", &[]);
+    check(true, late(90_000, 20), BoundBy::Rate, "all that was due went out in time", &[]);
 }
 
 #[test]

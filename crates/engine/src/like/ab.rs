@@ -103,7 +103,7 @@ pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
     check_http(NAME, &ab.url)?;
     let mut argv = Argv::to_anyone(&ab.url);
     argv.flag("-c", ab.concurrency);
-    ab.limit(comes_after("requests", "time_limit", &matches), &mut argv);
+    ab.limit(comes_after("requests", "time_limit", &matches), &mut argv)?;
     argv.timeout(Duration::from_secs(ab.timeout));
     if let Some(source) = &ab.source {
         argv.flag("--source", source);
@@ -121,15 +121,27 @@ pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
 impl Ab {
     /// What ends the run: a number of requests, or the time before they are done. A time limit brings a number of its
     /// own, which only a number given after it takes away.
-    fn limit(&self, counts_after_limit: bool, argv: &mut Argv) {
+    ///
+    /// # Errors
+    /// `bad_flag`: fewer requests than connections, in the words of `ab`.
+    fn limit(&self, counts_after_limit: bool, argv: &mut Argv) -> Result<(), Failure> {
         let requests = match self.time_limit {
             Some(_) if !counts_after_limit => REQUESTS_WITH_TIME_LIMIT,
             _ => self.requests.unwrap_or(1),
         };
+        let concurrency = self.concurrency;
+        if concurrency as u64 > requests {
+            let message = "ab: Cannot use concurrency level greater than total number of requests";
+            return Err(Failure::request(
+                "bad_flag",
+                format!("{message}: -n {requests} for -c {concurrency}"),
+            ));
+        }
         argv.flag("-n", requests);
         if let Some(seconds) = self.time_limit.filter(|seconds| *seconds > 0) {
             argv.flag("-z", format!("{seconds}s"));
         }
+        Ok(())
     }
 
     fn request(&self, argv: &mut Argv) {

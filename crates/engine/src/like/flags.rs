@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Parser};
 
+use crate::cli::duration_text;
 use crate::failure::Failure;
 use crate::limits::DURATION_MS_MAX;
 use crate::units::parse_duration;
@@ -293,13 +294,4 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
 /// One line that says how a count is written.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     usize::try_from(count(text)?).map_err(|_| format!("`{text}` is too large"))
-}
-
-/// A duration as our own flags take it.
-fn duration_text(duration: Duration) -> String {
-    match duration.as_micros() {
-        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
-        us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
-        us => format!("{us}us"),
-    }
 }

@@ -144,7 +144,7 @@ pub(super) fn write_report(
     report: &Report,
     latency_ns: &Histogram<u64>,
 ) -> fmt::Result {
-    let unit = oha.time_unit.unwrap_or_else(|| Unit::suiting(latency_ns.mean()));
+    let unit = oha.time_unit.unwrap_or_else(|| Unit::suiting(latency_ns.max()));
     let time = |ns: f64| if latency_ns.is_empty() { NOT_MEASURED.to_owned() } else { unit.text(ns) };
     writeln!(out, "Summary:")?;
     writeln!(out, "  Success rate:\t{}", success_rate(report))?;
@@ -182,9 +182,9 @@ fn success_rate(report: &Report) -> String {
 /// The steps with their counts in a column; the last edge is the longest.
 fn write_histogram(out: &mut String, unit: Unit, steps: &[Step]) -> fmt::Result {
     let count = |number: u64| format!("[{number}]");
-    let edges = steps.last().map_or(0, |step| unit.text(step.end_ns).len());
+    let edges = steps.last().map_or(0, |step| unit.edge(step.end_ns).len());
     let counts = steps.iter().map(|step| count(step.number).len()).max().unwrap_or_default();
-    let head = |step: &Step| format!("{:>edges$} {:<counts$} ", unit.text(step.end_ns), count(step.number));
+    let head = |step: &Step| format!("{:>edges$} {:<counts$} ", unit.edge(step.end_ns), count(step.number));
     write_steps(out, steps, BAR_WIDTH, head)
 }
 
@@ -205,26 +205,41 @@ fn data(bytes: f64) -> String {
 }
 
 impl Unit {
-    /// The unit in which a time has some digits before the point, and few.
-    fn suiting(ns: f64) -> Self {
-        match ns {
-            ..1e3 => Self::Ns,
-            ..1e6 => Self::Us,
-            ..1e9 => Self::Ms,
-            _ => Self::S,
+    /// The unit of a whole report, by its slowest request: the largest that this is longer than.
+    fn suiting(slowest_ns: u64) -> Self {
+        let is_longer = |unit: &Self| slowest_ns as f64 > unit.ns();
+        [Self::H, Self::M, Self::S, Self::Ms, Self::Us].into_iter().find(is_longer).unwrap_or(Self::Ns)
+    }
+
+    const fn ns(self) -> f64 {
+        match self {
+            Self::Ns => 1.0,
+            Self::Us => 1e3,
+            Self::Ms => 1e6,
+            Self::S => 1e9,
+            Self::M => 60e9,
+            Self::H => 3600e9,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ns => "ns",
+            Self::Us => "us",
+            Self::Ms => "ms",
+            Self::S => "sec",
+            Self::M => "min",
+            Self::H => "hr",
         }
     }
 
     fn text(self, ns: f64) -> String {
-        let (unit_ns, name) = match self {
-            Self::Ns => (1.0, "ns"),
-            Self::Us => (1e3, "us"),
-            Self::Ms => (1e6, "ms"),
-            Self::S => (1e9, "sec"),
-            Self::M => (60e9, "min"),
-            Self::H => (3600e9, "hour"),
-        };
-        format!("{:.4} {name}", ns / unit_ns)
+        format!("{:.4} {}", ns / self.ns(), self.name())
+    }
+
+    /// The edge of a step of the histogram.
+    fn edge(self, ns: f64) -> String {
+        format!("{:.3} {}", ns / self.ns(), self.name())
     }
 }
 

@@ -53,7 +53,7 @@ fn what_a_header_says_of_the_connection_is_a_flag_of_ours() {
         ),
         (
             "oha -H 'Connection:close' http://a/",
-            "http://a/ -c 50 -n 200 --timeout 86400s --verify status --no-keepalive",
+            "http://a/ -c 50 -n 200 --timeout 24h --verify status --no-keepalive",
         ),
     ];
     kept.iter().chain(&closed).for_each(|(line, expected)| check(line, expected));
@@ -78,9 +78,9 @@ fn tools_that_check_no_certificate_have_none_checked() {
     );
     check(
         "oha --cacert b.pem https://a/",
-        "https://a/ --cacert b.pem -c 50 -n 200 --timeout 86400s --verify status",
+        "https://a/ --cacert b.pem -c 50 -n 200 --timeout 24h --verify status",
     );
-    check("oha --insecure https://a/", "https://a/ --insecure -c 50 -n 200 --timeout 86400s --verify status");
+    check("oha --insecure https://a/", "https://a/ --insecure -c 50 -n 200 --timeout 24h --verify status");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn the_flags_of_hey_become_ours() {
     check("hey -n=9 -c=1 -cpus=2 http://a/", "http://a/ -c 1 -t 1 -n 9 --timeout 20s --verify status");
     check(
         "hey -z 1m30s -n 7 -q 2.5 -t 0 -disable-keepalive http://a/",
-        "http://a/ -c 50 -z 90s --warmup 0s --rate 125 --arrivals even --timeout 86400s --no-keepalive \
+        "http://a/ -c 50 -z 90s --warmup 0s --rate 125 --arrivals even --timeout 24h --no-keepalive \
          --verify status",
     );
     check(
@@ -122,10 +122,10 @@ fn the_flags_of_wrk_become_ours() {
 
 #[test]
 fn the_flags_of_oha_become_ours() {
-    check("oha http://a/", "http://a/ -c 50 -n 200 --timeout 86400s --verify status");
+    check("oha http://a/", "http://a/ -c 50 -n 200 --timeout 24h --verify status");
     check(
         "oha --no-tui -n 10k -c 100 --worker-threads 4 http://a/",
-        "http://a/ -c 100 -t 4 -n 10000 --timeout 86400s --verify status",
+        "http://a/ -c 100 -t 4 -n 10000 --timeout 24h --verify status",
     );
     check(
         "oha -z 10s -q 500 --latency-correction --disable-keepalive -t 2s --output-format text http://a/",
@@ -134,7 +134,7 @@ fn the_flags_of_oha_become_ours() {
     );
     check(
         "oha -m PUT -d '{\"a\": 1}' -T application/json http://a/",
-        "http://a/ -c 50 -n 200 --timeout 86400s --verify status -m PUT -d '{\"a\": 1}' \
+        "http://a/ -c 50 -n 200 --timeout 24h --verify status -m PUT -d '{\"a\": 1}' \
          -H 'Content-Type: application/json'",
     );
 }
@@ -322,10 +322,10 @@ fn the_report_of_oha_has_its_labels_and_our_numbers() {
         "\
 Summary:
   Success rate:\t100.00%
-  Total:\t2000000.0000 us
-  Slowest:\t1000.4470 us
-  Fastest:\t99.9680 us
-  Average:\t370.0380 us
+  Total:\t2000.0000 ms
+  Slowest:\t1.0004 ms
+  Fastest:\t0.1000 ms
+  Average:\t0.3700 ms
   Requests/sec:\t5000.0000
 
   Total data:\t39.06 KiB
@@ -333,28 +333,28 @@ Summary:
   Size/sec:\t19.53 KiB
 
 Response time histogram:
-    99.9680 us [1]    |
-   190.0159 us [0]    |
-   280.0638 us [5999] |■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■
-   370.1117 us [0]    |
-   460.1596 us [0]    |
-   550.2075 us [3000] |■■■■■■■■■■■■■■■■
-   640.2554 us [0]    |
-   730.3033 us [0]    |
-   820.3512 us [0]    |
-   910.3991 us [0]    |
-  1000.4470 us [1000] |■■■■■
+  0.100 ms [1]    |
+  0.190 ms [0]    |
+  0.280 ms [5999] |■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■■
+  0.370 ms [0]    |
+  0.460 ms [0]    |
+  0.550 ms [3000] |■■■■■■■■■■■■■■■■
+  0.640 ms [0]    |
+  0.730 ms [0]    |
+  0.820 ms [0]    |
+  0.910 ms [0]    |
+  1.000 ms [1000] |■■■■■
 
 Response time distribution:
-  10.00% in 200.0630 us
-  25.00% in 200.0630 us
-  50.00% in 200.0630 us
-  75.00% in 500.2230 us
-  90.00% in 500.2230 us
-  95.00% in 1000.4470 us
-  99.00% in 1000.4470 us
-  99.90% in 1000.4470 us
-  99.99% in 1000.4470 us
+  10.00% in 0.2001 ms
+  25.00% in 0.2001 ms
+  50.00% in 0.2001 ms
+  75.00% in 0.5002 ms
+  90.00% in 0.5002 ms
+  95.00% in 1.0004 ms
+  99.00% in 1.0004 ms
+  99.90% in 1.0004 ms
+  99.99% in 1.0004 ms
 
 
 Details (average, fastest, slowest):
@@ -458,6 +458,29 @@ fn a_flag_that_shapes_the_report_is_followed() {
     assert!(shown("ab -p b a/").contains("500.00 kb/s sent\n                        1500.00 kb/s total\n"));
     assert!(!shown("wrk http://a/").contains("Latency Distribution"));
     assert!(shown("oha -u ms http://a/").contains("Slowest:\t1.0004 ms\n"));
+}
+
+#[test]
+fn the_unit_of_oha_is_the_largest_that_the_slowest_request_exceeds() {
+    let shown = |slowest_ns: u64| text("oha http://a/", &report(), &[(500, 1), (slowest_ns, 1)]);
+    for (slowest_ns, total) in [
+        (900, "2000000000.0000 ns"),
+        (90_000, "2000000.0000 us"),
+        (1_100_000, "2000.0000 ms"),
+        (3_000_000_000, "2.0000 sec"),
+        (59_000_000_000, "2.0000 sec"),
+    ] {
+        assert!(shown(slowest_ns).contains(&format!("  Total:\t{total}\n")), "{}", shown(slowest_ns));
+    }
+    assert!(text("oha -u h http://a/", &report(), &[(500, 1)]).contains("  Total:\t0.0006 hr\n"));
+}
+
+#[test]
+fn ab_refuses_more_connections_than_requests() {
+    let message = "ab: Cannot use concurrency level greater than total number of requests: -n 100 for -c 200";
+    check_error("ab -n 100 -c 200 http://a/", message);
+    check_error("ab -c 2 http://a/", "-n 1 for -c 2");
+    check("ab -k -n 2 -c 2 http://a", "http://a -c 2 -n 2 --timeout 30s");
 }
 
 fn check(line: &str, expected: &str) {

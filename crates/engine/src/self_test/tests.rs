@@ -6,18 +6,18 @@ fn the_rate_of_a_generator_with_time_to_spare_is_said_to_be_the_servers() {
         1,
         230_000_000,
         0,
-        "127 255/s over 50 connections, busy 23 % (the server was the limit), 1.81 µs of ",
+        "127,255/s over 50 connections, busy 23 % (the server was the limit), 1.81 µs of ",
     );
 }
 
 #[test]
 fn the_rate_of_a_busy_generator_is_its_own() {
-    check(1, 970_000_000, 0, "127 255/s over 50 connections, busy 97 %, 7.62 µs of processor a request");
+    check(1, 970_000_000, 0, "127,255/s over 50 connections, busy 97 %, 7.62 µs of processor a request");
 }
 
 #[test]
 fn threads_that_wait_for_one_processor_are_busy_with_it_together() {
-    check(50, 900_000_000, 20_000_000_000, "127 255/s over 50 connections, busy 90 %, 7.07 µs of ");
+    check(50, 900_000_000, 20_000_000_000, "127,255/s over 50 connections, busy 90 %, 7.07 µs of ");
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn the_rate_of_a_generator_without_its_processor_is_nobodys() {
         1,
         230_000_000,
         400_000_000,
-        "127 255/s over 50 connections, busy 23 % (the server or the machine was ",
+        "127,255/s over 50 connections, busy 23 % (the server or the machine was ",
     );
 }
 

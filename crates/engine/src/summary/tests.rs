@@ -1,5 +1,5 @@
 use super::*;
-use crate::contract::{self, Generator, Http};
+use crate::contract::{self, Generator, Http, Workload};
 
 #[test]
 fn a_clean_run_is_shown_without_warnings() {
@@ -9,7 +9,7 @@ fn a_clean_run_is_shown_without_warnings() {
         "\
 http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
 
-  Requests    5 000/s   10 000 correct, 0 wrong, 0 failed
+  Requests    5,000/s   10,000 correct, 0 wrong, 0 failed
   Received    16.0 MB/s   32.0 MB
   Sent        8.00 MB/s   16.0 MB
   Errors      none
@@ -55,7 +55,7 @@ fn what_went_wrong_is_told_by_kind_and_the_numbers_are_doubted() {
         "\
 http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
 
-  Requests    5 000/s   10 000 correct, 3 wrong, 12 failed
+  Requests    5,000/s   10,000 correct, 3 wrong, 12 failed
   Received    16.0 MB/s   32.0 MB
   Sent        8.00 MB/s   16.0 MB
   Errors      2 reset, 10 timed out, 3 with wrong bytes
@@ -85,8 +85,10 @@ fn a_run_without_replies_shows_no_latency() {
             report.rate_per_s = 0.0;
             report.requests.correct = 0;
             report.errors.connect = 1_234;
+            report.intervals.completed.fill(0);
             report.connections_open = 0;
-            report.unsound = vec!["no reply was correct: there is nothing to compare".into()];
+            report.unsound =
+                vec!["no reply was correct: no number here tells how fast the server serves".into()];
         },
         &[],
         "\
@@ -95,14 +97,14 @@ http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
   Requests    0/s   0 correct, 0 wrong, 0 failed
   Received    16.0 MB/s   32.0 MB
   Sent        8.00 MB/s   16.0 MB
-  Errors      1 234 could not connect
+  Errors      1,234 could not connect
 
   Generator   50 % of a processor; 3.00 MB of memory
 
   Limit       the server: the generator waited for replies 50 % of the time
 
 warning: the server was gone at the end: none of 50 connections was open or could be opened
-warning: no reply was correct: there is nothing to compare",
+warning: no reply was correct: no number here tells how fast the server serves",
     );
 }
 
@@ -120,7 +122,28 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
     );
     check_nothing(
         silent,
-        "no reply came before the end; the server sent nothing: check what it speaks, or measure for longer (-z)",
+        "no reply came within 2.00 s: the server accepts connections and does not answer; \
+         check it, and what it speaks, or measure for longer (-z)",
+    );
+    let never_answers = |report: &mut Report| {
+        silent(report);
+        report.intervals.begin_ns = 500_000_000;
+        report.intervals.completed.fill(0);
+        report.unanswered_ns_max = 2_500_000_000;
+    };
+    check_nothing(
+        never_answers,
+        "no reply came within 2.50 s, nor within --timeout before: the server accepts connections and does not \
+         answer; check it, and what it speaks, or raise --timeout",
+    );
+    check_nothing(
+        |report| {
+            silent(report);
+            report.errors.timeout = 4;
+            report.first_error = Some("a reply did not come in time".into());
+        },
+        "no reply was correct; the first: a reply did not come in time; no reply came within 2.00 s: the server \
+         accepts connections and does not answer; check it, and what it speaks, or raise --timeout",
     );
     check_nothing(
         |report| {
@@ -156,13 +179,118 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
     );
 }
 
+#[test]
+fn a_status_that_nobody_expected_says_what_to_do() {
+    let check = |statuses: &[(&str, u64)], advice: &str| {
+        let change = |report: &mut Report| {
+            report.statuses = statuses.iter().map(|&(status, times)| (status.to_owned(), times)).collect();
+            report.errors.status = 7;
+            report.first_error = Some("x".into());
+        };
+        check_nothing(change, &format!("no reply was correct; the first: x; {advice}"));
+    };
+    check(&[("404", 7)], "check the path, or expect it: --expect-status 404");
+    check(&[("405", 7)], "check the method and the path, or expect it: --expect-status 405");
+    check(&[("403", 7)], "say who asks (-H), or expect it: --expect-status 403");
+    check(&[("400", 7)], "the server may want https://, or expect it: --expect-status 400");
+    check(
+        &[("200", 9), ("404", 3), ("503", 4)],
+        "look into the server's own log, or expect it: --expect-status 503",
+    );
+}
+
+#[test]
+fn whoever_answers_in_http_what_is_not_asked_in_it_is_told_how_to() {
+    let check = |connect: &str, advice: &str| {
+        let mut report = report();
+        report.workload = Workload::Echo(contract::Echo::default());
+        report.connect = vec![connect.parse().expect("it is an address")];
+        report.requests.correct = 0;
+        report.errors.malformed = 9;
+        report.first_error = Some("bytes came after the end of the reply".into());
+        let text = failure(&report).expect("nothing was correct").message;
+        let end = format!("that speaks what it is asked; if it speaks HTTP, {advice}");
+        assert!(text.ends_with(&end), "{text}");
+    };
+    check("127.0.0.1:80", "write http://");
+    check("unix:/tmp/socket", "take --protocol http");
+}
+
+#[test]
+fn a_server_that_was_gone_fails_the_run_and_says_since_when() {
+    let mut report = report();
+    report.intervals =
+        contract::Intervals { begin_ns: 500_000_000, length_ns: 500_000_000, completed: vec![9, 9, 9, 0, 0] };
+    assert!(failure(&report).is_none());
+    report.connections_open = 0;
+    report.errors.connect = 3;
+    let text = "the server was gone at the end: no reply came later than 1.00 s into the window of 2.00 s, \
+                and none of 50 connections was open or could be opened";
+    let failure = failure(&report).expect("it is gone");
+    assert_eq!((failure.kind, &*failure.message), ("server_gone", text));
+    assert!(advice::warnings(&report).contains(&text.to_owned()));
+    // One that is opened for each request may be none at any moment.
+    report.requests_per_connection = Some(1);
+    assert!(super::failure(&report).is_none());
+}
+
+#[test]
+fn connections_that_are_missing_at_the_end_are_the_servers_doing_where_nothing_else_closes_them() {
+    let mut report = report();
+    (report.idle, report.connections_open) = (10_000, 3_828);
+    let closed = "only 3,828 of 10,050 connections were open at the end: the server closed the others";
+    assert_eq!(advice::warnings(&report), [closed]);
+    report.errors.timeout = 1;
+    assert_eq!(advice::warnings(&report), ["only 3,828 of 10,050 connections were open at the end"]);
+}
+
+#[test]
+fn an_open_loop_is_held_against_what_was_due_and_not_only_what_was_asked() {
+    let check = |due: u64, asked_per_s: f64, expected: &str| {
+        let mut report = report();
+        report.rate_per_s = 4_944.0;
+        report.schedule = Some(Schedule { due, unsent_begin: 0, unsent_end: 0, waited: 0, asked_per_s });
+        assert_eq!(rate(&report), expected);
+    };
+    check(9_888, 5_000.0, "4,944/s of 4,944/s due (5,000/s asked)");
+    check(10_000, 5_000.0, "4,944/s of 5,000/s asked");
+}
+
+#[test]
+fn the_spread_of_few_replies_is_not_drawn_and_no_empty_row_begins_or_ends_it() {
+    let spread = |latencies_ns: &[(u64, u64)]| {
+        let mut out = String::new();
+        write_distribution(&mut out, &histogram(latencies_ns)).expect("writing to a string cannot fail");
+        out
+    };
+    assert_eq!(spread(&[(1_000, 19)]), "");
+    let drawn = spread(&[(1_000_000, 20)]);
+    assert_eq!(drawn.lines().filter(|line| line.contains('%')).count(), 1, "{drawn}");
+    let rare = spread(&[(1_000, 9_999), (100_000, 1)]);
+    assert!(rare.contains("<0.1 %  ■\n"), "{rare}");
+}
+
+#[test]
+fn a_summary_tells_of_idle_connections_and_that_its_times_are_of_wrong_replies() {
+    let shown = |change: fn(&mut Report)| {
+        let mut report = report();
+        change(&mut report);
+        text(&report, &vec![("service", &histogram(&[(1_000, 5)]))], "http://a/")
+    };
+    let head = shown(|report| report.idle = 10_000);
+    assert!(head.starts_with("http://a/   2.00 s, 50 connections and 10,000 idle, 1 thread"), "{head}");
+    let wrong = "of wrong replies: not one was correct";
+    assert!(!head.contains(wrong));
+    assert!(shown(|report| report.requests.correct = 0).contains(wrong));
+}
+
 /// What the example report, over HTTP and changed by `change`, ends with where nothing in it is correct.
 fn check_nothing(change: impl FnOnce(&mut Report), expected: &str) {
     let mut report = report();
     report.workload = Workload::Http(Http::default());
     report.requests.correct = 0;
     change(&mut report);
-    assert_eq!(nothing_correct(&report).message, expected);
+    assert_eq!(failure(&report).expect("nothing is correct").message, expected);
 }
 
 /// Compares the summary of the contract's example report, changed by `change`, and of replies given as pairs of
@@ -170,12 +298,17 @@ fn check_nothing(change: impl FnOnce(&mut Report), expected: &str) {
 fn check(change: impl FnOnce(&mut Report), latencies_ns: &[(u64, u64)], expected: &str) {
     let mut report = report();
     change(&mut report);
+    let histogram = histogram(latencies_ns);
+    let shown = text(&report, &vec![("service", &histogram)], "http://127.0.0.1:8080/");
+    assert_eq!(shown, expected, "\nshown:\n{shown}\n");
+}
+
+fn histogram(latencies_ns: &[(u64, u64)]) -> Histogram<u64> {
     let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds are valid");
     for &(latency_ns, number) in latencies_ns {
         histogram.record_n(latency_ns, number).expect("it is in bounds");
     }
-    let shown = text(&report, &vec![("service", &histogram)], "http://127.0.0.1:8080/");
-    assert_eq!(shown, expected, "\nshown:\n{shown}\n");
+    histogram
 }
 
 /// The example report with round numbers and a generator that had a processor of its own.
@@ -185,6 +318,7 @@ fn report() -> Report {
     (report.begin_ns, report.end_ns) = (1_000_000_000, 3_000_000_000);
     (report.requests.sent, report.requests.correct, report.rate_per_s) = (10_000, 10_000, 5_000.0);
     (report.bytes.sent, report.bytes.received) = (16_000_000, 32_000_000);
+    (report.intervals.begin_ns, report.unanswered_ns_max) = (report.begin_ns, 0);
     report.unsound.clear();
     report.bound =
         Bound { by: BoundBy::Server, why: "the generator waited for replies 50 % of the time".into() };

@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 use self::axis::{Axis, label_ns, round};
 use super::{Ended, Form};
 use crate::contract::Report;
+use crate::summary::{percentile, rate};
 use crate::units::{count, counted, duration_ns};
 
 pub(super) struct Svg;
@@ -16,14 +17,15 @@ pub(super) struct Svg;
 impl Form for Svg {
     fn end(&mut self, ended: &Ended<'_>) -> String {
         let Ended { report, measured, subject } = ended;
-        let mut curves = vec![Curve { name: "response time", class: "response", times: &measured.latency }];
+        let name = if measured.views.is_some() { "response time" } else { "service time" };
+        let mut curves = vec![Curve { name, class: "response", times: &measured.latency }];
         if let Some(views) = &measured.views {
             curves.push(Curve { name: "service time", class: "service", times: &views.service });
             curves.push(Curve { name: "closed loop would see", class: "closed", times: &views.closed });
             curves.push(Curve { name: "lateness of the generator", class: "late", times: &views.lateness });
         }
         curves.retain(|curve| !curve.times.is_empty());
-        drawing(&title(report, subject), &subtitle(report), &curves)
+        drawing(&title(report, subject), &subtitle(report, &measured.latency), &curves)
     }
 }
 
@@ -47,15 +49,10 @@ impl Curve<'_> {
 }
 
 fn title(report: &Report, subject: &str) -> String {
-    let rate = count(report.rate_per_s.round() as u64);
-    let asked = report.schedule.as_ref().map_or(String::new(), |schedule| {
-        format!(" of {}/s asked", count(schedule.asked_per_s.round() as u64))
-    });
-    format!("{subject}   {rate}/s{asked}")
+    format!("{subject}   {}", rate(report))
 }
 
-fn subtitle(report: &Report) -> String {
-    let latency = &report.latency_ns;
+fn subtitle(report: &Report, times: &Histogram<u64>) -> String {
     let time = |ns: u64| duration_ns(ns as f64);
     let not_correct = count(report.requests.wrong + report.requests.failed);
     format!(
@@ -63,10 +60,10 @@ fn subtitle(report: &Report) -> String {
         counted(report.connections, "connection"),
         time(report.end_ns.saturating_sub(report.begin_ns)),
         count(report.requests.correct),
-        time(latency.p50),
-        time(latency.p99),
-        time(latency.p99_9),
-        time(latency.max),
+        percentile(times, 2),
+        percentile(times, 100),
+        percentile(times, 1_000),
+        time(times.max()),
     )
 }
 
@@ -122,7 +119,9 @@ fn spread(out: &mut String, response: &Curve<'_>) {
     let step = (0..).map(|step| round(step) / 10.0).find(|step| most <= 5.0 * step).unwrap_or(most);
     let steps = (most / step).ceil();
     let y_of = |percent: f64| bottom - (bottom - top) * percent / (steps * step);
-    text(out, "heading", LEFT, top - 14.0, "Response times: how many of the replies, in percent");
+    let (initial, rest) = response.name.split_at(1);
+    let heading = format!("{}{rest}s: how many of the replies, in percent", initial.to_uppercase());
+    text(out, "heading", LEFT, top - 14.0, &heading);
     for percent in (0..=steps as u32).map(|count| f64::from(count) * step) {
         let y = y_of(percent);
         line(out, "grid", (LEFT, y), (RIGHT, y));

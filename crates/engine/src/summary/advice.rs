@@ -1,0 +1,169 @@
+//! What a person is told of a run that went wrong: why to doubt its numbers, what to do, and whether it has failed.
+
+use super::{duration_ns, printable, window_ns};
+use crate::contract::{Address, Http, Report, Verify, Workload};
+use crate::failure::{Failure, for_people};
+use crate::units::count;
+
+/// Reasons to doubt the numbers of a run.
+pub(super) fn warnings(report: &Report) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if report.interrupted {
+        warnings.push("it was interrupted: the numbers cover what was measured until then".to_owned());
+    }
+    if report.tls.as_ref().is_some_and(|tls| tls.insecure) {
+        warnings.push("the server's certificate was not checked (--insecure)".to_owned());
+    }
+    warnings.extend(advice(report));
+    warnings.extend(gone(report).or_else(|| closed(report)));
+    // What limited it has been said.
+    warnings.extend(report.unsound.iter().filter(|reason| **reason != report.bound.why).cloned());
+    warnings
+}
+
+/// What a run ends with that has come to its end and must not be taken for one that worked: not one reply was correct,
+/// or the server did not last.
+pub(crate) fn failure(report: &Report) -> Option<Failure> {
+    if report.requests.correct == 0 {
+        return Some(Failure::work("no_correct_reply", nothing_correct(report)));
+    }
+    gone(report).map(|text| Failure::work("server_gone", text))
+}
+
+fn nothing_correct(report: &Report) -> String {
+    let first = report.first_error.as_ref().map(|first| {
+        let first = printable(&for_people(first));
+        format!("no reply was correct; the first: {first}")
+    });
+    match (first, advice(report)) {
+        (Some(first), Some(advice)) => format!("{first}; {advice}"),
+        (Some(first), None) => first,
+        (None, Some(advice)) => advice,
+        (None, None) => "no reply came before the end".into(),
+    }
+}
+
+/// That nobody listened any more, and since when.
+fn gone(report: &Report) -> Option<String> {
+    if report.connections_open > 0 || report.errors.connect == 0 || !is_kept_open(report) {
+        return None;
+    }
+    let asked = count((report.connections + report.idle) as u64);
+    let none = format!("none of {asked} connections was open or could be opened");
+    let last_ns = last_reply_ns(report);
+    let since = if last_ns > 0.0 {
+        let (last, window) = (duration_ns(last_ns), duration_ns(window_ns(report)));
+        format!("no reply came later than {last} into the window of {window}, and ")
+    } else {
+        String::new()
+    };
+    Some(format!("the server was gone at the end: {since}{none}"))
+}
+
+/// How far into the window the last interval goes that has a reply.
+fn last_reply_ns(report: &Report) -> f64 {
+    let intervals = &report.intervals;
+    let after_last =
+        intervals.completed.iter().rposition(|&completed| completed > 0).map_or(0, |last| last + 1);
+    let last_ns = intervals.begin_ns + after_last as u64 * intervals.length_ns;
+    (last_ns.saturating_sub(report.begin_ns) as f64).min(window_ns(report))
+}
+
+/// That connections were missing at the end, and who has closed them where nobody else can have.
+fn closed(report: &Report) -> Option<String> {
+    let asked = report.connections + report.idle;
+    if report.connections_open >= asked || !is_kept_open(report) {
+        return None;
+    }
+    let (open, asked) = (count(report.connections_open as u64), count(asked as u64));
+    let errors = &report.errors;
+    // After each of these the generator itself gives a connection up, or has none to begin with.
+    let by_us = errors.connect + errors.timeout + errors.malformed + errors.tls;
+    let others = if by_us == 0 { ": the server closed the others" } else { "" };
+    Some(format!("only {open} of {asked} connections were open at the end{others}"))
+}
+
+/// Whether the connections were to stay open all the time.
+fn is_kept_open(report: &Report) -> bool {
+    !matches!(&report.workload, Workload::Http(http) if !http.keep_alive)
+        && report.requests_per_connection.is_none()
+}
+
+/// What to do about what went wrong, where its kind says it.
+fn advice(report: &Report) -> Option<String> {
+    let Report { errors, requests, .. } = report;
+    let http = if let Workload::Http(http) = &report.workload { Some(http) } else { None };
+    if report.bytes.received == 0 {
+        return advice_on_silence(report, http.is_some());
+    }
+    if errors.malformed > 0 && requests.correct + requests.wrong == 0 {
+        let text = "check that this is the port of a server that speaks what it is asked";
+        return Some(if http.is_some() {
+            text.into()
+        } else {
+            format!("{text}; {}", how_to_speak_http(report))
+        });
+    }
+    let Some(http) = http else {
+        return (requests.correct == 0 && requests.wrong > 0).then(|| how_to_speak_http(report));
+    };
+    advice_on_status(report, http).or_else(|| {
+        let is_changing = errors.wrong > 0 && http.verify == Verify::Bytes && http.expect_body.is_none();
+        is_changing
+            .then(|| "bodies differ from the first: for a page that changes take --verify status".into())
+    })
+}
+
+/// What to do where not a byte came.
+fn advice_on_silence(report: &Report, is_http: bool) -> Option<String> {
+    let Report { errors, requests, .. } = report;
+    if errors.closed + errors.reset > 0 && report.tls.is_none() {
+        let scheme = if is_http { "https" } else { "tls" };
+        return Some(format!(
+            "the server ended connections without a word: if it speaks TLS, write {scheme}://"
+        ));
+    }
+    if report.interrupted || requests.sent + requests.in_flight_begin <= errors.connect {
+        return None;
+    }
+    let silence = duration_ns(window_ns(report).max(report.unanswered_ns_max as f64));
+    // A warm-up begins when every connection has been answered, or has been waited for as long as a reply may take.
+    let has_warmed_up = report.begin_ns >= report.intervals.begin_ns + report.intervals.length_ns;
+    let was_silent = has_warmed_up && report.intervals.completed.iter().all(|&completed| completed == 0);
+    let before = if was_silent { ", nor within --timeout before" } else { "" };
+    let limit = if errors.timeout > 0 || was_silent { "raise --timeout" } else { "measure for longer (-z)" };
+    Some(format!(
+        "no reply came within {silence}{before}: the server accepts connections and does not answer; \
+         check it, and what it speaks, or {limit}"
+    ))
+}
+
+/// What to do about replies with a status that nobody expected.
+fn advice_on_status(report: &Report, http: &Http) -> Option<String> {
+    if http.expect_status.is_some() {
+        return None;
+    }
+    if let Some(status) = report.statuses.keys().find(|status| status.starts_with('3')) {
+        let text = "no redirect is followed: ask for what the server points to";
+        return Some(format!("{text}, or take --expect-status {status}"));
+    }
+    if report.requests.correct > 0 || report.errors.status == 0 {
+        return None;
+    }
+    let bad = report.statuses.iter().filter(|(status, _)| !status.starts_with('2'));
+    let (status, _) = bad.max_by_key(|(_, times)| **times)?;
+    let text = match status.as_str() {
+        "400" if report.tls.is_none() => "the server may want https://",
+        "401" | "403" => "say who asks (-H)",
+        "405" => "check the method and the path",
+        status if status.starts_with('5') => "look into the server's own log",
+        _ => "check the path",
+    };
+    Some(format!("{text}, or expect it: --expect-status {status}"))
+}
+
+fn how_to_speak_http(report: &Report) -> String {
+    let is_path = report.connect.iter().any(|Address(address)| matches!(address, sys::net::Address::Unix(_)));
+    let how = if is_path { "take --protocol http" } else { "write http://" };
+    format!("if it speaks HTTP, {how}")
+}
