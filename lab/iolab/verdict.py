@@ -262,15 +262,19 @@ def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float
     an interval. How far that was does not depend on what is compared, and no value is looked at.
     """
     common = sorted(set.intersection(*(above.keys() & below.keys() for above, below in sides)))
-    even = [block for block in common if all(_are_even([above[block], below[block]]) for above, below in sides)]
+    even = [
+        block
+        for block in common
+        if all(_are_even([above[block].apart_ns, below[block].apart_ns]) for above, below in sides)
+    ]
     chosen = even if len(even) >= blocks_min(1) else common
     logs = ([math.log(above[block].value / below[block].value) for above, below in sides] for block in chosen)
     return tuple(float(np.mean(each)) for each in logs)
 
 
-def _are_even(seen: Iterable[Seen]) -> bool:
+def _are_even(distances_ns: Iterable[tuple[float, float] | None]) -> bool:
     """Whether trials had their processors equally far apart, all the time and as far as is known."""
-    known = [apart_ns for each in seen if each.apart_ns is not None for apart_ns in each.apart_ns]
+    known = [apart_ns for each in distances_ns if each is not None for apart_ns in each]
     return not known or max(known) <= APART_MAX * min(known)
 
 
@@ -357,7 +361,7 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         blocks_planned=plan.blocks,
         blocks_used=len(used),
         blocks_void=void,
-        blocks_uneven=sum(not _are_even(Seen(0, _apart_ns(result)) for result in row) for row in used.values()),
+        blocks_uneven=sum(not _are_even(map(_apart_ns, row)) for row in used.values()),
         doubts=doubts,
         failures=failures,
     )

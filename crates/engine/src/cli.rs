@@ -15,16 +15,15 @@ use crate::contract::{
     WorkerKind, Workload,
 };
 use crate::failure::{Failure, Fault};
+use crate::fold::folded;
 use crate::limits::{CONNECTIONS_MAX, THREADS_MAX, within};
 use crate::output;
 use crate::units::parse_duration;
 
 pub(crate) use self::load::LoadFlags;
-use self::wrap::wrapped;
 
 mod load;
 mod tls;
-mod wrap;
 
 /// Servers for every I/O model, and an honest load generator.
 #[derive(Debug, Parser)]
@@ -181,11 +180,11 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
     });
     parsed.map(|cli| cli.command).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            output::line(wrapped(&error.render().to_string()).trim_end());
+            output::line(folded(&error.render().to_string()).trim_end());
             ExitCode::SUCCESS
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            output::say(wrapped(&error.render().to_string()).trim_end());
+            output::say(folded(&error.render().to_string()).trim_end());
             ExitCode::from(Fault::Request as u8)
         }
         _ => {

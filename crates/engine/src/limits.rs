@@ -96,3 +96,15 @@ pub(crate) fn within<T: PartialOrd + Display>(
     let message = format!("{name} is {number}; it can be from {} to {}", range.start(), range.end());
     Err(Failure::request("bad_number", message))
 }
+
+/// The same for a rate, of which there is no least.
+///
+/// # Errors
+/// `bad_number`.
+pub(crate) fn above_zero(name: &str, rate_per_s: f64) -> Result<(), Failure> {
+    if rate_per_s > 0.0 && rate_per_s <= RATE_MAX {
+        return Ok(());
+    }
+    let message = format!("{name} is {rate_per_s}; it can be anything above 0, up to {RATE_MAX}");
+    Err(Failure::request("bad_number", message))
+}

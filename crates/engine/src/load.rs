@@ -25,7 +25,7 @@ use crate::like::{self, Like};
 use crate::limits::{
     CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, LISTENERS_MAX, PIPELINE_MAX,
     PROBES_MAX, PROCESSES_MAX, RATE_MAX, REQUESTS_MAX, SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX,
-    THREADS_MAX, pin, within,
+    THREADS_MAX, above_zero, pin, within,
 };
 use crate::output;
 use crate::report::{interval, report};
@@ -317,14 +317,7 @@ fn check_numbers(spec: &LoadSpec) -> Result<(), Failure> {
     if let Some(requests) = spec.requests_per_connection {
         within("requests_per_connection", requests, 1..=REQUESTS_MAX)?;
     }
-    match spec.connect_per_s {
-        Some(rate_per_s) if !(rate_per_s > 0.0 && rate_per_s <= RATE_MAX) => {
-            let message =
-                format!("connect_per_s is {rate_per_s}; it can be anything above 0, up to {RATE_MAX}");
-            Err(Failure::request("bad_number", message))
-        }
-        _ => Ok(()),
-    }
+    spec.connect_per_s.map_or(Ok(()), |rate_per_s| above_zero("connect_per_s", rate_per_s))
 }
 
 /// Refuses sources that no connection can come from. What the kernel says when one is opened names neither the source

@@ -10,6 +10,7 @@ mod describe;
 mod distance;
 mod failure;
 mod files;
+mod fold;
 mod judgement;
 mod like;
 mod limits;

@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 pub(crate) use self::advice::failure;
 use crate::contract::{Bound, BoundBy, Errors, Report, Schedule};
 use crate::failure::for_people;
+use crate::fold::folded;
 use crate::units::{bytes, count, counted, duration_ns};
 
 /// The distributions of a run by their names, the main one first.
@@ -57,29 +58,11 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
         write_distribution(out, latency_ns)?;
     }
     write_generator(out, report)?;
-    write_folded(out, "Limit", &limit(&report.bound))?;
+    writeln!(out, "{}\n", folded(&format!("  Limit       {}", limit(&report.bound))))?;
     for warning in advice::warnings(report) {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
-}
-
-/// A paragraph with its label, folded like the rest of the page, and an empty line.
-fn write_folded(out: &mut String, label: &str, text: &str) -> fmt::Result {
-    const WIDTH: usize = 100;
-    const INDENT: usize = 14;
-    write!(out, "  {label:<11}")?;
-    let mut column = INDENT - 1;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if column + 1 + length > WIDTH {
-            write!(out, "\n{:1$}", "", INDENT - 1)?;
-            column = INDENT - 1;
-        }
-        write!(out, " {word}")?;
-        column += 1 + length;
-    }
-    writeln!(out, "\n")
 }
 
 fn write_requests(out: &mut String, report: &Report) -> fmt::Result {

@@ -332,14 +332,3 @@ fn report() -> Report {
     };
     report
 }
-
-#[test]
-fn a_long_limit_is_folded_between_words() {
-    let mut out = String::new();
-    write_folded(&mut out, "Limit", &["ten-digits"; 9].join(" ")).unwrap();
-    let line = ["ten-digits"; 7].join(" ");
-    assert_eq!(out, format!("  Limit       {line}\n              ten-digits ten-digits\n\n"));
-    out.clear();
-    write_folded(&mut out, "Limit", "short").unwrap();
-    assert_eq!(out, "  Limit       short\n\n");
-}

@@ -106,7 +106,7 @@ impl<L: Link> Plan<L> {
             }
             let route = self.route(opened);
             let link = open_link(route, &self.terms, config.timeout, halt)
-                .map_err(|error| explain(&error, &route, config.timeout, opened))?;
+                .map_err(|error| explain(&error, route.to, config.timeout, opened))?;
             links.push(link);
         }
         Ok(links)
@@ -174,28 +174,24 @@ pub(crate) fn pause_until(then_ns: u64, halt: &AtomicBool) {
     }
 }
 
-fn explain(error: &io::Error, route: &Route<'_>, timeout: Duration, opened: usize) -> Failure {
-    let address = route.to;
-    match (error.kind(), route.from) {
+fn explain(error: &io::Error, address: &Address, timeout: Duration, opened: usize) -> Failure {
+    match error.kind() {
         _ if tls::is_broken(error) => failure("tls", format!("{address}: {error}")),
-        (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) if opened == 0 => {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound if opened == 0 => {
             let what = if matches!(address, Address::Unix(_)) { "path" } else { "port" };
             let text = format!("nothing listens on {address}: start the server first, or check the {what}");
             failure("connection_refused", text)
         }
-        (io::ErrorKind::Interrupted, _) => {
+        io::ErrorKind::Interrupted => {
             failure("interrupted", format!("stopped when {opened} connections were open"))
         }
-        (io::ErrorKind::TimedOut, _) => {
+        io::ErrorKind::TimedOut => {
             let seconds = timeout.as_secs_f64();
             let text =
                 format!("{address} did not accept a connection within {seconds} s ({opened} are open)");
             failure("connect_timeout", format!("{text}: check the address, or raise --timeout"))
         }
-        (io::ErrorKind::AddrNotAvailable, Some(from)) if opened == 0 => {
-            failure("connect_failed", format!("{from} is not an address of this machine: see `ip address`"))
-        }
-        (io::ErrorKind::AddrNotAvailable, _) => {
+        io::ErrorKind::AddrNotAvailable => {
             let text = format!("no local port is left for {address} ({opened} connections are open)");
             failure("connect_failed", format!("{text}: give more source addresses (--source)"))
         }

@@ -31,6 +31,7 @@ use crate::{Config, Failure, Share, failure};
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// Sent in one call at most, by a link that may take several system calls for it, each of which may block.
 const SEND_BYTES: usize = 64 * 1024;
+
 /// A thread's one connection.
 pub(crate) struct Worker<W, C, L: Link> {
     /// None until it is used again.

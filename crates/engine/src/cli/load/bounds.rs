@@ -12,7 +12,7 @@ use crate::contract::Driver;
 use crate::failure::Failure;
 use crate::limits::{
     CONNECTIONS_MAX, DURATION_MS_MAX, PIPELINE_MAX, PROBES_MAX, PROCESSES_MAX, RATE_MAX, REQUESTS_MAX,
-    SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX, THREADS_MAX, within,
+    SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX, THREADS_MAX, above_zero, within,
 };
 use crate::rate::Rate;
 
@@ -77,11 +77,7 @@ impl LoadFlags {
     }
 
     fn check_rates(&self) -> Result<(), Failure> {
-        if let Some(rate_per_s) = self.connect_rate.filter(|rate| !(*rate > 0.0 && *rate <= RATE_MAX)) {
-            let message =
-                format!("--connect-rate is {rate_per_s}; it can be anything above 0, up to {RATE_MAX}");
-            return Err(Failure::request("bad_number", message));
-        }
+        self.connect_rate.map_or(Ok(()), |rate_per_s| above_zero("--connect-rate", rate_per_s))?;
         let Some(rate) = &self.rate else { return Ok(()) };
         if self.active.is_some() {
             let message = "a rate uses whichever connections are free: leave out --active";

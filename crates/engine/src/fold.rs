@@ -1,35 +1,35 @@
-//! Help in lines that a terminal shows whole. Clap would do it with another dependency.
+//! Text for people in lines that a terminal shows whole. Clap would do that for its help with another dependency.
 
 /// The widest line: what a terminal beside an editor has.
 const WIDTH: usize = 100;
 
 /// The same text with long lines broken between words. What follows a break stands below the text it goes on from: in a
 /// table of flags that is the second column.
-pub(super) fn wrapped(text: &str) -> String {
-    text.lines().map(wrapped_line).collect::<Vec<_>>().join("\n")
+pub(crate) fn folded(text: &str) -> String {
+    text.lines().map(folded_line).collect::<Vec<_>>().join("\n")
 }
 
-fn wrapped_line(line: &str) -> String {
+fn folded_line(line: &str) -> String {
     let indent = line.len() - line.trim_start().len();
     let column = line[indent..].find("  ").map_or(indent, |gap| {
         let gap = indent + gap;
         gap + line[gap..].len() - line[gap..].trim_start().len()
     });
     let (head, text) = line.split_at(column);
-    let (mut wrapped, mut width) = (head.to_owned(), column);
+    let (mut folded, mut width) = (head.to_owned(), column);
     for (index, word) in text.split(' ').enumerate() {
         if index > 0 && width + 1 + word.chars().count() > WIDTH {
-            wrapped.push('\n');
-            wrapped.push_str(&" ".repeat(column));
+            folded.push('\n');
+            folded.push_str(&" ".repeat(column));
             width = column;
         } else if index > 0 {
-            wrapped.push(' ');
+            folded.push(' ');
             width += 1;
         }
-        wrapped.push_str(word);
+        folded.push_str(word);
         width += word.chars().count();
     }
-    wrapped
+    folded
 }
 
 #[cfg(test)]
@@ -43,10 +43,15 @@ mod tests {
         check(&format!("  {words}{more}end"), &format!("  {words}word\n  word end"));
         check(&format!("  -a <N>  {words}{more}end"), &format!("  -a <N>  {words}\n          {more}end"));
         check(&format!("{words}{more}\n\nb"), &format!("{words}{more}\n\nb"));
+        let (line, rest) = (["ten-digits"; 7].join(" "), "ten-digits ten-digits");
+        check(
+            &format!("  Limit       {line} {rest}"),
+            &format!("  Limit       {line}\n              {rest}"),
+        );
     }
 
     fn check(text: &str, expected: &str) {
         let trimmed = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-        assert_eq!(trimmed(&wrapped(text)), trimmed(expected));
+        assert_eq!(trimmed(&folded(text)), trimmed(expected));
     }
 }
