@@ -35,6 +35,7 @@ from made import report, result
 PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50, "threads": 1})
 FIRST = schedule(PLAN)[0]
 GOOD = report(PLAN.cell(FIRST))
+WINDOW_NS = GOOD.end_ns - GOOD.begin_ns
 
 
 def check(words: list[str], *, plan: Plan = PLAN, at: Trial | None = None, **changes: Any) -> None:
@@ -64,7 +65,8 @@ def test_a_trial_whose_books_balance_raises_no_doubt() -> None:
         ("bytes_open", changed("bytes", sent=GOOD.bytes.sent + 200 * 64)),
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.03)),
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 0.97)),
-        ("littles_law", {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.95), "unanswered_ns_max": 20_000_000}),
+        ("littles_law", {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.93), "age_end_ns": 2 * WINDOW_NS}),
+        ("littles_law", {"age_begin_ns": 2 * WINDOW_NS}),
         # However long a single request took.
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.2, max=200_000_000)),
         ("generator_late", changed("generator", turn_ns_max=20_000_001)),
@@ -86,8 +88,12 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
     [
         changed("bytes", received=GOOD.bytes.received - 90 * 64),
         changed("latency_ns", mean=GOOD.latency_ns.mean * 1.019),
-        # The generator came to its last replies so late: they are in no latency, and the time is in the window.
-        {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.97), "unanswered_ns_max": 40_000_000},
+        # A stall of 4 % of the window at its end: the time is in the window and in no latency of it.
+        {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.96), "age_end_ns": 2 * WINDOW_NS},
+        # The same stall just before the window began: the time is in the latencies and not in the window.
+        {**changed("latency_ns", mean=GOOD.latency_ns.mean * 1.04), "age_begin_ns": 2 * WINDOW_NS},
+        # The same at both edges.
+        {"age_begin_ns": 2 * WINDOW_NS, "age_end_ns": 2 * WINDOW_NS},
         changed("generator", turn_ns_max=20_000_000),
         {"generator_share": 0.99, "server_share": 0.95},
         {"generator_share": 0.79, "server_share": 0.50},

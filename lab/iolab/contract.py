@@ -448,6 +448,8 @@ class Report(Frozen):
     schedule: Schedule | None = None
     probe: Probe | None = None
     unanswered_ns_max: Count = 0
+    age_begin_ns: Count = 0
+    age_end_ns: Count = 0
     statuses: dict[str, Count] = {}
     intervals: Intervals
     generator: Generator

@@ -215,21 +215,17 @@ def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Dou
     bytes_fault = _bytes_fault(cell, report)
     if bytes_fault:
         yield Doubt(word="bytes_open", detail=bytes_fault)
-    window_ns = report.end_ns - report.begin_ns
-    if r.correct == 0 or window_ns <= 0 or not _connections_stay_open(result, report):
+    if r.correct == 0 or report.generator.wall_ns == 0 or not _connections_stay_open(result, report):
         return
-    concurrency = r.correct / window_ns * report.latency_ns.mean
-    # A window cuts through one request a connection at each edge: what came before it is in their latency, and what
-    # comes after it is not. At any instant a request has lasted for mean(latency²) / 2 mean(latency) on average. The
-    # mean in it is that which the law itself demands, so that a wrong one does not excuse itself. How long requests
-    # had lasted at the end is known: longer than that, where the generator was not let at its replies just then.
-    mean_ns = report.connections_open * window_ns / r.correct
-    edges_ns = (mean_ns**2 + report.latency_ns.stdev**2) / mean_ns + report.unanswered_ns_max
-    allowed = LITTLE_MAX + edges_ns / window_ns
-    if abs(concurrency / report.connections_open - 1) > allowed:
+    # A request that is in flight when the window begins counts in it whole, and one that is in flight when it ends
+    # not at all. Their ages are known, so the law is exact whatever stalled at either edge.
+    latencies_ns = r.correct * report.latency_ns.mean + report.age_end_ns - report.age_begin_ns
+    # Each thread of the generator has a window of its own.
+    concurrency = latencies_ns / (report.generator.wall_ns / report.threads)
+    if abs(concurrency / report.connections_open - 1) > LITTLE_MAX:
         yield Doubt(
             word="littles_law",
-            detail=f"throughput x mean latency is {concurrency:.2f}, connections are {report.connections_open}",
+            detail=f"throughput x mean latency is {concurrency:.2f}, open connections are {report.connections_open}",
         )
 
 

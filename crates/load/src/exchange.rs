@@ -187,7 +187,7 @@ impl<C> Exchange<C> {
         text: impl FnOnce() -> String,
     ) -> Outcome {
         if !self.in_flight.is_empty() {
-            recorder.failed(self.in_flight.len(), fault, text);
+            recorder.failed(&self.in_flight, fault, text);
             self.in_flight.clear();
         }
         Outcome::Over

@@ -38,6 +38,10 @@ impl InFlight {
         self.first.as_ref()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Begun> {
+        self.first.iter().chain(&self.rest)
+    }
+
     pub(crate) fn push(&mut self, begun: Begun) {
         match &self.first {
             None => self.first = Some(begun),

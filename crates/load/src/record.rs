@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use proto::Verdict;
 use sys::{clock, process};
 
-use crate::in_flight::Begun;
+use crate::in_flight::{Begun, InFlight};
 use crate::slices::Slicer;
 use crate::turns::{Turn, Turns};
 use crate::{Config, End, Pace};
@@ -196,6 +196,10 @@ pub struct Report {
     pub backlog: Backlog,
     /// How long the oldest request that was in flight at the end had been due.
     pub unanswered_ns_max: u64,
+    /// How long the requests in flight when the window began, and when it ended, had been due by then: sums. With them
+    /// Little's law is exact: a window cuts through requests at both edges.
+    pub age_begin_ns: u64,
+    pub age_end_ns: u64,
     pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
@@ -229,6 +233,8 @@ pub(crate) struct Recorder {
     /// When the wait it is in should be over.
     wake_ns: u64,
     slicer: Option<Slicer>,
+    /// The sum of the due times of all requests in flight. It wraps, and so does what is taken from it.
+    due_sum_ns: u64,
 }
 
 impl Recorder {
@@ -249,6 +255,7 @@ impl Recorder {
             last_sent_ns: None,
             wake_ns: u64::MAX,
             slicer: None,
+            due_sum_ns: 0,
         }
     }
 
@@ -324,6 +331,7 @@ impl Recorder {
             self.last_sent_ns = Some(now_ns);
         }
         self.in_flight += 1;
+        self.due_sum_ns = self.due_sum_ns.wrapping_add(turn.due_ns);
         let record = &mut self.record;
         record.requests.sent += 1;
         record.bytes_sent += bytes as u64;
@@ -345,6 +353,7 @@ impl Recorder {
 
     pub(crate) fn replied(&mut self, verdict: Verdict, status: Option<u16>, begun: &Begun, now_ns: u64) {
         self.in_flight -= 1;
+        self.due_sum_ns = self.due_sum_ns.wrapping_sub(begun.due_ns);
         self.completed += 1;
         let record = &mut self.record;
         record.latency.saturating_record(now_ns - begun.due_ns);
@@ -377,12 +386,14 @@ impl Recorder {
         }
     }
 
-    /// So many requests in flight have come to nothing.
-    pub(crate) fn failed(&mut self, requests: usize, fault: Fault, text: impl FnOnce() -> String) {
-        self.in_flight -= requests as u64;
-        self.record.requests.failed += requests as u64;
+    /// The requests in flight of a connection have come to nothing.
+    pub(crate) fn failed(&mut self, lost: &InFlight, fault: Fault, text: impl FnOnce() -> String) {
+        let requests = lost.len() as u64;
+        self.in_flight -= requests;
+        self.due_sum_ns = lost.iter().fold(self.due_sum_ns, |sum, begun| sum.wrapping_sub(begun.due_ns));
+        self.record.requests.failed += requests;
         if let Some(Slicer { slice, .. }) = &mut self.slicer {
-            slice.failed += requests as u64;
+            slice.failed += requests;
         }
         let errors = &mut self.record.errors;
         *match fault {
@@ -392,7 +403,7 @@ impl Recorder {
             Fault::Timeout => &mut errors.timeout,
             Fault::Malformed => &mut errors.malformed,
             Fault::Tls => &mut errors.tls,
-        } += requests as u64;
+        } += requests;
         self.first(text);
     }
 
@@ -451,6 +462,7 @@ impl Recorder {
 
     fn begin_window(&mut self, now_ns: u64) {
         self.phase = Phase::Window;
+        let age_ns = self.age_ns(now_ns);
         if let Some(slicer) = &mut self.slicer {
             // Those of all threads begin at the same time, within a turn of when they do.
             slicer.begin(self.timeline.begin_ns.min(now_ns));
@@ -467,6 +479,7 @@ impl Recorder {
         record.backlog = Backlog::default();
         record.statuses = Statuses::new();
         record.begin_ns = now_ns;
+        record.age_begin_ns = age_ns;
         record.generator = Generator {
             cpu_ns: clock::thread_cpu_ns(),
             run_delay_ns: process::thread_run_delay_ns(),
@@ -479,13 +492,22 @@ impl Recorder {
         if let Some(slicer) = &mut self.slicer {
             slicer.end(now_ns.min(self.timeline.end_ns));
         }
+        let age_ns = self.age_ns(now_ns);
         let record = &mut self.record;
+        record.age_end_ns = age_ns;
         record.requests.in_flight_end = self.in_flight;
         record.end_ns = now_ns;
         let generator = &mut record.generator;
         generator.cpu_ns = clock::thread_cpu_ns() - generator.cpu_ns;
         generator.run_delay_ns = process::thread_run_delay_ns().saturating_sub(generator.run_delay_ns);
         generator.wall_ns = now_ns - record.begin_ns;
+    }
+
+    /// How long the requests in flight have been due, added up.
+    fn age_ns(&self, now_ns: u64) -> u64 {
+        // One that is sent in the turn in which a run is broken off may be due after the last time that was read.
+        let age_ns = self.in_flight.wrapping_mul(now_ns).wrapping_sub(self.due_sum_ns);
+        age_ns.cast_signed().max(0).cast_unsigned()
     }
 }
 
@@ -510,6 +532,8 @@ impl Report {
             }),
             backlog: Backlog::default(),
             unanswered_ns_max: 0,
+            age_begin_ns: 0,
+            age_end_ns: 0,
             statuses: Statuses::new(),
             intervals: Intervals::default(),
             generator: Generator::default(),
@@ -536,6 +560,8 @@ impl Report {
         }
         self.backlog.add(&other.backlog);
         self.unanswered_ns_max = self.unanswered_ns_max.max(other.unanswered_ns_max);
+        self.age_begin_ns += other.age_begin_ns;
+        self.age_end_ns += other.age_end_ns;
         self.statuses.add(&other.statuses);
         self.intervals.add(&other.intervals);
         self.requests.add(&other.requests);
@@ -659,18 +685,23 @@ mod tests {
         recorder.next_edge_ns = TIMELINE.start_ns + TIMELINE.interval_ns;
         recorder.turn_began_ns = TIMELINE.start_ns;
         recorder.now_ns = TIMELINE.start_ns;
-        let turn = Turn { key: 0, due_ns: 900, free_ns: 900 };
-        let begun = Begun { due_ns: 900, sent_ns: 900, late_ns: 0, waited: false };
-        recorder.sent(10, &turn, 900, 0);
+        let turn = |at_ns| Turn { key: 0, due_ns: at_ns, free_ns: at_ns };
+        let mut begun = Begun { due_ns: 900, sent_ns: 900, late_ns: 0, waited: false };
+        recorder.sent(10, &turn(900), 900, 0);
         for &at_ns in times_ns {
             if !recorder.begin_turn(at_ns) {
                 break;
             }
             recorder.replied(Verdict::Correct, None, &begun, at_ns);
-            recorder.sent(10, &turn, at_ns, 0);
+            recorder.sent(10, &turn(at_ns), at_ns, 0);
+            begun = Begun { due_ns: at_ns, sent_ns: at_ns, ..begun };
         }
         let record = recorder.finish();
         let requests = record.requests;
+        // Little's law, but for the three digits of the histogram: one request is in flight all the time.
+        let latency_ns = record.latency.mean() * in_window as f64 + record.age_end_ns as f64;
+        let window_ns = record.end_ns - record.begin_ns + record.age_begin_ns;
+        assert!((latency_ns - window_ns as f64).abs() <= 0.001 * latency_ns, "{latency_ns} and {window_ns}");
         assert_eq!(requests.correct, in_window);
         assert_eq!(record.latency.len(), in_window);
         assert_eq!(

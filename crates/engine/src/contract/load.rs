@@ -320,6 +320,12 @@ pub(crate) struct Report {
     pub(crate) probe: Option<Probe>,
     /// How long the oldest request that was in flight at the end had been due.
     pub(crate) unanswered_ns_max: u64,
+    /// The ages, since they were due, of the requests in flight when the window began, added up.
+    #[serde(default)]
+    pub(crate) age_begin_ns: u64,
+    /// The same when it ended: sum of latencies + age_end_ns - age_begin_ns = mean number in flight x window.
+    #[serde(default)]
+    pub(crate) age_end_ns: u64,
     /// How often each status came; empty where the protocol has none.
     pub(crate) statuses: BTreeMap<String, u64>,
     pub(crate) intervals: Intervals,
