@@ -1,7 +1,7 @@
 //! The chunked transfer coding (RFC 9112, section 7.1), taken off as the bytes come.
 
 use super::fields::{Fault, bad};
-use super::scan::Scan;
+use super::scan::{Scan, is_field_value, is_token};
 
 /// All extensions and trailers of one body together. They carry nothing for us, and without a bound a peer
 /// could send them for ever.
@@ -24,14 +24,32 @@ enum Place {
     Size {
         digits: u8,
     },
-    /// White space after the size, which only an extension may follow.
+    /// White space after the size or an extension, which only another extension may follow.
     Space,
-    Extension,
+    Extension(Extension),
     SizeLineFeed,
     Data,
     DataReturn,
     DataLineFeed,
     Trailers(Scan),
+}
+
+/// Where in an extension (RFC 9112, section 7.1.1): after its semicolon a name, which is a token, and perhaps an
+/// equals sign and a value, which is a token or a quoted string. White space may surround the semicolon and the
+/// equals sign, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    BeforeName,
+    Name,
+    /// White space after the name, which an equals sign or another extension must follow.
+    AfterName,
+    BeforeValue,
+    Value,
+    Quoted,
+    /// After a backslash in a quoted string.
+    Escaped,
+    /// After the quote that ends a string.
+    Unquoted,
 }
 
 impl Chunked {
@@ -74,13 +92,16 @@ impl Chunked {
             Place::Size { digits } => self.size(digits, byte)?,
             Place::Space => match byte {
                 b' ' | b'\t' => self.overhead(Place::Space)?,
-                b';' => self.overhead(Place::Extension)?,
-                _ => return Err(bad("a chunk size is followed by neither an extension nor CRLF")),
+                b';' => self.overhead(Place::Extension(Extension::BeforeName))?,
+                _ => {
+                    return Err(bad(
+                        "white space in the line of a chunk size is not followed by an extension",
+                    ));
+                }
             },
-            Place::Extension => match byte {
-                b'\r' => Place::SizeLineFeed,
-                b'\t' | b' '..=b'~' | 0x80.. => self.overhead(Place::Extension)?,
-                _ => return Err(bad("a chunk extension has a bare LF or a control character")),
+            Place::Extension(place) => match place.feed(byte)? {
+                Place::SizeLineFeed => Place::SizeLineFeed,
+                then => self.overhead(then)?,
             },
             Place::SizeLineFeed => match (byte, self.left_bytes) {
                 (b'\n', 0) => Place::Trailers(Scan::trailers()),
@@ -115,7 +136,7 @@ impl Chunked {
             _ if digits == 0 => Err(bad("a chunk size is not hexadecimal")),
             b'\r' => Ok(Place::SizeLineFeed),
             b' ' | b'\t' => self.overhead(Place::Space),
-            b';' => self.overhead(Place::Extension),
+            b';' => self.overhead(Place::Extension(Extension::BeforeName)),
             _ => Err(bad("a chunk size is not hexadecimal")),
         }
     }
@@ -126,5 +147,33 @@ impl Chunked {
         }
         self.overhead_bytes += 1;
         Ok(then)
+    }
+}
+
+impl Extension {
+    /// Where the next byte leads.
+    fn feed(self, byte: u8) -> Result<Place, Fault> {
+        use Extension::{AfterName, BeforeName, BeforeValue, Escaped, Name, Quoted, Unquoted, Value};
+        let place = match (self, byte) {
+            (BeforeName, b' ' | b'\t') => BeforeName,
+            (BeforeName | Name, _) if is_token(byte) => Name,
+            (BeforeName, _) => return Err(bad("the name of a chunk extension is not a token")),
+            (Name | AfterName, b' ' | b'\t') => AfterName,
+            (Name | AfterName, b'=') | (BeforeValue, b' ' | b'\t') => BeforeValue,
+            (BeforeValue | Value, _) if is_token(byte) => Value,
+            (BeforeValue, b'"') => Quoted,
+            (BeforeValue, _) => {
+                return Err(bad("the value of a chunk extension is neither a token nor quoted"));
+            }
+            (Quoted, b'"') => Unquoted,
+            (Quoted, b'\\') => Escaped,
+            (Quoted | Escaped, _) if is_field_value(byte) => Quoted,
+            (Quoted | Escaped, _) => return Err(bad("a chunk extension has a control character")),
+            (Name | AfterName | Value | Unquoted, b';') => BeforeName,
+            (Value | Unquoted, b' ' | b'\t') => return Ok(Place::Space),
+            (Name | Value | Unquoted, b'\r') => return Ok(Place::SizeLineFeed),
+            _ => return Err(bad("a chunk extension is followed by neither another nor CRLF")),
+        };
+        Ok(Place::Extension(place))
     }
 }
