@@ -21,7 +21,7 @@ pub(crate) struct Url {
     pub(crate) scheme: Scheme,
     /// Whether it is spoken in TLS.
     pub(crate) tls: bool,
-    /// Host and port as written: what the Host header says.
+    /// Host and port as written.
     pub(crate) authority: String,
     /// A name, or an address without brackets; or the path of a socket.
     pub(crate) host: String,
@@ -69,6 +69,14 @@ impl Url {
         }
         let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
         Ok(Self { scheme, tls, authority: authority.to_owned(), host: host.to_owned(), port, target })
+    }
+
+    /// What the Host header says: host and port, without the interface of an address, which only means something here.
+    pub(crate) fn host_field(&self) -> String {
+        match (self.authority.split_once('%'), self.authority.split_once(']')) {
+            (Some((address, _)), Some((_, port))) => format!("{address}]{port}"),
+            _ => self.authority.clone(),
+        }
     }
 
     fn of_path(text: &str, path: &str) -> Result<Self, String> {
@@ -215,6 +223,19 @@ mod tests {
         check(&format!("unix:/{}", "x".repeat(107)), Err("take a shorter one"));
         check("unix:", Err("write it as in unix:/tmp/server.sock"));
         check("tcp://localhost:9000/path", Err("tcp:// has no path"));
+    }
+
+    #[test]
+    fn the_host_field_names_no_interface() {
+        for (url, field) in [
+            ("http://[fe80::1%lo]:8080/", "[fe80::1]:8080"),
+            ("http://[fe80::1%lo]/", "[fe80::1]"),
+            ("http://[::1]:8080/", "[::1]:8080"),
+            ("http://localhost:8080/", "localhost:8080"),
+            ("unix:/tmp/a%b]c", "localhost"),
+        ] {
+            assert_eq!(Url::parse(url).map(|url| url.host_field()), Ok(field.into()), "{url}");
+        }
     }
 
     type Parts<'a> = (Scheme, &'a str, &'a str, u16, &'a str);

@@ -325,7 +325,7 @@ impl LoadFlags {
         let default = Http::default();
         let http = Http {
             target: url.target.clone(),
-            host: Some(url.authority.clone()),
+            host: Some(url.host_field()),
             keep_alive: !self.no_keepalive,
             verify: self.verify.unwrap_or(Verify::Bytes),
             method: self.method.clone().unwrap_or_else(|| natural_method(self.has_body()).to_owned()),

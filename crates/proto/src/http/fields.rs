@@ -1,5 +1,7 @@
 //! Header fields that decide where a message ends and what becomes of its connection, for both halves.
 
+use core::net::Ipv6Addr;
+
 use httparse::Header;
 
 /// What is wrong with a message: the status a server answers, and the words a client reports.
@@ -77,20 +79,54 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether a `Host` value, or the authority of a target, consists of the characters of a host and port.
+/// Whether a `Host` value, or the authority of a target, is a host, perhaps with a port (RFC 3986, section 3.2). It
+/// is never empty, because `http` has no addresses without a host (RFC 9110, section 4.2.1).
 pub(super) fn is_host(value: &[u8]) -> bool {
-    value.iter().all(|byte| HOST_BYTES[usize::from(*byte)])
+    port(value).is_some()
 }
 
-/// The characters of RFC 3986, section 3.2.2, and the colon before a port.
-static HOST_BYTES: [bool; 256] = {
+/// The port after a host, empty where there is none; `None` if the value is no host with a port.
+pub(super) fn port(value: &[u8]) -> Option<&[u8]> {
+    let rest = match value {
+        [b'[', rest @ ..] => after_ipv6(rest)?,
+        _ => after_name(value)?,
+    };
+    match rest {
+        [] => Some(rest),
+        [b':', port @ ..] if port.iter().all(u8::is_ascii_digit) => Some(port),
+        _ => None,
+    }
+}
+
+/// What follows an address of version 6 and its closing bracket.
+fn after_ipv6(value: &[u8]) -> Option<&[u8]> {
+    let end = value.iter().position(|byte| *byte == b']')?;
+    str::from_utf8(&value[..end]).ok()?.parse::<Ipv6Addr>().ok()?;
+    Some(&value[end + 1..])
+}
+
+/// What follows a name or an address of version 4.
+fn after_name(value: &[u8]) -> Option<&[u8]> {
+    let mut rest = value;
+    loop {
+        rest = match rest {
+            [byte, rest @ ..] if NAME_BYTES[usize::from(*byte)] => rest,
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
+            _ => break,
+        };
+    }
+    (rest.len() < value.len()).then_some(rest)
+}
+
+/// The characters of a name (RFC 3986, section 3.2.2) that stand for themselves.
+static NAME_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 128 {
         table[byte] = (byte as u8).is_ascii_alphanumeric();
         byte += 1;
     }
-    let others = b"-._~%!$&'()*+,;=:[]";
+    let others = b"-._~!$&'()*+,;=";
     let mut at = 0;
     while at < others.len() {
         table[others[at] as usize] = true;
@@ -133,17 +169,20 @@ impl Codings {
     }
 }
 
-/// Digits alone: no sign, no list, no more than a signed 64-bit number, which every reader can hold.
+/// Digits alone: no sign, no list. One of over 64 bits is no length that anybody can mean; a signed number holds all
+/// that is left, so every reader has the same.
 fn parse_length(value: &[u8]) -> Result<u64, Fault> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(bad("Content-Length is not a number"));
     }
-    let too_large = Fault { status: Status::ContentTooLarge, text: "Content-Length is beyond 2^63-1" };
-    value
+    let length = value
         .iter()
-        .try_fold(0_i64, |length, digit| length.checked_mul(10)?.checked_add(i64::from(digit - b'0')))
-        .map(i64::cast_unsigned)
-        .ok_or(too_large)
+        .try_fold(0_u64, |length, digit| length.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+        .ok_or(bad("Content-Length is beyond 2^64-1"))?;
+    if length > i64::MAX.cast_unsigned() {
+        return Err(Fault { status: Status::ContentTooLarge, text: "Content-Length is beyond 2^63-1" });
+    }
+    Ok(length)
 }
 
 fn once<T>(place: &mut Option<T>, value: T, text: &'static str) -> Result<(), Fault> {

@@ -85,8 +85,8 @@ impl Workload {
         }
         if !is_target(target) {
             return Err(format!(
-                "target {target:?} cannot be asked for: give a path such as /plaintext, without spaces, \
-                 in at most {TARGET_BYTES_MAX} bytes"
+                "target {target:?} cannot be asked for: give a path such as /plaintext, without spaces \
+                 and #, in at most {TARGET_BYTES_MAX} bytes"
             ));
         }
         let workload = Self {
@@ -208,5 +208,5 @@ impl Persistence {
 
 fn is_target(target: &str) -> bool {
     let has_form = target.starts_with('/') || target.starts_with("http://");
-    has_form && target.len() <= TARGET_BYTES_MAX && target.bytes().all(|byte| byte.is_ascii_graphic())
+    has_form && target.bytes().all(|byte| byte.is_ascii_graphic()) && scan::is_clean_target(target)
 }

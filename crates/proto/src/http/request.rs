@@ -154,7 +154,7 @@ fn check_header(name: &str, value: &str) -> Result<(), String> {
 }
 
 fn check_host(host: &str) -> Result<(), String> {
-    if host.is_empty() || host.len() > HOST_BYTES_MAX || !fields::is_host(host.as_bytes()) {
+    if host.len() > HOST_BYTES_MAX || !fields::is_host(host.as_bytes()) {
         return Err(format!(
             "host {host:?} is not a host: give a name or an address, such as 127.0.0.1:8080"
         ));

@@ -24,6 +24,8 @@ enum Place {
     Method,
     Target,
     Version,
+    /// In a version that is well-formed so far and not one of ours.
+    OtherVersion,
     LineFeed,
     Line,
     Name,
@@ -65,7 +67,7 @@ impl Scan {
                 _ => return Err(bad("the method is not a token")),
             },
             Place::Target => self.target(byte)?,
-            Place::Version => self.version(byte)?,
+            Place::Version | Place::OtherVersion => self.version(byte)?,
             Place::LineFeed => line_feed(byte, Place::Line)?,
             Place::Line => self.line(byte)?,
             Place::Name => match byte {
@@ -87,12 +89,18 @@ impl Scan {
         Ok(false)
     }
 
+    /// Whether all there is so far is the beginning of a method.
+    pub(super) fn is_in_method(&self) -> bool {
+        self.place == Place::Method
+    }
+
     fn target(&mut self, byte: u8) -> Result<Place, Fault> {
         match byte {
             b' ' if self.length > 0 => {
                 self.length = 0;
                 Ok(Place::Version)
             }
+            b'#' => Err(bad("the target has a fragment")),
             _ if !byte.is_ascii_graphic() => Err(bad("the target is not followed by a version")),
             _ if usize::from(self.length) == TARGET_BYTES_MAX => Err(TARGET_TOO_LONG),
             _ => {
@@ -107,16 +115,18 @@ impl Scan {
         const MAJOR: usize = NAME.len();
         const DOT: usize = MAJOR + 1;
         const MINOR: usize = DOT + 1;
-        match (usize::from(self.length), byte) {
-            (at, _) if at < NAME.len() && byte == NAME[at] => {}
-            (MAJOR, b'1') | (DOT, b'.') | (MINOR, b'0' | b'1') => {}
-            (MAJOR | MINOR, b'0'..=b'9') => return Err(OTHER_VERSION),
+        let place = match (usize::from(self.length), byte) {
+            (at, _) if at < NAME.len() && byte == NAME[at] => self.place,
+            (MAJOR, b'1') | (DOT, b'.') | (MINOR, b'0' | b'1') => self.place,
+            (MAJOR | MINOR, b'0'..=b'9') => Place::OtherVersion,
+            // Only now it is known to be one digit, a dot and one digit.
+            (at, b'\r') if at > MINOR && self.place == Place::OtherVersion => return Err(OTHER_VERSION),
             (at, b'\r') if at > MINOR => return Ok(Place::LineFeed),
             (at, b'\n') if at > MINOR => return Err(BARE_LINE_FEED),
             _ => return Err(bad("the version is malformed")),
-        }
+        };
         self.length += 1;
-        Ok(Place::Version)
+        Ok(place)
     }
 
     fn line(&mut self, byte: u8) -> Result<Place, Fault> {
@@ -145,6 +155,11 @@ pub(super) fn has_clean_lines(head: &[u8]) -> bool {
 
 fn line_feed(byte: u8, then: Place) -> Result<Place, Fault> {
     if byte == b'\n' { Ok(then) } else { Err(BARE_CARRIAGE_RETURN) }
+}
+
+/// Whether a target that the parser has accepted is one for this scan, too.
+pub(super) fn is_clean_target(target: &str) -> bool {
+    target.len() <= TARGET_BYTES_MAX && target.bytes().all(|byte| byte.is_ascii() && byte != b'#')
 }
 
 /// Whether a byte may be in a method or in the name of a field (RFC 9110, section 5.6.2).

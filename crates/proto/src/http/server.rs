@@ -5,9 +5,9 @@ use core::mem::MaybeUninit;
 use httparse::{Header, Request};
 
 use super::chunked::Chunked;
-use super::fields::{Fields, Status, is_host};
-use super::scan::{Scan, has_clean_lines};
-use super::{FIELDS_MAX, HEAD_BYTES_MAX, Persistence, TARGET_BYTES_MAX, Workload, page_number};
+use super::fields::{Fields, Status, is_host, port};
+use super::scan::{Scan, has_clean_lines, is_clean_target};
+use super::{FIELDS_MAX, HEAD_BYTES_MAX, Persistence, Workload, page_number};
 use crate::{Next, Output};
 
 /// One connection as the server sees it: a few dozen bytes, because thousands of them may be idle.
@@ -121,7 +121,10 @@ impl Server {
             }
         }
         if window.len() == HEAD_BYTES_MAX {
-            return self.refuse(Status::FieldsTooLarge, output);
+            // No method of ours is as long (RFC 9112, section 3).
+            let is_method = scan.is_in_method();
+            let status = if is_method { Status::NotImplemented } else { Status::FieldsTooLarge };
+            return self.refuse(status, output);
         }
         self.state = State::Head { scan, scanned: window.len() as u16 };
         Step::Nothing
@@ -220,8 +223,7 @@ fn parse<'headers, 'input>(
     let Ok(httparse::Status::Complete(length)) = request.parse_with_uninit_headers(window, headers) else {
         return None;
     };
-    let target = request.path?;
-    let clean = has_clean_lines(&window[..length]) && target.len() <= TARGET_BYTES_MAX && target.is_ascii();
+    let clean = has_clean_lines(&window[..length]) && is_clean_target(request.path?);
     clean.then_some((request, length))
 }
 
@@ -231,8 +233,11 @@ fn route(method: &str, target: &str) -> Kind {
         "GET" | "HEAD" | "POST" | "PUT" => path(target),
         "OPTIONS" if target == "*" => return Kind::Options,
         "OPTIONS" => path(target),
-        // The target of CONNECT is no path.
-        "CONNECT" => return Kind::Refusal(Status::MethodNotAllowed),
+        // Its target is no path, but a host and a port (RFC 9110, section 9.3.6).
+        "CONNECT" => {
+            let names_port = port(target.as_bytes()).is_some_and(|port| !port.is_empty());
+            return Kind::Refusal(if names_port { Status::MethodNotAllowed } else { Status::BadRequest });
+        }
         "DELETE" | "PATCH" | "TRACE" => {
             return Kind::Refusal(path(target).map_or(Status::BadRequest, |_| Status::MethodNotAllowed));
         }
@@ -261,7 +266,7 @@ fn after_authority(target: &str) -> Option<&str> {
     const SCHEME: &str = "http://";
     let (scheme, rest) = target.split_at_checked(SCHEME.len())?;
     let (authority, local) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let right = scheme.eq_ignore_ascii_case(SCHEME) && !authority.is_empty() && is_host(authority.as_bytes());
+    let right = scheme.eq_ignore_ascii_case(SCHEME) && is_host(authority.as_bytes());
     right.then_some(local)
 }
 
