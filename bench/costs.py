@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iolab import machine, proc
+from iolab.binary import EngineError
 from iolab.child import Child
 from iolab.contract import EchoWorkload, HttpWorkload, LoadSpec, ModelAbout, Report, ServeSpec
-from iolab.engine import Engine, EngineError, Load, TrialFailed, ask_served, open_engine, serve, served, variant
+from iolab.engine import Engine, Load, TrialFailed, ask_served, open_engine, serve, served, variant
 from iolab.plan import Contestant, PlanError
 
 # Beside each model as it is: the variants that wait in another way, or for another number of connections.

@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from iolab import machine, stats
+from iolab.binary import EngineError
 from iolab.contract import HttpWorkload, ServeSpec
-from iolab.engine import EngineError, TrialFailed, open_engine, serve
+from iolab.engine import TrialFailed, open_engine, serve
 
 LOADS = {"closed loop, 50 connections": ["-c", "50"], "5 000/s, 50 connections": ["-c", "50", "--rate", "5000"]}
 METRICS = ("rate", "p99")
-PROGRAM = "from iolab.cli import main; main()"
+PROGRAM = "import sys; from iolab.__main__ import main; sys.exit(main())"
 # What stands on the terminal while the view is there.
 SHOWN = b"s left; Ctrl-C"
 COLUMNS, LINES = 100, 30

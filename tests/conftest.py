@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fake_engine
-from iolab import engine, machine, proc, runner
+from iolab import binary, machine, proc, runner
 from iolab.agent import Calls, Sample
 from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
@@ -51,8 +51,8 @@ def real_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine of this checkout. Skips only where none was built; one that is out of date is an error."""
     monkeypatch.delenv("IOLAB_ENGINE", raising=False)
     try:
-        engine.find()
-    except engine.EngineError as error:
+        binary.find()
+    except binary.EngineError as error:
         pytest.skip(f"the engine is not built: {error}")
     return open_engine()
 

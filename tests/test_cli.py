@@ -249,7 +249,7 @@ def test_lists_and_doctor_say_what_there_is() -> None:
     ],
 )
 def test_serve_and_load_become_the_engine_with_every_flag_unchanged(fake: Engine, arguments: list[str]) -> None:
-    program = "from iolab.cli import main; main()"
+    program = "import sys; from iolab.__main__ import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         env={"IOLAB_ENGINE": str(fake.path), "PYTHONPATH": "lab", "PATH": "/usr/bin:/bin"},

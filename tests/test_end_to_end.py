@@ -61,7 +61,7 @@ class Lab:
             [
                 sys.executable,
                 "-c",
-                "from iolab.cli import main; main()",
+                "import sys; from iolab.__main__ import main; sys.exit(main())",
                 "run",
                 str(self.experiment),
                 "--out",
@@ -244,7 +244,7 @@ def test_the_capacity_of_a_server_of_known_cost_is_found(tmp_path: Path, real_en
 def asked_for_capacity(folder: Path, url: str, *arguments: str) -> dict[str, Any]:
     """What `iolab capacity` says of a server of calls, in short runs with even arrivals."""
     short = ("--protocol", "rpc", "--precision", "25%", "--probe", "500ms", "--arrivals", "even", "--slo", "p50<25ms")
-    iolab = (sys.executable, "-c", "from iolab.cli import main; main()")
+    iolab = (sys.executable, "-c", "import sys; from iolab.__main__ import main; sys.exit(main())")
     done = subprocess.run(
         [*iolab, "capacity", "--json", "--out", str(folder), *short, url, *arguments],
         env=os.environ | {"PYTHONPATH": str(LAB)},

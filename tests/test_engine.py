@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.metadata
 import json
 import os
 import shlex
@@ -12,15 +11,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from conftest import FAKE_ENGINE
-from iolab import child, contestants, engine, proc
+from iolab import binary, child, contestants, engine, proc
+from iolab.binary import EngineError
 from iolab.child import Child, Ended
 from iolab.contract import LoadSpec, Report
-from iolab.engine import Engine, EngineError, Load, TrialFailed
+from iolab.engine import Engine, Load, TrialFailed
 from iolab.plan import Cell, Scalar, vs_plan
 
 NOISY_SERVER = "import os, sys; print('first'); print('last words', file=sys.stderr); sys.exit(3)"
@@ -63,41 +62,76 @@ def test_the_build_id_is_the_one_the_contract_defines(tmp_path: Path) -> None:
         b"crates/b/Cargo.toml\x001\x00b"
         b"crates/b/src/main.rs\x0013\x00fn main() {}\n"
     )
-    assert engine.build_id(tmp_path) == hashlib.sha256(text).hexdigest()[:16]
+    assert binary.build_id(str(tmp_path)) == hashlib.sha256(text).hexdigest()[:16]
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "crates/b/README.md"])
 def test_any_edit_of_a_source_changes_the_build_id(tmp_path: Path, name: str) -> None:
     write(tmp_path, SOURCES)
-    before = engine.build_id(tmp_path)
+    before = binary.build_id(str(tmp_path))
     (tmp_path / name).write_bytes(SOURCES[name] + b" ")
-    assert engine.build_id(tmp_path) != before
+    assert binary.build_id(str(tmp_path)) != before
 
 
 def test_an_engine_of_other_sources_is_refused_with_what_to_run() -> None:
-    engine.check_build(Path("e"), "0123", "0123")
+    binary.check_build("e", "0123", "0123")
     with pytest.raises(
         EngineError, match=r"^e was built from other sources \(0123, the checkout is 4567\): run: make b"
     ):
-        engine.check_build(Path("e"), "0123", "4567")
+        binary.check_build("e", "0123", "4567")
 
 
+@pytest.mark.parametrize(
+    ("contents", "accepted"),
+    [(b"the engine", True), (b"another engine", False)],
+    ids=["the file that was installed", "another file"],
+)
 def test_an_installed_lab_accepts_only_the_file_it_was_installed_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents: bytes, accepted: bool
+) -> None:
+    installed = base64.urlsafe_b64encode(hashlib.sha256(b"the engine").digest()).rstrip(b"=").decode()
+    other = base64.urlsafe_b64encode(hashlib.sha256(b"another engine").digest()).rstrip(b"=").decode()
+    record = f"../../bin/iolab,sha256={other},14\n../../bin/iolab-engine,sha256={installed},10\niolab-0/RECORD,,\n"
+    write(tmp_path, {"iolab-0.1.0.dist-info/RECORD": record.encode(), "engine": contents})
+    monkeypatch.delenv("IOLAB_ENGINE", raising=False)
+    monkeypatch.setattr(binary, "PACKAGES", str(tmp_path))
+    assert binary.belongs(str(tmp_path / "engine")) == accepted
+    if accepted:
+        binary.verify(str(tmp_path / "engine"), "0123")
+        return
+    with pytest.raises(EngineError, match="is not the engine this iolab was installed with: install iolab again"):
+        binary.verify(str(tmp_path / "engine"), "0123")
+
+
+def test_a_lab_that_is_neither_installed_nor_in_a_checkout_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = hashlib.sha256(b"the engine").digest()
-    recorded = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    write(tmp_path, {"engine": b"the engine"})
+    monkeypatch.delenv("IOLAB_ENGINE", raising=False)
+    monkeypatch.setattr(binary, "PACKAGES", str(tmp_path))
+    with pytest.raises(EngineError, match="neither installed nor in a checkout: install it, or set IOLAB_ENGINE to an"):
+        binary.verify(str(tmp_path / "engine"), "0123")
 
-    def install(value: str, name: str) -> None:
-        file = SimpleNamespace(hash=SimpleNamespace(mode="sha256", value=value), locate=lambda: tmp_path / name)
-        monkeypatch.setattr(importlib.metadata, "distribution", lambda _: SimpleNamespace(files=[file]))
 
-    install(recorded, "iolab-engine")
-    engine.check_record(tmp_path / "iolab-engine", digest)
-    for value, name in ((recorded[::-1], "iolab-engine"), (recorded, "another")):
-        install(value, name)
-        with pytest.raises(EngineError, match="is not the engine this iolab was installed with: install iolab again"):
-            engine.check_record(tmp_path / "iolab-engine", digest)
+def test_in_a_checkout_an_engine_belongs_as_long_as_no_source_is_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, SOURCES | {"lab/iolab/binary.py": b""})
+    built = binary.build_id(str(tmp_path))
+    write(tmp_path, {"engine": b"\x7fELF\0" + built.encode() + b"\0"})
+    monkeypatch.delenv("IOLAB_ENGINE", raising=False)
+    monkeypatch.setattr(binary, "PACKAGES", str(tmp_path / "lab"))
+    assert binary.belongs(str(tmp_path / "engine"))
+    binary.verify(str(tmp_path / "engine"), built)
+    write(tmp_path, {"crates/b/src/main.rs": b"fn main() { }\n"})
+    assert not binary.belongs(str(tmp_path / "engine"))
+    with pytest.raises(EngineError, match=r"was built from other sources .*: run: make build"):
+        binary.verify(str(tmp_path / "engine"), built)
+
+
+@pytest.mark.engine
+def test_the_engine_of_this_checkout_is_known_without_running_it(real_engine: Engine) -> None:
+    assert binary.belongs(str(real_engine.path))
 
 
 def test_an_engine_named_by_hand_is_used_and_a_wrong_name_is_told(

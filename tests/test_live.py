@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from iolab import live
+from iolab import handover, live
 from iolab.live import Seen
 
 ROOT = Path(__file__).parent.parent
@@ -144,7 +144,7 @@ def test_times_have_three_digits_and_the_unit_that_suits_them(ns: float, text: s
     ],
 )
 def test_what_is_for_a_program_is_not_watched(arguments: str, wanted: bool) -> None:
-    assert live.is_wanted(arguments.split()) is wanted
+    assert handover.is_wanted(arguments.split()) is wanted
 
 
 class Terminal:
@@ -189,9 +189,8 @@ class Terminal:
 # The engine is pretended, so that `load` is called behind the look for one.
 PROGRAM = """
 import sys
-from pathlib import Path
-from iolab import live
-sys.exit(live.watch(Path(sys.argv[1]), sys.argv[2:]))
+from iolab import handover
+sys.exit(handover.watch(sys.argv[1], sys.argv[2:]))
 """
 
 

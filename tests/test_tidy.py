@@ -30,18 +30,20 @@ RPC = {"serde", "serde_json"}
 
 # The modules of the lab from the ground up: each may use those of the layers before its own.
 LAYERS: tuple[set[str], ...] = (
-    {"contract", "proc", "child", "keeper", "work", "listener"},
+    {"words", "proc", "child", "keeper", "work", "listener", "binary", "live"},
+    {"contract"},
     {"plan"},
     {"stats", "store", "machine", "engine"},
     {"trial", "contestants"},
     {"verdict", "agent", "search"},
     {"claims", "runner", "capacity"},
-    {"report", "terminal", "live"},
+    {"report", "terminal", "handover"},
     {"prober"},
     {"cli"},
+    {"__main__"},
 )
 # These judge stored results, and must do so where there is no engine and nothing to measure.
-JUDGES = {"contract", "plan", "stats", "trial", "verdict", "claims", "store", "report", "search", "capacity"}
+JUDGES = {"words", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report", "search", "capacity"}
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
 PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")

@@ -27,7 +27,6 @@ from pydantic import Field, ValidationError, model_validator
 
 from iolab import search, store
 from iolab.contract import (
-    Driver,
     Frozen,
     Interval,
     Latency,
@@ -42,6 +41,7 @@ from iolab.contract import (
 from iolab.search import Done, Judged, Limit, Measurement, Probe, Settings, rate_words, time_words
 from iolab.store import StoreError
 from iolab.trial import BATCH
+from iolab.words import Arrivals, Driver
 
 QUESTION, PROBES = "question.json", "probes.jsonl"
 # The rates of the curve as shares of the capacity, closer together where it bends.
@@ -65,7 +65,6 @@ SLICE_REQUESTS, SLICE_MS_MIN, SLICES_MIN = 20, 100, 2 * BATCH
 OVERLOAD_MS_MIN = 500
 
 Purpose = Literal["closed loop", "search", "curve", "recovery"]
-Arrivals = Literal["poisson", "even"]
 
 
 class Question(Frozen):

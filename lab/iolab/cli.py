@@ -2,46 +2,38 @@
 
 Results go to standard output, progress and trouble to standard error. An exit code of 2 is bad input, 1 a failure, and
 128 and the signal's number an interrupted run, which the same command goes on with.
+
+Help comes at once: a function imports the modules that do its work when it is called, because they are slow to load.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
-from rich.console import Console
 
-from iolab import (
-    capacity,
-    claims,
-    contestants,
-    engine,
-    listener,
-    live,
-    machine,
-    prober,
-    runner,
-    search,
-    store,
-    terminal,
-    verdict,
-)
-from iolab.agent import Agent
-from iolab.contract import Driver, Framing, Protocol, WorkerKind
-from iolab.plan import Plan, PlanError, Scalar, load_experiment, vs_plan
+from iolab import handover
+from iolab.words import Arrivals, Driver, Framing, Protocol, WorkerKind
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from iolab import capacity
+    from iolab.plan import Plan, Scalar
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 RUNS = Path("runs")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+HELP = ["-h", "--help"]
 
 app = typer.Typer(
     name="iolab",
@@ -51,7 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Which I/O and concurrency model should my network server use, for my workload, on my machine?",
     epilog="Start with: iolab doctor; then: iolab vs epoll io_uring --quick",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP},
 )
 
 PASSED_ON: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
@@ -108,6 +100,9 @@ def vs(
     }
     setting = {key: value for key, value in named.items() if value is not None}
     with _one_line_errors():
+        from iolab import runner
+        from iolab.plan import vs_plan
+
         plan = vs_plan(servers, setting, blocks=blocks, seed=seed)
         plan = runner.with_cpus(plan, _cpu_list(server_cpus), _cpu_list(load_cpus))
         # Who was named here is to be compared; an experiment goes on without those that this machine cannot run.
@@ -124,6 +119,8 @@ def run(
 ) -> None:
     """Answer a whole question: run an experiment, or go on with it, and write its report."""
     with _one_line_errors():
+        from iolab.plan import load_experiment
+
         plan = load_experiment(_experiment(experiment))
         _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json)
 
@@ -153,7 +150,7 @@ def capacity_(
     message_bytes: Annotated[int | None, typer.Option(help="Echo, line: size of a message.")] = None,
     target: Annotated[int | None, typer.Option(help="RPC: steps of the loop that make an answer.")] = None,
     text_bytes: Annotated[int | None, typer.Option(help="RPC: size of the text that comes back.")] = None,
-    arrivals: Annotated[capacity.Arrivals, typer.Option(help="How requests fall due.")] = "poisson",
+    arrivals: Annotated[Arrivals, typer.Option(help="How requests fall due.")] = "poisson",
     precision: Annotated[str, typer.Option(help="How far the capacity may be off.")] = "5%",
     probe: Annotated[str, typer.Option(help="How long a run is, if its quantiles need no more.")] = "3s",
     timeout: Annotated[str, typer.Option(help="How long a reply may take.")] = "10s",
@@ -173,6 +170,9 @@ def capacity_(
         "text_bytes": text_bytes,
     }
     with _one_line_errors():
+        from iolab import prober, search
+        from iolab.plan import PlanError
+
         named["headers"] = prober.headers(header) if header else None
         at = prober.target(url, protocol)
         asked = prober.question(
@@ -201,8 +201,11 @@ def list_(
     out: Out = RUNS,
 ) -> None:
     """List the models of the engine, the experiments, or the stored runs."""
-    console = _stdout()
     with _one_line_errors():
+        from iolab import capacity, engine, prober, store, terminal
+        from iolab.plan import load_experiment
+
+        console = _stdout()
         if what == "models":
             terminal.show_models(console, engine.open_engine().description.models)
         elif what == "experiments":
@@ -225,6 +228,8 @@ def report(
     """Write the report of a stored run again, and print its verdicts."""
     folder = folder if folder.is_dir() else out / folder
     with _one_line_errors():
+        from iolab import capacity
+
         if (folder / capacity.QUESTION).is_file():
             _answer(folder, as_json=False)
         else:
@@ -234,32 +239,33 @@ def report(
 @app.command(context_settings=PASSED_ON)
 def serve(context: typer.Context) -> None:
     """Run one server by hand: iolab serve --model io_uring --protocol http --listen 127.0.0.1:8080"""
-    _become_engine("serve", context.args)
+    raise typer.Exit(handover.run("serve", context.args))
 
 
 @app.command(context_settings=PASSED_ON)
 def load(context: typer.Context) -> None:
     """Run the load generator alone: iolab load http://127.0.0.1:8080/ -c 50 -z 10s"""
-    if live.is_wanted(context.args) and live.has_terminal():
-        with _one_line_errors():
-            raise typer.Exit(live.watch(engine.open_engine().path, context.args))
-    _become_engine("load", context.args)
+    raise typer.Exit(handover.run("load", context.args))
 
 
 @app.command(context_settings=PASSED_ON)
 def merge(context: typer.Context) -> None:
     """Make one report of those of several generators that loaded together: iolab merge a.json b.json"""
-    _become_engine("merge", context.args)
+    raise typer.Exit(handover.run("merge", context.args))
 
 
 @app.command()
 def doctor() -> None:
     """Say whether this machine is fit to measure, and what would make it fitter. Changes nothing."""
+    from iolab import engine, machine, terminal
+    from iolab.agent import Agent
+    from iolab.binary import EngineError
+
     description, trouble, distances_ns = None, "", list[float]()
     try:
         agent = Agent(engine.open_engine())
         description, distances_ns = agent.engine.description, agent.distances_ns()
-    except engine.EngineError as error:
+    except EngineError as error:
         trouble = str(error)
     checks = machine.doctor(machine.describe(description), description, trouble, distances_ns)
     terminal.show_checks(_stdout(), checks)
@@ -267,13 +273,23 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-def main() -> None:
-    """The entry of the console command."""
-    app()
+def main(arguments: list[str]) -> None:
+    """Runs a verb with its arguments, and ends the process.
+
+    A verb is called without the group around it: typer loads pydantic to find that the group's own --help is absent.
+    """
+    verb = typer.main.get_group(app).commands.get(arguments[0]) if arguments else None
+    if verb is None or verb.context_settings:
+        app(arguments, prog_name="iolab")
+    else:
+        verb.main(arguments[1:], prog_name=f"iolab {arguments[0]}", help_option_names=HELP)
 
 
 def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, all_or_none: bool = False) -> None:
     """Runs a plan to its end and concludes. With `all_or_none` a contestant that cannot take part is an error."""
+    from iolab import contestants, engine, machine, runner, store, terminal
+    from iolab.agent import Agent
+
     agent = Agent(engine.open_engine())
     contestants.refuse_unknown(plan, agent.engine.description)
     variants = contestants.variants(plan, agent.engine)
@@ -294,11 +310,13 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, all_or_none: bool
 
 
 def _conclude(folder: Path, *, as_json: bool) -> None:
-    """Says what the stored results say, and writes the report. The report's libraries are slow to import: late."""
+    """Says what the stored results say, and writes the report."""
+    from iolab import claims, report, store, terminal, verdict
+
     plan, trials = store.read_plan(folder), store.read_trials(folder)
     verdicts = verdict.judge(plan, trials.results, trials.counts)
     judged = claims.judge(plan, trials.results)
-    path: Path = importlib.import_module("iolab.report").write(folder)
+    path: Path = report.write(folder)
     if as_json:
         document = {
             "schema": 1,
@@ -317,6 +335,9 @@ def _conclude(folder: Path, *, as_json: bool) -> None:
 
 def _ask(asked: capacity.Question, server_pid: int | None, out: Path, *, fresh: bool, as_json: bool) -> None:
     """Asks a server what is left of a question, and answers it; what is known is told however it ends."""
+    from iolab import capacity, engine, listener, prober, runner, terminal
+    from iolab.agent import Agent
+
     agent, console = Agent(engine.open_engine()), _stderr()
     server_pid = server_pid or listener.find(asked.connect)
     prober.show_question(console, asked, server_pid)
@@ -341,8 +362,11 @@ def _ask(asked: capacity.Question, server_pid: int | None, out: Path, *, fresh: 
 
 def _answer(folder: Path, *, as_json: bool) -> capacity.Found:
     """Says what is known of a question, and writes its report."""
+    from iolab import capacity, prober, terminal
+    from iolab.report.capacity import write
+
     found = prober.known(folder)
-    path: Path = importlib.import_module("iolab.report.capacity").write(folder)
+    path: Path = write(folder)
     if as_json:
         places = {"folder": str(folder), "report": str(path)}
         print(json.dumps(capacity.document(found) | places, indent=2))  # noqa: T201 (the result, as asked)
@@ -359,6 +383,8 @@ def _again() -> str:
 
 def _experiment(name: str) -> Path:
     """The file of an experiment, given by path or by name; raises PlanError with the names there are."""
+    from iolab.plan import PlanError
+
     if name.endswith(".toml") or "/" in name:
         return Path(name)
     path = EXPERIMENTS / f"{name}.toml"
@@ -370,6 +396,8 @@ def _experiment(name: str) -> Path:
 
 def _cpu_list(text: str | None) -> tuple[int, ...]:
     """Processors written as 0,2 or 0-3; raises PlanError."""
+    from iolab.plan import PlanError
+
     if text is None:
         return ()
     cpus: list[int] = []
@@ -385,36 +413,40 @@ def _cpu_list(text: str | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(cpus))
 
 
-def _become_engine(role: str, arguments: Sequence[str]) -> NoReturn:
-    """Replaces this process by the engine: its flags, its output and its exit code are the engine's own."""
-    with _one_line_errors():
-        path = engine.open_engine().path
-        os.execv(path, ["iolab", role, *arguments])
-    raise AssertionError("a process that was replaced does not go on")
-
-
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
     """Every expected failure is one line on standard error and an exit code."""
+    from iolab.binary import EngineError
+    from iolab.plan import PlanError
+    from iolab.store import StoreError
+
     try:
         yield
     except PlanError as error:
         _fail(str(error), 2)
-    except (engine.EngineError, store.StoreError) as error:
+    except (EngineError, StoreError) as error:
         _fail(str(error), 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
 
 
 def _fail(message: str, code: int) -> NoReturn:
+    from iolab import terminal
+
     terminal.say(_stderr(), f"iolab: {message}")
     raise typer.Exit(code)
 
 
 def _stdout() -> Console:
+    from rich.console import Console
+
+    from iolab import terminal
+
     # A file has no width of its own: what is kept is kept in full.
     return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else terminal.WIDE_COLUMNS)
 
 
 def _stderr() -> Console:
+    from rich.console import Console
+
     return Console(stderr=True)

@@ -10,13 +10,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from iolab.words import Arrivals, Driver, Framing, WorkerKind
+
 SCHEMA: Literal[1] = 1
 
-Protocol = Literal["http", "echo", "line", "rpc"]
-Driver = Literal["epoll", "io_uring", "thread"]
-Framing = Literal["raw", "prefix", "crlf"]
-# What carries a server's workers: threads of one process, or processes under one that watches over them.
-WorkerKind = Literal["thread", "process"]
 # A count, a size or a time: what 63 bits hold, so that arithmetic on it cannot overflow a float.
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -129,7 +126,7 @@ class OpenLoop(Frozen):
     """A request goes out at its time; the stages begin with the window, and before it the first rate holds."""
 
     loop: Literal["open"] = "open"
-    arrivals: Literal["poisson", "even"] = "poisson"
+    arrivals: Arrivals = "poisson"
     seed: Count = 1
     stages: tuple[Stage, ...] = Field(min_length=1)
 

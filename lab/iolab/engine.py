@@ -1,20 +1,8 @@
-"""The engine this environment shipped: finding it, refusing another's, and talking to its processes.
-
-A checkout and its engine drift apart silently: an edited Rust file with yesterday's binary would measure yesterday's
-code under today's name. So in a checkout the build id is computed again from the sources, and in an installed wheel
-the file must be the one the wheel brought. `IOLAB_ENGINE` names an engine by hand, and is taken at its word: the build
-id and the digest of what really ran are in every record.
-"""
+"""The engine of this environment: questioning and accepting it, and talking to its processes."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import importlib.metadata
-import os
 import subprocess
-import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +11,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from iolab import binary
+from iolab.binary import EngineError
 from iolab.child import Child, Ended
 from iolab.contract import (
     ContractError,
@@ -45,7 +35,6 @@ from iolab.contract import (
 )
 from iolab.plan import Contestant, Failure, PlanError
 
-NAME = "iolab-engine" + (sysconfig.get_config_var("EXE") or "")
 Event = TypeVar("Event")
 Document = TypeVar("Document", bound=Frozen)
 LoadEvent = LoadReady | Measuring | Interval | Measured | Report
@@ -62,10 +51,6 @@ LOAD_SLACK_S = 15.0
 # Exit codes that trying again cannot change: a wrong spec, and a machine that cannot do it.
 BAD_SPEC = 2
 FINAL_CODES = (BAD_SPEC, 78)
-
-
-class EngineError(Exception):
-    """There is no engine to work with. The message is one line that says what to run."""
 
 
 class TrialFailed(Exception):
@@ -87,30 +72,10 @@ class Engine:
 
 def open_engine() -> Engine:
     """Finds, questions and accepts the engine of this environment; raises EngineError with one line."""
-    path = find()
+    path = Path(binary.find())
     description = describe(path)
-    digest = hashlib.sha256(path.read_bytes())
-    if "IOLAB_ENGINE" not in os.environ:
-        root = checkout()
-        if root is not None:
-            check_build(path, description.build, build_id(root))
-        else:
-            check_record(path, digest.digest())
-    return Engine(path, digest.hexdigest(), description)
-
-
-def find() -> Path:
-    """Where the engine lies, without running it; raises EngineError with the places looked at."""
-    if named := os.environ.get("IOLAB_ENGINE"):
-        if not Path(named).is_file():
-            raise EngineError(f"IOLAB_ENGINE names no file: {named}")
-        return Path(named)
-    tried = [Path(place) / NAME for place in _places()]
-    found = next((path for path in tried if path.is_file()), None)
-    if found is None:
-        remedy = "run: make build" if checkout() else "install iolab again"
-        raise EngineError(f"there is no {NAME} (looked at {', '.join(map(str, dict.fromkeys(tried)))}): {remedy}")
-    return found
+    binary.verify(str(path), description.build)
+    return Engine(path, binary.digest(str(path)), description)
 
 
 def describe(path: Path) -> Description:
@@ -156,44 +121,6 @@ def _described(path: Path, arguments: list[str], document: type[Document]) -> Do
         return document.model_validate_json(ran.stdout)
     except ValidationError as error:
         raise EngineError(f"{path} describe broke the contract: {one_line(error)}: run: make build") from None
-
-
-def checkout() -> Path | None:
-    """The checkout this package is imported from, or None when it was installed."""
-    root = Path(__file__).resolve().parents[2]
-    return root if (root / "Cargo.toml").is_file() and (root / "crates").is_dir() else None
-
-
-def build_id(root: Path) -> str:
-    """The build id of the sources in a checkout, as docs/contract.md defines it."""
-    crates = (path for path in (root / "crates").rglob("*") if path.suffix == ".rs" or path.name == "Cargo.toml")
-    paths = [path for path in (root / "Cargo.toml", root / "Cargo.lock", *crates) if path.is_file()]
-    digest = hashlib.sha256()
-    for name, path in sorted((path.relative_to(root).as_posix().encode(), path) for path in paths):
-        contents = path.read_bytes()
-        digest.update(b"%s\0%d\0" % (name, len(contents)))
-        digest.update(contents)
-    return digest.hexdigest()[:16]
-
-
-def check_build(path: Path, built: str, sources: str) -> None:
-    """Refuses an engine that was not built from the sources beside this package."""
-    if built != sources:
-        raise EngineError(f"{path} was built from other sources ({built}, the checkout is {sources}): run: make build")
-
-
-def check_record(path: Path, digest: bytes) -> None:
-    """Refuses an engine that is not the file this installation of iolab brought."""
-    try:
-        files = importlib.metadata.distribution("iolab").files or []
-    except importlib.metadata.PackageNotFoundError:
-        raise EngineError(
-            "iolab is neither installed nor in a checkout: install it, or set IOLAB_ENGINE to an engine"
-        ) from None
-    recorded = [file.hash for file in files if Path(str(file.locate())).resolve() == path.resolve()]
-    expected = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    if not any(hash_ is not None and hash_.mode == "sha256" and hash_.value == expected for hash_ in recorded):
-        raise EngineError(f"{path} is not the engine this iolab was installed with: install iolab again")
 
 
 def command(engine: Engine, role: str) -> list[str]:
@@ -316,11 +243,3 @@ def _failed(child: Child, event: Failed) -> TrialFailed:
 def _died(child: Child, ended: Ended, who: str) -> TrialFailed:
     said = child.last_words()
     return TrialFailed("died", f"{who} {ended}" + (f": {said}" if said else ""), final=ended.code in FINAL_CODES)
-
-
-def _places() -> Iterator[str]:
-    yield sysconfig.get_path("scripts")
-    yield sysconfig.get_path("scripts", vars={"base": sys.base_prefix})
-    yield sysconfig.get_path("scripts", scheme=sysconfig.get_preferred_scheme("user"))
-    # `pip install --target` puts commands beside the packages.
-    yield str(Path(__file__).resolve().parent.parent / "bin")

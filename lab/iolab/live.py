@@ -1,8 +1,7 @@
 """A run of the load generator by hand, watched: how far it is, its rate, its latencies and its errors, on a terminal.
 
-The engine runs as a child and tells what happens on a pipe of its own. It never waits for this process, which stands
-aside: it draws at most twice a second, with the lowest priority there is, and not on the generator's processors. What
-the engine says for people is kept until the view is gone, because both go to the same terminal.
+The engine tells what happens on a pipe of its own. It never waits for this process, which stands aside: it draws at
+most twice a second, with the lowest priority there is, and not on the generator's processors.
 """
 
 from __future__ import annotations
@@ -11,31 +10,29 @@ import contextlib
 import json
 import os
 import select
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from iolab.contract import Interval
-
-# Flags with which the engine is wanted alone: its answer is for a program, or for no run at all.
-ALONE = frozenset({"--json", "--quiet", "-q", "--spec", "--help", "-h", "--self-test"})
 # How long a drawing stands at least.
 DRAW_S = 0.5
 # Slices that are drawn beside each other.
 SHOWN_MAX = 60
 BARS = "▁▂▃▄▅▆▇█"
 CHUNK_BYTES = 1 << 16
+
+
+class Slice(NamedTuple):
+    """What is shown of one `interval` of the engine."""
+
+    rate_per_s: float
+    p50_ns: int
+    p99_ns: int
 
 
 @dataclass(frozen=True)
@@ -47,21 +44,10 @@ class Seen:
     cpus: tuple[int, ...] = ()
     began_ns: int | None = None
     is_over: bool = False
-    slices: tuple[Interval, ...] = ()
+    slices: tuple[Slice, ...] = ()
     correct: int = 0
     wrong: int = 0
     failed: int = 0
-
-
-def is_wanted(arguments: Sequence[str]) -> bool:
-    """Whether a run with these arguments is one to watch, if there is a terminal to show it on."""
-    return not any(argument.partition("=")[0] in ALONE for argument in arguments)
-
-
-def has_terminal() -> bool:
-    """Whether standard error is a terminal that can be drawn on."""
-    console = Console(stderr=True)
-    return console.is_terminal and not console.is_dumb_terminal
 
 
 def after(seen: Seen, line: str | bytes) -> Seen:
@@ -75,13 +61,14 @@ def after(seen: Seen, line: str | bytes) -> Seen:
         case "measuring":
             return replace(seen, began_ns=told["monotonic_ns"])
         case "interval":
-            interval = Interval.model_validate(told)
+            latency_ns = told["latency_ns"]
+            last = Slice(told["rate_per_s"], latency_ns["p50"], latency_ns["p99"])
             return replace(
                 seen,
-                slices=(*seen.slices, interval)[-SHOWN_MAX:],
-                correct=seen.correct + interval.correct,
-                wrong=seen.wrong + interval.wrong,
-                failed=seen.failed + interval.failed,
+                slices=(*seen.slices, last)[-SHOWN_MAX:],
+                correct=seen.correct + told["correct"],
+                wrong=seen.wrong + told["wrong"],
+                failed=seen.failed + told["failed"],
             )
         case "measured":
             return replace(seen, is_over=True)
@@ -96,8 +83,8 @@ def drawing(seen: Seen, now_ns: int, width: int) -> str:
         last = seen.slices[-1]
         rows = (
             ("rate", f"{last.rate_per_s:,.0f}/s", [each.rate_per_s for each in seen.slices]),
-            ("p50", time_text(last.latency_ns.p50), [float(each.latency_ns.p50) for each in seen.slices]),
-            ("p99", time_text(last.latency_ns.p99), [float(each.latency_ns.p99) for each in seen.slices]),
+            ("p50", time_text(last.p50_ns), [float(each.p50_ns) for each in seen.slices]),
+            ("p99", time_text(last.p99_ns), [float(each.p99_ns) for each in seen.slices]),
         )
         room = max(0, width - 22)
         lines += [f"{name:<6}{value:>14}  {sparkline(values[-room:] if room else [])}" for name, value, values in rows]
@@ -137,37 +124,9 @@ def time_text(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
-def watch(engine: Path, arguments: Sequence[str]) -> int:
-    """Runs `load` with these arguments and shows it; returns the exit code. Raises OSError if it cannot be started."""
-    reading, writing = os.pipe()
-    is_shared = sys.stdout.isatty()
-    with tempfile.TemporaryFile() as said, open(reading, "rb", buffering=0) as events:
-        try:
-            child = subprocess.Popen(
-                ["iolab", "load", "--events-fd", str(writing), *arguments],
-                executable=engine,
-                stdout=said if is_shared else None,
-                stderr=said,
-                pass_fds=(writing,),
-                # Ctrl-C comes to this process, which passes it on: the engine is to get it once.
-                process_group=0,
-            )
-        finally:
-            os.close(writing)
-        with _passing_on(child):
-            _stand_aside(frozenset())
-            # A terminal that is gone is no reason to end the run.
-            with contextlib.suppress(OSError):
-                _show(events)
-            code = child.wait()
-        said.seek(0)
-        with contextlib.suppress(OSError):
-            _repeat(said, sys.stdout.buffer if is_shared else sys.stderr.buffer)
-    return code if code >= 0 else 128 - code
-
-
-def _show(events: IO[bytes]) -> None:
+def show(events: IO[bytes]) -> None:
     """Draws what the engine tells until it tells no more."""
+    _stand_aside(frozenset())
     seen, begun, drawn_s = Seen(), b"", 0.0
     console = Console(stderr=True)
     with Live(
@@ -197,24 +156,3 @@ def _stand_aside(cpus: frozenset[int]) -> None:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         if others := os.sched_getaffinity(0) - cpus:
             os.sched_setaffinity(0, others)
-
-
-@contextlib.contextmanager
-def _passing_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Passes on to the engine what asks this process to end; the engine then reports what it has measured."""
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        child.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
-
-    kept = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
-
-
-def _repeat(said: IO[bytes], out: IO[bytes]) -> None:
-    while chunk := said.read(CHUNK_BYTES):
-        out.write(chunk)
-    out.flush()

@@ -28,15 +28,14 @@ from pydantic import Field, ValidationError, model_serializer, model_validator
 
 from iolab.contract import (
     WORKLOADS,
-    Driver,
     Frozen,
     HttpWorkload,
     Report,
     ServeReady,
-    WorkerKind,
     Workload,
     one_line,
 )
+from iolab.words import Driver, WorkerKind
 
 Record = TypeVar("Record", bound=Frozen)
 Scalar = bool | int | str

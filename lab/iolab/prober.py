@@ -27,7 +27,6 @@ from iolab.contract import (
     LoadReady,
     Measured,
     Measuring,
-    Protocol,
     Report,
     Tls,
     one_line,
@@ -38,6 +37,7 @@ from iolab.plan import PlanError
 from iolab.search import rate_words, time_words
 from iolab.terminal import duration, say
 from iolab.trial import quantile_supported
+from iolab.words import Protocol
 
 # How long an address may take to accept before the next one of a name is tried.
 CONNECT_S_MAX = 1.0

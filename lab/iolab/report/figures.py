@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iolab import stats, trial, verdict
-from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, WorkerKind, Workload
+from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, Workload
 from iolab.plan import Cell, Comparison, Place, Plan, Result
 from iolab.report.charts import Line
 from iolab.verdict import ComparisonVerdict, Cost, Ranked
+from iolab.words import WorkerKind
 
 QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999))
 # Contestants whose servers used processors this differently did not spend equal means; in cores.

@@ -1,0 +1,30 @@
+"""The console command. What only hands over to the engine loads nothing that is slow to load."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> int:
+    """Runs the command line of this process; returns the exit code."""
+    # Ctrl-C while modules are loading ends the process at once, and shows no traceback.
+    raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if raises:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    from iolab import handover
+
+    if len(sys.argv) > 1 and sys.argv[1] in handover.VERBS:
+        return handover.run(sys.argv[1], sys.argv[2:])
+
+    from iolab import cli
+
+    if raises:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    cli.main(sys.argv[1:])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

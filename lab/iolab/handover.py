@@ -1,0 +1,117 @@
+"""The verbs that are the engine's own: this process becomes the engine, or shows on a terminal how its load goes.
+
+A load by hand has to begin at once, so what is slow to import comes after the engine has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING
+
+from iolab import binary
+
+if TYPE_CHECKING:
+    import subprocess
+
+VERBS = ("serve", "load", "merge")
+# Flags with which the engine is wanted alone: its answer is for a program, or for no run at all.
+ALONE = frozenset({"--json", "--quiet", "-q", "--spec", "--help", "-h", "--self-test"})
+CHUNK_BYTES = 1 << 16
+
+
+def run(verb: str, arguments: Sequence[str]) -> int:
+    """Runs the engine with these arguments: its flags, its output and its exit code are its own.
+
+    Returns only after a load that was watched, or where the engine cannot be started; else this process becomes it.
+    """
+    try:
+        path = _engine()
+        if verb == "load" and is_wanted(arguments) and has_terminal():
+            return watch(path, arguments)
+        os.execv(path, ["iolab", verb, *arguments])
+    except binary.EngineError as error:
+        print(f"iolab: {error}", file=sys.stderr)  # noqa: T201 (the one line of a failure)
+    except OSError as error:
+        print(f"iolab: the engine cannot be started: {error}", file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def is_wanted(arguments: Sequence[str]) -> bool:
+    """Whether a run with these arguments is one to watch, if there is a terminal to show it on."""
+    return not any(argument.partition("=")[0] in ALONE for argument in arguments)
+
+
+def has_terminal() -> bool:
+    """Whether standard error is a terminal that can be drawn on."""
+    return os.isatty(2) and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
+def watch(path: str, arguments: Sequence[str]) -> int:
+    """Runs `load` with these arguments and shows it; returns the exit code. Raises OSError if it cannot be started.
+
+    The engine never waits for this process. What it says for people is kept until the view is gone, because both go
+    to the same terminal.
+    """
+    import subprocess
+
+    reading, writing = os.pipe()
+    is_shared = sys.stdout.isatty()
+    with open(os.memfd_create("said"), "w+b") as said, open(reading, "rb", buffering=0) as events:
+        try:
+            child = subprocess.Popen(
+                ["iolab", "load", "--events-fd", str(writing), *arguments],
+                executable=path,
+                stdout=said if is_shared else None,
+                stderr=said,
+                pass_fds=(writing,),
+                # Ctrl-C comes to this process, which passes it on: the engine is to get it once.
+                process_group=0,
+            )
+        finally:
+            os.close(writing)
+        with _passing_on(child):
+            from iolab import live
+
+            # A terminal that is gone is no reason to end the run.
+            with contextlib.suppress(OSError):
+                live.show(events)
+            code = child.wait()
+        said.seek(0)
+        with contextlib.suppress(OSError):
+            _repeat(said, sys.stdout.buffer if is_shared else sys.stderr.buffer)
+    return code if code >= 0 else 128 - code
+
+
+def _engine() -> str:
+    """The path of the engine that belongs to this package; raises EngineError."""
+    path = binary.find()
+    if binary.belongs(path):
+        return path
+    from iolab import engine  # it asks the engine itself, and says what is wrong
+
+    return str(engine.open_engine().path)
+
+
+@contextlib.contextmanager
+def _passing_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Passes on to the engine what asks this process to end; the engine then reports what it has measured."""
+
+    def pass_on(number: int, _frame: object) -> None:
+        child.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+
+    kept = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _repeat(said: IO[bytes], out: IO[bytes]) -> None:
+    while chunk := said.read(CHUNK_BYTES):
+        out.write(chunk)
+    out.flush()

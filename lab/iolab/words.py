@@ -1,0 +1,13 @@
+"""The words that flags and the contract share, apart from the contract's types, which are slow to load."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Protocol = Literal["http", "echo", "line", "rpc"]
+Driver = Literal["epoll", "io_uring", "thread"]
+Framing = Literal["raw", "prefix", "crlf"]
+# What carries a server's workers: threads of one process, or processes under one that watches over them.
+WorkerKind = Literal["thread", "process"]
+# How the requests of an open loop fall due.
+Arrivals = Literal["poisson", "even"]

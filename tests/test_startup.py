@@ -1,0 +1,55 @@
+"""What a command loads before it begins: modules are counted here, and bench/startup.py measures the time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iolab.engine import Engine
+
+LAB = Path(__file__).resolve().parent.parent / "lab"
+# What takes tens of milliseconds to import, each.
+SLOW = {"numpy", "scipy", "pydantic", "altair", "jinja2", "rich"}
+# Runs the console command on its arguments, and says which modules were loaded when it ended or became the engine.
+PROGRAM = """
+import os, sys
+from iolab.__main__ import main
+def loaded(*_):
+    sys.stdout.flush()
+    os.write(2, " ".join(sorted({name.partition(".")[0] for name in sys.modules})).encode())
+    os._exit(0)
+os.execv = loaded
+try:
+    main()
+finally:
+    loaded()
+"""
+
+
+def check(engine: Engine, arguments: str, absent: set[str]) -> None:
+    """Expects that a command loads none of these modules."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments.split()],
+        env=os.environ | {"PYTHONPATH": str(LAB), "IOLAB_ENGINE": str(engine.path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stderr.split())
+    assert "iolab" in loaded, "it says what it has loaded"
+    assert loaded & absent == set()
+
+
+@pytest.mark.parametrize("verb", ["", "vs", "run", "capacity", "list", "report", "doctor"])
+def test_help_loads_no_library_of_the_work(fake: Engine, verb: str) -> None:
+    check(fake, f"{verb} --help", SLOW)
+
+
+@pytest.mark.parametrize("arguments", ["load http://127.0.0.1:1/", "serve --help", "merge a.json b.json"])
+def test_what_becomes_the_engine_loads_not_even_the_command_line(fake: Engine, arguments: str) -> None:
+    check(fake, arguments, SLOW | {"typer", "json", "pathlib", "dataclasses", "subprocess", "tempfile"})
