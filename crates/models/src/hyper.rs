@@ -9,17 +9,19 @@
 
 use std::any::Any;
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, SERVER};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, SERVER};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use proto::Protocol;
-use proto::http::Workload;
+use proto::http::{ECHO_PATH, Workload};
 
 use crate::runtimes::{self, RUNTIME, Service, Stream, discard};
 use crate::workers::Worker;
@@ -57,20 +59,23 @@ impl Service for Http {
             .half_close(true)
             .title_case_headers(true)
             .max_buf_size(BUFFER_BYTES_MAX);
-        let service = service_fn(|request| answer(request, self.workload));
+        let refused = AtomicBool::new(false);
+        let service = service_fn(|request| answer(request, self.workload, &refused));
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
         // What goes wrong with a connection concerns nobody else; but a peer that was refused must see the reply.
-        if (&mut connection).await.is_err() {
+        if (&mut connection).await.is_err() || refused.load(Ordering::Relaxed) {
             discard(connection.into_parts().io.into_inner()).await;
         }
     }
 }
 
-/// Reads a request to its end, and answers it.
-async fn answer(
-    request: Request<Incoming>,
-    workload: &'static Workload,
-) -> hyper::Result<Response<Full<Bytes>>> {
+type Answer = Result<Response<Full<Bytes>>, Box<dyn Error + Send + Sync>>;
+
+/// Reads a request to its end, and answers it; or says that it was `refused` before.
+async fn answer(request: Request<Incoming>, workload: &'static Workload, refused: &AtomicBool) -> Answer {
+    if request.uri().path() == ECHO_PATH && request.method() == Method::POST {
+        return echo(request.into_body(), refused).await;
+    }
     let response = response(request.method(), request.uri().path(), workload);
     let mut body = request.into_body();
     while let Some(frame) = body.frame().await {
@@ -79,7 +84,34 @@ async fn answer(
     Ok(response)
 }
 
+/// Sends a body back.
+async fn echo(body: Incoming, refused: &AtomicBool) -> Answer {
+    const BYTES_MAX: usize = Workload::ECHO_BYTES_MAX;
+    if body.size_hint().lower() > BYTES_MAX as u64 {
+        return Ok(too_long(refused));
+    }
+    match Limited::new(body, BYTES_MAX).collect().await {
+        Ok(whole) => {
+            let mut response = reply(StatusCode::OK, whole.to_bytes());
+            let content_type = HeaderValue::from_static("application/octet-stream");
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
+            Ok(response)
+        }
+        Err(error) if error.is::<LengthLimitError>() => Ok(too_long(refused)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The last reply of a connection whose peer may still be sending.
+fn too_long(refused: &AtomicBool) -> Response<Full<Bytes>> {
+    refused.store(true, Ordering::Relaxed);
+    let mut response = reply(StatusCode::PAYLOAD_TOO_LARGE, Bytes::new());
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 fn response(method: &Method, path: &str, workload: &'static Workload) -> Response<Full<Bytes>> {
+    let methods = if path == ECHO_PATH { "POST, OPTIONS" } else { "GET, HEAD, POST, PUT, OPTIONS" };
     match *method {
         Method::GET | Method::HEAD | Method::POST | Method::PUT => match workload.page(path) {
             Some((content_type, body)) => {
@@ -87,20 +119,21 @@ fn response(method: &Method, path: &str, workload: &'static Workload) -> Respons
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
                 response
             }
+            None if path == ECHO_PATH => allowing(StatusCode::METHOD_NOT_ALLOWED, methods),
             None => reply(StatusCode::NOT_FOUND, Bytes::new()),
         },
-        Method::OPTIONS => allowing(StatusCode::NO_CONTENT),
+        Method::OPTIONS => allowing(StatusCode::NO_CONTENT, methods),
         Method::DELETE | Method::PATCH | Method::TRACE | Method::CONNECT => {
-            allowing(StatusCode::METHOD_NOT_ALLOWED)
+            allowing(StatusCode::METHOD_NOT_ALLOWED, methods)
         }
         _ => reply(StatusCode::NOT_IMPLEMENTED, Bytes::new()),
     }
 }
 
 /// A reply that says which methods there are.
-fn allowing(status: StatusCode) -> Response<Full<Bytes>> {
+fn allowing(status: StatusCode, methods: &'static str) -> Response<Full<Bytes>> {
     let mut response = reply(status, Bytes::new());
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, OPTIONS"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     response
 }
 

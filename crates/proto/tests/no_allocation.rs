@@ -91,6 +91,12 @@ fn twice_as_many_requests_allocate_just_as_often() {
         let workload = http::Workload::new(10_000, target, "a", true, Verify::Bytes).unwrap();
         check::<Http>(method, workload.requesting(&request).unwrap());
     }
+    for bytes in [0, 5, 2_000] {
+        let body = vec![b'e'; bytes];
+        let request = Request { method: "POST", body: &body, expect_body: Some(&body), ..Request::default() };
+        let workload = http::Workload::new(1, "/echo", "a", true, Verify::Bytes).unwrap();
+        check::<Http>("echo", workload.requesting(&request).unwrap());
+    }
     for framing in [Framing::Raw, Framing::Prefix, Framing::Crlf] {
         for message_bytes in [1, 64, 2_000] {
             check::<Echo>("echo", echo::Workload::new(framing, message_bytes).unwrap());

@@ -65,6 +65,9 @@ impl Workload {
     /// The longest body of `/`: a reply is composed whole, so every worker may come to hold one of these.
     pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+    /// The longest body that `POST /echo` sends back: it is a reply, too, and as long as a client's body may be.
+    pub const ECHO_BYTES_MAX: usize = Self::REPLY_BYTES_MAX;
+
     /// Composes the parts of replies, and a plain request with `GET`. A server heeds `reply_bytes` and
     /// `keep_alive`, a client all but the first.
     ///
@@ -174,6 +177,9 @@ impl Page {
         Self { content_type, rests, body: body.into_boxed_slice() }
     }
 }
+
+/// What is posted there comes back.
+pub const ECHO_PATH: &str = "/echo";
 
 /// Which of the workload's pages lies at a path.
 fn page_number(path: &str) -> Option<u8> {

@@ -1,13 +1,14 @@
-//! The server half: three routes, any method of RFC 9110, and a proper refusal for everything else.
+//! The server half: three pages and an echo, any method of RFC 9110, and a proper refusal for everything else.
 
+use core::fmt::Write;
 use core::mem::MaybeUninit;
 
 use httparse::{Header, Request};
 
 use super::chunked::Chunked;
-use super::fields::{Fields, Status, is_host, port};
+use super::fields::{Fault, Fields, Status, is_host, port};
 use super::scan::{Scan, has_clean_lines, is_clean_target};
-use super::{FIELDS_MAX, HEAD_BYTES_MAX, Persistence, Workload, page_number};
+use super::{ECHO_PATH, FIELDS_MAX, HEAD_BYTES_MAX, Persistence, Workload, page_number};
 use crate::{Next, Output};
 
 /// One connection as the server sees it: a few dozen bytes, because thousands of them may be idle.
@@ -23,6 +24,11 @@ enum State {
     Length { left_bytes: u64, due: Reply },
     /// In a chunked body.
     Chunked { body: Chunked, due: Reply },
+    /// In a body that goes back, and is left unconsumed until it is whole: so a session keeps what has come of it,
+    /// and one that comes whole is copied once.
+    Echo { due: Reply },
+    /// The same of a chunked body, of which `scanned_bytes` have been seen before.
+    EchoChunked { body: Chunked, scanned_bytes: u32, due: Reply },
     /// The last reply has been given; whatever else comes is not read.
     Closed,
 }
@@ -39,9 +45,33 @@ struct Reply {
 enum Kind {
     /// A page of the workload, by its number.
     Page(u8),
+    /// The body of the request, of so many bytes: for a chunked one, as far as it has come.
+    Echo(u32),
     /// Which methods there are.
-    Options,
+    Options(Methods),
+    NotAllowed(Methods),
     Refusal(Status),
+}
+
+/// The methods of a resource.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Methods {
+    OfPage,
+    OfEcho,
+}
+
+impl Methods {
+    fn of(path: &str) -> Self {
+        if path == ECHO_PATH { Self::OfEcho } else { Self::OfPage }
+    }
+
+    /// The field that names them.
+    const fn line(self) -> &'static [u8] {
+        match self {
+            Self::OfPage => b"Allow: GET, HEAD, POST, PUT, OPTIONS\r\n",
+            Self::OfEcho => b"Allow: POST, OPTIONS\r\n",
+        }
+    }
 }
 
 /// What a step did.
@@ -92,6 +122,14 @@ impl Server {
                 Ok((length, whole)) => (length, whole.then_some(*due)),
                 Err(fault) => return self.refuse(fault.status, output),
             },
+            State::Echo { due } => {
+                let due = *due;
+                return self.on_echo(due, input, output);
+            }
+            State::EchoChunked { body, scanned_bytes, due } => {
+                let (body, scanned_bytes, due) = (*body, *scanned_bytes, *due);
+                return self.on_echo_chunked(body, scanned_bytes, due, input, output);
+            }
             State::Closed => return Step::Nothing,
         };
         if let Some(reply) = due {
@@ -156,13 +194,19 @@ impl Server {
         if kind == Kind::Refusal(Status::BadRequest) {
             return self.refuse(Status::BadRequest, output);
         }
-        let due = Reply {
+        let mut due = Reply {
             kind,
             persistence: persistence(self.workload, old, method, &fields),
             head_only: method == "HEAD",
         };
 
         let content_length = fields.content_length.unwrap_or(0);
+        if let Kind::Echo(length) = &mut due.kind {
+            if content_length > Workload::ECHO_BYTES_MAX as u64 {
+                return self.refuse(Status::ContentTooLarge, output);
+            }
+            *length = content_length as u32;
+        }
         if !fields.chunked && content_length == 0 {
             self.answer(due, output);
             return Step::Used(length);
@@ -172,12 +216,60 @@ impl Server {
             // depend on how the network cut the request.
             output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        self.state = if fields.chunked {
-            State::Chunked { body: Chunked::new(), due }
-        } else {
-            State::Length { left_bytes: content_length, due }
+        let is_echo = matches!(due.kind, Kind::Echo(_));
+        self.state = match (is_echo, fields.chunked) {
+            (false, false) => State::Length { left_bytes: content_length, due },
+            (false, true) => State::Chunked { body: Chunked::new(), due },
+            (true, false) => State::Echo { due },
+            (true, true) => State::EchoChunked { body: Chunked::new(), scanned_bytes: 0, due },
         };
         Step::Used(length)
+    }
+
+    /// Sends a body back once it is whole.
+    fn on_echo(&mut self, due: Reply, input: &[u8], output: &mut Output) -> Step {
+        let Kind::Echo(length) = due.kind else { unreachable!("only an echo is due in this state") };
+        let Some(body) = input.get(..length as usize) else { return Step::Nothing };
+        self.answer(due, output);
+        output.push(body);
+        Step::Used(body.len())
+    }
+
+    /// Looks for the end of a chunked body, each byte once, and sends its content back once it is whole.
+    fn on_echo_chunked(
+        &mut self,
+        mut body: Chunked,
+        scanned_bytes: u32,
+        mut due: Reply,
+        input: &[u8],
+        output: &mut Output,
+    ) -> Step {
+        let Kind::Echo(content_bytes) = &mut due.kind else {
+            unreachable!("only an echo is due in this state");
+        };
+        let window = &input[..input.len().min(ECHO_WIRE_BYTES_MAX)];
+        let scanned = body.advance(&window[scanned_bytes as usize..], |data| {
+            *content_bytes += data.len() as u32;
+            if *content_bytes as usize > Workload::ECHO_BYTES_MAX { Err(ECHO_TOO_LONG) } else { Ok(()) }
+        });
+        match scanned {
+            Err(fault) => self.refuse(fault.status, output),
+            Ok((used, true)) => {
+                self.answer(due, output);
+                let body = &window[..scanned_bytes as usize + used];
+                let again = Chunked::new().advance(body, |data| {
+                    output.push(data);
+                    Ok(())
+                });
+                debug_assert_eq!(again, Ok((body.len(), true)), "the second look differs from the first");
+                Step::Used(body.len())
+            }
+            Ok(_) if window.len() == ECHO_WIRE_BYTES_MAX => self.refuse(ECHO_TOO_LONG.status, output),
+            Ok(_) => {
+                self.state = State::EchoChunked { body, scanned_bytes: window.len() as u32, due };
+                Step::Nothing
+            }
+        }
     }
 
     /// Gives a reply, and goes on to the next request unless it is the last.
@@ -192,12 +284,23 @@ impl Server {
                     output.push(&page.body);
                 }
             }
-            Kind::Options => {
-                push_empty(b"HTTP/1.1 204 No Content", &[ALLOW, reply.persistence.line().as_bytes()], output);
+            Kind::Echo(length) => {
+                output.push(b"HTTP/1.1 200 OK\r\nServer: iolab\r\nDate: ");
+                output.push_date();
+                let line = reply.persistence.line();
+                let fields = "\r\nContent-Type: application/octet-stream\r\nContent-Length:";
+                write!(output, "{fields} {length}\r\n{line}\r\n").expect("an output takes any text");
+            }
+            Kind::Options(methods) => {
+                let fields = [methods.line(), reply.persistence.line().as_bytes()];
+                push_empty(b"HTTP/1.1 204 No Content", &fields, output);
+            }
+            Kind::NotAllowed(methods) => {
+                let fields = [NO_CONTENT, methods.line(), reply.persistence.line().as_bytes()];
+                push_empty(status_line(Status::MethodNotAllowed), &fields, output);
             }
             Kind::Refusal(status) => {
-                let allow = if status == Status::MethodNotAllowed { ALLOW } else { b"" };
-                let fields = [b"Content-Length: 0\r\n", allow, reply.persistence.line().as_bytes()];
+                let fields = [NO_CONTENT, reply.persistence.line().as_bytes()];
                 push_empty(status_line(status), &fields, output);
             }
         }
@@ -212,7 +315,14 @@ impl Server {
     }
 }
 
-const ALLOW: &[u8] = b"Allow: GET, HEAD, POST, PUT, OPTIONS\r\n";
+const NO_CONTENT: &[u8] = b"Content-Length: 0\r\n";
+
+/// A chunked body to send back is held as it came, and may come in chunks of a byte: as much is granted for the lines
+/// around them, and their extensions and trailers, as for the content.
+const ECHO_WIRE_BYTES_MAX: usize = 2 * Workload::ECHO_BYTES_MAX;
+
+const ECHO_TOO_LONG: Fault =
+    Fault { status: Status::ContentTooLarge, text: "a body is too long to be sent back" };
 
 /// Parses a head that is whole and has nothing wrong with its form.
 fn parse<'headers, 'input>(
@@ -229,26 +339,39 @@ fn parse<'headers, 'input>(
 
 /// What a request is answered.
 fn route(method: &str, target: &str) -> Kind {
-    let path = match method {
-        "GET" | "HEAD" | "POST" | "PUT" => path(target),
-        "OPTIONS" if target == "*" => return Kind::Options,
-        "OPTIONS" => path(target),
-        // Its target is no path, but a host and a port (RFC 9110, section 9.3.6).
-        "CONNECT" => {
-            let names_port = port(target.as_bytes()).is_some_and(|port| !port.is_empty());
-            return Kind::Refusal(if names_port { Status::MethodNotAllowed } else { Status::BadRequest });
-        }
+    match method {
+        "GET" | "HEAD" | "POST" | "PUT" => match path(target) {
+            Some(path) => page_number(path).map_or_else(|| beside_pages(method, path), Kind::Page),
+            None => Kind::Refusal(Status::BadRequest),
+        },
+        "OPTIONS" if target == "*" => Kind::Options(Methods::OfPage),
+        "OPTIONS" => match path(target) {
+            Some(path) if path == ECHO_PATH || page_number(path).is_some() => {
+                Kind::Options(Methods::of(path))
+            }
+            Some(_) => Kind::Refusal(Status::NotFound),
+            None => Kind::Refusal(Status::BadRequest),
+        },
         "DELETE" | "PATCH" | "TRACE" => {
-            return Kind::Refusal(path(target).map_or(Status::BadRequest, |_| Status::MethodNotAllowed));
+            let not_allowed = |path| Kind::NotAllowed(Methods::of(path));
+            path(target).map_or(Kind::Refusal(Status::BadRequest), not_allowed)
         }
-        _ => return Kind::Refusal(Status::NotImplemented),
-    };
-    let page = match path.map(page_number) {
-        Some(Some(number)) => Kind::Page(number),
-        Some(None) => return Kind::Refusal(Status::NotFound),
-        None => return Kind::Refusal(Status::BadRequest),
-    };
-    if method == "OPTIONS" { Kind::Options } else { page }
+        // Its target is no path, but a host and a port (RFC 9110, section 9.3.6).
+        "CONNECT" if port(target.as_bytes()).is_some_and(|port| !port.is_empty()) => {
+            Kind::NotAllowed(Methods::OfPage)
+        }
+        "CONNECT" => Kind::Refusal(Status::BadRequest),
+        _ => Kind::Refusal(Status::NotImplemented),
+    }
+}
+
+/// What a request for something that is no page is answered.
+fn beside_pages(method: &str, path: &str) -> Kind {
+    match (path, method) {
+        (ECHO_PATH, "POST") => Kind::Echo(0),
+        (ECHO_PATH, _) => Kind::NotAllowed(Methods::OfEcho),
+        _ => Kind::Refusal(Status::NotFound),
+    }
 }
 
 /// The path of a target in origin form or absolute form, without its query.

@@ -82,6 +82,48 @@ fn long_bodies_are_read_without_being_held() {
     check_read("100,000 chunks of a byte", chunked, b"1\r\nx\r\n", 100_000, "0\r\n\r\n");
 }
 
+/// Posts to the echo in pieces, and checks what comes back and how much is held meanwhile.
+fn check_echoed(name: &str, framing: &str, piece: &[u8], times: u64, end: &str, held_bytes_max: usize) {
+    let begin = format!("POST /echo HTTP/1.1\r\nHost: a\r\n{framing}");
+    let streamed = stream(begin.as_bytes(), piece, times, end.as_bytes());
+    assert_eq!(streamed.next, Next::Receive, "{name}");
+    let (head, body) = streamed.replies.split_once("\r\n\r\n").expect("a reply has a head");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{name}: {head}");
+    assert!(head.ends_with(&format!("\r\nContent-Length: {}", body.len())), "{name}: {head}");
+    assert_eq!(body.len(), Workload::ECHO_BYTES_MAX, "{name}");
+    assert!(body.bytes().all(|byte| byte == b'a'), "{name}: other bytes come back");
+    assert!(streamed.held_bytes_max <= held_bytes_max, "{name}: {} bytes held", streamed.held_bytes_max);
+}
+
+#[test]
+fn a_body_is_sent_back_up_to_the_limit_and_refused_beyond() {
+    let most = Workload::ECHO_BYTES_MAX;
+    let (coding, letters) = ("Transfer-Encoding: chunked\r\n\r\n", [b'a'; 65_536]);
+    let (chunk, times) = ([b"10000\r\n", letters.as_slice(), b"\r\n"].concat(), (most / 65_536) as u64);
+    let length = |length: usize| format!("Content-Length: {length}\r\n\r\n");
+    check_echoed("length", &length(most), &letters, times, "", most);
+    check_echoed("one chunk", &format!("{coding}{most:x}\r\n"), &letters, times, "\r\n0\r\n\r\n", 2 * most);
+    check_echoed("chunks", coding, &chunk, times, "0\r\n\r\n", 2 * most);
+
+    let check = |name: &str, framing: &str, piece: &[u8], status: &str, taken_bytes_max: usize| {
+        let begin = format!("POST /echo HTTP/1.1\r\nHost: a\r\n{framing}");
+        let streamed = stream(begin.as_bytes(), piece, 1024 * 1024, b"");
+        assert_eq!(streamed.next, Next::Close, "{name}");
+        assert!(streamed.replies.starts_with(status), "{name}: {:?}", streamed.replies);
+        assert_eq!(streamed.replies.matches("HTTP/1.1 ").count(), 1, "{name}: {:?}", streamed.replies);
+        let within = taken_bytes_max + 2 * piece.len();
+        assert!(streamed.taken_bytes <= within as u64, "{name}: after {} bytes", streamed.taken_bytes);
+    };
+    let expecting = format!("Expect: 100-continue\r\n{}", length(most + 1));
+    check("length", &length(most + 1), &letters, "HTTP/1.1 413 ", 0);
+    check("length that is announced", &expecting, &letters, "HTTP/1.1 413 ", 0);
+    check("chunks", coding, &chunk, "HTTP/1.1 413 ", most + 16 * 1024);
+    check("one chunk", &format!("{coding}fffffff\r\n"), &letters, "HTTP/1.1 413 ", most);
+    let tiny = b"0000000000000001\r\na\r\n".repeat(3_000);
+    check("more lines than content", coding, &tiny, "HTTP/1.1 413 ", 2 * most);
+    check("a malformed chunk", coding, &[&chunk, b"1;\r\n".as_slice()].concat(), "HTTP/1.1 400 ", 0);
+}
+
 #[test]
 fn an_idle_connection_is_small() {
     assert!(size_of::<Server>() <= 48, "{} bytes", size_of::<Server>());

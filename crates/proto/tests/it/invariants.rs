@@ -12,11 +12,12 @@ use proto::{Client, Verdict, line, rpc};
 use super::drive::{Checked, Random, ask, check, cut, serve, ways_to_cut};
 
 /// Any bytes, cut in any way, get the same replies from the HTTP server, which never panics and never holds
-/// more than a head.
+/// more than a head, or a body that it is to send back.
 pub fn http_server(data: &[u8]) {
     let Some((_, mut random, stream)) = parts(data) else { return };
     let whole = serve::<http::Workload, http::Server>(&HTTP, [stream]);
-    assert!(whole.tail_bytes < 16 * 1024, "{} bytes are held", whole.tail_bytes);
+    let echoes = stream.windows(5).any(|window| window == b"/echo");
+    assert!(whole.tail_bytes < 16 * 1024 || echoes, "{} bytes are held", whole.tail_bytes);
     for pieces in ways_to_cut(stream, &mut random) {
         assert_eq!(serve::<http::Workload, http::Server>(&HTTP, pieces), whole);
     }
@@ -32,6 +33,94 @@ pub fn http_client(data: &[u8]) {
     for pieces in ways_to_cut(stream, &mut random) {
         assert_eq!(judge(http::Client::new(workload), requests, pieces.clone()), whole);
         assert_eq!(judge(experienced(workload), requests, pieces), whole, "with a template");
+    }
+}
+
+/// Any content in chunks with any extension, cut in any way, comes back from the HTTP server with the same bytes, and
+/// is found correct by the HTTP client, if the extension has its grammar; otherwise it is refused by both. Up to the
+/// first LF the bytes are the extension, and after it the content.
+pub fn http_echo(data: &[u8]) {
+    let Some((_, mut random, stream)) = parts(data) else { return };
+    let Some(end) = stream.iter().take(EXTENSION_BYTES_MAX).position(|byte| *byte == b'\n') else { return };
+    let (extension, content) = (&stream[..end], &stream[end + 1..]);
+    if extension.first().is_some_and(u8::is_ascii_hexdigit) {
+        return; // It would be a part of the size.
+    }
+    let body = in_chunks(content, extension, &mut random);
+    let is_right = are_extensions(extension);
+
+    let head = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let request = [head.as_slice(), &body].concat();
+    let want = if is_right { echoed(content) } else { None };
+    for pieces in ways_to_cut(&request, &mut random) {
+        let served = serve::<http::Workload, http::Server>(&HTTP, pieces);
+        match &want {
+            Some(reply) => assert_eq!(&served.output, reply),
+            None => assert!(served.output.starts_with(b"HTTP/1.1 400 ") && served.closed),
+        }
+        assert_eq!(served.tail_bytes, 0);
+    }
+
+    let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let reply = [head.as_slice(), &body].concat();
+    for pieces in ways_to_cut(&reply, &mut random) {
+        let checked = judge(http::Client::new(&HTTP_ANY), 1, pieces);
+        assert_eq!((checked.malformed, checked.verdicts.is_empty()), (!is_right, !is_right));
+    }
+}
+
+/// So short that those of all chunks are within the limit.
+const EXTENSION_BYTES_MAX: usize = 300;
+
+/// Content in some twenty chunks at most, with the same bytes after each size.
+fn in_chunks(content: &[u8], extension: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut rest = content;
+    loop {
+        let length = rest.len().min(1 + content.len() / 20 + random.below(100));
+        let (chunk, later) = rest.split_at(length);
+        body.extend([format!("{length:X}").as_bytes(), extension, b"\r\n", chunk, b"\r\n"].concat());
+        if length == 0 {
+            return body;
+        }
+        rest = later;
+    }
+}
+
+/// What the server answers to a body: the same as to one whose length is said beforehand.
+fn echoed(content: &[u8]) -> Option<Vec<u8>> {
+    let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", content.len());
+    let reply = serve::<http::Workload, http::Server>(&HTTP, [head.as_bytes(), content]).output;
+    assert!(reply.starts_with(b"HTTP/1.1 200 OK\r\n") && reply.ends_with(content), "other bytes come back");
+    Some(reply)
+}
+
+/// The grammar of chunk extensions as RFC 9112, section 7.1.1, and RFC 9110, section 5.6, write it down.
+fn are_extensions(bytes: &[u8]) -> bool {
+    let Some(rest) = trim(bytes).strip_prefix(b";") else { return bytes.is_empty() };
+    let Some(rest) = after_token(trim(rest)) else { return false };
+    let Some(value) = trim(rest).strip_prefix(b"=") else { return are_extensions(rest) };
+    let value = trim(value);
+    after_token(value).or_else(|| after_quoted(value.strip_prefix(b"\"")?)).is_some_and(are_extensions)
+}
+
+fn trim(bytes: &[u8]) -> &[u8] {
+    &bytes[bytes.iter().take_while(|byte| b" \t".contains(byte)).count()..]
+}
+
+fn after_token(bytes: &[u8]) -> Option<&[u8]> {
+    let is_token = |byte: &&u8| byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(byte);
+    let length = bytes.iter().take_while(is_token).count();
+    (length > 0).then(|| &bytes[length..])
+}
+
+fn after_quoted(bytes: &[u8]) -> Option<&[u8]> {
+    match bytes {
+        [b'"', rest @ ..] => Some(rest),
+        [b'\\', byte, rest @ ..] | [byte, rest @ ..] if *byte == b'\t' || !byte.is_ascii_control() => {
+            after_quoted(rest)
+        }
+        _ => None,
     }
 }
 
@@ -209,6 +298,9 @@ thread_local! {
 
 static HTTP: LazyLock<http::Workload> =
     LazyLock::new(|| requesting(&Request { expect_body: Some(b"x"), ..Request::default() }));
+
+/// Asks for a page whose body is not known beforehand.
+static HTTP_ANY: LazyLock<http::Workload> = LazyLock::new(|| requesting(&Request::default()));
 
 static HTTP_HEAD: LazyLock<http::Workload> =
     LazyLock::new(|| requesting(&Request { method: "HEAD", ..Request::default() }));

@@ -85,6 +85,18 @@ fn http_requests_of_any_kind_are_found_correct() {
 }
 
 #[test]
+fn an_http_body_of_any_length_that_is_posted_to_the_echo_is_found_correct() {
+    for length in [0, 1, 1024, 65_536, 1024 * 1024, http::Workload::ECHO_BYTES_MAX] {
+        let body: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+        let request = Request { method: "POST", body: &body, expect_body: Some(&body), ..Request::default() };
+        for (burst, bursts) in if length > 1024 * 1024 { [(1, 1), (1, 2)] } else { [(1, 10), (5, 4)] } {
+            let workload = http::Workload::new(1, "/echo", "a", true, Verify::Bytes).unwrap();
+            converse::<Http>("echo", workload.requesting(&request).unwrap(), burst, bursts);
+        }
+    }
+}
+
+#[test]
 fn an_http_connection_for_one_request_is_closed_by_both() {
     let workload = http::Workload::new(1, "/", "a", false, Verify::Bytes).unwrap();
     converse::<Http>("one request", workload, 1, 1);

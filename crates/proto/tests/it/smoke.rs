@@ -21,7 +21,7 @@ fn check(invariant: fn(&[u8]), corpus: &[Vec<u8>]) {
 
 /// One or two streams of a corpus, in which up to three things are changed.
 fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
-    const TOKENS: [&[u8]; 16] = [
+    const TOKENS: [&[u8]; 18] = [
         b"\r\n",
         b"\n",
         b"\r",
@@ -35,6 +35,8 @@ fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
         b"HTTP/1.1 ",
         b"chunked",
         b"\"",
+        b";",
+        b"=",
         b"\\u00",
         b"{}",
         b"\0\0\0\x0a",
@@ -59,6 +61,20 @@ fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 #[test]
 fn http_server() {
     check(invariants::http_server, &transcripts::streams("http", "server"));
+}
+
+#[test]
+fn http_echo() {
+    let of = |extension: &str, content: &[u8]| [extension.as_bytes(), b"\n", content].concat();
+    let long: Vec<u8> = (0..5_000_u16).map(|number| number as u8).collect();
+    let corpus = [
+        of("", b"hello"),
+        of("", &long),
+        of(";name", b""),
+        of("; name\t= value ;other=\"quoted; \\\"text\\\\\"", b"hello\r\n0\r\n\r\n"),
+        of(" ; a=\"\";b;c=1", &long[..300]),
+    ];
+    check(invariants::http_echo, &corpus);
 }
 
 #[test]

@@ -12,8 +12,14 @@ use super::drive::{check, cut, serve};
 use super::transcripts::framed;
 
 fn request() -> impl Strategy<Value = Vec<u8>> {
-    let target =
-        prop_oneof![Just("/"), Just("/plaintext"), Just("/json?x"), Just("/nowhere"), Just("http://b/"),];
+    let target = prop_oneof![
+        Just("/"),
+        Just("/plaintext"),
+        Just("/json?x"),
+        Just("/nowhere"),
+        Just("http://b/"),
+        Just("/echo")
+    ];
     let fields = vec(("[a-zA-Z!#$%&'*+.^_`|~0-9-]{1,20}x", "[ -~]{0,40}"), 0..5);
     let body = prop_oneof![
         Just(Vec::new()),
