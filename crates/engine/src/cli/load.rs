@@ -166,6 +166,10 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "TEXT", help_heading = REQUESTS)]
     expect_body: Option<String>,
 
+    /// Every reply must have the body of the request, as POST /echo of our servers answers (http)
+    #[arg(long, conflicts_with = "expect_body", help_heading = REQUESTS)]
+    expect_echo: bool,
+
     /// What makes a reply correct (http) [default: bytes]
     #[arg(long, value_enum, help_heading = REQUESTS)]
     verify: Option<Verify>,
@@ -323,6 +327,7 @@ impl LoadFlags {
         }
         self.refuse_http_flags(protocol)?;
         let default = Http::default();
+        let body = self.body()?;
         let http = Http {
             target: url.target.clone(),
             host: Some(url.host_field()),
@@ -330,9 +335,9 @@ impl LoadFlags {
             verify: self.verify.unwrap_or(Verify::Bytes),
             method: self.method.clone().unwrap_or_else(|| natural_method(self.has_body()).to_owned()),
             headers: self.headers.clone(),
-            body: self.body()?,
             expect_status: self.expect_status,
-            expect_body: self.expect_body.clone(),
+            expect_body: if self.expect_echo { Some(body.clone()) } else { self.expect_body.clone() },
+            body,
             reply_bytes: default.reply_bytes,
         };
         self.messages.to_workload(protocol, http)
@@ -349,6 +354,7 @@ impl LoadFlags {
             ("--body-file", self.body_file.is_some()),
             ("--expect-status", self.expect_status.is_some()),
             ("--expect-body", self.expect_body.is_some()),
+            ("--expect-echo", self.expect_echo),
         ];
         refuse_others(&flags.map(|(flag, given)| (flag, given, Protocol::Http)), protocol)
     }

@@ -265,6 +265,21 @@ fn what_is_asked_over_http_can_be_chosen() {
             ..load_spec()
         }),
     );
+    check_load(
+        "http://127.0.0.1:8080/echo -d hello --expect-echo",
+        Ok(LoadSpec {
+            workload: http(Http {
+                target: "/echo".into(),
+                method: "POST".into(),
+                body: "hello".into(),
+                expect_body: Some("hello".into()),
+                ..Http::default()
+            }),
+            ..load_spec()
+        }),
+    );
+    check_load("http://127.0.0.1:8080/ --expect-echo --expect-body x", Err("cannot be used with"));
+    check_load("tcp://127.0.0.1:8080 --expect-echo", Err("--expect-echo means nothing to --protocol echo"));
     check_load("http://127.0.0.1:8080/ -H nothing", Err("`nothing` is not 'Name: value'"));
     check_load("http://127.0.0.1:8080/ -D /absent/file", Err("cannot read /absent/file"));
     check_load("tcp://127.0.0.1:8080 -m POST", Err("--method means nothing to --protocol echo"));
