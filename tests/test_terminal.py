@@ -1,8 +1,7 @@
-"""What a person sees at the end: a table that fits, one line of doubts a comparison, and each advice once."""
+"""What a person sees at the end: tables that fit, a sentence, and every notice once."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
@@ -26,47 +25,120 @@ def rate(trial: Trial) -> float:
 def shown(width: int, plans: tuple[Plan, ...] = (PAIR,), of: Callable[[Trial], float] = rate, **changes: Any) -> str:
     out = StringIO()
     verdicts = [each for plan in plans for each in verdict.judge(plan, results(plan, of, **changes))]
-    terminal.show_verdicts(Console(file=out, width=width), verdicts, [])
+    console = Console(file=out, width=width, force_terminal=True, color_system=None)
+    terminal.show_verdicts(console, verdicts, [])
     return out.getvalue()
 
 
-@pytest.mark.parametrize(("width", "in_one_line"), [(80, False), (107, False), (108, True), (200, True)])
-def test_a_table_fits_the_terminal_and_never_breaks_an_interval(width: int, in_one_line: bool) -> None:
-    table = shown(width).split("io_uring serves")[0].splitlines()
-    assert max(map(len, table)) <= width
-    intervals = [line for line in table if "[" in line]
-    assert [line.count("[") == line.count("]") == 5 for line in intervals] == [True]
-    assert ("x [" in intervals[0]) is in_one_line
+def lines(width: int, *plans: Plan, of: Callable[[Trial], float] = rate, **changes: Any) -> list[str]:
+    return shown(width, plans or (PAIR,), of, **changes).splitlines()
 
 
-def test_long_names_give_way_before_figures_do() -> None:
-    plan = vs_plan(["io_uring", "io_uring[recv=oneshot,send=silent]"], {"protocol": "echo"})
-    table = shown(80, (plan,)).split("io_uring[recv=oneshot,send=silent] serves")[0].splitlines()
-    assert max(map(len, table)) <= 80
-    assert sum(len(re.findall(r"\[\d\.\d\d, \d\.\d\d\]", line)) == 5 for line in table) == 1
+LONG = "io_uring[recv=oneshot,send=silent,submit=sqpoll]"
+PATHS = ("cmd:/home/ann/work/shop/old/server --port {port}", "cmd:/home/ann/work/shop/new/server --port {port}")
 
 
-def test_doubts_are_one_line_a_comparison_and_each_advice_stands_once_at_the_end() -> None:
-    lines = shown(80, (PAIR, PAIR), noise=NOISY, generator_share=0.9, server_share=0.5).splitlines()
-    doubts = "doubts: generator saturated (12 of each), machine noisy (12 of each)"
-    assert [line for line in lines if line.startswith("doubts")] == [doubts] * 2
-    assert sorted(lines[-2:]) == sorted(
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    ("contestants", "names"),
+    [
+        (("epoll", "io_uring"), ("epoll", "io_uring")),
+        (("io_uring", LONG), ("io_uring", "B")),
+        (("epoll", PATHS[0]), ("epoll", "./server")),
+        (PATHS, ("A", "B")),
+        (("epoll", "thread", LONG), ("epoll", "thread", "C")),
+        (("epoll", LONG, "thread", "select"), ("epoll", "B", "thread", "select")),
+    ],
+)
+def test_everything_fits_the_terminal_and_long_names_have_a_legend(
+    width: int, contestants: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    plan = vs_plan(contestants, {"protocol": "http"})
+    told = lines(width, plan, noise=NOISY)
+    assert max(map(len, told)) <= width
+    names = tuple(name.removeprefix("./") for name in names)
+    legend = [line for line in told if " = " in line]
+    assert [line.split(" = ")[0] for line in legend] == [
+        name for name, text in zip(names, contestants, strict=True) if name != text
+    ]
+    assert all(any(name in line for line in told) for name in names)
+    assert all(line.count("[") == line.count("]") for line in told), "an interval is never broken"
+
+
+def test_of_two_each_metric_is_a_line_with_both_figures_and_their_ratio() -> None:
+    told = lines(80)
+    assert told[1].split() == ["epoll", "io_uring", "io_uring", "/", "epoll"]
+    assert [line.split()[0] for line in told[3:8]] == ["requests/s", "CPU", "p50", "p99", "RSS"]
+    assert told[3].split()[1:] == ["101,000", "111,000", "1.099x", "[1.099,", "1.100]"]
+
+
+def test_of_several_each_is_a_line_and_its_ratios_are_below_its_figures() -> None:
+    plan = vs_plan(["epoll", "io_uring", "thread"], {"protocol": "echo"})
+    narrow, wide = lines(80, plan), lines(200, plan)
+    assert sum("requests/s" in line and "RSS MiB" in line for line in wide) == 1
+    assert [sum(word in line for line in narrow) for word in ("requests/s", "RSS MiB")] == [1, 1]
+    assert not any("requests/s" in line and "RSS MiB" in line for line in narrow), "in two tables"
+
+
+def test_prose_is_whole_where_it_goes_to_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns, whole in ((None, True), ("60", False)):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        if columns:
+            monkeypatch.setenv("COLUMNS", columns)
+        out = StringIO()
+        made = results(PAIR, rate, noise=NOISY)
+        terminal.show_verdicts(Console(file=out, width=60), verdict.judge(PAIR, made), [])
+        assert any(len(line) > 100 for line in out.getvalue().splitlines()) == whole
+
+
+def test_every_notice_is_said_once_for_all_comparisons() -> None:
+    plan = two_settings()
+    told = lines(200, plan, noise=NOISY, generator_share=0.9, server_share=0.5)
+    assert [line for line in told if line.startswith("warnings")] == [
+        "warnings: generator saturated (24 of each), machine noisy (24 of each)"
+    ]
+    assert sorted(told[-2:]) == sorted(
         f"{word.replace('_', ' ')}: {DOUBTS[word].advice}" for word in ("generator_saturated", "machine_noisy")
     )
-    assert sum(DOUBTS["machine_noisy"].advice in line for line in lines) == 1
 
 
-def test_what_made_trials_void_stands_apart_from_doubts() -> None:
+def two_settings() -> Plan:
+    one = PAIR.comparisons[0]
+    named = tuple(one.model_copy(update={"name": f"message_bytes={size}"}) for size in (64, 128))
+    return PAIR.model_copy(update={"comparisons": named})
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (((0, 1),), "io_uring was left out: no ring (message_bytes=64)"),
+        (((0, 1), (1, 1)), "io_uring was left out: no ring (everywhere)"),
+    ],
+)
+def test_a_notice_names_the_comparisons_it_is_about(places: tuple[tuple[int, int], ...], said: str) -> None:
+    plan = two_settings()
+    failure = Failure(kind="unavailable", message="no ring", final=True)
+    made = [
+        Result(trial=trial, started="", failure=failure)
+        if (trial.comparison, trial.slot) in places
+        else result(plan, trial)
+        for trial in schedule(plan)
+    ]
+    verdicts = [each.model_copy(update={"sentence": ""}) for each in verdict.judge(plan, made)]
+    assert [line for line in terminal.notices(verdicts) if "left out" in line] == [said]
+
+
+def test_why_trials_were_discarded_is_apart_from_warnings() -> None:
     text = shown(80, noise=BUSY)
-    assert "void trials: machine busy (epoll 12, io_uring 12)\n" in text
-    assert "doubts:" not in text
-    assert "0 of 12 blocks used, 12 void" in text
+    assert "discarded trials: machine busy (epoll 12, io_uring 12)\n" in text
+    assert "warnings:" not in text
+    assert "0 of 12 blocks used, 12 discarded" in text
 
 
-def test_without_doubts_there_is_nothing_to_advise() -> None:
-    lines = shown(80).splitlines()
-    assert "12 of 12 blocks used, 0 void" in lines
-    assert lines[-1] == "io_uring: 1 process, 1 thread"
+def test_without_warnings_there_is_nothing_to_advise() -> None:
+    told = lines(80)
+    assert "12 of 12 blocks used, 0 discarded" in told
+    assert told[-1] == "epoll, io_uring: 1 process, 1 thread"
 
 
 MANY = vs_plan(["epoll", "io_uring", "thread", "blocking", "select"], {"protocol": "echo", "connections": 500})
@@ -114,15 +186,17 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(wid
     assert ["select", "not", "here"] in rows
     assert "select was left out: this machine has too old a kernel" in lines
     assert "system calls not counted of thread: nobody may" in lines
-    assert any(line.startswith("Most requests: io_uring and thread, not told apart.") for line in lines)
+    assert any(line.startswith("Most requests: io_uring and thread (no difference found).") for line in lines)
 
 
-@pytest.mark.parametrize(("blocks", "void", "word"), [(20, 5, "5 of 20 void"), (110, 100, "void")])
-def test_who_was_measured_and_mostly_void_is_not_said_to_be_absent(blocks: int, void: int, word: str) -> None:
+@pytest.mark.parametrize(("blocks", "void"), [(20, 5), (110, 100)])
+def test_what_was_measured_and_mostly_discarded_is_not_said_to_be_absent(blocks: int, void: int) -> None:
     plan = MANY.model_copy(update={"blocks": blocks})
     made = [
         result(plan, each, rate_per_s=rate(each), noise=BUSY if each.slot == 4 and each.block < void else None)
         for each in schedule(plan)
     ]
-    shown = terminal.rankings(verdict.judge(plan, made)[0], 120)[0]
-    assert [list(column.cells)[-1] for column in shown.columns][1:3] == ["select", word]
+    found = verdict.judge(plan, made)[0]
+    shown = terminal.rankings(found, terminal.short_names(found), 120)[0]
+    assert [list(column.cells)[-1] for column in shown.columns][1:3] == ["select", "not ranked"]
+    assert f"select is not judged: {void} of {blocks} discarded: machine busy" in terminal.notices([found])

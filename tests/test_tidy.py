@@ -30,7 +30,7 @@ RPC = {"serde", "serde_json"}
 
 # The modules of the lab from the ground up: each may use those of the layers before its own.
 LAYERS: tuple[set[str], ...] = (
-    {"words", "proc", "child", "keeper", "work", "listener", "binary", "live"},
+    {"words", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording"},
     {"contract"},
     {"plan"},
     {"stats", "store", "machine", "engine"},
@@ -43,7 +43,10 @@ LAYERS: tuple[set[str], ...] = (
     {"__main__"},
 )
 # These judge stored results, and must do so where there is no engine and nothing to measure.
-JUDGES = {"words", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report", "search", "capacity"}
+JUDGES = {"words", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report", "search"} | {
+    "capacity",
+    "wording",
+}
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
 PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")

@@ -48,7 +48,7 @@ def check(sentence: str, made: list[Result], plan: Plan = PAIR) -> ComparisonVer
 
 def test_a_difference_beyond_chance_and_two_percent_differs() -> None:
     found = check(
-        "io_uring serves 1.1…x […] the requests of epoll; io_uring costs 0.8…x […] the CPU per request.",
+        "io_uring serves 1.1…x […] the requests of epoll; epoll uses 1.1…x […] the CPU per request of io_uring.",
         results(PAIR, noisy(1.13)),
     )
     estimate = found.estimate("throughput", "io_uring")
@@ -119,7 +119,7 @@ def test_a_trial_during_which_processors_moved_is_like_no_other() -> None:
 
 def test_equal_servers_are_the_same_within_two_percent() -> None:
     check(
-        "io_uring serves the same requests as epoll, within 2 %: 1.00x […]; "
+        "io_uring serves the same requests as epoll, within 2 %: 1.00…x […]; "
         "the CPU per request is the same, within 2 %.",
         results(PAIR, noisy(1.0, noise=0.003)),
     )
@@ -143,7 +143,7 @@ def test_a_server_and_itself_read_naturally() -> None:
     check(
         "No difference in requests was found between epoll (2) and epoll: 1.0…x [0.9…, 1.0…] "
         "(about … more blocks would show it to be the same within 2 %); "
-        "no difference in CPU per request was found: 0.99x [0.9…, 1.0…] (about …",
+        "no difference in CPU per request was found: 0.99…x [0.9…, 1.0…] (about …",
         results(plan, noisy(1.0, noise=0.03)),
         plan,
     )
@@ -169,15 +169,53 @@ def test_one_contestant_alone_has_a_level_and_no_ratio() -> None:
     assert found.estimates == ()
 
 
+UNRANKED = "…x […] the CPU per request of …; io_uring and epoll cannot be ranked by requests, because"
+
+
 @pytest.mark.parametrize(
     ("reference_share", "contestant_share", "truth", "bound", "word", "sentence"),
     [
-        (0.5, 0.95, 1.3, "at least", "differs", "io_uring serves at least 1.3…x […] the requests of epoll"),
-        (0.5, 0.95, 0.8, "at least", "not decided", "io_uring and epoll cannot be ranked by requests"),
-        (0.5, 0.95, 1.0, "at least", "not decided", "io_uring and epoll cannot be ranked by requests"),
-        (0.95, 0.5, 0.8, "at most", "differs", "io_uring serves at most 0.8…x […] the requests of epoll"),
-        (0.95, 0.5, 1.3, "at most", "not decided", "io_uring and epoll cannot be ranked by requests"),
-        (0.95, 0.95, 1.3, "unknown", "not decided", "The generator limited both io_uring and epoll"),
+        (
+            0.5,
+            0.95,
+            1.3,
+            "at least",
+            "differs",
+            "io_uring serves ≥ 1.3…x […] the requests of epoll (the generator was the limit)",
+        ),
+        (
+            0.5,
+            0.95,
+            0.8,
+            "at least",
+            "not decided",
+            "… uses …x […] the CPU per request of …; io_uring and epoll cannot be ranked by requests",
+        ),
+        (
+            0.5,
+            0.95,
+            1.0,
+            "at least",
+            "not decided",
+            "… uses …x […] the CPU per request of …; io_uring and epoll cannot be ranked by requests",
+        ),
+        (
+            0.95,
+            0.5,
+            0.8,
+            "at most",
+            "differs",
+            "epoll serves ≥ 1.2…x […] the requests of io_uring (the generator was the limit)",
+        ),
+        (
+            0.95,
+            0.5,
+            1.3,
+            "at most",
+            "not decided",
+            "… uses …x […] the CPU per request of …; io_uring and epoll cannot be ranked by requests",
+        ),
+        (0.95, 0.95, 1.3, "unknown", "not decided", "epoll uses …; the generator limited both io_uring and epoll, so"),
     ],
 )
 def test_a_generator_that_was_the_limit_leaves_a_bound(
@@ -228,7 +266,9 @@ def test_a_void_block_is_run_again_and_counts_for_nothing() -> None:
 
 
 def test_more_than_a_fifth_of_void_blocks_is_inconclusive() -> None:
-    found = check("Inconclusive: the machine was too busy (4 of 16 blocks were void).", run_with_voids({1, 3, 7, 9}))
+    found = check(
+        "Inconclusive: the machine was too busy (4 of 16 blocks were discarded).", run_with_voids({1, 3, 7, 9})
+    )
     assert found.blocks_used == BLOCKS
     assert {estimate.word for estimate in found.estimates} == {"not decided"}
 
@@ -265,7 +305,7 @@ def test_a_second_attempt_that_does_not_settle_is_void() -> None:
 def test_a_server_that_never_settles_is_inconclusive() -> None:
     """Half of the blocks may be run again, once each; the others have had their last attempt."""
     check(
-        "Inconclusive: 6 of 12 blocks were void, most of them for never steady.",
+        "Inconclusive: 6 of 12 blocks were discarded, most of them for never steady.",
         run_with_slow_starts(dict.fromkeys(range(BLOCKS), 1)),
     )
 
@@ -302,19 +342,125 @@ def test_holm_is_paid_by_every_contestant_of_a_comparison() -> None:
             assert estimate.word == "differs"
 
 
-def test_replies_of_different_length_are_unequal_work() -> None:
-    made = [result(PAIR, trial, rate_per_s=100_000.0) for trial in schedule(PAIR)]
-    longer = []
-    for one in made:
+def of_sizes(*sizes: int, plan: Plan = PAIR) -> list[Result]:
+    """A run in which each contestant's replies are so long and the second serves half as much again."""
+    made = []
+    for trial in schedule(plan):
+        rate = 150_000 if trial.slot == 1 else 100_000
+        told = {"sent": rate * 3 * 64, "received": rate * 3 * sizes[trial.slot]}
+        made.append(result(plan, trial, rate_per_s=rate, bytes=told))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sizes", "details", "word", "sentence"),
+    [
+        ("http", (133, 133), [], "differs", "io_uring serves 1.500x"),
+        ("http", (133, 170), ["170 bytes a reply, the reference 133"], "differs", "io_uring serves 1.500x"),
+        ("http", (133, 645), ["645 bytes a reply, the reference 133"], "differs", "io_uring serves 1.500x"),
+        (
+            "http",
+            (133, 646),
+            ["646 bytes a reply, the reference 133"],
+            "not decided",
+            "The replies differ in size (133 bytes from epoll, 646 bytes from io_uring): this compares different work. "
+            "Each with its own replies, io_uring serves 1.500x [1.500, 1.500] the requests of epoll",
+        ),
+        (
+            "http",
+            (4_215, 133),
+            ["133 bytes a reply, the reference 4,215"],
+            "not decided",
+            "The replies differ in size (4,215 bytes from epoll, 133 bytes from io_uring): this compares different",
+        ),
+        ("http", (50_000, 50_900), ["50,900 bytes a reply, the reference 50,000"], "differs", "io_uring serves"),
+        ("http", (50_000, 51_100), ["51,100 bytes a reply, the reference 50,000"], "not decided", "The replies differ"),
+    ],
+)
+def test_replies_of_other_sizes_are_named_and_of_very_different_ones_no_word_is_said(
+    protocol: str, sizes: tuple[int, int], details: list[str], word: str, sentence: str
+) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": protocol, "connections": 50}, blocks=BLOCKS)
+    found = check(sentence, of_sizes(*sizes, plan=plan), plan)
+    assert [each.doubt.detail for each in found.doubts] == details
+    assert found.estimates[0].word == word
+    assert (found.unequal_work is None) == (word == "differs")
+    assert found.reply_bytes == {"epoll": sizes[0], "io_uring": sizes[1]}
+
+
+def test_of_many_the_replies_of_most_are_the_usual_ones_and_others_are_not_ranked() -> None:
+    plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "http"}, blocks=BLOCKS)
+    found = judged(of_sizes(5_000, 133, 133, 140, plan=plan), plan)
+    assert found.spoilt == {"epoll[x=0]": "replies of 5,000 bytes, usual are 133"}
+    ranking = found.ranking("throughput")
+    assert ranking is not None
+    assert ranking.absent == found.spoilt
+    assert ranking.rows[0].contestant == "epoll[x=1]"
+
+
+def of_tail(rate: float, p99: float, rss: float = 1.0) -> list[Result]:
+    """The second contestant serves so many times the requests, with so many times the p99 and the memory."""
+    made = []
+    for trial in schedule(PAIR):
+        one = result(PAIR, trial, rate_per_s=noisy(rate, noise=0.002)(trial))
         assert one.report is not None
-        more = one.report.bytes.model_copy(update={"received": one.report.bytes.received * 2})
-        report = one.report.model_copy(update={"bytes": more}) if one.trial.slot else one.report
-        longer.append(one.model_copy(update={"report": report}))
-    assert not judged(made).doubts
-    doubts = judged(longer).doubts
-    assert [(d.doubt.word, d.contestant, d.doubt.detail) for d in doubts] == [
-        ("unequal_replies", "io_uring", "128 bytes a reply, the reference 64")
-    ]
+        assert one.server is not None
+        factor = p99 * (1 + 0.01 * (trial.block % 3)) if trial.slot else 1.0
+        latency = one.report.latency_ns.model_copy(update={"p99": round(1_000_000 * factor)})
+        server = one.server.model_copy(update={"rss_bytes_median": round(4e6 * (rss if trial.slot else 1))})
+        report = one.report.model_copy(update={"latency_ns": latency})
+        made.append(one.model_copy(update={"report": report, "server": server}))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rate", "p99", "rss", "sentence"),
+    [
+        (
+            1.0,
+            20.0,
+            1.0,
+            "The p99 latency of io_uring is 20.20x [20.10, 20.30] that of epoll; "
+            "io_uring serves the same requests as epoll, within 2 %: …; the CPU per request is the same, within 2 %.",
+        ),
+        (
+            1.3,
+            20.0,
+            1.0,
+            "io_uring serves 1.3…x […] the requests of epoll; epoll uses 1.3…x […] the CPU per request of io_uring, "
+            "but the p99 latency of io_uring is 20.20x […] that of epoll.",
+        ),
+        (
+            1.3,
+            0.05,
+            1.0,
+            "io_uring serves 1.3…x […] the requests of epoll; epoll uses 1.3…x […] the CPU per request of io_uring; "
+            "the p99 latency of epoll is …x […] that of io_uring.",
+        ),
+        (
+            1.0,
+            1.0,
+            3.0,
+            "The memory of io_uring is 3.000x [3.000, 3.000] that of epoll; io_uring serves the same requests",
+        ),
+        (1.0, 1.2, 1.0, "io_uring serves the same requests as epoll, within 2 %: …"),
+    ],
+)
+def test_the_largest_decided_difference_is_named_and_leads_where_requests_do_not_differ(
+    rate: float, p99: float, rss: float, sentence: str
+) -> None:
+    check(sentence, of_tail(rate, p99, rss))
+
+
+def test_a_server_that_is_slower_by_fifty_times_is_said_from_the_other_side() -> None:
+    found = check(
+        "epoll serves 49.9x [49.5, 50.2] the requests of io_uring; "
+        "io_uring uses 49.9x [49.5, 50.2] the CPU per request of epoll.",
+        results(PAIR, noisy(0.02)),
+    )
+    largest = found.largest_difference("io_uring")
+    assert largest is not None
+    assert largest.size == pytest.approx(math.log(49.9), abs=0.01)
 
 
 def test_a_p99_that_no_trial_supports_is_not_reported() -> None:
@@ -368,7 +514,9 @@ def ranks(made: list[Result], plan: Plan = MANY) -> list[tuple[str, int | None, 
 def test_many_are_ranked_by_paired_ratios_and_share_a_rank_where_they_cannot_be_told_apart() -> None:
     made = results(MANY, of_levels(1.0, 1.2, 0.8, 1.1999, 0.7))
     assert [(name, rank) for name, rank, _ in ranks(made)] == [("1", 1), ("3", 1), ("0", 3), ("2", 4), ("4", 5)]
-    found = check("Most requests: epoll[x=1] and epoll[x=3], not told apart. Least CPU per request: …", made, MANY)
+    found = check(
+        "Most requests: epoll[x=1] and epoll[x=3] (no difference found). Least CPU per request: …", made, MANY
+    )
     ranking = found.ranking("throughput")
     assert ranking is not None
     first, *rest = ranking.rows
@@ -391,7 +539,7 @@ def test_what_the_generator_limited_stands_at_its_place_without_a_rank() -> None
     assert [row[:2] for row in ranks(made)] == [("1", None), ("3", 2), ("0", 3), ("2", None), ("4", 5)]
     found = judged(made, MANY)
     assert found.sentence.startswith(
-        "Most requests: at least epoll[x=1] (the generator was the limit); first of the ranked: epoll[x=3] "
+        "Most requests: ≥ epoll[x=1] (the generator was the limit); first of the ranked: epoll[x=3] "
         "(not ranked, because the generator was their limit: epoll[x=2])."
     )
     cpu = found.ranking("cpu_per_request")
@@ -412,7 +560,7 @@ def test_of_many_a_void_trial_is_missing_and_does_not_void_its_block() -> None:
     assert [estimates[name].blocks for name in "1234"] == [BLOCKS - 1, BLOCKS, BLOCKS - 1, BLOCKS - 4]
     ranking = found.ranking("throughput")
     assert ranking is not None
-    assert ranking.absent == {"epoll[x=4]": f"4 of {BLOCKS} void: machine busy"}
+    assert ranking.absent == {"epoll[x=4]": f"4 of {BLOCKS} discarded: machine busy"}
     assert estimates["4"].word == "not decided"
     most = [result(MANY, each, noise=BUSY if each.block < 6 and each.slot < 3 else None) for each in schedule(MANY)]
     assert judged(most, MANY).inconclusive is not None
@@ -425,7 +573,7 @@ LATE = Failure(kind="lab_late", message="the lab got no processor for 80 ms")
     ("failed", "final", "absent"),
     [
         pytest.param(1, False, None, id="once, by chance"),
-        pytest.param(3, False, f"3 of {BLOCKS} void: lab late", id="too often"),
+        pytest.param(3, False, f"3 of {BLOCKS} discarded: lab late", id="too often"),
         pytest.param(1, True, "failed", id="for good"),
     ],
 )
@@ -509,8 +657,9 @@ def test_a_rung_is_compared_with_the_rung_below_it_and_over_one_that_is_missing(
     pairs = [(e.contestant, e.reference, round(e.ratio, 1)) for e in found.estimates if e.metric == "throughput"]
     assert pairs == [("+ a", "bottom", 1.1), ("+ b", "+ a", 1.0), ("+ c", "+ b", 1.2)]
     assert found.rankings == ()
-    assert found.sentence.startswith("Requests against the rung below: + a 1.1")
-    assert " and + c 1.2" in found.sentence
+    assert found.sentence.startswith("Requests against the rung below: more with + a (1.1")
+    assert ") and + c (1." in found.sentence
+    assert "less with + a (the rung below uses 1.1" in found.sentence
     absent = Failure(kind="unavailable", message="this kernel is too old", final=True)
     rest = [each for each in made if each.trial.slot != 2]
     rest.append(Result(trial=next(t for t in schedule(plan) if t.slot == 2), started="2026-01-01", failure=absent))

@@ -29,6 +29,7 @@ from iolab.plan import (
     WinsTest,
 )
 from iolab.verdict import ComparisonVerdict, Estimate, Seen, paired, values_by_block
+from iolab.wording import Interval
 
 Judgement = Literal["confirmed", "confirmed in direction only", "contradicted", "undecided"]
 
@@ -131,8 +132,7 @@ def _judge_ratio(
     ratio = stats.ratio_of_pairs(x)
     if ratio is None:
         return _undecided(claim, f"only {len(x)} whole blocks so far", published=test.published)
-    figure = f"{ratio.ratio:.2f}x [{ratio.low:.2f}, {ratio.high:.2f}]"
-    said = f"published {test.published:.3g}x, measured {figure}"
+    said = f"published {test.published:.3g}x, measured {Interval(*ratio[:3])}"
     judgement, why = _compare(ratio, test.published, test.tolerance)
     return ClaimVerdict(
         claim=claim,
@@ -210,9 +210,7 @@ def _judge_flat(
             worst = (title, ratio)
     assert worst is not None, "a flat test names a contestant"
     title, ratio = worst
-    figure = (
-        f"{title}: largest / smallest {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], allowed {test.at_most:g}"
-    )
+    figure = f"{title}: largest / smallest {Interval(*ratio[:3])}, allowed {test.at_most:g}"
     judgement: Judgement = (
         "confirmed" if ratio.high <= test.at_most else "contradicted" if ratio.low > test.at_most else "undecided"
     )

@@ -53,6 +53,9 @@ TRIAL_MS_MAX = 3_600_000
 TEXT_BYTES_MAX = 4_096
 EXPERIMENT_BYTES_MAX = 1 << 20
 
+# A command's name in tables and sentences is at most so long.
+TITLE_MAX = 40
+
 # The chance of a false alarm that every interval and every family of tests is held to.
 ALPHA = 0.05
 # A block that came out void is run again at most this often; the void trials stay in the record.
@@ -133,12 +136,15 @@ class Contestant(Frozen):
 
     @cached_property
     def title(self) -> str:
-        """A short name for display. It is not an identity: see `Comparison.titles`."""
+        """A short name for display: of a long command without folders. It is no identity: see `Comparison.titles`."""
         if self.kind == "named":
             return self.text
         words = [word for word in self._command if "{port}" not in word and not word.startswith("-")]
-        title = " ".join(words) or self._command[0]
-        return title if len(title) <= 40 else f"{title[:39]}…"
+        words = words or [self._command[0]]
+        title = " ".join(words)
+        if len(title) > TITLE_MAX:
+            title = " ".join(word.rstrip("/").rpartition("/")[2] for word in words)
+        return title if len(title) <= TITLE_MAX else f"{title[: TITLE_MAX - 1]}…"
 
     @cached_property
     def _command(self) -> tuple[str, ...]:

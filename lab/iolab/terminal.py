@@ -1,11 +1,16 @@
-"""What a person sees: progress while a plan runs; then a table, the verdict, and every doubt beside its figure.
+"""What a person sees: progress while a plan runs; then the table and verdict of each comparison, every notice once.
 
-On a terminal there is one moving line; elsewhere there are plain lines, so that a log of a CI run stays readable.
+On a terminal there is one moving line, and prose is wrapped to its width; elsewhere there are plain lines, whole, so
+that a log of a CI run stays readable and can be searched.
 """
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import PurePath
 from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
@@ -19,7 +24,8 @@ from iolab.contract import WORKLOADS, ModelAbout, Option
 from iolab.machine import Check, cpu_words
 from iolab.plan import DOUBTS, Metric, Plan
 from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, TrialBegan, TrialEnded
-from iolab.verdict import BOUND_SIGNS, ComparisonVerdict, Cost, DoubtCount, Level, Ranked
+from iolab.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
+from iolab.wording import BOUND_SIGNS, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
@@ -32,9 +38,10 @@ COLUMNS: tuple[tuple[Metric, str, float], ...] = (
 )
 # How many columns a ranking needs to show all there is in one line a contestant.
 WIDE_COLUMNS = 120
-# How many columns the figures of a table need, beside the names, to show a ratio and its interval in one line; in fewer
-# they stand one above the other.
-FIGURES_COLUMNS = 100
+# A longer name is shortened in tables, and a line above the table says what it stands for.
+NAME_MAX = 24
+# What stands for the ratio of two figures that are both bounds.
+NOT_COMPARABLE = "not comparable"
 # What a request and a connection cost a contestant: system calls, memory, and what the kernel has to schedule.
 COSTS = ("calls", "KiB/conn", "tasks")
 # A reason longer than this is told in a line of its own, and not in a column of figures.
@@ -131,13 +138,13 @@ def say(console: Console, line: str) -> None:
 
 
 def outcome(event: TrialEnded) -> str:
-    """A finished trial in a few words; the figures behind a void one are in the record."""
+    """A finished trial in a few words; the figures behind a discarded one are in the record."""
     result = event.result
     if result.failure is not None:
         return f"failed: {result.failure.message}"
     rate = f"{result.report.rate_per_s:,.0f} requests/s" if result.report else "no report"
     words = ", ".join(_spelt(doubt.word) for doubt in result.doubts if doubt.voids)
-    return f"void: {words}" if words else rate
+    return f"discarded: {words}" if words else rate
 
 
 def show_plan(console: Console, plan: Plan, why: Sequence[str]) -> None:
@@ -150,51 +157,119 @@ def show_plan(console: Console, plan: Plan, why: Sequence[str]) -> None:
         say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(why)})")
 
 
+def prose(console: Console, line: str) -> None:
+    """Prints one line for people: in lines of the terminal's width, and whole where it goes to a file."""
+    fits = console.is_terminal or "COLUMNS" in os.environ
+    say(console, wrapped(line, console.width) if fits else line)
+
+
 def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claims: Iterable[ClaimVerdict]) -> None:
-    """The table, the sentence and the doubts of each comparison, what became of the claims, and last what to do."""
+    """The tables and the sentence of each comparison, what became of the claims, and last every notice once."""
     for verdict in verdicts:
         console.print()
-        for shown in rankings(verdict, console.width) if verdict.rankings else [table(verdict, console.width)]:
-            console.print(shown)
-        if verdict.ladder:
-            say(console, "each ratio is to the nearest measured row above it")
-        say(console, verdict.sentence)
-        say(console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_void} void")
-        if verdict.uneven:
-            say(console, verdict.uneven)
-        for line in remarks(verdict):
-            say(console, line)
+        _show_comparison(console, verdict)
     for claim in claims:
-        say(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
-    words = dict.fromkeys(doubt.doubt.word for verdict in verdicts for doubt in verdict.doubts)
-    if words:
+        prose(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
+    told = notices(verdicts)
+    if told:
         console.print()
-    for word in words:
-        say(console, f"{_spelt(word)}: {DOUBTS[word].advice}")
+    for line in told:
+        prose(console, line)
 
 
-def table(verdict: ComparisonVerdict, width: int) -> Table:
-    """One row a contestant, a column a metric: the figure, below it the ratio to the reference and its interval."""
+def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
+    names = short_names(verdict)
+    for text, title, name in zip(verdict.texts, verdict.titles, names, strict=True):
+        if name != title:
+            prose(console, f"{name} = {text}")
+    shown = rankings if verdict.rankings else tables
+    for number, each in enumerate(shown(verdict, names, console.width)):
+        if number:
+            console.print()
+        console.print(each)
+    if verdict.ladder:
+        prose(console, "each ratio is to the nearest measured row above it")
+    prose(console, verdict.sentence)
+    prose(console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_void} discarded")
+    for line in cost_lines(verdict.costs) if not verdict.rankings else ():
+        prose(console, line)
+
+
+def short_names(verdict: ComparisonVerdict) -> tuple[str, ...]:
+    """The contestants as tables name them: a long one by its program and script without folders, or by a letter."""
+    names = [
+        title if len(title) <= NAME_MAX else " ".join(PurePath(word).name for word in title.split()[:2])
+        for title in verdict.titles
+    ]
+    letters = (chr(ord("A") + slot) for slot in range(len(names)))
+    unfit = {name for name in names if len(name) > NAME_MAX or names.count(name) > 1}
+    return tuple(letter if name in unfit else name for name, letter in zip(names, letters, strict=True))
+
+
+def tables(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
+    """The figures and their ratios: of two side by side, a row a metric; of others a row a contestant."""
+    if len(verdict.titles) == 2 and not verdict.ladder:
+        return [_pair_table(verdict, names)]
+    return _contestant_tables(verdict, names, width)
+
+
+def _pair_table(verdict: ComparisonVerdict, names: Sequence[str]) -> Table:
+    reference, contestant = verdict.titles
+    heading = f"{names[1]} / {names[0]}"
+    shown = _table(verdict, *names, heading if len(heading) <= NAME_MAX else "ratio")
+    for metric, what, unit in COLUMNS:
+        levels = (_level_of(verdict, metric, title, unit) for title in (reference, contestant))
+        estimate = verdict.estimate(metric, contestant)
+        shown.add_row(what, *levels, "-" if estimate is None else escape(_ratio(estimate)))
+    return shown
+
+
+def _contestant_tables(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
+    """A row a contestant, a column a metric, in as few tables as fit: a figure, and below it the ratio."""
+    for count in range(1, len(COLUMNS) + 1):
+        for between in (" ", "\n"):
+            cells = [_cells(verdict, column, between) for column in COLUMNS]
+            at = [len(COLUMNS) * part // count for part in range(count + 1)]
+            parts = [cells[begin:end] for begin, end in pairwise(at)]
+            room = width - max(map(len, names))
+            if count == len(COLUMNS) or all(sum(map(_width, part)) <= room for part in parts):
+                return [_contestant_table(verdict, names, part) for part in parts]
+    raise AssertionError("a table of one column each is the last resort")
+
+
+def _cells(verdict: ComparisonVerdict, column: tuple[Metric, str, float], between: str) -> list[str]:
+    """One column: its heading, and the cell of every contestant."""
+    metric, heading, unit = column
+    return [heading, *(figure(verdict, metric, title, unit, between) for title in verdict.titles)]
+
+
+def _width(cells: Iterable[str]) -> int:
+    return 1 + max(len(line) for cell in cells for line in cell.splitlines())
+
+
+def _contestant_table(verdict: ComparisonVerdict, names: Sequence[str], columns: Sequence[Sequence[str]]) -> Table:
+    shown = _table(verdict, *(heading for heading, *_ in columns))
+    for name, *figures in zip(names, *(cells for _, *cells in columns), strict=True):
+        shown.add_row(escape(name), *map(escape, figures))
+    return shown
+
+
+def _table(verdict: ComparisonVerdict, *headings: str) -> Table:
     title = None if verdict.name == "vs" else escape(verdict.name)
     shown = Table(
         title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
     )
     shown.add_column("", overflow="fold")
-    for _, heading, _ in COLUMNS:
-        shown.add_column(heading, justify="right", no_wrap=True)
-    between = " " if width >= FIGURES_COLUMNS + max(map(len, verdict.titles)) else "\n"
-    for title in verdict.titles:
-        figures = (figure(verdict, metric, title, unit, between) for metric, _, unit in COLUMNS)
-        shown.add_row(escape(title), *figures)
+    for heading in headings:
+        shown.add_column(escape(heading), justify="right", no_wrap=True)
     return shown
 
 
-def rankings(verdict: ComparisonVerdict, width: int) -> list[Table]:
+def rankings(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
     """One row a contestant, the most requests first: its ranks, its figures, its ratios to the best, and its costs.
 
-    Where the terminal is narrow the ratios of CPU give way, whose ranks stay, and the costs have a table of their own.
-
-    Who could not take part stands below, with the reason in place of figures.
+    On a narrow terminal the ranks of CPU stay without their ratios, and the costs have a table of their own. Below
+    are the contestants that have no rank, with the reason in place of figures.
     """
     is_wide = width >= WIDE_COLUMNS
     cpu_ratio = ["of the best"] if is_wide else []
@@ -202,11 +277,12 @@ def rankings(verdict: ComparisonVerdict, width: int) -> list[Table]:
     shown = _ranked(verdict.name, "#", columns)
     by = {each.metric: {row.contestant: row for row in each.rows} for each in verdict.rankings}
     costs = {cost.contestant: cost for cost in verdict.costs}
+    name = dict(zip(verdict.titles, names, strict=True))
     for title in by["throughput"]:
         requests, cpu = by["throughput"][title], by.get("cpu_per_request", {}).get(title)
         shown.add_row(
             _rank(requests),
-            escape(title),
+            escape(name[title]),
             _level_of(verdict, "throughput", title, 1.0),
             _of_the_best(requests),
             _level_of(verdict, "cpu_per_request", title, 1e3),
@@ -215,21 +291,19 @@ def rankings(verdict: ComparisonVerdict, width: int) -> list[Table]:
             *(_cost(costs.get(title)) if is_wide else ()),
         )
     for title, why in verdict.rankings[0].absent.items():
-        word = why.partition(":")[0]
-        short = "void" if title in verdict.spoilt else "not here"
-        shown.add_row("", escape(title), escape(word) if len(word) <= WORD_MAX else short)
+        short = "not ranked" if title in verdict.spoilt else "not here"
+        shown.add_row("", escape(name[title]), escape(why) if len(why) <= WORD_MAX else short)
     if is_wide or not costs:
         return [shown]
     apart = _ranked("", "", COSTS)
     for title in by["throughput"]:
-        apart.add_row("", escape(title), *_cost(costs.get(title)))
+        apart.add_row("", escape(name[title]), *_cost(costs.get(title)))
     return [shown, apart]
 
 
 def _ranked(name: str, rank: str, columns: Iterable[str]) -> Table:
-    shown = Table(
-        title=escape(name) or None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
-    )
+    title = None if name == "vs" else escape(name) or None
+    shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     shown.add_column(rank, justify="right", min_width=2)
     shown.add_column("", overflow="fold")
     for heading in columns:
@@ -244,8 +318,7 @@ def _rank(row: Ranked | None) -> str:
 def _of_the_best(row: Ranked | None) -> str:
     if row is None or row.bound == "unknown":
         return "-"
-    interval = "" if row.low == row.high else escape(f" [{row.low:.2f}, {row.high:.2f}]")
-    return f"{BOUND_SIGNS[row.bound]}{row.ratio:.2f}x{interval}"
+    return escape(row.interval.alone if row.low == row.high else str(row.interval))
 
 
 def _cost(cost: Cost | None) -> tuple[str, str, str]:
@@ -269,36 +342,76 @@ def figure(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float, 
         return "-"
     if estimate is None:
         return _level(level, unit)
-    interval = escape(f"[{estimate.low:.2f}, {estimate.high:.2f}]")
-    return f"{_level(level, unit)}\n{BOUND_SIGNS[estimate.bound]}{estimate.ratio:.2f}x{between}{interval}"
+    return f"{_level(level, unit)}\n{_ratio(estimate).replace('x [', f'x{between}[')}"
 
 
-def remarks(verdict: ComparisonVerdict) -> list[str]:
-    """Lines on costs, on who was left out and who failed; one on what made trials void, and one on other doubts."""
-    costs = [] if verdict.rankings else [costs_line(cost) for cost in verdict.costs]
-    costs += _uncounted(verdict)
-    left_out = [
+def _ratio(estimate: Estimate) -> str:
+    return NOT_COMPARABLE if estimate.bound == "unknown" else str(estimate.interval)
+
+
+def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
+    """What to know besides the figures, each once, with the comparisons it is about; and last what to do."""
+    about: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        for line in _notices_of(verdict):
+            about.setdefault(line, []).append(verdict.name)
+    told = [line + _where(names, len(verdicts)) for line, names in about.items()]
+    words = dict.fromkeys(each.doubt.word for verdict in verdicts for each in verdict.doubts)
+    counted = ((voids, _counted(verdicts, voids=voids)) for voids in (True, False))
+    told += [f"{'discarded trials' if voids else 'warnings'}: {line}" for voids, line in counted if line]
+    if any(verdict.uneven for verdict in verdicts):
+        told.append(MOVED)
+    return told + [f"{_spelt(word)}: {DOUBTS[word].advice}" for word in words]
+
+
+# What became of the blocks in which processors were moved.
+MOVED = (
+    "processors moved: server and generator were not equally near all the time; ratios are of the blocks whose trials "
+    "were alike, where there are enough of them."
+)
+
+
+def _where(names: Sequence[str], total: int) -> str:
+    if total == 1:
+        return ""
+    return " (everywhere)" if len(names) == total else f" ({'; '.join(names)})"
+
+
+def _notices_of(verdict: ComparisonVerdict) -> list[str]:
+    told = _uncounted(verdict)
+    told += [
         f"{title} was left out: {why}"
         for title, why in verdict.left_out.items()
-        if not verdict.rankings or len(why) > WORD_MAX
+        if (len(why) > WORD_MAX if verdict.rankings else why.rstrip(".") not in verdict.sentence)
     ]
-    failures = [f"{each.contestant}: failed {each.trials}x: {each.message}" for each in verdict.failures]
-    measured = [title for title in verdict.titles if verdict.level("throughput", title) is not None]
-    void = _counted([each for each in verdict.doubts if each.doubt.voids], measured)
-    doubts = _counted([each for each in verdict.doubts if not each.doubt.voids], measured)
-    told = costs + left_out + failures
-    return told + [f"{what}: {words}" for what, words in (("void trials", void), ("doubts", doubts)) if words]
+    told += [f"{title} is not judged: {why}" for title, why in verdict.spoilt.items()]
+    told += [
+        f"{each.contestant}: failed {each.trials}x: {each.message}"
+        for each in verdict.failures
+        if each.message.rstrip(".") not in verdict.sentence
+    ]
+    told += [
+        f"{each.contestant}: replies are of unequal size: {each.doubt.detail}"
+        for each in verdict.doubts
+        if each.doubt.word == "unequal_replies" and each.contestant not in verdict.spoilt
+    ]
+    return told + ([f"processors moved: {verdict.uneven}"] if verdict.uneven else [])
 
 
-def costs_line(cost: Cost) -> str:
-    """What a request and a connection cost one contestant, in one line."""
+def cost_lines(costs: Iterable[Cost]) -> list[str]:
+    """What a request and a connection cost, a line for all of which it is true."""
+    whose: dict[str, list[str]] = {}
+    for cost in costs:
+        whose.setdefault(_cost_words(cost), []).append(cost.contestant)
+    return [f"{', '.join(titles)}: {words}" for words, titles in whose.items()]
+
+
+def _cost_words(cost: Cost) -> str:
     told = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} system calls a request"]
     if cost.connection_bytes is not None:
         told.append(f"{cost.connection_bytes / 1024:.1f} KiB a connection")
-    processes = f"{cost.processes} process{'' if cost.processes == 1 else 'es'}"
-    return (
-        f"{cost.contestant}: {', '.join([*told, processes])}, {cost.threads} thread{'' if cost.threads == 1 else 's'}"
-    )
+    told.append(f"{cost.processes} process{'' if cost.processes == 1 else 'es'}")
+    return f"{', '.join(told)}, {cost.threads} thread{'' if cost.threads == 1 else 's'}"
 
 
 def _uncounted(verdict: ComparisonVerdict) -> list[str]:
@@ -310,12 +423,16 @@ def _uncounted(verdict: ComparisonVerdict) -> list[str]:
     return [f"system calls not counted of {', '.join(titles)}: {why}" for why, titles in whose.items()]
 
 
-def _counted(doubts: Sequence[DoubtCount], measured: Sequence[str]) -> str:
-    """Doubts with the trials they were raised in: `machine noisy (epoll 5, io_uring 3), too short (10 of each)`."""
-    whose: dict[str, dict[str, int]] = {}
-    for each in doubts:
-        whose.setdefault(each.doubt.word, {})[each.contestant] = each.trials
-    return ", ".join(f"{_spelt(word)} ({_whose(counts, measured)})" for word, counts in whose.items())
+def _counted(verdicts: Sequence[ComparisonVerdict], *, voids: bool) -> str:
+    """Warnings with the trials they were raised in: `machine noisy (epoll 5, io_uring 3), too short (10 of each)`."""
+    whose: dict[str, Counter[str]] = {}
+    measured: dict[str, None] = {}
+    for verdict in verdicts:
+        measured |= dict.fromkeys(title for title in verdict.titles if verdict.level("throughput", title) is not None)
+        for each in verdict.doubts:
+            if each.doubt.voids == voids:
+                whose.setdefault(each.doubt.word, Counter())[each.contestant] += each.trials
+    return ", ".join(f"{_spelt(word)} ({_whose(counts, tuple(measured))})" for word, counts in whose.items())
 
 
 def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:

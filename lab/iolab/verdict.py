@@ -9,10 +9,12 @@ results in, verdict out, the same for the same input.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,12 +34,23 @@ from iolab.plan import (
     blocks_min,
     given_up,
 )
+from iolab.wording import BOUND_SIGNS, Bound, Interval, listed
 
 METRICS: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss")
 # More void blocks than this and the machine, not the server, decided what was kept.
 VOID_SHARE_MAX = 0.20
-# Replies that differ by more than this are unequal work: a header more or less, not a digit of a counter.
+# Replies that differ by more than this are named: a header more or less, not a digit of a counter.
 REPLY_SHARE_MAX = 0.005
+# Replies that differ by more than both of these are different work, and no word is said of such a pair. 512 bytes are
+# more than the headers of common servers differ by, and to send them costs far less than a request does. Below 2 %
+# a difference in size cannot explain a difference that is worth a word.
+WORK_BYTES_MAX = 512
+WORK_SHARE_MAX = stats.EFFECT
+# A sentence names the largest difference in latency or memory from here on. Smaller ones are in the table; a p99 or
+# a resident size moves by a tenth with the next compiler or library.
+NAMED_MIN = 1.25
+# A latency beyond the ratio of requests by no more than this factor is the same difference, seen from the other side.
+MIRROR_MAX = 1.05
 
 # Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
 MORE_BLOCKS_MAX = 200
@@ -45,9 +58,6 @@ MORE_BLOCKS_MAX = 200
 # Below so many connections their memory is lost in what else a server allocates while it works.
 MEMORY_CONNECTIONS_MIN = 500
 
-Bound = Literal["exact", "at least", "at most", "unknown"]
-# What stands before a figure that is a bound.
-BOUND_SIGNS: dict[Bound, str] = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
 # What contestants are ranked by, and whether more of it is better.
 RANKED_BY: dict[Metric, bool] = {"throughput": True, "cpu_per_request": False}
 
@@ -99,6 +109,16 @@ class Estimate(Frozen):
     bootstrap_agrees: bool
     x: tuple[float, ...]
 
+    @property
+    def interval(self) -> Interval:
+        """The ratio as it is written."""
+        return Interval(self.ratio, self.low, self.high, self.bound)
+
+    @property
+    def size(self) -> float:
+        """How large the difference is, the same in both directions: 0 is none."""
+        return abs(math.log(self.ratio))
+
 
 class Ranked(Frozen):
     """One contestant's place in a ranking: `ratio` is to the best there is, paired over blocks, with its interval.
@@ -114,6 +134,11 @@ class Ranked(Frozen):
     low: float
     high: float
     bound: Bound
+
+    @property
+    def interval(self) -> Interval:
+        """The ratio as it is written."""
+        return Interval(self.ratio, self.low, self.high, self.bound)
 
 
 class Ranking(Frozen):
@@ -164,17 +189,20 @@ class FailureCount(Frozen):
 class ComparisonVerdict(Frozen):
     """All that may be said of one comparison.
 
-    `titles` are the contestants, the reference first; in a ladder each is compared with the one before it. `left_out`
-    says of those that could not take part why, in a word or a line; `spoilt` says of whom too many trials are void to
-    say a word, how many and mostly for what. `rankings` are there for a comparison of many, once
-    it has blocks enough. `bottlenecks` counts for each of them what limited its trials:
-    server, generator, both or latency. In `blocks_uneven` of the blocks used the processors were not equally far apart
-    all the time; see `paired`. `inconclusive` is a sentence when the words must not be read.
+    `titles` are the contestants, the reference first, and `texts` what was typed for them; in a ladder each is compared
+    with the one before it. `left_out` says why a contestant could not take part, in a word or a line; `spoilt` says
+    why no word is said of one: too many of its trials are void, or its replies are different work. `rankings` are
+    there for a comparison of many, once it has blocks enough. `bottlenecks` counts for each contestant what limited
+    its trials: server, generator, both or latency. `reply_bytes` is the size of its replies as they were seen, headers
+    included. `unequal_work` is a sentence when those sizes are too far apart for any word. In `blocks_uneven` of the
+    blocks used the processors were not equally far apart all the time; see `paired`. `inconclusive` is a sentence when
+    the words must not be read.
     """
 
     name: str
     setting: Setting
     titles: tuple[str, ...]
+    texts: tuple[str, ...]
     ladder: bool
     sentence: str
     inconclusive: str | None
@@ -185,6 +213,8 @@ class ComparisonVerdict(Frozen):
     left_out: dict[str, str]
     spoilt: dict[str, str]
     bottlenecks: dict[str, dict[str, int]]
+    reply_bytes: dict[str, float]
+    unequal_work: str | None
     blocks_planned: int
     blocks_used: int
     blocks_void: int
@@ -194,16 +224,18 @@ class ComparisonVerdict(Frozen):
 
     @property
     def uneven(self) -> str:
-        """What became of the blocks whose processors were moved, in words; empty where there are none."""
-        if not self.blocks_uneven:
-            return ""
-        which = f"In {self.blocks_uneven} of the {self.blocks_used} blocks the machine had moved its processors"
-        return f"{which}; ratios are of those trials that were alike, where they are enough"
+        """In how many blocks the machine moved its processors, in words; empty where there are none."""
+        return f"{self.blocks_uneven} of {self.blocks_used} blocks" if self.blocks_uneven else ""
 
     def estimate(self, metric: Metric, contestant: str, reference: str | None = None) -> Estimate | None:
         """The ratio of one contestant to `reference`, or to whatever it is compared with; None where there is none."""
         found = (e for e in self.estimates if e.metric == metric and e.contestant == contestant)
         return next((e for e in found if reference in (None, e.reference)), None)
+
+    def largest_difference(self, contestant: str) -> Estimate | None:
+        """The largest decided difference of one contestant, in any metric; None where nothing is decided."""
+        found = (e for e in self.estimates if e.contestant == contestant and e.word == "differs")
+        return max(found, key=lambda each: each.size, default=None)
 
     def level(self, metric: Metric, contestant: str) -> Level | None:
         """The level of one contestant; None where nothing was measured."""
@@ -337,19 +369,24 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
     inconclusive = _inconclusive(comparison, index, done, complete, void)
     gone = {slot for at, slot in given_up(done) if at == index}
     mine = [result for place, result in sorted(done.items()) if place.comparison == index]
-    doubts = _doubts(comparison, mine) + _unequal_replies(comparison, used)
+    reply_bytes = _reply_bytes(comparison, used)
+    doubts = _doubts(comparison, mine) + _unequal_replies(comparison, reply_bytes, len(used))
     failures, left_out = _failures(comparison, mine), _left_out(comparison, mine)
-    spoilt = _spoilt(comparison, used, gone, mine)
+    different = _different_work(reply_bytes)
+    spoilt = _spoilt(comparison, used, gone, mine) | different
     estimates = _estimates(plan, index, used, gone, bottlenecks, undecided=spoilt, decided=inconclusive is None)
     absent = {comparison.titles[slot]: "failed" for slot in sorted(gone)} | spoilt | left_out
     ranked = comparison.ranked and inconclusive is None
     rankings = _rankings(comparison, used, levels, absent) if ranked else ()
+    unequal_work = _unequal_work(reply_bytes, different)
+    sentence = _sentence(comparison, levels, estimates, rankings, inconclusive, failures, left_out, different)
     return ComparisonVerdict(
         name=comparison.name,
         setting=comparison.setting,
         titles=comparison.titles,
+        texts=tuple(cell.contestant.text for cell in comparison.cells),
         ladder=comparison.ladder,
-        sentence=_sentence(comparison, levels, estimates, rankings, inconclusive, failures, left_out),
+        sentence=f"{unequal_work} {sentence}" if unequal_work else sentence,
         inconclusive=inconclusive,
         levels=levels,
         estimates=estimates,
@@ -358,6 +395,8 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         left_out=left_out,
         spoilt=spoilt,
         bottlenecks=bottlenecks,
+        reply_bytes=reply_bytes,
+        unequal_work=unequal_work,
         blocks_planned=plan.blocks,
         blocks_used=len(used),
         blocks_void=void,
@@ -452,7 +491,7 @@ def _spoilt(comparison: Comparison, used: Used, gone: Set[int], results: Sequenc
         if slot not in gone and count > VOID_SHARE_MAX * len(used):
             words = Counter(word for each in results if each.trial.slot == slot for word in _void_words(each))
             (word, _), *_ = words.most_common(1)
-            spoilt[title] = f"{count} of {len(used)} void: {word.replace('_', ' ')}"
+            spoilt[title] = f"{count} of {len(used)} discarded: {word.replace('_', ' ')}"
     return spoilt
 
 
@@ -635,7 +674,7 @@ def _inconclusive(
         for doubt in result.doubts
         if doubt.voids
     )
-    share = f"{void} of {complete} blocks were void"
+    share = f"{void} of {complete} blocks were discarded"
     if not words:
         return f"inconclusive: {share}, because trials failed"
     word, _ = words.most_common(1)[0]
@@ -655,21 +694,49 @@ def _doubts(comparison: Comparison, results: Sequence[Result]) -> tuple[DoubtCou
     return tuple(DoubtCount(doubt=doubt, contestant=place[1], trials=counts[place]) for place, doubt in first.items())
 
 
-def _unequal_replies(comparison: Comparison, used: Mapping[int, Row]) -> tuple[DoubtCount, ...]:
-    """Contestants whose replies are not as long as the reference's: their work was not equal."""
-    sizes: dict[int, float] = {}
-    for slot in range(len(comparison.cells)):
+def _reply_bytes(comparison: Comparison, used: Used) -> dict[str, float]:
+    """How long the replies of each contestant were on the wire: the median over its trials."""
+    sizes = {}
+    for slot, title in enumerate(comparison.titles):
         reports = [result.report for row in used.values() if (result := row[slot]) is not None]
         measured = [r.bytes.received / r.requests.correct for r in reports if r is not None and r.requests.correct]
         if measured:
-            sizes[slot] = float(np.median(measured))
+            sizes[title] = float(np.median(measured))
+    return sizes
+
+
+def _unequal_replies(comparison: Comparison, sizes: Mapping[str, float], trials: int) -> tuple[DoubtCount, ...]:
+    """Contestants whose replies are not as long as the reference's: their work was not equal."""
+    reference = sizes.get(comparison.titles[0])
     doubts = []
-    for slot, size in sizes.items():
-        if 0 in sizes and abs(size - sizes[0]) > REPLY_SHARE_MAX * sizes[0]:
-            detail = f"{size:.0f} bytes a reply, the reference {sizes[0]:.0f}"
-            doubt = Doubt(word="unequal_replies", detail=detail)
-            doubts.append(DoubtCount(doubt=doubt, contestant=comparison.titles[slot], trials=len(used)))
+    for title, size in sizes.items():
+        if reference is not None and abs(size - reference) > REPLY_SHARE_MAX * reference:
+            doubt = Doubt(word="unequal_replies", detail=f"{size:,.0f} bytes a reply, the reference {reference:,.0f}")
+            doubts.append(DoubtCount(doubt=doubt, contestant=title, trials=trials))
     return tuple(doubts)
+
+
+def _different_work(sizes: Mapping[str, float]) -> dict[str, str]:
+    """The contestants whose replies are too far from the usual size for any word, and that size.
+
+    The usual size is that of most of them; of two it is the smaller.
+    """
+    usual = statistics.median_low(sizes.values()) if sizes else 0.0
+    limit = max(WORK_BYTES_MAX, WORK_SHARE_MAX * usual)
+    return {
+        title: f"replies of {size:,.0f} bytes, usual are {usual:,.0f}"
+        for title, size in sizes.items()
+        if abs(size - usual) > limit
+    }
+
+
+def _unequal_work(sizes: Mapping[str, float], different: Mapping[str, str]) -> str | None:
+    """That the contestants did different work, with the sizes of their replies; None where they did not."""
+    if not different:
+        return None
+    usual = next(title for title in sizes if title not in different)
+    told = [f"{size:,.0f} bytes from {title}" for title, size in sizes.items() if title == usual or title in different]
+    return f"The replies differ in size ({', '.join(told)}): this compares different work."
 
 
 def _failures(comparison: Comparison, results: Sequence[Result]) -> tuple[FailureCount, ...]:
@@ -700,6 +767,7 @@ def _sentence(
     inconclusive: str | None,
     failures: Sequence[FailureCount],
     left_out: Mapping[str, str],
+    different: Container[str],
 ) -> str:
     """The verdict in words; one clause a contestant when there are several."""
     if inconclusive is not None:
@@ -714,15 +782,13 @@ def _sentence(
         return _sentence_ladder(estimates)
     sentences = []
     for slot, title in enumerate(comparison.titles[1:], start=1):
-        throughput, cpu = (
-            next((e for e in estimates if e.metric == metric and e.contestant == title), None)
-            for metric in ("throughput", "cpu_per_request")
-        )
+        of = {each.metric: each for each in estimates if each.contestant == title}
         reference = comparison.titles[comparison.reference(slot)]
         absent = next((each for each in (title, reference) if each in left_out), None)
         failed = next((f for f in failures if f.contestant in (title, reference)), None)
-        if throughput is not None:
-            sentences.append(_sentence_of(throughput, cpu))
+        if "throughput" in of:
+            is_equal_work = title not in different and reference not in different
+            sentences.append(_sentence_pair(of) if is_equal_work else _sentence_unequal(of))
         elif absent is not None:
             sentences.append(f"{absent} was left out: {left_out[absent].rstrip('.')}.")
         elif failed is not None:
@@ -733,37 +799,43 @@ def _sentence(
 
 
 def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
-    """Which rungs are worth something against the rung below, in requests and in CPU; the table has the intervals."""
+    """What each rung changes against the rung below, in requests and in CPU; the table has the intervals."""
     sentences = []
-    for metric, what in (("throughput", "requests"), ("cpu_per_request", "CPU per request")):
+    for metric, what, fewer, has in (
+        ("throughput", "Requests", "fewer", "serves"),
+        ("cpu_per_request", "CPU per request", "less", "uses"),
+    ):
         rungs = [e for e in estimates if e.metric == metric]
-        told = [f"{e.contestant} {BOUND_SIGNS[e.bound]}{e.ratio:.2f}x" for e in rungs if e.word == "differs"]
+        more = [f"{e.contestant} ({e.interval.alone})" for e in rungs if e.word == "differs" and e.ratio > 1]
+        less = [
+            f"{e.contestant} (the rung below {has} {e.interval.inverse.alone})"
+            for e in rungs
+            if e.word == "differs" and e.ratio < 1
+        ]
+        told = [f"more with {listed(more)}"] if more else []
+        told += [f"{fewer} with {listed(less)}"] if less else []
         same = sum(e.word == "same" for e in rungs)
-        rest = [f"{same} the same"] if same else []
-        rest += [f"{len(rungs) - same - len(told)} not decided"] if len(rungs) > same + len(told) else []
-        found = _listed(told) if told else "no rung differs"
-        sentences.append(f"{what[0].upper()}{what[1:]} against the rung below: {'; '.join([found, *rest])}.")
+        open_ = len(rungs) - same - len(more) - len(less)
+        told += [f"{same} the same"] if same else []
+        told += [f"{open_} not decided"] if open_ else []
+        sentences.append(f"{what} against the rung below: {'; '.join(told)}.")
     return " ".join(sentences)
 
 
 def _sentence_ranked(ranking: Ranking) -> str:
-    """Who leads, whom these blocks cannot tell from the leader, and who is not ranked: above the leader, and below."""
+    """The leader and its equals, and what is not ranked: above the leader, and below it."""
     ranks = [row.rank for row in ranking.rows if row.rank is not None]
     limited = [row.contestant for row in ranking.rows if row.rank is None]
     what = "Most requests" if ranking.metric == "throughput" else "Least CPU per request"
     if not ranks:
         return f"{what}: not ranked, because the generator limited all {len(limited)}."
     first = [row.contestant for row in ranking.rows if row.rank == ranks[0]]
-    # A rank is a place, and so many places less one are taken by whom the generator limited.
+    # A rank is a place, so those that the generator limited take as many places above the first rank.
     above, below = limited[: ranks[0] - 1], limited[ranks[0] - 1 :]
-    could_do_more = f"at least {_listed(above)} (the generator was the limit); first of the ranked: " if above else ""
-    apart = ", not told apart" if len(first) > 1 else ""
-    unranked = f" (not ranked, because the generator was their limit: {_listed(below)})" if below else ""
-    return f"{what}: {could_do_more}{_listed(first)}{apart}{unranked}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    could_do_more = f"≥ {listed(above)} (the generator was the limit); first of the ranked: " if above else ""
+    alike = " (no difference found)" if len(first) > 1 else ""
+    unranked = f" (not ranked, because the generator was their limit: {listed(below)})" if below else ""
+    return f"{what}: {could_do_more}{listed(first)}{alike}{unranked}."
 
 
 def _sentence_alone(title: str, levels: Sequence[Level], failures: Sequence[FailureCount]) -> str:
@@ -772,45 +844,108 @@ def _sentence_alone(title: str, levels: Sequence[Level], failures: Sequence[Fail
         reason = failures[0].message.rstrip(".") if failures else "no whole block so far"
         return f"{title} could not be measured: {reason}."
     interval = "" if level.low is None else f" [{level.low:,.0f}, {level.high:,.0f}]"
-    least = "at least " if level.bound == "at least" else ""
-    return f"{title} serves {least}{level.median:,.0f}{interval} requests per second."
+    return f"{title} serves {BOUND_SIGNS[level.bound]}{level.median:,.0f}{interval} requests per second."
 
 
-def _sentence_of(throughput: Estimate, cpu: Estimate | None) -> str:
-    a, b = throughput.contestant, throughput.reference
-    if throughput.bound == "unknown":
-        head = f"The generator limited both {a} and {b}, so their requests cannot be ranked"
-    elif throughput.bound != "exact" and throughput.word == "not decided":
-        head = f"{a} and {b} cannot be ranked by requests, because the generator limited one of them"
-    elif throughput.word == "differs":
-        least = "" if throughput.bound == "exact" else f"{throughput.bound} "
-        head = f"{a} serves {least}{_figures(throughput)} the requests of {b}"
-    elif throughput.word == "same":
-        head = f"{a} serves the same requests as {b}, within {percent(stats.EFFECT)}: {_figures(throughput)}"
-    elif throughput.low > 1 or throughput.high < 1:
-        head = f"{a} and {b} are not told apart by requests: {_figures(throughput)}{_more(throughput)}"
+def _sentence_pair(of: Mapping[Metric, Estimate]) -> str:
+    """Requests, CPU, and the largest difference in latency or memory; what is decided comes first.
+
+    Where requests do not differ the largest decided difference leads, because "no difference" would hide it.
+    """
+    requests, cpu = of["throughput"], of.get("cpu_per_request")
+    clauses = [_requests_clause(requests)]
+    decided = [each for each in (cpu, _named(of)) if each is not None and each.word == "differs"]
+    if requests.word == "differs":
+        clauses += [_decided_clause(each) for each in decided]
     else:
-        head = f"No difference in requests was found between {a} and {b}: {_figures(throughput)}{_more(throughput)}"
-    return f"{head}{_cpu_clause(cpu, a)}."
+        decided.sort(key=lambda each: -each.size)
+        clauses = [*map(_decided_clause, decided), *clauses]
+    if cpu is not None and cpu not in decided:
+        clauses.append(_undecided_cpu_clause(cpu))
+    told = _capital(clauses[0], requests)
+    ahead = _more(requests)[0] if requests.word == "differs" else None
+    for clause, each in zip_longest(clauses[1:], decided if ahead else ()):
+        # More requests and more of what should be little: the two sides of a choice.
+        told += (", but " if each is not None and _more(each)[0] == ahead else "; ") + clause
+    return f"{told}."
 
 
-def _cpu_clause(cpu: Estimate | None, contestant: str) -> str:
-    if cpu is None:
-        return ""
-    if cpu.word == "differs":
-        return f"; {contestant} costs {_figures(cpu)} the CPU per request"
+def _sentence_unequal(of: Mapping[Metric, Estimate]) -> str:
+    """The figures of two that did different work: what was measured, and no word on it."""
+    shown = [of[metric] for metric in ("throughput", "cpu_per_request") if metric in of]
+    comparable = [_decided_clause(each) for each in shown if each.bound != "unknown"]
+    if not comparable:
+        return "The generator limited both."
+    return f"Each with its own replies, {' and '.join(comparable)}; no word is said of that."
+
+
+def _capital(clause: str, estimate: Estimate) -> str:
+    """The clause as the beginning of a sentence. A contestant's name stays as it is written."""
+    return clause if clause.startswith((estimate.contestant, estimate.reference)) else clause[0].upper() + clause[1:]
+
+
+def _named(of: Mapping[Metric, Estimate]) -> Estimate | None:
+    """The largest decided difference in latency or memory, if it is large enough to be named."""
+    rest = (of[metric] for metric in ("latency_p99", "latency_p50", "rss") if metric in of)
+    large = (each for each in rest if each.word == "differs" and each.size >= math.log(NAMED_MIN))
+    told = (each for each in large if not _mirrors(each, of["throughput"]))
+    return max(told, key=lambda each: each.size, default=None)
+
+
+def _mirrors(latency: Estimate, requests: Estimate) -> bool:
+    """Whether a latency says no more than the requests: in a closed loop, fewer requests are longer ones."""
+    if latency.metric == "rss" or requests.word != "differs" or _more(latency)[0] == _more(requests)[0]:
+        return False
+    return latency.size <= requests.size + math.log(MIRROR_MAX)
+
+
+def _more(estimate: Estimate) -> tuple[str, str, Interval]:
+    """The contestant that has more of the metric, the one that has less, and by how much."""
+    if estimate.ratio >= 1:
+        return estimate.contestant, estimate.reference, estimate.interval
+    return estimate.reference, estimate.contestant, estimate.interval.inverse
+
+
+# What is said of a decided difference, in the direction of "more".
+_DECIDED: dict[Metric, str] = {
+    "throughput": "{more} serves {ratio} the requests of {less}",
+    "cpu_per_request": "{more} uses {ratio} the CPU per request of {less}",
+    "latency_p50": "the median latency of {more} is {ratio} that of {less}",
+    "latency_p99": "the p99 latency of {more} is {ratio} that of {less}",
+    "rss": "the memory of {more} is {ratio} that of {less}",
+}
+
+
+def _decided_clause(estimate: Estimate) -> str:
+    more, less, ratio = _more(estimate)
+    return _DECIDED[estimate.metric].format(more=more, less=less, ratio=ratio)
+
+
+def _requests_clause(requests: Estimate) -> str:
+    a, b, figures = requests.contestant, requests.reference, f"{requests.interval}{_blocks_more(requests)}"
+    if requests.word == "differs":
+        limited = "" if requests.bound == "exact" else " (the generator was the limit)"
+        return f"{_decided_clause(requests)}{limited}"
+    if requests.bound == "unknown":
+        return f"the generator limited both {a} and {b}, so their requests cannot be ranked"
+    if requests.bound != "exact":
+        return f"{a} and {b} cannot be ranked by requests, because the generator limited one of them"
+    if requests.word == "same":
+        return f"{a} serves the same requests as {b}, within {percent(stats.EFFECT)}: {figures}"
+    if requests.low > 1 or requests.high < 1:
+        return f"a difference in requests between {a} and {b} is not decided: {figures}"
+    return f"no difference in requests was found between {a} and {b}: {figures}"
+
+
+def _undecided_cpu_clause(cpu: Estimate) -> str:
     if cpu.word == "same":
-        return f"; the CPU per request is the same, within {percent(stats.EFFECT)}"
+        return f"the CPU per request is the same, within {percent(stats.EFFECT)}"
     if cpu.low <= 1 <= cpu.high:
-        return f"; no difference in CPU per request was found: {_figures(cpu)}{_more(cpu)}"
-    return f"; the CPU per request is not decided: {_figures(cpu)}{_more(cpu)}"
+        return f"no difference in CPU per request was found: {cpu.interval}{_blocks_more(cpu)}"
+    return f"the CPU per request is not decided: {cpu.interval}{_blocks_more(cpu)}"
 
 
-def _figures(estimate: Estimate) -> str:
-    return f"{estimate.ratio:.2f}x [{estimate.low:.2f}, {estimate.high:.2f}]"
-
-
-def _more(estimate: Estimate) -> str:
+def _blocks_more(estimate: Estimate) -> str:
     """How many more blocks it would take; where the ratio is next to 1, they would show that it is the same."""
     more = estimate.blocks_more
     if more is None:

@@ -23,7 +23,8 @@ from iolab.plan import Metric, Plan, Result
 from iolab.report import charts, commands, drawing, figures, palette
 from iolab.report.figures import ContestantRow, Figure, RankRow
 from iolab.store import Trials
-from iolab.verdict import BOUND_SIGNS, ComparisonVerdict, Estimate, Level, Ranked
+from iolab.verdict import ComparisonVerdict, Estimate, Level, Ranked
+from iolab.wording import BOUND_SIGNS
 
 # Comparisons whose drawings would be more than these together get their tables only: each drawing takes a tenth of a
 # second to make and some kilobytes to load, and nobody scrolls through more.

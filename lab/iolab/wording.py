@@ -1,0 +1,74 @@
+"""How a ratio and its interval are written: one function for tables, sentences, charts and claims.
+
+The interval decides the digits: a wide one needs few, a narrow one many. Pure text; nothing here judges.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+Bound = Literal["exact", "at least", "at most", "unknown"]
+# The sign in front of a figure that is a bound.
+BOUND_SIGNS: dict[Bound, str] = {"exact": "", "at least": "≥ ", "at most": "≤ ", "unknown": "? "}
+# A bound on a ratio is the opposite bound on its inverse.
+_INVERSE: dict[Bound, Bound] = {"exact": "exact", "at least": "at most", "at most": "at least", "unknown": "unknown"}
+# The last digit is worth at most this share of the interval, so rounding moves neither end by more than half of that.
+STEP_SHARE_MAX = 0.25
+# More significant digits than these are noise on any machine.
+DIGITS_MAX = 4
+# The spaces within a figure, where no line may end: "≥ 1.03x [0.99, 1.13]".
+_INSIDE = re.compile(r"(?<=[≥≤?]) (?=\d)|(?<=\dx) (?=\[)|(?<=,) (?=[\d,.]+\])")
+_GLUE = "\u00a0"
+
+
+class Interval(NamedTuple):
+    """A ratio with its interval, and what a limit elsewhere leaves of it."""
+
+    ratio: float
+    low: float
+    high: float
+    bound: Bound = "exact"
+
+    @property
+    def inverse(self) -> Interval:
+        """The same comparison seen from the other side."""
+        return Interval(1 / self.ratio, 1 / self.high, 1 / self.low, _INVERSE[self.bound])
+
+    @property
+    def decimals(self) -> int:
+        """Digits after the point: as many as keep the width, both ends above 0, and an end that is not 1 off 1."""
+        most = max(0, DIGITS_MAX - 1 - math.floor(math.log10(self.ratio)))
+        step = min((self.high - self.low) * STEP_SHARE_MAX, self.low)
+        digits = min(most, max(0, math.ceil(-math.log10(step) - 1e-9))) if step > 0 else most
+        while digits < most and any(end != 1 and round(end, digits) == 1 for end in (self.low, self.high)):
+            digits += 1
+        return digits
+
+    @property
+    def alone(self) -> str:
+        """The ratio without its interval: `1.03x`."""
+        return f"{BOUND_SIGNS[self.bound]}{self.ratio:,.{self.decimals}f}x"
+
+    @property
+    def ends(self) -> str:
+        """The interval without the ratio: `[0.99, 1.13]`."""
+        return f"[{self.low:,.{self.decimals}f}, {self.high:,.{self.decimals}f}]"
+
+    def __str__(self) -> str:
+        return f"{self.alone} {self.ends}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def wrapped(line: str, width: int) -> str:
+    """The line in lines of at most `width`; a figure with its interval stays together."""
+    glued = _INSIDE.sub(_GLUE, line)
+    lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace(_GLUE, " ")

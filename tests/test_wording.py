@@ -1,0 +1,72 @@
+"""How a ratio is written: as many digits as its interval carries."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iolab.wording import Interval, listed, wrapped
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "written"),
+    [
+        (1.03, 0.99, 1.13, "1.03x [0.99, 1.13]"),
+        (47.2, 45.1, 49.0, "47.2x [45.1, 49.0]"),
+        (1.002, 0.998, 1.006, "1.002x [0.998, 1.006]"),
+        (0.0212, 0.0204, 0.0222, "0.0212x [0.0204, 0.0222]"),
+        (20.0, 18.0, 22.0, "20x [18, 22]"),
+        (1_234.0, 1_100.0, 1_500.0, "1,234x [1,100, 1,500]"),
+        # An end keeps its side of 1, and a digit of its own.
+        (1.2, 1.004, 1.5, "1.200x [1.004, 1.500]"),
+        (1.0, 0.3, 9.0, "1.0x [0.3, 9.0]"),
+        # Four digits are the most.
+        (1.0, 1.0, 1.0, "1.000x [1.000, 1.000]"),
+        (0.123456, 0.123455, 0.123457, "0.1235x [0.1235, 0.1235]"),
+    ],
+)
+def test_a_ratio_has_as_many_digits_as_its_interval_carries(
+    ratio: float, low: float, high: float, written: str
+) -> None:
+    assert str(Interval(ratio, low, high)) == written
+
+
+@pytest.mark.parametrize(
+    ("bound", "written", "inverse"),
+    [
+        ("exact", "2.00x [1.90, 2.20]", "0.50x [0.45, 0.53]"),
+        ("at least", "≥ 2.00x [1.90, 2.20]", "≤ 0.50x [0.45, 0.53]"),
+        ("at most", "≤ 2.00x [1.90, 2.20]", "≥ 0.50x [0.45, 0.53]"),
+    ],
+)
+def test_a_bound_keeps_its_sign_and_turns_with_the_ratio(bound: str, written: str, inverse: str) -> None:
+    found = Interval(2.0, 1.9, 2.2, bound)  # type: ignore[arg-type]
+    assert (str(found), str(found.inverse)) == (written, inverse)
+
+
+sizes = st.floats(0.01, 100)
+
+
+@given(sizes, st.floats(1.001, 3), st.floats(1.001, 3))
+def test_rounding_moves_no_end_by_more_than_an_eighth_of_the_interval(ratio: float, below: float, above: float) -> None:
+    found = Interval(ratio, ratio / below, ratio * above)
+    step = 10.0**-found.decimals
+    is_exact = found.decimals >= 3 - math.floor(math.log10(ratio))
+    assert is_exact or step / 2 <= (found.high - found.low) / 8 + 1e-9
+    assert float(found.ends.strip("[]").split(", ")[0].replace(",", "")) > 0 or is_exact
+
+
+def test_a_line_never_ends_within_a_figure() -> None:
+    line = "io_uring serves ≥ 1.03x [0.99, 1.13] the requests of epoll"
+    for width in range(22, 60):
+        lines = wrapped(line, width).splitlines()
+        assert " ".join(lines) == line
+        assert sum("≥ 1.03x [0.99, 1.13]" in each for each in lines) == 1
+        assert max(map(len, lines)) <= width
+
+
+def test_names_are_listed() -> None:
+    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
