@@ -137,7 +137,7 @@ class FakeServer:
         self.asked, self.sizes_read = False, 0
         host.running.append(self)
 
-    def check(self) -> None:
+    def check(self, wait_s: float = 0.0) -> None:
         if self.fault == "dies":
             raise TrialFailed("died", "the server ended while it was measured")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -131,9 +132,20 @@ def test_where_calls_cannot_be_counted_the_reason_is_told(tmp_path: Path) -> Non
     assert "system calls not counted of io_uring[fault=uncountable]: nobody may" in done.stdout
 
 
+def experiment(folder: Path, *contestants: str) -> Path:
+    """An experiment of one comparison."""
+    path = folder / "some.toml"
+    fixed = 'protocol = "echo"\nwarmup_ms = 400\nduration_ms = 1600'
+    path.write_text(
+        f'name = "some"\nquestion = "Which?"\nblocks = 7\ncontestants = {list(contestants)}\n[fixed]\n{fixed}\n'
+    )
+    return path
+
+
 @pytest.mark.usefixtures("fake", "quiet")
-def test_a_contestant_that_fails_is_told_beside_the_others_figures(tmp_path: Path) -> None:
-    done = iolab("vs", "epoll", "io_uring[fault=forbidden]", "thread", "--blocks", "7", "--quick", "--out", tmp_path)
+def test_an_experiment_goes_on_without_a_contestant_that_fails_and_says_so(tmp_path: Path) -> None:
+    path = experiment(tmp_path, "epoll", "io_uring[fault=forbidden]", "thread")
+    done = iolab("run", path, "--out", tmp_path / "runs")
     assert done.exit_code == 0, done.stderr
     assert "io_uring is forbidden here: allow it" in done.stdout
     assert "thread serves 0.80x" in done.stdout
@@ -141,10 +153,42 @@ def test_a_contestant_that_fails_is_told_beside_the_others_figures(tmp_path: Pat
 
 @pytest.mark.usefixtures("fake", "quiet")
 def test_when_nothing_can_be_measured_the_exit_code_is_one(tmp_path: Path) -> None:
-    done = iolab("vs", "epoll[fault=forbidden]", "io_uring[fault=wrong_replies]", "--quick", "--out", tmp_path)
+    path = experiment(tmp_path, "epoll[fault=forbidden]", "io_uring[fault=wrong_replies]")
+    done = iolab("run", path, "--out", tmp_path / "runs")
     assert done.exit_code == 1
     assert last_line(done.stderr) == "iolab: nothing could be measured: see the reasons above"
     assert "61 of 64 requests over 4 connections were answered rightly (a pretended wrong reply)" in done.stdout
+
+
+SAYS_MUCH = "import sys; print('no config', 'no licence', sep=chr(10), file=sys.stderr); sys.exit(3)"
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.parametrize(
+    ("contestant", "code", "said"),
+    [
+        ("io_uring[fault=forbidden]", 1, "io_uring[fault=forbidden]: io_uring is forbidden here: allow it"),
+        ("io_uring[fault=wrong_replies]", 1, "61 of 64 requests over 4 connections were answered rightly"),
+        (
+            "io_uring[fault=dies_at_start]",
+            1,
+            "io_uring[fault=dies_at_start]: the server ended with code 1, and said last:\n    a pretended crash\n",
+        ),
+        ("cmd:./nowhere {port}", 2, "./nowhere: ./nowhere does not exist: check the command after cmd:"),
+        (
+            shlex.join([f"cmd:{sys.executable}", "-S", "-c", SAYS_MUCH, "{port}"]),
+            1,
+            ", and said last:\n    no config\n    no licence\n",
+        ),
+    ],
+)
+def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
+    tmp_path: Path, contestant: str, code: int, said: str
+) -> None:
+    done = iolab("vs", "epoll", contestant, "thread", "--quick", "--blocks", "7", "--out", tmp_path)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert f"iolab: {said}" in done.stderr or said in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("fake")

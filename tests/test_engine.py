@@ -20,7 +20,7 @@ from iolab.binary import EngineError
 from iolab.child import Child, Ended
 from iolab.contract import LoadSpec, Report
 from iolab.engine import Engine, Load, TrialFailed
-from iolab.plan import Cell, Scalar, vs_plan
+from iolab.plan import Cell, Failure, Scalar, vs_plan
 
 NOISY_SERVER = "import os, sys; print('first'); print('last words', file=sys.stderr); sys.exit(3)"
 
@@ -243,7 +243,27 @@ def test_the_end_of_a_child_is_told_after_its_lines(program: str, message: str) 
         assert process.line(5) == b"first"
         with pytest.raises(Ended, match=message):
             process.line(5)
-        assert process.last_words() in ("last words", "")
+        assert process.last_words() in (("last words",), ())
+    finally:
+        process.stop()
+
+
+@pytest.mark.parametrize(
+    ("written", "lines"),
+    [
+        ("'one\\n\\n  two\\n'", ("one", "  two")),
+        ("'\\x1b[31mred\\x07 \\ttext\\r\\n'", (" [31mred        text",)),
+        ("'\\n'.join(map(str, range(30)))", tuple(map(str, range(10, 30)))),
+        ("'x' * 100_000", ("x" * child.LAST_LINE_CHARACTERS,)),
+        ("''", ()),
+    ],
+)
+def test_the_last_lines_of_standard_error_are_kept_fit_for_a_terminal(written: str, lines: tuple[str, ...]) -> None:
+    process = Child(python(f"import sys; sys.stderr.write({written})"), b"{}")
+    try:
+        with pytest.raises(Ended):
+            process.line(30)
+        assert process.last_words() == lines
     finally:
         process.stop()
 
@@ -311,6 +331,12 @@ def test_fifty_awkward_arguments_reach_a_command_unchanged(tmp_path: Path) -> No
     assert words == [word.replace("{port}", port) for word in WORDS]
 
 
+def listens(address: str) -> str:
+    """A server that listens where it likes."""
+    program = f"import socket, sys, time; at = socket.create_server({address}); time.sleep(60)"
+    return f"cmd:{shlex.join([sys.executable, '-S', '-c', program])} {{port}}"
+
+
 @pytest.mark.parametrize(
     ("command", "kind", "message"),
     [
@@ -320,7 +346,9 @@ def test_fifty_awkward_arguments_reach_a_command_unchanged(tmp_path: Path) -> No
             "died",
             "before it accepted a connection on port .*: no licence",
         ),
-        (f"cmd:{sys.executable} -c 'import time; time.sleep(60)' {{port}}", "hung", "did not accept on port"),
+        (f"cmd:{sys.executable} -c 'import time; time.sleep(60)' {{port}}", "hung", "did not listen on 127.0.0.1:"),
+        (listens("('127.0.0.1', 0)"), "wrong_address", r"it listens on 127.0.0.1:\d+, not on {port}: use {port} in"),
+        (listens("('127.0.0.3', int(sys.argv[1]))"), "wrong_address", "it listens on 127.0.0.3:.*, not on 127.0.0.1: "),
         (f"cmd:{FAKE_ENGINE.parent / 'made'} {{port}}", "cannot_start", "does not exist: check the command after cmd:"),
     ],
 )
@@ -343,10 +371,40 @@ def test_a_command_that_dies_later_is_noticed(fake: Engine) -> None:
         load.stop()
         os.kill(server.pid, 9)
         wait_until(lambda: not server.child.alive(), "the server is dead")
-        with pytest.raises(TrialFailed, match=r"the server ended while it was measured \(code 137\)"):
+        with pytest.raises(TrialFailed, match="the server was ended by SIGKILL while it was measured"):
             server.check()
     finally:
         server.child.stop()
+
+
+@pytest.mark.parametrize(
+    ("last_act", "how"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV"),
+        ("os.kill(os.getpid(), 40)", "was ended by signal 40"),
+        # Which is what a shell would say of SIGSEGV.
+        ("os._exit(139)", "ended with code 139"),
+        ("os._exit(0)", "ended with code 0"),
+    ],
+)
+def test_how_a_command_died_is_told_with_its_last_lines(tmp_path: Path, last_act: str, how: str) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(
+        "import os, signal, socket, sys\n"
+        "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+        "listener.accept()\n"
+        "print('out of tickets\\nfatal: aborting', file=sys.stderr, flush=True)\n"
+        f"{last_act}\n"
+    )
+    server = contestants.start(cell_of(f"cmd:{sys.executable} {program} {{port}}"), None)
+    try:
+        with pytest.raises(TrialFailed) as raised:
+            server.check(30)
+    finally:
+        server.child.stop()
+    assert raised.value.failure == Failure(
+        kind="died", message=f"the server {how} while it was measured", said=("out of tickets", "fatal: aborting")
+    )
 
 
 def test_a_command_runs_on_its_processors_and_is_accounted_for_alone(fake: Engine) -> None:

@@ -43,10 +43,7 @@ LAYERS: tuple[set[str], ...] = (
     {"__main__"},
 )
 # These judge stored results, and must do so where there is no engine and nothing to measure.
-JUDGES = {"words", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report", "search"} | {
-    "capacity",
-    "wording",
-}
+JUDGES = set("words wording contract plan stats trial verdict claims store report search capacity".split())
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
 PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")

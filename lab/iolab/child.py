@@ -20,15 +20,16 @@ from collections.abc import Sequence
 LINE_BYTES_MAX = 16 << 20
 # How long a process may take to end by itself before it is killed.
 GRACE_S = 1.0
-# How much of its standard error is quoted in a message.
-LAST_WORDS_BYTES = 4_096
+# How much of its standard error is quoted when it fails: so many lines, and so much of each.
+LAST_LINES, LAST_LINE_CHARACTERS = 20, 200
+LAST_WORDS_BYTES = 16_384
 
 
 class Ended(Exception):
     """The process closed its standard output. `code` is its exit code, negative for a signal."""
 
     def __init__(self, code: int | None) -> None:
-        super().__init__(_ending(code))
+        super().__init__(ending(code))
         self.code = code
 
 
@@ -94,12 +95,12 @@ class Child:
             time.sleep(0.005)
         return ended
 
-    def last_words(self) -> str:
-        """The last line it wrote to standard error, for a message; empty when there is none."""
+    def last_words(self) -> tuple[str, ...]:
+        """The last lines it wrote to standard error, for a message, without empty lines and control characters."""
         size = os.fstat(self._stderr.fileno()).st_size
         tail = os.pread(self._stderr.fileno(), LAST_WORDS_BYTES, max(0, size - LAST_WORDS_BYTES))
-        lines = tail.decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+        lines = (_printable(line) for line in tail.decode(errors="replace").splitlines())
+        return tuple(line[:LAST_LINE_CHARACTERS] for line in lines if line)[-LAST_LINES:]
 
     def stop(self) -> None:
         """Ends it and everything in its session, politely for a second and then not. May be called again."""
@@ -140,9 +141,17 @@ class Child:
             os.killpg(self.pid, number)
 
 
-def _ending(code: int | None) -> str:
+def ending(code: int | None) -> str:
+    """How a process ended, in words that follow its name; `code` is negative for a signal."""
     if code is None:
         return "closed its output without ending"
-    if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with code {code}"
+    if code >= 0:
+        return f"ended with code {code}"
+    # Not every real-time signal has a name.
+    known = {number.value: number.name for number in signal.Signals}
+    return f"was ended by {known.get(-code, f'signal {-code}')}"
+
+
+def _printable(line: str) -> str:
+    """A line without what would move the cursor or change colours; its indentation stays."""
+    return "".join(character if character.isprintable() else " " for character in line.expandtabs()).rstrip()

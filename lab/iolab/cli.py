@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 RUNS = Path("runs")
+# Failures of a contestant that are the fault of the command line.
+BAD_COMMANDS = frozenset({"cannot_start", "wrong_address"})
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 HELP = ["-h", "--help"]
@@ -301,9 +303,14 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, all_or_none: bool
     try:
         with runner.stopping_on(ENDING), terminal.Screen(console) as screen:
             left_out = contestants.left_out(plan, variants)
-            folder = runner.run(plan, agent, out, screen, left_out=left_out, fresh=fresh)
+            folder = runner.run(plan, agent, out, screen, left_out=left_out, all_or_none=all_or_none, fresh=fresh)
+    except runner.ContestantFailed as failed:
+        terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure)
+        raise typer.Exit(2 if failed.failure.kind in BAD_COMMANDS else 1) from None
     except runner.Stopped as stopped:
-        terminal.say(console, f"stopped by {stopped}; finished trials are kept in {store.folder_of(plan, out)}")
+        folder = store.folder_of(plan, out)
+        kept = f"finished trials are kept in {folder}" if folder.is_dir() else "no trial had ended"
+        terminal.say(console, f"stopped by {stopped}; {kept}")
         terminal.say(console, f"to go on: {_again()}")
         raise typer.Exit(stopped.code) from None
     _conclude(folder, as_json=as_json)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from iolab import keeper
-from iolab.child import Child, Ended
+from iolab import keeper, listener, proc
+from iolab.child import Child, Ended, ending
 from iolab.contract import Description, ModelAbout, ServeReady, ServeSpec
 from iolab.engine import Engine, TrialFailed, serve, variant
 from iolab.plan import Cell, Failure, Plan, PlanError
@@ -40,11 +40,10 @@ class Server:
     addresses: tuple[str, ...]
     ready: ServeReady | None
 
-    def check(self) -> None:
-        """Raises TrialFailed when it has died."""
-        if not self.child.alive():
-            code = self.child.wait(0)
-            raise TrialFailed("died", _death(self.child, f"while it was measured (code {code})"))
+    def check(self, wait_s: float = 0.0) -> None:
+        """Raises TrialFailed when it has died, or dies within `wait_s`."""
+        if self.child.wait(wait_s) is not None:
+            raise _died(self.child, "while it was measured", kept=self.ready is None)
 
 
 def refuse_unknown(plan: Plan, engine: Description) -> None:
@@ -157,7 +156,7 @@ def _start_command(cell: Cell) -> Server:
     child = Child([sys.executable, "-I", "-S", keeper.__file__, cpus, *argv], b"")
     try:
         pid = _pid_kept(child, argv[0])
-        _wait_until_it_accepts(child, port)
+        _wait_until_it_accepts(child, pid, port)
     except BaseException:
         child.stop()
         raise
@@ -169,27 +168,44 @@ def _pid_kept(child: Child, program: str) -> int:
     try:
         line = child.line(KEEPER_S_MAX)
     except Ended:
-        raise TrialFailed("cannot_start", child.last_words() or f"{program} cannot be started", final=True) from None
+        said = child.last_words() or (f"{program} cannot be started",)
+        raise TrialFailed("cannot_start", said[-1], final=True) from None
     if line is None:
         raise TrialFailed("hung", f"{program} was not started within {KEEPER_S_MAX:.0f} s")
     return int(line)
 
 
-def _wait_until_it_accepts(child: Child, port: int) -> None:
+def _wait_until_it_accepts(child: Child, pid: int, port: int) -> None:
     deadline = time.monotonic() + ACCEPTS_S_MAX
     while time.monotonic() < deadline:
         if not child.alive():
-            raise TrialFailed("died", _death(child, f"before it accepted a connection on port {port}"))
+            raise _died(child, f"before it accepted a connection on port {port}", kept=True)
         try:
             socket.create_connection((HOST, port), timeout=POLL_S * 10).close()
             return
         except OSError:
             time.sleep(POLL_S)
-    raise TrialFailed(
-        "hung", f"the server did not accept on port {port} within {ACCEPTS_S_MAX:.0f} s: use {{port}} in it"
-    )
+    raise _not_there(child, pid, port)
 
 
-def _death(child: Child, when: str) -> str:
-    said = child.last_words()
-    return f"the server ended {when}" + (f": {said}" if said else "")
+def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
+    """Why a server that lives is not where it was told to be, as far as its sockets tell."""
+    waited, elsewhere = f"within {ACCEPTS_S_MAX:.0f} s", listener.addresses(proc.look(pid).pids)
+    if any(address.endswith(f":{port}") for address in elsewhere):
+        message = f"it listens on {', '.join(elsewhere)}, not on {HOST}: let it listen there"
+    elif elsewhere:
+        message = f"it listens on {', '.join(elsewhere)}, not on {{port}}: use {{port}} in its command"
+    else:
+        message = f"it did not listen on {HOST}:{port} {waited}: use {{port}} in its command"
+        return TrialFailed("hung", message, final=True, said=child.last_words())
+    return TrialFailed("wrong_address", message, final=True, said=child.last_words())
+
+
+def _died(child: Child, when: str, *, kept: bool) -> TrialFailed:
+    """How a server ended, and its last words. The keeper of a command says how, because it ends with a code itself."""
+    try:
+        line = child.line(0) if kept else None
+        how = ending(child.wait(0) if line is None else int(line))
+    except Ended as ended:
+        how = str(ended)
+    return TrialFailed("died", f"the server {how} {when}", said=child.last_words())

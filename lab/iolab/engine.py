@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -56,9 +56,9 @@ FINAL_CODES = (BAD_SPEC, 78)
 class TrialFailed(Exception):
     """A process of a trial could not do its work; `failure` says so in the words of the record."""
 
-    def __init__(self, kind: str, message: str, *, final: bool = False) -> None:
-        super().__init__(message)
-        self.failure = Failure(kind=kind, message=message, final=final)
+    def __init__(self, kind: str, message: str, *, final: bool = False, said: Sequence[str] = ()) -> None:
+        self.failure = Failure(kind=kind, message=message, final=final, said=tuple(said))
+        super().__init__(self.failure.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,5 +241,4 @@ def _failed(child: Child, event: Failed) -> TrialFailed:
 
 
 def _died(child: Child, ended: Ended, who: str) -> TrialFailed:
-    said = child.last_words()
-    return TrialFailed("died", f"{who} {ended}" + (f": {said}" if said else ""), final=ended.code in FINAL_CODES)
+    return TrialFailed("died", f"{who} {ended}", final=ended.code in FINAL_CODES, said=child.last_words())

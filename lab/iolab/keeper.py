@@ -1,9 +1,9 @@
 """Keeps a foreign server: starts it on its processors, and ends all of it when the lab is gone.
 
 Run as a program, by its path, with a list of processors (may be empty) and the command. It prints the server's process
-id, and ends as the server ends. Its standard input is the lab's lifeline: at its end, also when the lab was killed, it
-kills its whole process group, so that the workers a server forked go with it. It is a process of its own, so that the
-server's process tree holds the server alone.
+id, and at the end the server's exit code, negative for a signal; then it ends as the server ended. Its standard input
+is the lab's lifeline: at its end, also when the lab was killed, it kills its whole process group, so that the workers a
+server forked go with it. It is a process of its own, so that the server's process tree holds the server alone.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def main() -> int:
     print(server.pid, flush=True)  # noqa: T201 (what the lab reads)
     threading.Thread(target=end_with_the_lab, daemon=True).start()
     code = server.wait()
+    print(code, flush=True)  # noqa: T201 (what the lab reads)
     return code if code >= 0 else 128 - code
 
 

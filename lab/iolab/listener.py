@@ -10,12 +10,27 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 # What the kernel's table of TCP sockets calls one that listens.
 LISTENING = "0A"
 SOCKET = "socket:["
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class _Listener(NamedTuple):
+    """A TCP socket that listens, and its inode."""
+
+    host: Address
+    port: int
+    inode: str
+
+    @property
+    def text(self) -> str:
+        """Its address as it is written for people."""
+        return f"[{self.host}]:{self.port}" if self.host.version == 6 else f"{self.host}:{self.port}"
 
 
 def find(connect: str) -> int | None:
@@ -26,6 +41,13 @@ def find(connect: str) -> int | None:
     inodes = set(_listening(connect))
     pids = {pid for pid in _processes() if inodes & set(_sockets(pid))} if inodes else set()
     return next((pid for pid in sorted(pids) if _parent(pid) not in pids), None)
+
+
+def addresses(pids: Iterable[int]) -> tuple[str, ...]:
+    """The TCP addresses at which these processes listen, as `127.0.0.1:8080`, in order of their ports."""
+    inodes = {inode for pid in pids for inode in _sockets(pid)}
+    found = {at for at in _tcp_listeners() if at.inode in inodes}
+    return tuple(dict.fromkeys(at.text for at in sorted(found, key=lambda at: (at.port, at.text))))
 
 
 def name(pid: int) -> str:
@@ -43,17 +65,22 @@ def _listening(connect: str) -> Iterator[str]:
     wanted = ipaddress.ip_address(host.strip("[]"))
     if not wanted.is_loopback:
         return
+    yield from (at.inode for at in _tcp_listeners() if at.port == int(port) and _covers(at.host, wanted))
+
+
+def _tcp_listeners() -> Iterator[_Listener]:
     for table in ("tcp", "tcp6"):
         for row in (line.split() for line in _lines(f"/proc/net/{table}")[1:]):
-            address, _, at = row[1].partition(":")
-            if row[3] == LISTENING and int(at, 16) == int(port) and _covers(address, wanted):
-                yield row[9]
+            host, _, port = row[1].partition(":")
+            if row[3] == LISTENING:
+                words = bytes.fromhex(host)
+                # The kernel prints an address as words of four bytes, each in its own order.
+                packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+                yield _Listener(ipaddress.ip_address(packed), int(port, 16), row[9])
 
 
-def _covers(text: str, wanted: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether a socket bound to this address, as the kernel prints it, is reached at the one that is wanted."""
-    words = bytes.fromhex(text)
-    bound = ipaddress.ip_address(b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4)))
+def _covers(bound: Address, wanted: Address) -> bool:
+    """Whether a socket bound to one address is reached at the one that is wanted."""
     return bound.is_unspecified or bound == wanted or getattr(bound, "ipv4_mapped", None) == wanted
 
 

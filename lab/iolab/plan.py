@@ -517,12 +517,19 @@ class Failure(Frozen):
     """A trial that gave no report. `kind` is a word (`address_in_use`, `died`), `message` one line for people.
 
     `final` says that trying again cannot help (the machine lacks io_uring, the option does not exist, a reply is
-    wrong): the contestant is not started again in this comparison.
+    wrong): the contestant is not started again in this comparison. `said` are the last lines of the standard error of
+    the process that failed.
     """
 
     kind: str
     message: str
     final: bool = False
+    said: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """All of it in one line: the message, and the last thing the process said."""
+        return f"{self.message}: {self.said[-1].strip()}" if self.said else self.message
 
     @property
     def left_out(self) -> bool:

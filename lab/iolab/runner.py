@@ -32,9 +32,12 @@ CHECK_TIMEOUT_MS = 3_000
 # A contestant that fails its first look is looked at once more: a port may have been taken in between. So it is with
 # a count, for which the lab may have come too late.
 CHECKS_MAX = 2
+SEEN_ONCE = frozenset({"cannot_start", "wrong_address", "hung"})
 COUNTS_MAX = 3
 # How much of its window a count spans. The rest is for a lab that is late.
 COUNTED_SHARE = 0.5
+# How long after a failure of the generator a server may take to be seen dead.
+DEATH_S_MAX = 0.5
 # How an engine begins to say that the kernel does not let it count.
 UNCOUNTED = "system calls cannot be counted"
 # Soon after the window the server idles, so it is a late first reading that loses processor time. Up to this share of
@@ -127,6 +130,14 @@ class Clocks:
 CLOCKS = Clocks()
 
 
+class ContestantFailed(Exception):
+    """A contestant that was to be compared failed, and nothing is measured without it; `failure` says why."""
+
+    def __init__(self, contestant: str, failure: Failure) -> None:
+        super().__init__(f"{contestant}: {failure.line}")
+        self.contestant, self.failure = contestant, failure
+
+
 class Stopped(BaseException):
     """A signal asked the lab to end. `code` is the exit code a shell expects for it."""
 
@@ -142,19 +153,21 @@ def run(
     tell: Tell,
     *,
     left_out: Mapping[tuple[int, int], Failure] | None = None,
+    all_or_none: bool = False,
     fresh: bool = False,
     clocks: Clocks = CLOCKS,
 ) -> Path:
     """Runs what is left of a plan and returns its folder; raises StoreError when results cannot be kept.
 
     `left_out` are the (comparison, slot) pairs that cannot take part. A run of another engine or machine, and with
-    `fresh` any, is set aside under a new name first.
+    `fresh` any, is set aside under a new name first. With `all_or_none` a contestant that fails its first look, or
+    dies, ends the run: ContestantFailed.
     """
     machine = host.describe()
     folder = store.folder_of(plan, runs)
     set_aside = move_aside(folder) if fresh or is_of_another(folder, machine["identity"]) else None
     with store.writing(plan, machine, runs) as writer:
-        progress = _Progress(plan, writer, tell, clocks)
+        progress = _Progress(plan, writer, tell, clocks, all_or_none=all_or_none)
         tell(Opened(folder, plan, len(progress.results), progress.planned, writer.trials.faults, set_aside))
         _leave_out(progress, left_out or {})
         _check_contestants(progress, host)
@@ -221,8 +234,8 @@ def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -
 class _Progress:
     """A run as far as it has come: its results, and how fast it goes compared with what its plan expects."""
 
-    def __init__(self, plan: Plan, writer: store.Writer, tell: Tell, clocks: Clocks) -> None:
-        self.plan, self.tell, self.clocks = plan, tell, clocks
+    def __init__(self, plan: Plan, writer: store.Writer, tell: Tell, clocks: Clocks, *, all_or_none: bool) -> None:
+        self.plan, self.tell, self.clocks, self.all_or_none = plan, tell, clocks, all_or_none
         self.results = list(writer.trials.results)
         self._writer = writer
         self._expected_s, self._spent_s = 0.0, 0.0
@@ -287,6 +300,10 @@ def _run_trial(progress: _Progress, host: Host, scheduled: Trial) -> None:
     cell = progress.plan.cell(scheduled)
     result = trial.judged(cell, measure(host, cell, scheduled, progress.clocks))
     progress.keep(result, progress.clocks.monotonic_s() - begin_s)
+    failure = result.failure
+    if progress.all_or_none and failure is not None and (failure.final or failure.kind == "died"):
+        # Its last lines were told as the trial ended.
+        raise ContestantFailed(progress.names(scheduled)[0], failure.model_copy(update={"said": ()}))
 
 
 def _leave_out(progress: _Progress, left_out: Mapping[tuple[int, int], Failure]) -> None:
@@ -311,7 +328,10 @@ def _leave_out(progress: _Progress, left_out: Mapping[tuple[int, int], Failure])
 
 
 def _check_contestants(progress: _Progress, host: Host) -> None:
-    """Looks at each contestant with each workload before the first block; one that fails takes no part."""
+    """Looks at each contestant with each workload before the first block.
+
+    One that fails takes no part, or ends the run where all of them are to be compared.
+    """
     seen: dict[str, Failure | None] = {}
     for scheduled in remaining(progress.plan, progress.results):
         if not progress.is_wanted(scheduled):
@@ -320,6 +340,8 @@ def _check_contestants(progress: _Progress, host: Host) -> None:
         kind = f"{cell.contestant.text} {cell.workload.model_dump_json()}"
         if kind not in seen:
             checked = _check(host, cell, progress.names(scheduled)[0])
+            if progress.all_or_none and checked.failure is not None:
+                raise ContestantFailed(checked.contestant, checked.failure)
             progress.tell(checked)
             seen[kind] = checked.failure
         failure = seen[kind]
@@ -333,13 +355,16 @@ def _check(host: Host, cell: Cell, title: str) -> Checked:
         try:
             return Checked(title, _reply_bytes(host, cell), None)
         except TrialFailed as failed:
-            failure = failed.failure.model_copy(update={"final": True})
+            is_final, failure = failed.failure.final, failed.failure.model_copy(update={"final": True})
+            # Trying again helps against a port that another process took, and nothing that takes long to see.
+            if is_final and failure.kind in SEEN_ONCE:
+                break
     return Checked(title, None, failure)
 
 
 def _reply_bytes(host: Host, cell: Cell) -> int:
     """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
-    with running(host.start(cell)) as server:
+    with running(host.start(cell)) as server, _death_first(server):
         spec = _load_spec(
             cell,
             server.addresses,
@@ -387,7 +412,11 @@ class _Seen:
 
 
 def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, ServerUsage, _Seen]:
-    with running(host.start(cell)) as server, running(host.load(_load_spec(cell, server.addresses))) as load:
+    with (
+        running(host.start(cell)) as server,
+        _death_first(server),
+        running(host.load(_load_spec(cell, server.addresses))) as load,
+    ):
         report, seen = _window(server, load, lambda: host.apart_ns(cell))
     return server.ready, report, _usage(report, seen), seen
 
@@ -522,7 +551,7 @@ def _costs(host: Host, cell: Cell) -> dict[str, Any]:
     before: Calls | None = None
     after: Calls | None = None
     own_bytes = None
-    with running(host.start(cell, count_calls=True)) as server:
+    with running(host.start(cell, count_calls=True)) as server, _death_first(server):
         own_bytes_before = server.own_bytes(server.look())
         with running(host.load(_load_spec(cell, server.addresses))) as load:
             for event in load.events(COUNTED_SHARE * cell.duration_ms / 1_000):
@@ -604,6 +633,20 @@ def running(process: Process) -> Iterator[Process]:
         yield process
     finally:
         process.stop()
+
+
+@contextmanager
+def _death_first(server: RunningServer) -> Iterator[None]:
+    """Of a trial that failed, the death of the server is told first, because the generator's failure follows from it.
+
+    A connection is reset before the process that owned it is seen to be dead: hence the wait.
+    """
+    try:
+        yield
+    except TrialFailed as failed:
+        if failed.failure.kind != "died":
+            server.check(DEATH_S_MAX)
+        raise
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,7 +102,12 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
         write_file(folder / MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
         for name, file in files.items():
             _end_line(folder / name, file)
-        yield Writer(folder, trials, files)
+        try:
+            yield Writer(folder, trials, files)
+        except BaseException:
+            if not os.fstat(files[TRIALS]).st_size:
+                _forget(folder)
+            raise
     finally:
         for file in files.values():
             os.close(file)
@@ -185,6 +190,14 @@ def _record_of(line: bytes, kind: type[Record]) -> Record | str:
         return kind.model_validate_json(body)
     except ValidationError as error:
         return f"is of another version ({one_line(error)})"
+
+
+def _forget(folder: Path) -> None:
+    """Takes away a run that failed before its first trial, so that it leaves nothing behind."""
+    with suppress(OSError):
+        for name in (PLAN, MACHINE, TRIALS, COUNTS, REPORT):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _check_identity(folder: Path, machine: Mapping[str, Any], *, resumed: bool) -> None:

@@ -22,7 +22,7 @@ from rich.table import Table
 from iolab.claims import ClaimVerdict
 from iolab.contract import WORKLOADS, ModelAbout, Option
 from iolab.machine import Check, cpu_words
-from iolab.plan import DOUBTS, Metric, Plan
+from iolab.plan import DOUBTS, Failure, Metric, Plan
 from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, TrialBegan, TrialEnded
 from iolab.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
 from iolab.wording import BOUND_SIGNS, wrapped
@@ -56,6 +56,7 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._failures: set[tuple[str, str, tuple[str, ...]]] = set()
         self._bar: Progress | None = None
         self._task = TaskID(0)
         if console.is_terminal:
@@ -85,7 +86,7 @@ class Screen:
             self._opened(event)
         elif isinstance(event, Checked):
             if event.failure is not None:
-                self._say(f"{event.contestant}: {event.failure.message}")
+                self._failed(event.contestant, event.failure)
         elif isinstance(event, LeftOut):
             self._say(f"{event.comparison}: without {event.contestant}: {event.why}")
         elif isinstance(event, CanTakePart):
@@ -118,6 +119,8 @@ class Screen:
             self._bar.update(self._task, total=event.planned, completed=event.done)
         else:
             self._say(f"{event.done}/{event.planned} {event.comparison}: {event.title}: {outcome(event)}")
+        if event.result.failure is not None and event.result.failure.said:
+            self._failed(event.title, event.result.failure)
 
     def _counted(self, event: Counted) -> None:
         where = f"{event.comparison}: {event.contestant}"
@@ -128,6 +131,12 @@ class Screen:
             counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} a request"
             self._say(f"system calls: {where}: {counted}")
 
+    def _failed(self, contestant: str, failure: Failure) -> None:
+        """A failure, once however often it comes again: servers that die tend to die of the same fault."""
+        if (contestant, failure.kind, failure.said) not in self._failures:
+            self._failures.add((contestant, failure.kind, failure.said))
+            show_failure(self._console, contestant, failure)
+
     def _say(self, line: str) -> None:
         say(self._console, line)
 
@@ -137,11 +146,19 @@ def say(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def show_failure(console: Console, contestant: str, failure: Failure, advice: str = "") -> None:
+    """Why a contestant failed, and below that the last lines of its standard error."""
+    said = ", and said last:" if failure.said else ""
+    say(console, f"{contestant}: {failure.message}{advice}{said}")
+    for line in failure.said:
+        say(console, f"    {line}")
+
+
 def outcome(event: TrialEnded) -> str:
     """A finished trial in a few words; the figures behind a discarded one are in the record."""
     result = event.result
     if result.failure is not None:
-        return f"failed: {result.failure.message}"
+        return f"failed: {result.failure.line}"
     rate = f"{result.report.rate_per_s:,.0f} requests/s" if result.report else "no report"
     words = ", ".join(_spelt(doubt.word) for doubt in result.doubts if doubt.voids)
     return f"discarded: {words}" if words else rate

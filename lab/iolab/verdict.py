@@ -741,7 +741,7 @@ def _unequal_work(sizes: Mapping[str, float], different: Mapping[str, str]) -> s
 
 def _failures(comparison: Comparison, results: Sequence[Result]) -> tuple[FailureCount, ...]:
     counts = Counter(
-        (comparison.titles[result.trial.slot], result.failure.kind, result.failure.message)
+        (comparison.titles[result.trial.slot], result.failure.kind, result.failure.line)
         for result in results
         if result.failure is not None and not result.failure.left_out
     )

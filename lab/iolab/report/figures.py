@@ -308,7 +308,7 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
     reasons = [f"{_words(doubt.word)}: {doubt.detail}" for doubt in result.doubts]
     if result.failure is not None:
         state = "failed"
-        reasons.insert(0, f"{_words(result.failure.kind)}: {result.failure.message}")
+        reasons.insert(0, f"{_words(result.failure.kind)}: {result.failure.line}")
     elif result.void:
         state = "void"
     elif used:
