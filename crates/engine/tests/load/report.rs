@@ -107,16 +107,16 @@ impl Report {
         let room = self.float(busy) * self.float(&self.0["pipeline"]);
         assert_eq!(self.float(&self.0["requests"]["in_flight_begin"]), room, "{self}");
         assert_eq!(self.float(&self.0["requests"]["in_flight_end"]), room, "{self}");
-        // A request in flight when the window begins counts in it whole, and one in flight when it ends not at all. Each
-        // thread has a window of its own.
+        // A request in flight when the window begins counts in it whole, and one in flight when it ends not at all.
+        // Each thread has a window of its own.
         let latencies_ns =
             self.float(&self.0["requests"]["correct"]) * self.float(&self.0["latency_ns"]["mean"]);
         let ages_ns = self.float(&self.0["age_end_ns"]) - self.float(&self.0["age_begin_ns"]);
         let window_ns = self.float(&self.0["generator"]["wall_ns"]) / self.float(&self.0["threads"]);
         let in_flight = (latencies_ns + ages_ns) / window_ns;
-        // Nothing is in flight from a reply to the next reading of the clock: the thread driver reads it before each send,
-        // and of several replies that come together only the first is followed by a request at once. A machine may take
-        // any time for that.
+        // Nothing is in flight from a reply to the next reading of the clock: the thread driver reads it before each
+        // send, and of several replies that come together only the first is followed by a request at once. A machine
+        // may take any time for that.
         let has_gaps = self.0["driver"] == "thread" || self.number(&self.0["pipeline"]) > 1;
         let least = if has_gaps { 0.0 } else { room * (1.0 - LITTLE_TOLERANCE) };
         let most = room * (1.0 + LITTLE_TOLERANCE);
