@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from iolab import capacity, cli, listener, prober, search
+from iolab import agent, capacity, cli, listener, prober, search
 from iolab.capacity import Found, Question, Record
 from iolab.contract import Errors, Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.engine import Engine, LoadEvent, TrialFailed
@@ -703,7 +703,7 @@ ASK = ("capacity", "--slo", "p99<5ms", "http://127.0.0.1:8080/", "--cpus", "0")
 def host(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
     """The host that the command line finds; nothing listens on it."""
     simulated = SimulatedHost(Server(10_000))
-    monkeypatch.setattr(cli, "Agent", lambda engine: simulated)
+    monkeypatch.setattr(agent, "Agent", lambda engine: simulated)
     monkeypatch.setattr(listener, "find", lambda connect: None)
     return simulated
 
