@@ -1,14 +1,19 @@
-"""What several test files share: the fake engine, and a host that takes no time."""
+"""What several test files share: the fake engine, a host that takes no time, and that nothing is left at the end."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import fake_engine
 from iolab import binary, machine, proc, runner
@@ -20,6 +25,88 @@ from iolab.runner import Clocks
 
 FAKE_ENGINE = Path(fake_engine.__file__)
 MS = 1_000_000
+# How long a test waits for what is sure to come. No machine is so slow or so busy: only what hangs takes as long.
+PATIENCE_S = 120.0
+# The environment variable that marks the processes of these tests, and is inherited by what they start.
+MARK = "IOLAB_TESTS"
+
+# The same examples every time, however slow the machine is.
+settings.register_profile("iolab", deadline=None, derandomize=True, database=None)
+settings.load_profile("iolab")
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for what is sure to come, and fails where it does not."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"not within {PATIENCE_S:.0f} s: {what}"
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs. One that has ended does not, though nobody has waited for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """When all tests have ended, no process, socket or temporary file of theirs is left.
+
+    Processes are known by a mark in their environment, so it does not matter whose children they are by then. What is
+    left is killed, by its id, and fails the run.
+    """
+    temporary = tmp_path_factory.mktemp("temporary")
+    mark = f"{os.getpid()}-{time.monotonic_ns()}"
+    sockets = open_sockets()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARK, mark)
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(tempfile, "tempdir", None)
+        yield
+    processes = marked(f"{MARK}={mark}".encode())
+    for pid in processes:
+        os.kill(pid, signal.SIGKILL)
+    assert processes == {}, "processes are left"
+    assert open_sockets() == sockets, "sockets are left open"
+    assert list(temporary.iterdir()) == [], "temporary files are left"
+
+
+def marked(mark: bytes) -> dict[int, str]:
+    """The processes with such a word in their environment, this one apart, and their commands.
+
+    What is just ending is given time to: a process whose parent was killed sees the end of its standard input.
+    """
+    found: dict[int, str] = {}
+
+    def look() -> bool:
+        found.clear()
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (path / "environ").read_bytes().split(b"\0") and int(path.name) != os.getpid():
+                    found[int(path.name)] = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue  # it has ended, or it is another user's
+        return not found
+
+    end = time.monotonic() + 5
+    while not look() and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def open_sockets() -> set[str]:
+    """The sockets of TCP this process holds. Pairs of its own stay: a runtime has them, and they have no address."""
+    links = set()
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            links.add(os.readlink(f"/proc/self/fd/{entry}"))
+        except OSError:
+            continue  # the descriptor of the folder itself
+    tables = [table for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if table.exists()]
+    return links & {f"socket:[{line.split()[9]}]" for table in tables for line in table.read_text().splitlines()[1:]}
 
 
 @pytest.fixture(scope="session")

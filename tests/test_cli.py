@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from conftest import FAKE_ENGINE
+from conftest import FAKE_ENGINE, PATIENCE_S
 from iolab import cli
 from iolab.engine import Engine
 
@@ -296,11 +297,11 @@ def test_serve_and_load_become_the_engine_with_every_flag_unchanged(fake: Engine
     program = "import sys; from iolab.__main__ import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        env={"IOLAB_ENGINE": str(fake.path), "PYTHONPATH": "lab", "PATH": "/usr/bin:/bin"},
-        cwd=FAKE_ENGINE.parent.parent,
+        env=os.environ | {"PYTHONPATH": str(FAKE_ENGINE.parent.parent / "lab"), "IOLAB_ENGINE": str(fake.path)},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == arguments

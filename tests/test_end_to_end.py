@@ -12,13 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import FAKE_ENGINE
+from conftest import FAKE_ENGINE, PATIENCE_S, wait_until
 from iolab import engine, proc, runner, store, trial
 from iolab.agent import Agent
 from iolab.plan import Result, Scalar, load_experiment, schedule, vs_plan
@@ -39,6 +39,19 @@ duration_ms = {duration_ms}
 """
 
 
+# Every lab a test has started: it is ended with the test, however that ends.
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def every_lab_ends() -> Iterator[None]:
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        process.kill()
+        process.communicate()
+
+
 class Lab:
     """An `iolab run` of one experiment, in a folder of its own."""
 
@@ -57,7 +70,7 @@ class Lab:
 
     def start(self) -> subprocess.Popen[str]:
         """Starts the lab; it leads a session of its own, as it does in a terminal of its own."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [
                 sys.executable,
                 "-c",
@@ -73,19 +86,14 @@ class Lab:
             text=True,
             start_new_session=True,
         )
+        STARTED.append(process)
+        return process
 
     @property
     def results(self) -> tuple[Result, ...]:
         """What the store holds now."""
         folder = next(self.runs.glob("small-*"), None)
         return store.read_trials(folder).results if folder else ()
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.01)
 
 
 def is_alive(pid: int, born: str) -> bool:
@@ -119,11 +127,11 @@ def check_kill(lab: Lab, at: random.Random) -> None:
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL, "the lab ended before it could be killed"
-    wait_until(lambda: not any(is_alive(*child) for child in children.items()), f"all of {children} are gone", 2)
+    wait_until(lambda: not any(is_alive(*child) for child in children.items()), f"all of {children} are gone")
     after = lab.results
     assert after[: len(kept)] == kept
     resumed = lab.start()
-    _, said = resumed.communicate(timeout=120)
+    _, said = resumed.communicate(timeout=PATIENCE_S)
     assert resumed.returncode == 0, said
     assert f"{len(after)} of " in said
     places = [result.trial.place for result in lab.results]
@@ -149,13 +157,11 @@ def test_a_stopped_lab_ends_its_children_keeps_its_trials_and_says_how_to_go_on(
     process = lab.start()
     wait_until(lambda: len(lab.results) >= 1 and len(children_of(process)) >= 2, "a trial is stored, another runs")
     children, kept = children_of(process), lab.results
-    begin = time.monotonic()
     process.send_signal(number)
-    _, said = process.communicate(timeout=10)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, said
-    assert time.monotonic() - begin < 5, "it waited for the trial to end"
     assert not any(is_alive(*child) for child in children.items())
-    assert lab.results == kept
+    assert lab.results == kept, "it did not wait for the trial to end"
     assert f"stopped by {number.name}; finished trials are kept in {lab.runs}/small-" in said
     assert f"to go on: iolab run {lab.experiment} --out {lab.runs}" in said
 
@@ -163,15 +169,11 @@ def test_a_stopped_lab_ends_its_children_keeps_its_trials_and_says_how_to_go_on(
 def test_two_labs_do_not_write_one_run(tmp_path: Path, fake_path: Path) -> None:
     lab = Lab(tmp_path, fake_path, ["epoll", "io_uring"], trial_ms=1_000)
     first = lab.start()
-    try:
-        wait_until(lambda: len(children_of(first)) >= 1, "the first lab measures")
-        second = lab.start()
-        _, said = second.communicate(timeout=30)
-        assert second.returncode == 1
-        assert "another iolab is writing this run: wait for it, or stop it" in said
-    finally:
-        first.terminate()
-        first.communicate()
+    wait_until(lambda: len(children_of(first)) >= 1, "the first lab measures")
+    second = lab.start()
+    _, said = second.communicate(timeout=PATIENCE_S)
+    assert second.returncode == 1
+    assert "another iolab is writing this run: wait for it, or stop it" in said
 
 
 @pytest.mark.engine
@@ -183,15 +185,26 @@ def test_with_the_real_engine_a_killed_lab_leaves_nothing_behind(tmp_path: Path,
 @pytest.mark.engine
 @pytest.mark.parametrize("protocol", ["echo", "http"])
 def test_the_real_engine_measures_each_of_its_models(real_engine: engine.Engine, protocol: str) -> None:
-    """Figures are not judged here, only that each trial has one, that its books close and that its server was seen."""
+    """Figures are not judged here, only that each trial has one, that its books close and that its server was seen.
+
+    Requests take real time. Where a machine is so busy that none was answered within a window, a longer one is taken.
+    """
     models = [m.name for m in real_engine.description.models if m.available and protocol in m.protocols]
     assert {"epoll", "thread"} <= set(models)
     for model in models:
-        # One connection, because some models serve no more at a time.
-        setting: dict[str, Scalar] = {"protocol": protocol, "connections": 1, "warmup_ms": 100, "duration_ms": 200}
-        plan = vs_plan([model, model], setting)
-        first = schedule(plan)[0]
-        check_measured(trial.judged(plan.cell(first), runner.measure(Agent(real_engine), plan.cell(first), first)))
+        for duration_ms in (200, 2_000, 20_000):
+            result = measured(real_engine, model, protocol, duration_ms)
+            if result.report is None or result.report.requests.correct > 0:
+                break
+        check_measured(result)
+
+
+def measured(real_engine: engine.Engine, model: str, protocol: str, duration_ms: int) -> Result:
+    """One trial over one connection, because some models serve no more at a time."""
+    setting: dict[str, Scalar] = {"protocol": protocol, "connections": 1, "warmup_ms": 100, "duration_ms": duration_ms}
+    plan = vs_plan([model, model], setting)
+    first = schedule(plan)[0]
+    return trial.judged(plan.cell(first), runner.measure(Agent(real_engine), plan.cell(first), first))
 
 
 def check_measured(result: Result) -> None:
@@ -250,7 +263,7 @@ def asked_for_capacity(folder: Path, url: str, *arguments: str) -> dict[str, Any
         env=os.environ | {"PYTHONPATH": str(LAB)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     found: dict[str, Any] = json.loads(done.stdout or "null") or pytest.fail(done.stderr)

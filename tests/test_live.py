@@ -9,13 +9,13 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import PATIENCE_S
 from iolab import handover, live
 from iolab.live import Seen
 
@@ -159,8 +159,7 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         self.child = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(engine), *arguments],
-            env={"PYTHONPATH": "lab", "PATH": "/usr/bin:/bin", "TERM": "xterm"},
-            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "lab"), "TERM": "xterm"},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -169,21 +168,27 @@ class Terminal:
         os.close(theirs)
         self.shown = ""
 
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._ours)
+        # The terminal is gone, and with it what still runs on it.
+        self.child.wait(timeout=PATIENCE_S)
+
     def until(self, text: str) -> None:
         """Reads what is shown until there is such a text; an empty one stands for the end."""
-        deadline = time.monotonic() + 20
-        while (not text or text not in self.shown) and time.monotonic() < deadline:
-            if select.select([self._ours], [], [], 0.1)[0]:
-                try:
-                    self.shown += os.read(self._ours, 1 << 16).decode()
-                except OSError:
-                    break
+        while not text or text not in self.shown:
+            assert select.select([self._ours], [], [], PATIENCE_S)[0], f"nothing more is shown after {self.shown!r}"
+            try:
+                self.shown += os.read(self._ours, 1 << 16).decode()
+            except OSError:
+                break
 
     def end(self) -> int:
         """Reads the rest and returns the exit code."""
         self.until("")
-        os.close(self._ours)
-        return self.child.wait(timeout=20)
+        return self.child.wait(timeout=PATIENCE_S)
 
 
 # The engine is pretended, so that `load` is called behind the look for one.
@@ -195,16 +200,16 @@ sys.exit(handover.watch(sys.argv[1], sys.argv[2:]))
 
 
 def test_a_view_shows_the_run_then_what_the_engine_said_and_ends_with_its_code(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path, "a b")
-    assert terminal.end() == 5
+    with Terminal(tmp_path, "a b") as terminal:
+        assert terminal.end() == 5
     assert "warned\r\nsummary of a b\r\n" in terminal.shown
     assert terminal.shown.rstrip().endswith("summary of a b"), "the view is gone by then"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT])
 def test_ctrl_c_comes_to_the_engine_which_reports(tmp_path: Path, number: signal.Signals) -> None:
-    terminal = Terminal(tmp_path, "wait")
-    terminal.until("9.00 ms")
-    os.kill(terminal.child.pid, number)
-    assert terminal.end() == 7
+    with Terminal(tmp_path, "wait") as terminal:
+        terminal.until("9.00 ms")
+        os.kill(terminal.child.pid, number)
+        assert terminal.end() == 7
     assert "warned\r\ninterrupted\r\n" in terminal.shown

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,19 +27,25 @@ def own():
                for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 def say(**what):
     print(json.dumps(what), flush=True)
+def rest():  # What a forked child does last: it never goes on with what its parent does.
+    time.sleep(60)
+    os._exit(0)
 """
 
 
 @contextmanager
 def running(program: str) -> Iterator[tuple[int, dict[str, float]]]:
-    """A Python process that says one line when it has done its work, and then waits; yields its pid and the line."""
+    """A Python process that says one line when it has done its work, and then waits; yields its pid and the line.
+
+    It leads a session of its own, all of which is killed at the end, before anything could get the leader's id.
+    """
     argv = [sys.executable, "-c", f"{BURN}{program}\nsys.stdin.read()"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             yield process.pid, json.loads(process.stdout.readline())
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +69,8 @@ def running(program: str) -> Iterator[tuple[int, dict[str, float]]]:
         ),
         pytest.param(
             "r, w = os.pipe()\n"
-            "for _ in range(2):\n  if os.fork() == 0: burn(40); os.write(w, b'x'); time.sleep(60)\n"
-            "os.read(r, 1); os.read(r, 1); say(cpu_s=own() + 0.08)",
+            "for _ in range(2):\n  if os.fork() == 0: burn(40); os.write(w, b'x'); rest()\n"
+            "for _ in range(2): os.read(r, 1)\nsay(cpu_s=own() + 0.08)",
             3,
             3,
             id="children that are alive",
@@ -96,8 +103,10 @@ def test_the_tree_has_used_what_its_processes_say(program: str, processes: int, 
 
 def test_voluntary_switches_are_counted_over_all_threads() -> None:
     program = (
-        "def nap():\n  for _ in range(50): time.sleep(0.0005)\n  time.sleep(60)\n"
-        "for _ in range(2): threading.Thread(target=nap, daemon=True).start()\ntime.sleep(0.2); say()"
+        "rested = threading.Semaphore(0)\n"
+        "def nap():\n  for _ in range(50): time.sleep(0.0005)\n  rested.release()\n  time.sleep(60)\n"
+        "for _ in range(2): threading.Thread(target=nap, daemon=True).start()\n"
+        "for _ in range(2): rested.acquire()\nsay()"
     )
     with running(program) as (pid, _):
         assert (proc.usage(proc.look(pid)).switches_voluntary or 0) >= 100
@@ -106,7 +115,7 @@ def test_voluntary_switches_are_counted_over_all_threads() -> None:
 def test_of_too_many_tasks_only_the_number_and_the_processor_time_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "for _ in range(4): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        "for _ in range(2):\n  if os.fork() == 0: time.sleep(60)\nburn(40); say(cpu_s=own())"
+        "for _ in range(2):\n  if os.fork() == 0: rest()\nburn(40); say(cpu_s=own())"
     )
     monkeypatch.setattr(proc, "TASKS_READ_MAX", 6)
     with running(program) as (pid, said):
@@ -125,7 +134,7 @@ def test_what_the_dead_children_of_a_child_have_used_counts_too(accounts: int, m
     monkeypatch.setattr(proc, "SMALL_MAX", accounts)
     program = (
         "r, w = os.pipe()\nif os.fork() == 0:\n  if os.fork() == 0: burn(60); os._exit(0)\n"
-        "  os.wait(); os.write(w, b'x'); time.sleep(60)\nos.read(r, 1); say()"
+        "  os.wait(); os.write(w, b'x'); rest()\nos.read(r, 1); say()"
     )
     with running(program) as (pid, _):
         tree = proc.look(pid)
@@ -135,9 +144,7 @@ def test_what_the_dead_children_of_a_child_have_used_counts_too(accounts: int, m
 
 
 def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> None:
-    program = (
-        "held = bytearray(b'x') * (32 << 20)\nif os.fork() == 0: time.sleep(60)\ntime.sleep(0.05); say(held=len(held))"
-    )
+    program = "held = bytearray(b'x') * (32 << 20)\nif os.fork() == 0: rest()\nsay(held=len(held))"
     with running(program) as (pid, said):
         memory, pss = proc.memory(proc.look(pid).pids), proc.pss_bytes(proc.look(pid).pids)
         assert memory.rss_bytes > 2 * said["held"]
@@ -195,12 +202,11 @@ def test_children_that_come_and_go_while_they_are_read_never_break_a_reading() -
         "while time.monotonic() < end:\n  if os.fork() == 0: burn(2); os._exit(0)\n  os.wait()"
     )
     with running(program) as (pid, _):
-        end, readings = time.monotonic() + 0.5, []
-        while time.monotonic() < end:
+        readings: list[proc.Usage] = []
+        while len(readings) < 200 or readings[-1].cpu_ns < readings[0].cpu_ns + 50 * MS:
             tree = proc.look(pid)
             readings.append(proc.usage(tree))
             proc.memory(tree.pids)
-        assert readings[-1].cpu_ns > readings[0].cpu_ns
         # A child in flight may be missed once, by at most what it has used.
         for before, after in itertools.pairwise(readings):
             assert after.cpu_ns - before.cpu_ns > -30 * MS

@@ -840,6 +840,7 @@ def browser(profile: Path) -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
     if program is None:
         pytest.skip("there is no chromium here to look at the page with")
+    profile.mkdir()
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     # The browser reads commands from 3 and writes answers to 4; high numbers keep the four ends from colliding.
@@ -849,7 +850,8 @@ def browser(profile: Path) -> Iterator[Browser]:
     pid = os.posix_spawn(
         program,
         [program, *flags.split(), f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"],
-        os.environ,
+        # It is killed, so what it keeps for a while stays with its profile.
+        os.environ | {"TMPDIR": str(profile)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, high_in, 3),
             (os.POSIX_SPAWN_DUP2, high_out, 4),
