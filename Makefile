@@ -1,5 +1,6 @@
 # `make` builds everything and answers the first question; `make test` runs every test. Needs cargo, python3 and make.
-# Nothing is installed outside this folder: uv goes to .tools when it is absent, all else to .venv.
+# `make test-rust` and `make test-python` are its halves. Nothing is installed outside this folder: uv goes to .tools
+# when it is absent, all else to .venv.
 
 PYTHON ?= python3
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
@@ -9,21 +10,29 @@ IN_VENV := VIRTUAL_ENV=$(CURDIR)/.venv PATH=$(CURDIR)/$(BIN):$$PATH
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
-.PHONY: main build test bench-peers bench-models bench-truth clean
+.PHONY: main build test lint test-rust test-python bench-peers bench-models bench-truth bench-startup clean
 
 main: build
 	$(BIN)/iolab run io_uring-vs-epoll --quick
 
 build: $(BIN)/iolab-engine
 
-test: build
+# Both halves wait for much of their time, so they run side by side; each prints what it has to say in one piece.
+test: lint
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-rust test-python
+
+lint: build
 	cargo fmt --check
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo test --workspace
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/pytest
+	cargo clippy --workspace --all-targets -- -D warnings
+
+test-rust: build
+	cargo test --workspace
+
+test-python: build
+	$(BIN)/pytest --numprocesses=2
 
 bench-peers: build
 	$(BIN)/python bench/peers.py
@@ -34,8 +43,11 @@ bench-models: build
 bench-truth: build
 	$(BIN)/python bench/ground_truth.py
 
+bench-startup: build
+	$(BIN)/python bench/startup.py
+
 clean:
-	rm -rf .venv .tools target .mypy_cache .ruff_cache
+	rm -rf .venv .tools target .mypy_cache .ruff_cache .hypothesis
 
 # The engine, the `iolab` command and the package (in place: an edit of lab/ needs no build). touch, because an
 # installer may keep the time of the file it copies.

@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,7 @@ def test_every_crate_of_the_workspace_has_its_place() -> None:
     assert {member.removeprefix("crates/") for member in members} == set(CRATES)
 
 
+@cache
 def modules() -> dict[str, set[str]]:
     """Each module of the lab (the report as one) and the modules of the lab it imports."""
     uses: dict[str, set[str]] = {}
