@@ -8,6 +8,7 @@
 mod common;
 mod conformance {
     pub(crate) mod cells;
+    pub(crate) mod strict;
     pub(crate) mod subject;
     pub(crate) mod wire;
 }
@@ -61,6 +62,19 @@ fn every_model_serves_every_protocol_whatever_its_clients_do() {
     });
     let failures = failures.into_inner().expect("nobody panics with it");
     assert!(failures.is_empty(), "{} cells failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn the_documentation_lists_what_hyper_does_otherwise() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/models.md");
+    let text = std::fs::read_to_string(path).expect("it is there");
+    let table = text.split_once("| a request with | all others | hyper |\n").map(|(_, table)| table);
+    let rows = table.expect("it has the table").lines().skip(1).take_while(|line| line.starts_with('|'));
+    assert!(
+        rows.eq(conformance::strict::differences()),
+        "its rows should be\n{}",
+        conformance::strict::differences().join("\n")
+    );
 }
 
 /// Puts a server through its cells, and returns what went wrong by name. A server that has failed is replaced.

@@ -5,8 +5,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::strict;
 use super::subject::{Client, Outcome, Subject};
-use super::wire::{Exchange, is_right};
+use super::wire::{Exchange, Wire, is_right};
 
 /// One thing that every server must stand.
 pub(crate) struct Cell {
@@ -29,6 +30,7 @@ pub(crate) enum Needs {
     Descriptors,
     /// A limit to the length of a request.
     Limit,
+    Http,
 }
 
 /// All of them; the first is the least that can be asked of a server.
@@ -47,6 +49,9 @@ pub(crate) const CELLS: &[Cell] = &[
     Cell { name: "slow writer", needs: Needs::Nothing, run: slow_writer },
     Cell { name: "500 idle beside 10 busy", needs: Needs::Many, run: idle_beside_busy },
     Cell { name: "oversized input", needs: Needs::Limit, run: oversized },
+    Cell { name: "requests that break the rules", needs: Needs::Http, run: strict::refuses },
+    Cell { name: "requests that use the rules", needs: Needs::Http, run: strict::serves },
+    Cell { name: "bodies that come back", needs: Needs::Http, run: strict::echoes },
     Cell { name: "connections_max refuses and recovers", needs: Needs::Refusal, run: refuses_and_recovers },
     Cell { name: "no descriptor left", needs: Needs::Descriptors, run: no_descriptor_left },
 ];
@@ -64,6 +69,7 @@ impl Needs {
             Self::Descriptors => {
                 Command::new("prlimit").arg("--version").output().err().map(|_| "there is no prlimit")
             }
+            Self::Http => (subject.wire != Wire::Http).then_some("its protocol is not HTTP"),
             Self::Limit => subject.wire.oversized().err(),
         }
     }

@@ -218,7 +218,8 @@ impl Subject {
         self.check_footprint()
     }
 
-    fn owed(&self, exchange: Exchange) -> Exchange {
+    /// The same exchange, as this server ends it.
+    pub(crate) fn owed(&self, exchange: Exchange) -> Exchange {
         if self.closes { exchange.closing() } else { exchange }
     }
 

@@ -68,12 +68,13 @@ impl Wire {
     pub(crate) fn small(self, index: usize) -> Exchange {
         let text = format!("message {index} of many");
         match self {
-            Self::Http => match index % 3 {
+            Self::Http => match index % 4 {
                 0 => Exchange { request: get("/plaintext"), reply: page("text/plain", b"Hello, World!") },
                 1 => {
                     let body = br#"{"message":"Hello, World!"}"#;
                     Exchange { request: get("/json"), reply: page("application/json", body) }
                 }
+                2 => posted(text.as_bytes(), index % 8 == 2),
                 _ => {
                     let reply = head("404 Not Found", "Content-Length: 0\r\n");
                     Exchange { request: get("/absent"), reply }
@@ -223,11 +224,27 @@ fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes()
 }
 
-fn page(content_type: &str, body: &[u8]) -> Vec<u8> {
+/// A body for `/echo`, in chunks of a thousand bytes or with its length.
+pub(crate) fn posted(body: &[u8], is_chunked: bool) -> Exchange {
+    let mut request = b"POST /echo HTTP/1.1\r\nHost: h\r\n".to_vec();
+    if is_chunked {
+        request.extend(b"Transfer-Encoding: chunked\r\n\r\n");
+        for chunk in body.chunks(1000) {
+            request.extend([format!("{:x};a=\"b\"\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+        }
+        request.extend(b"0\r\n\r\n");
+    } else {
+        request.extend(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+        request.extend(body);
+    }
+    Exchange { request, reply: page("application/octet-stream", body) }
+}
+
+pub(crate) fn page(content_type: &str, body: &[u8]) -> Vec<u8> {
     let fields = format!("Content-Type: {content_type}\r\nContent-Length: {}\r\n", body.len());
     [&head("200 OK", &fields), body].concat()
 }
 
-fn head(status: &str, fields: &str) -> Vec<u8> {
+pub(crate) fn head(status: &str, fields: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nServer: iolab\r\nDate: {DATE}\r\n{fields}\r\n").into_bytes()
 }
