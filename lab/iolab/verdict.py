@@ -237,6 +237,11 @@ class ComparisonVerdict(Frozen):
         found = (e for e in self.estimates if e.contestant == contestant and e.word == "differs")
         return max(found, key=lambda each: each.size, default=None)
 
+    def named_difference(self, contestant: str, reference: str) -> Estimate | None:
+        """The largest decided difference in latency or memory to `reference`, where a sentence should name it."""
+        of = {e.metric: e for e in self.estimates if (e.contestant, e.reference) == (contestant, reference)}
+        return _named(of) if "throughput" in of else None
+
     def level(self, metric: Metric, contestant: str) -> Level | None:
         """The level of one contestant; None where nothing was measured."""
         return next((le for le in self.levels if le.metric == metric and le.contestant == contestant), None)
@@ -856,24 +861,24 @@ def _sentence_pair(of: Mapping[Metric, Estimate]) -> str:
     clauses = [_requests_clause(requests)]
     decided = [each for each in (cpu, _named(of)) if each is not None and each.word == "differs"]
     if requests.word == "differs":
-        clauses += [_decided_clause(each) for each in decided]
+        clauses += [decided_clause(each) for each in decided]
     else:
         decided.sort(key=lambda each: -each.size)
-        clauses = [*map(_decided_clause, decided), *clauses]
+        clauses = [*map(decided_clause, decided), *clauses]
     if cpu is not None and cpu not in decided:
         clauses.append(_undecided_cpu_clause(cpu))
     told = _capital(clauses[0], requests)
-    ahead = _more(requests)[0] if requests.word == "differs" else None
+    ahead = turned(requests)[0] if requests.word == "differs" else None
     for clause, each in zip_longest(clauses[1:], decided if ahead else ()):
         # More requests and more of what should be little: the two sides of a choice.
-        told += (", but " if each is not None and _more(each)[0] == ahead else "; ") + clause
+        told += (", but " if each is not None and turned(each)[0] == ahead else "; ") + clause
     return f"{told}."
 
 
 def _sentence_unequal(of: Mapping[Metric, Estimate]) -> str:
     """The figures of two that did different work: what was measured, and no word on it."""
     shown = [of[metric] for metric in ("throughput", "cpu_per_request") if metric in of]
-    comparable = [_decided_clause(each) for each in shown if each.bound != "unknown"]
+    comparable = [decided_clause(each) for each in shown if each.bound != "unknown"]
     if not comparable:
         return "The generator limited both."
     return f"Each with its own replies, {' and '.join(comparable)}; no word is said of that."
@@ -894,12 +899,12 @@ def _named(of: Mapping[Metric, Estimate]) -> Estimate | None:
 
 def _mirrors(latency: Estimate, requests: Estimate) -> bool:
     """Whether a latency says no more than the requests: in a closed loop, fewer requests are longer ones."""
-    if latency.metric == "rss" or requests.word != "differs" or _more(latency)[0] == _more(requests)[0]:
+    if latency.metric == "rss" or requests.word != "differs" or turned(latency)[0] == turned(requests)[0]:
         return False
     return latency.size <= requests.size + math.log(MIRROR_MAX)
 
 
-def _more(estimate: Estimate) -> tuple[str, str, Interval]:
+def turned(estimate: Estimate) -> tuple[str, str, Interval]:
     """The contestant that has more of the metric, the one that has less, and by how much."""
     if estimate.ratio >= 1:
         return estimate.contestant, estimate.reference, estimate.interval
@@ -916,8 +921,8 @@ _DECIDED: dict[Metric, str] = {
 }
 
 
-def _decided_clause(estimate: Estimate) -> str:
-    more, less, ratio = _more(estimate)
+def decided_clause(estimate: Estimate) -> str:
+    more, less, ratio = turned(estimate)
     return _DECIDED[estimate.metric].format(more=more, less=less, ratio=ratio)
 
 
@@ -925,7 +930,7 @@ def _requests_clause(requests: Estimate) -> str:
     a, b, figures = requests.contestant, requests.reference, f"{requests.interval}{_blocks_more(requests)}"
     if requests.word == "differs":
         limited = "" if requests.bound == "exact" else " (the generator was the limit)"
-        return f"{_decided_clause(requests)}{limited}"
+        return f"{decided_clause(requests)}{limited}"
     if requests.bound == "unknown":
         return f"the generator limited both {a} and {b}, so their requests cannot be ranked"
     if requests.bound != "exact":

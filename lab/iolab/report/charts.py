@@ -80,7 +80,7 @@ def ratios(rows: Sequence[RatioRow], axis_title: str) -> alt.TopLevelMixin:
     domain = (low / room, high * room)
     scale = alt.Scale(type="log", domain=domain, nice=False, zero=False)
     axis = styled_axis(
-        axis_title, values=_within(_ratio_ticks(*domain), *domain), expression="format(datum.value, '~g') + '×'"
+        axis_title, values=_within(_ratio_ticks(*domain), *domain), expression="format(datum.value, '~g') + 'x'"
     )
     headings, placed, height = _stack([(row.heading, row) for row in rows])
     marks = [

@@ -10,9 +10,10 @@ import numpy as np
 
 from iolab import stats, trial, verdict
 from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, Workload
-from iolab.plan import Cell, Comparison, Place, Plan, Result
+from iolab.plan import Comparison, Place, Plan, Result
 from iolab.report.charts import Line
 from iolab.verdict import ComparisonVerdict, Cost, Ranked
+from iolab.wording import Bound
 from iolab.words import WorkerKind
 
 QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999))
@@ -43,7 +44,8 @@ class ContestantRow(NamedTuple):
     """What one contestant used and gave, each as a median over its trials that count.
 
     Quantiles are in nanoseconds and missing where a trial is too short for them. Sizes are in bytes. `cores` is
-    processor time over wall time. `switches` are context switches per request.
+    processor time over wall time. `switches` are context switches per request. `latency_bound` is "at most" where the
+    generator was the limit.
     """
 
     slot: int
@@ -57,6 +59,7 @@ class ContestantRow(NamedTuple):
     switches_values: tuple[float, ...]
     cost: Cost | None
     limits: str
+    latency_bound: Bound
 
 
 class RankRow(NamedTuple):
@@ -88,7 +91,7 @@ class DoubtDetail(NamedTuple):
 
 
 class DoubtTable(NamedTuple):
-    """All doubts of a run but unequal replies, which are told where the page says what was not equal.
+    """All doubts of a run: those of its trials, and unequal replies, which are of a whole comparison.
 
     `titles` are the heads of the columns of counts: a contestant each, or one for all where they are many.
     """
@@ -100,7 +103,10 @@ class DoubtTable(NamedTuple):
 
 
 class TrialRow(NamedTuple):
-    """One trial as it stands in the record. `state` is counted, not counted, void or failed; `reasons` say why."""
+    """One trial as it is in the record. `state` is counted, not counted, discarded or failed; `reasons` say why.
+
+    `limited` says that the generator was the limit of this trial.
+    """
 
     block: int
     attempt: int
@@ -116,6 +122,7 @@ class TrialRow(NamedTuple):
     rss_bytes: float | None
     server_share: float | None
     generator_share: float | None
+    limited: bool
 
 
 def counted(plan: Plan, index: int, done: Done) -> dict[int, list[Result]]:
@@ -129,7 +136,7 @@ def contestant_rows(found: ComparisonVerdict, used: Mapping[int, Sequence[Result
     """A row for each contestant of a comparison that has a trial that counts; the best first where they are ranked."""
     costs = {cost.contestant: cost for cost in found.costs}
     rows = [
-        _contestant_row(slot, title, results, found.bottlenecks.get(title, {}), costs.get(title))
+        _contestant_row(found, slot, results, costs.get(title))
         for slot, results in used.items()
         if results
         for title in [found.titles[slot]]
@@ -148,9 +155,9 @@ def rank_rows(found: ComparisonVerdict) -> tuple[RankRow, ...]:
     return (*ranked, *(RankRow(title, None, None, why) for title, why in found.rankings[0].absent.items()))
 
 
-def _contestant_row(
-    slot: int, title: str, results: Sequence[Result], bottlenecks: Mapping[str, int], cost: Cost | None
-) -> ContestantRow:
+def _contestant_row(found: ComparisonVerdict, slot: int, results: Sequence[Result], cost: Cost | None) -> ContestantRow:
+    title = found.titles[slot]
+    median = found.level("latency_p50", title)
     quantiles = {}
     for name, quantile in QUANTILES:
         values = [value for result in results if (value := _quantile_ns(result, name, quantile)) is not None]
@@ -178,7 +185,8 @@ def _contestant_row(
         switches=_figure_of(switches),
         switches_values=switches,
         cost=cost,
-        limits=", ".join(f"{limit} {count}" for limit, count in sorted(bottlenecks.items())),
+        limits=", ".join(f"{limit} {count}" for limit, count in sorted(found.bottlenecks.get(title, {}).items())),
+        latency_bound="exact" if median is None else median.bound,
     )
 
 
@@ -229,7 +237,6 @@ def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequ
                 each.trials,
             )
             for each in found.doubts
-            if each.doubt.word != "unequal_replies"
         ]
         for title, word, voids, advice, first, count in said:
             counts.setdefault(word, Counter())[title] += count
@@ -310,13 +317,13 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
         state = "failed"
         reasons.insert(0, f"{_words(result.failure.kind)}: {result.failure.line}")
     elif result.void:
-        state = "void"
+        state = "discarded"
     elif used:
         state = "counted"
     else:
         state = "not counted"
         others = (
-            "most of its block was void or failed" if comparison.many else "another trial of its block was void, failed"
+            "most of its block was discarded" if comparison.many else "another trial of its block was discarded, failed"
         )
         reasons.insert(0, f"{others} or is still to be run")
     report = result.report
@@ -335,6 +342,7 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
         rss_bytes=verdict.value_of(result, "rss"),
         server_share=trial.server_share(cell, result),
         generator_share=None if report is None else trial.generator_share(cell, report),
+        limited=report is not None and trial.bottleneck(cell, result) is trial.Bottleneck.GENERATOR,
     )
 
 
@@ -343,10 +351,11 @@ def unequal(plan: Plan, index: int, found: ComparisonVerdict, used: Mapping[int,
     comparison = plan.comparisons[index]
     said = [*_unequal_cells(comparison), *_unequal_means(found.titles, used), *_lacking(found.titles, used)]
     said += _defective(found.titles, used)
-    replies = [
+    replies = [found.unequal_work] if found.unequal_work else []
+    replies += [
         f"{each.contestant}: {each.doubt.detail}." for each in found.doubts if each.doubt.word == "unequal_replies"
     ]
-    return list(dict.fromkeys([*said, *replies]))
+    return list(dict.fromkeys([*replies, *said]))
 
 
 def _unequal_cells(comparison: Comparison) -> Iterator[str]:
@@ -413,9 +422,12 @@ def limits(plan: Plan) -> list[str]:
     return said
 
 
-def workload_words(cell: Cell) -> str:
-    """What every contestant of a cell's comparison was asked, in words."""
+def workload_words(comparison: Comparison, reply_bytes: Mapping[str, float]) -> str:
+    """What every contestant of a comparison was asked, in words, and how long replies were that nobody else decides."""
+    cell = comparison.cells[0]
     what = _asked(cell.workload)
+    if isinstance(cell.workload, HttpWorkload):
+        what += _replies(comparison, cell.workload, reply_bytes)
     sockets = "" if cell.sockets == 1 else f" on {cell.sockets} sockets"
     bound = f"server on CPU {_cpus(cell.server_cpus)}, generator on CPU {_cpus(cell.load_cpus)}"
     return (
@@ -424,6 +436,18 @@ def workload_words(cell: Cell) -> str:
         f"{cell.driver} generator with {cell.threads} thread{'' if cell.threads == 1 else 's'}; "
         f"{cell.duration_ms / 1000:g} s after {cell.warmup_ms / 1000:g} s of warm-up; {bound}"
     )
+
+
+def _replies(comparison: Comparison, workload: HttpWorkload, seen: Mapping[str, float]) -> str:
+    """The size of HTTP replies. A command answers what it answers, so there only what was seen is known."""
+    if all(each.contestant.kind == "named" for each in comparison.cells):
+        return f", replies with a body of {workload.reply_bytes} byte{'' if workload.reply_bytes == 1 else 's'}"
+    if not seen:
+        return ""
+    sizes = {title: f"{size:,.0f} bytes" for title, size in seen.items()}
+    if len(set(sizes.values())) == 1:
+        return f", replies of {next(iter(sizes.values()))} with headers"
+    return f", replies with headers of {', '.join(f'{size} from {title}' for title, size in sizes.items())}"
 
 
 # What a worker is called by what carries it: one of them, and several.
@@ -436,7 +460,7 @@ _WORKERS: dict[WorkerKind, tuple[str, str]] = {
 def _asked(workload: Workload) -> str:
     if isinstance(workload, HttpWorkload):
         turns = "" if workload.keep_alive else ", a connection for each request"
-        return f"http, replies of {workload.reply_bytes} bytes{turns}"
+        return f"http{turns}"
     if isinstance(workload, EchoWorkload):
         return f"echo, {workload.framing} framing, messages of {workload.message_bytes} bytes"
     if isinstance(workload, LineWorkload):

@@ -24,7 +24,7 @@ from iolab.report import charts, commands, drawing, figures, palette
 from iolab.report.figures import ContestantRow, Figure, RankRow
 from iolab.store import Trials
 from iolab.verdict import ComparisonVerdict, Estimate, Level, Ranked
-from iolab.wording import BOUND_SIGNS
+from iolab.wording import BOUND_SIGNS, Interval
 
 # Comparisons whose drawings would be more than these together get their tables only: each drawing takes a tenth of a
 # second to make and some kilobytes to load, and nobody scrolls through more.
@@ -110,7 +110,7 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
             unequal=_unequal(plan, verdicts, done),
             left_out=_left_out(verdicts),
             lines_max=LINES_MAX,
-            doubtful=_doubtful(results),
+            doubtful=_doubtful(verdicts, results),
             doubts=figures.doubt_table(plan, verdicts, results),
             inconclusive=[found.name for found in verdicts if found.inconclusive is not None],
             limits=figures.limits(plan),
@@ -155,7 +155,7 @@ def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, refer
     open_ = [each for each in estimates if each.word == "not decided"]
     groups = [
         ("more requests", [each for each in differing if each.ratio > 1], True),
-        ("fewer requests", [each for each in differing if each.ratio < 1], True),
+        (f"fewer requests, {reference} serves more", [each for each in differing if each.ratio < 1], True),
         (SAME, [each for each in estimates if each.word == "same"], True),
         ("not decided (interval too wide)", [each for each in open_ if each.bound == "exact"], False),
         ("not decided (the generator was the limit)", [each for each in open_ if each.bound != "exact"], False),
@@ -165,16 +165,29 @@ def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, refer
     ]
     told += [("too few blocks", len(decided) - len(estimates), "")] if len(decided) > len(estimates) else []
     told += [("inconclusive", len(settings) - len(decided), "")] if len(settings) > len(decided) else []
+    largest = _largest_sentence(settings, contestant, reference)
     if len(told) == 1:
         what, count, ratios = told[0]
-        return f"{contestant} against {reference}: {what} at {_where([s.name for s in settings], count)}{ratios}."
+        at = _where([s.name for s in settings], count)
+        return f"{contestant} against {reference}: {what} at {at}{ratios}.{largest}"
     parts = ", ".join(f"{what} at {count}{ratios}" for what, count, ratios in told)
-    return f"{contestant} against {reference}, of {len(settings)} settings: {parts}."
+    return f"{contestant} against {reference}, of {len(settings)} settings: {parts}.{largest}"
+
+
+def _largest_sentence(settings: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
+    """The largest decided difference in latency or memory over all settings, where it is large enough to be named."""
+    named = [(found, each) for found in settings if (each := found.named_difference(contestant, reference)) is not None]
+    if not named:
+        return ""
+    found, each = max(named, key=lambda one: one[1].size)
+    clause = verdict.decided_clause(each)
+    return f" Largest other difference: {clause}, at {found.name}."
 
 
 def _range(group: Sequence[Estimate]) -> str:
-    low, high = f"{min(each.ratio for each in group):.2f}", f"{max(each.ratio for each in group):.2f}"
-    return f"{low}×" if low == high else f"{low}× to {high}×"
+    """The smallest and the largest ratio of a group, each in the direction of more."""
+    ratios = sorted((verdict.turned(each)[2] for each in group), key=lambda each: each.ratio)
+    return " to ".join(dict.fromkeys(each.alone for each in (ratios[0], ratios[-1])))
 
 
 def _where(names: Sequence[str], total: int) -> str:
@@ -188,7 +201,7 @@ def _where(names: Sequence[str], total: int) -> str:
 
 
 def _void_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str:
-    """Where too many blocks were void to say anything, and for what, in one sentence."""
+    """Where too many blocks were discarded to say anything, and for what, in one sentence."""
     places: dict[str, list[str]] = {}
     for found in verdicts:
         places.setdefault(figures.void_reason(found), []).append(found.name)
@@ -201,7 +214,9 @@ def _void_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str:
         why = "mostly for " + " and for ".join(
             f"“{reason}” at {_where(names, total)}" for reason, names in places.items()
         )
-    return f"Inconclusive at {_where([f.name for f in verdicts], total)}: too many blocks were void ({span}), {why}."
+    return (
+        f"Inconclusive at {_where([f.name for f in verdicts], total)}: too many blocks were discarded ({span}), {why}."
+    )
 
 
 def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[charts.RatioRow]:
@@ -238,8 +253,8 @@ def only_pair(verdicts: Iterable[ComparisonVerdict]) -> str | None:
 
 
 def ratio_text(estimate: Estimate) -> str:
-    """A ratio with its interval, two digits after the point: finer ones are noise on any machine."""
-    return f"{BOUND_SIGNS[estimate.bound]}{estimate.ratio:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+    """A ratio with its interval, as the terminal writes it."""
+    return str(estimate.interval)
 
 
 def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
@@ -270,7 +285,7 @@ def _part(plan: Plan, index: int, found: ComparisonVerdict, done: figures.Done, 
     return ComparisonPart(
         draws=draws,
         found=found,
-        workload=figures.workload_words(comparison.cells[0]),
+        workload=figures.workload_words(comparison, found.reply_bytes),
         named=tuple(zip(comparison.labels, (cell.contestant.text for cell in comparison.cells), strict=False)),
         rows=tuple(rows),
         ranks=figures.rank_rows(found),
@@ -304,9 +319,7 @@ def _ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
 
 def _rank_text(row: Ranked) -> str:
     """The ratio to the best with its interval; the best itself has none."""
-    if row.low == row.high:
-        return f"{BOUND_SIGNS[row.bound]}the best"
-    return f"{BOUND_SIGNS[row.bound]}{row.ratio:.2f} [{row.low:.2f}, {row.high:.2f}]"
+    return f"{BOUND_SIGNS[row.bound]}the best" if row.low == row.high else str(row.interval)
 
 
 def _level_drawings(found: ComparisonVerdict, rows: Sequence[ContestantRow]) -> Iterable[Drawing]:
@@ -329,10 +342,12 @@ def _level_drawings(found: ComparisonVerdict, rows: Sequence[ContestantRow]) -> 
         if figure.median > 0
     ]
     if points:
-        said = "; ".join(f"{found.titles[p.slot]} {p.quantile} {number(p.value)} µs" for p in points)
+        bounds = {row.slot: BOUND_SIGNS[row.latency_bound] for row in rows}
+        said = "; ".join(f"{found.titles[p.slot]} {p.quantile} {bounds[p.slot]}{number(p.value)} µs" for p in points)
         svg = drawing.inline(charts.quantiles(points), "Latency by quantile", said)
-        legend = tuple((row.slot % len(palette.CONTESTANTS), row.title) for row in rows)
-        yield Drawing("Latency, µs, service time", "", svg, legend)
+        legend = tuple((row.slot % len(palette.CONTESTANTS), f"{bounds[row.slot]}{row.title}".strip()) for row in rows)
+        caption = "≤: the generator was the limit, so these latencies are upper bounds." if any(bounds.values()) else ""
+        yield Drawing("Latency, µs, service time", caption, svg, legend)
 
 
 def _strips(name: str, unit: str, rows: Sequence[charts.StripRow]) -> Drawing:
@@ -362,7 +377,7 @@ def _timelines(plan: Plan, index: int, found: ComparisonVerdict, done: figures.D
     for slot, lines in of_slots.items():
         if lines:
             void = sum(line.void for line in lines)
-            said = _count(len(lines), "trial") + (f", {void} void" if void else "")
+            said = _count(len(lines), "trial") + (f", {void} discarded" if void else "")
             title = found.titles[slot]
             chart = charts.timeline(lines, figures.median_line(lines), begin_s, top_per_s)
             yield Drawing(title, said, drawing.inline(chart, f"Throughput of {title} over time", said))
@@ -377,7 +392,7 @@ def _unfinished(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     places: dict[str, list[str]] = {}
     for found in verdicts:
         if found.inconclusive is None and found.blocks_used < found.blocks_planned:
-            void = f", {found.blocks_void} void" if found.blocks_void else ""
+            void = f", {found.blocks_void} discarded" if found.blocks_void else ""
             what = f"{found.blocks_used} of {found.blocks_planned} blocks count{void}"
             places.setdefault(what, []).append(found.name)
     return said + [f"{what} at {_where(names, total)}." for what, names in places.items()]
@@ -406,15 +421,19 @@ def _left_out(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     ]
 
 
-def _doubtful(results: Sequence[Result]) -> str:
-    """How many trials are void and how many are doubtful, in one sentence."""
+def _doubtful(verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> str:
+    """How many trials were discarded and which warnings there are, in one sentence: those of the verdicts."""
     void = sum(result.void for result in results)
-    doubtful = sum(bool(result.doubts) for result in results if not result.void)
-    if void == doubtful == 0:
-        return "No trial was void, failed or doubtful."
+    warned = sum(bool(result.doubts) for result in results if not result.void)
+    words = {each.doubt.word for found in verdicts for each in found.doubts if not each.doubt.voids}
+    if not void and not words:
+        return "No trial was discarded or failed, and there is no warning."
+    if not warned and not words:
+        return f"{void} of {_count(len(results), 'trial')} discarded, which count for nothing. A table below says why."
+    named = ", ".join(sorted(word.replace("_", " ") for word in words))
     return (
-        f"{void} of {_count(len(results), 'trial')} void, which count for nothing; "
-        f"{doubtful} of the other {len(results) - void} with a doubt. A table below says which."
+        f"{void} of {_count(len(results), 'trial')} discarded, which count for nothing. "
+        f"Warnings: {named}. A table below says which trials."
     )
 
 
@@ -493,6 +512,9 @@ def templates() -> jinja2.Environment:
     environment.filters |= {
         "number": lambda value: "–" if value is None else number(value),
         "figure": _figure_cell,
+        "bounded": lambda figure, bound, scale: BOUND_SIGNS[bound] + _figure_cell(figure, scale),
+        "sign": lambda bound: BOUND_SIGNS[bound],
+        "interval": lambda each: str(Interval(each.ratio, each.low, each.high)),
         "level": lambda level, shown: (
             BOUND_SIGNS[level.bound] + _stacked(level.median, level.low, level.high, shown.scale)
         ),
