@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import numpy as np
@@ -506,13 +507,75 @@ def test_an_experiment_says_how_short_its_quick_run_is() -> None:
     assert quick.quick() == quick
 
 
-def test_of_many_contestants_no_block_is_run_again() -> None:
-    for contestants, again in ((3, 3), (4, 0)):
-        plan = vs_plan(["epoll"] * contestants, ECHO, blocks=8)
-        done = [
-            result(plan, trial, noise=BUSY if (trial.block, trial.slot) == (1, 1) else GOOD) for trial in schedule(plan)
-        ]
-        assert len(remaining(plan, done)) == again
+FIVE = vs_plan([f"epoll[x={n}]" for n in range(5)], ECHO, blocks=10)
+
+
+def run_one_by_one(plan: Plan, is_void: Callable[[Trial], bool], stops: Set[int] = frozenset()) -> list[Trial]:
+    """Runs a plan as the runner does, asking anew after each trial; at `stops` the record is read from its JSON."""
+    results: list[Result] = []
+    while rest := remaining(plan, results):
+        results.append(result(plan, rest[0], noise=BUSY if is_void(rest[0]) else GOOD))
+        if len(results) in stops:
+            results = [Result.model_validate_json(each.model_dump_json()) for each in results]
+    return [each.trial for each in results]
+
+
+def voids(share: float, seed: int) -> Callable[[Trial], bool]:
+    """Trials that are void at random, each for itself."""
+    random = np.random.default_rng(seed).random((1_000, RETRIES_MAX + 1, 16))
+    return lambda trial: bool(random[trial.block, trial.attempt, trial.slot] < share)
+
+
+def test_a_void_trial_of_many_is_run_again_at_the_end_of_its_own_block() -> None:
+    ran = run_one_by_one(
+        FIVE, lambda trial: (trial.block, trial.slot) in {(1, 1), (1, 3), (4, 0)} and not trial.attempt
+    )
+    blocks = [trial.block for trial in ran]
+    assert blocks == sorted(blocks), "before the next block begins"
+    assert [trial for trial in ran if not trial.attempt] == list(schedule(FIVE))
+    again = [(trial.block, trial.slot, trial.attempt) for trial in ran if trial.attempt]
+    assert sorted(again) == [(1, 1, 1), (1, 3, 1), (4, 0, 1)]
+    for block in (1, 4):
+        attempts = [trial.attempt for trial in ran if trial.block == block]
+        assert attempts == sorted(attempts), "after the others of its block"
+    warmups = {FIVE.cell(trial).warmup_ms for trial in ran}
+    assert len(warmups) == 1, "it warms up as long as the others of its block"
+
+
+@pytest.mark.parametrize(
+    ("is_void", "reruns"),
+    [
+        pytest.param(lambda trial: False, {}, id="nothing is void"),
+        pytest.param(
+            lambda trial: trial.block == 2, dict.fromkeys(range(5), 2), id="twice for each trial of a bad minute"
+        ),
+        pytest.param(lambda trial: trial.slot == 3, {3: 10}, id="as many as blocks for one that is always void"),
+        pytest.param(lambda trial: True, dict.fromkeys(range(5), 5), id="half of all trials on a machine always busy"),
+    ],
+)
+def test_reruns_of_many_have_a_budget(is_void: Callable[[Trial], bool], reruns: dict[int, int]) -> None:
+    ran = run_one_by_one(FIVE, is_void)
+    again = Counter(trial.slot for trial in ran if trial.attempt)
+    assert again.total() == sum(reruns.values())
+    assert set(again) <= set(reruns)
+    assert len(ran) <= 1.5 * len(schedule(FIVE))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_of_many_that_is_torn_anywhere_is_the_unbroken_run(seed: int) -> None:
+    is_void = voids(0.3, seed)
+    unbroken = run_one_by_one(FIVE, is_void)
+    assert len(unbroken) > len(schedule(FIVE))
+    assert run_one_by_one(FIVE, is_void, stops=set(range(200))) == unbroken
+
+
+def test_a_contestant_of_many_that_failed_for_good_is_not_run_again() -> None:
+    first = [trial for trial in schedule(FIVE) if trial.block == 0]
+    failure = Failure(kind="not_available", message="not here", final=True)
+    made = [
+        Result(trial=trial, started="", failure=failure) if trial.slot == 2 else result(FIVE, trial) for trial in first
+    ]
+    assert {trial.slot for trial in remaining(FIVE, made)} == {0, 1, 3, 4}
 
 
 def test_costs_are_still_to_be_seen_of_those_that_take_part_and_were_not_seen() -> None:

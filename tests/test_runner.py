@@ -85,6 +85,25 @@ def test_a_void_trial_stays_in_the_record_and_its_block_is_run_again(
     assert verdict.judge(plan, results)[0].blocks_used == 6
 
 
+@pytest.mark.parametrize("fault", ["busy", "dies"])
+def test_a_void_trial_of_many_is_run_again_in_its_own_block_wherever_the_run_is_stopped(
+    tmp_path: Path, fault: str
+) -> None:
+    plan = vs_plan(["epoll", "io_uring", "thread", "prefork"], SHORT, blocks=8)
+    looks = 4
+    host = FakeHost({looks + 5: fault})
+    whole, _ = run(plan, host, tmp_path / "whole")
+    again = [place for place, result in enumerate(whole) if result.trial.attempt]
+    assert [(whole[place].trial.block, place) for place in again] == [(1, 8)], "after the four of its block"
+    assert verdict.judge(plan, whole)[0].spoilt == {}
+    torn = FakeHost({looks + 5: fault, looks + 8: "stopped"})
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, torn, tmp_path / "torn")
+    resumed, _ = run(plan, FakeHost(), tmp_path / "torn")
+    assert [result.trial for result in resumed] == [result.trial for result in whole]
+    assert verdict.judge(plan, resumed) == verdict.judge(plan, whole)
+
+
 def test_a_generator_that_does_not_name_its_window_is_run_no_more(tmp_path: Path) -> None:
     results, _ = run(short_plan("epoll", "io_uring", "thread"), FakeHost({5: "mute"}), tmp_path)
     (failure,) = (result.failure for result in results if result.failure is not None)

@@ -566,6 +566,51 @@ def test_of_many_a_void_trial_is_missing_and_does_not_void_its_block() -> None:
     assert judged(most, MANY).inconclusive is not None
 
 
+TEN = vs_plan([f"epoll[x={n}]" for n in range(5)], {"protocol": "echo"}, blocks=10)
+
+
+def run_of_many(is_void: Callable[[Trial], bool]) -> list[Result]:
+    """A run of five contestants as the runner makes it, with these trials void."""
+    rate, made = of_levels(1.0, 1.2, 0.8, 1.1, 0.7), list[Result]()
+    while rest := remaining(TEN, made):
+        trial = rest[0]
+        made.append(result(TEN, trial, rate_per_s=rate(trial), noise=BUSY if is_void(trial) else None))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_contestants_of_whom_three_trials_in_ten_are_void_are_all_ranked(seed: int) -> None:
+    random = np.random.default_rng(seed).random((10, 3, 5))
+    found = judged(run_of_many(lambda each: bool(random[each.block, each.attempt, each.slot] < 0.3)), TEN)
+    ranking = found.ranking("throughput")
+    assert ranking is not None
+    assert [(row.contestant[-2], row.rank) for row in ranking.rows] == [(n, i) for i, n in enumerate("13024", 1)]
+    assert (ranking.absent, found.spoilt, found.inconclusive) == ({}, {}, None)
+
+
+def test_a_contestant_that_is_always_void_is_dropped_with_the_reason_and_the_others_are_ranked() -> None:
+    found = judged(run_of_many(lambda each: each.slot == 4), TEN)
+    ranking = found.ranking("throughput")
+    assert ranking is not None
+    assert ranking.absent == {"epoll[x=4]": "10 of 10 discarded after 10 reruns: machine busy"}
+    assert [row.contestant[-2] for row in ranking.rows] == ["1", "3", "0", "2"]
+    assert (found.blocks_used, found.blocks_void) == (10, 0)
+
+
+def test_a_trial_that_was_run_again_stands_for_the_void_one() -> None:
+    """The void trial is three times as fast, which must not show."""
+    rate, made = of_levels(1.0, 1.2, 0.8, 1.1, 0.7), list[Result]()
+    while rest := remaining(TEN, made):
+        trial = rest[0]
+        is_void = (trial.block, trial.slot, trial.attempt) == (3, 1, 0)
+        speed = 3.0 if is_void else 1.0
+        made.append(result(TEN, trial, rate_per_s=speed * rate(trial), noise=BUSY if is_void else None))
+    clean = judged(results(TEN, rate), TEN)
+    found = judged(made, TEN)
+    assert len(made) == len(schedule(TEN)) + 1
+    assert (found.levels, found.estimates, found.rankings) == (clean.levels, clean.estimates, clean.rankings)
+
+
 LATE = Failure(kind="lab_late", message="the lab got no processor for 80 ms")
 
 

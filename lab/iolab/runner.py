@@ -171,10 +171,9 @@ def run(
         tell(Opened(folder, plan, len(progress.results), progress.planned, writer.trials.faults, set_aside))
         _leave_out(progress, left_out or {})
         _check_contestants(progress, host)
-        while rest := remaining(plan, progress.results):
-            for scheduled in rest:
-                if progress.is_wanted(scheduled):
-                    _run_trial(progress, host, scheduled)
+        # Asked anew after each trial: a void one of many is run again in its own block.
+        while rest := progress.rest():
+            _run_trial(progress, host, rest[0])
         for comparison, slot in uncounted(plan, progress.results, writer.trials.counts):
             _count(progress, host, comparison, slot)
     return folder
@@ -245,7 +244,7 @@ class _Progress:
     @property
     def planned(self) -> int:
         """How many results there will be when nothing more has to be run again."""
-        return len(self.results) + len(self._rest())
+        return len(self.results) + len(self.rest())
 
     def is_wanted(self, scheduled: Trial) -> bool:
         """Whether its contestant is still in its comparison: a final failure puts it out."""
@@ -255,9 +254,9 @@ class _Progress:
     def left_s(self) -> float:
         """How long the rest should take at the pace so far."""
         pace = self._spent_s / self._expected_s if self._expected_s else 1.0
-        return pace * sum(self.plan.cell(rest).trial_ms for rest in self._rest()) / 1_000
+        return pace * sum(self.plan.cell(rest).trial_ms for rest in self.rest()) / 1_000
 
-    def _rest(self) -> tuple[Trial, ...]:
+    def rest(self) -> tuple[Trial, ...]:
         """What is still to be run, worked out once after each result: of many contestants that takes milliseconds."""
         if self._rest_after != len(self.results):
             self._rest_known, self._rest_after = remaining(self.plan, self.results), len(self.results)

@@ -1,9 +1,9 @@
 """From the results of a comparison to what may be said of it: levels, ratios, one word each, and one sentence.
 
-Only whole blocks count: the first attempt at a block in which no trial is void. Of many contestants a void trial is
-missing from its block instead. Where the generator was the limit, a server's throughput is known only as "at least
-this"; a ratio then has a `bound`, latencies are the generator's own queue, and only CPU per request stays safe. Pure:
-results in, verdict out, the same for the same input.
+Only whole blocks count: the first attempt at a block in which no trial is void. Of many contestants each has its first
+trial in the block that is not void, and is missing where there is none. Where the generator was the limit, a server's
+throughput is known only as "at least this"; a ratio then has a `bound`, latencies are the generator's own queue, and
+only CPU per request stays safe. Pure: results in, verdict out, the same for the same input.
 """
 
 from __future__ import annotations
@@ -333,29 +333,64 @@ def _apart_ns(result: Result | None) -> tuple[float, float] | None:
 
 def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tuple[dict[int, Row], int, int]:
     """The blocks that count, by number; how many blocks were run to their end; and how many of those were void."""
-    comparison_ = plan.comparisons[comparison]
-    slots = range(len(comparison_.cells))
     gone = {slot for index, slot in given_up(done) if index == comparison}
     used: dict[int, Row] = {}
     complete = void = 0
     for block in range(plan.blocks):
-        for attempt in range(RETRIES_MAX + 1):
-            row: Row = [done.get(Place(comparison, block, attempt, s)) if s not in gone else None for s in slots]
-            running = [result for slot, result in enumerate(row) if slot not in gone]
-            if not running or any(result is None for result in running):
-                break
-            # Until its second attempt is there, and where none is left to it, an unsettled block is void.
-            again = any(Place(comparison, block, 1, slot) in done for slot in slots)
-            if attempt == 0 and again and _only_unsettled(running):
-                continue
-            complete += 1
-            spoilt = sum(result.void for result in running if result is not None)
-            # One of many may be missing. Where most of a block is void, so was its minute.
-            if spoilt == 0 or (comparison_.many and spoilt * 2 <= len(running)):
-                used[block] = [None if result is None or result.void else result for result in row]
-                break
-            void += 1
+        rows = [
+            [
+                None if slot in gone else done.get(Place(comparison, block, attempt, slot))
+                for slot in range(len(plan.comparisons[comparison].cells))
+            ]
+            for attempt in range(RETRIES_MAX + 1)
+        ]
+        judged = _block_of_many(rows, gone) if plan.comparisons[comparison].many else _block_of_few(rows, gone)
+        if judged.row is not None:
+            used[block] = judged.row
+        complete += judged.complete
+        void += judged.void
     return used, complete, void
+
+
+class _Block(NamedTuple):
+    """The trials of a block that count, if they do; how often it was run to its end, and came out void."""
+
+    row: Row | None
+    complete: int
+    void: int
+
+
+def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
+    """The first attempt in which no trial is void."""
+    complete = void = 0
+    for attempt, row in enumerate(rows):
+        running = [result for slot, result in enumerate(row) if slot not in gone]
+        if not running or any(result is None for result in running):
+            break
+        # Until its second attempt is there, and where none is left to it, an unsettled block is void.
+        if attempt == 0 and any(result is not None for result in rows[1]) and _only_unsettled(running):
+            continue
+        complete += 1
+        if not any(result.void for result in running if result is not None):
+            return _Block(row, complete, void)
+        void += 1
+    return _Block(None, complete, void)
+
+
+def _block_of_many(rows: Sequence[Row], gone: Container[int]) -> _Block:
+    """Of each contestant the first trial that is not void; one whose trials all are is missing.
+
+    Where most of a block is void, so was its minute, and it counts for nothing.
+    """
+    running = [slot for slot in range(len(rows[0])) if slot not in gone]
+    if not running or any(rows[0][slot] is None for slot in running):
+        return _Block(None, 0, 0)
+    row = [
+        next((result for result in tried if result is not None and not result.void), None)
+        for tried in zip(*rows, strict=True)
+    ]
+    missing = sum(row[slot] is None for slot in running)
+    return _Block(None, 1, 1) if missing * 2 > len(running) else _Block(row, 1, 0)
 
 
 def _only_unsettled(row: Iterable[Result | None]) -> bool:
@@ -496,7 +531,9 @@ def _spoilt(comparison: Comparison, used: Used, gone: Set[int], results: Sequenc
         if slot not in gone and count > VOID_SHARE_MAX * len(used):
             words = Counter(word for each in results if each.trial.slot == slot for word in _void_words(each))
             (word, _), *_ = words.most_common(1)
-            spoilt[title] = f"{count} of {len(used)} discarded: {word.replace('_', ' ')}"
+            again = sum(each.trial.slot == slot and each.trial.attempt > 0 for each in results)
+            reruns = f" after {again} rerun{'' if again == 1 else 's'}" if again else ""
+            spoilt[title] = f"{count} of {len(used)} discarded{reruns}: {word.replace('_', ' ')}"
     return spoilt
 
 
