@@ -256,3 +256,19 @@ def test_a_claim_is_held_against_a_ratio_of_just_its_two(
     ]
     test = WinsTest(contestant=f"epoll[x={contestant}]", reference=f"epoll[x={reference}]")
     assert judge(test, made, plan).judgement == judgement
+
+
+def all_busy(plan: Plan, slot: int | None = None) -> list[Result]:
+    """A run of which every trial, or every one of a contestant, is void."""
+    busy = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
+    return [result(plan, each, noise=busy if slot in (None, each.slot) else None) for each in schedule(plan)]
+
+
+@pytest.mark.parametrize("slot", [None, 0, 1])
+@pytest.mark.parametrize("test", [ratio(1.1), WINS, flat(), littles_law(0.5, 0.4)], ids=lambda test: test.relation)
+def test_a_claim_whose_trials_were_all_discarded_says_so_and_why(test: Test, slot: int | None) -> None:
+    found = judge(test, all_busy(PLAN, slot))
+    assert found.judgement == "undecided"
+    assert "were discarded" in found.reason
+    assert "busy" in found.reason
+    assert "no comparison" not in found.reason

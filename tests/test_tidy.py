@@ -31,7 +31,7 @@ RPC = {"serde", "serde_json"}
 
 # The modules of the lab from the ground up: each may use those of the layers before its own.
 LAYERS: tuple[set[str], ...] = (
-    {"words", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording"},
+    {"words", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording", "mistakes"},
     {"contract"},
     {"plan"},
     {"stats", "store", "machine", "engine"},
@@ -45,7 +45,7 @@ LAYERS: tuple[set[str], ...] = (
 )
 # These judge stored results, and must do so where there is no engine and nothing to measure.
 JUDGES = {"words", "wording", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report"}
-JUDGES |= {"search", "capacity"}
+JUDGES |= {"search", "capacity", "mistakes"}
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
 PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")

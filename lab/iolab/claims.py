@@ -106,7 +106,7 @@ def _judge_claim(
         return _judge_wins(claim, test, verdicts)
     if isinstance(test, FlatTest):
         return _judge_flat(claim, test, plan, done, verdicts)
-    return _judge_littles_law(claim, test, plan, done)
+    return _judge_littles_law(claim, test, plan, done, verdicts)
 
 
 def _judge_ratio(
@@ -236,7 +236,9 @@ def _extremes(series: Sequence[Mapping[int, Seen]]) -> stats.Ratio | None:
     return stats.ratio_of_pairs(paired((largest, smallest)))
 
 
-def _judge_littles_law(claim: Claim, test: LittlesLawTest, plan: Plan, done: Mapping[Place, Result]) -> ClaimVerdict:
+def _judge_littles_law(
+    claim: Claim, test: LittlesLawTest, plan: Plan, done: Mapping[Place, Result], verdicts: Sequence[ComparisonVerdict]
+) -> ClaimVerdict:
     """Where the law fails a figure is wrong, here or there; where it holds, the mean latencies stand beside ours."""
     # A trial that breaks the law is void, so every trial that ended is looked at and not only those of whole blocks.
     ended = [result for result in done.values() if result.failure is None and result.report is not None]
@@ -249,9 +251,21 @@ def _judge_littles_law(claim: Claim, test: LittlesLawTest, plan: Plan, done: Map
     here = _mean_latencies_ms(test, plan, done)
     missing = next((title for title in test.published_ms if title not in here), None)
     if missing is not None:
-        return _undecided(claim, f"{missing} has no valid trial so far")
+        chosen = [found for found in verdicts if _selects(test.setting, found) and missing in found.titles]
+        why = next((why for found in chosen if (why := _discarded(found, missing)) is not None), None)
+        return _undecided(claim, why or f"{missing} has no valid trial so far")
     there = test.published_ms
-    figures = ", ".join(f"{title} {there[title]:g} ms there and {here[title]:.3g} ms here" for title in there)
+    limited = {
+        each.contestant
+        for found in verdicts
+        if _selects(test.setting, found)
+        for each in found.levels
+        if each.metric == "latency_p50" and each.bound != "exact"
+    }
+    figures = ", ".join(
+        f"{title} {there[title]:g} ms there and {'≤ ' if title in limited else ''}{here[title]:.3g} ms here"
+        for title in there
+    )
     reason = f"connections = throughput x mean latency holds in all {len(ended)} trials; {figures}"
     if all(abs(here[title] / there[title] - 1) <= test.tolerance for title in there):
         return ClaimVerdict(claim=claim, judgement="confirmed", reason=reason)
@@ -278,7 +292,8 @@ def _obstacle(
         return "no comparison measures it"
     for found in chosen:
         if found.inconclusive is not None:
-            return f"{found.name} is {found.inconclusive}"
+            why = next((why for title in titles if (why := _discarded(found, title)) is not None), None)
+            return f"{found.name} is {found.inconclusive}" + (f"; {why}" if why else "")
         failed = next((failure for failure in found.failures if failure.contestant in titles), None)
         if failed is not None and found.blocks_used == 0:
             return f"{failed.contestant} could not be measured: {failed.message}"
@@ -286,13 +301,22 @@ def _obstacle(
             if title in found.left_out:
                 return f"{title} was left out of {found.name}: {found.left_out[title]}"
             if title in found.spoilt:
-                return f"too many trials of {title} are void at {found.name} ({found.spoilt[title]})"
+                return f"{title} is not judged at {found.name}: {found.spoilt[title]}"
             level = found.level(metric, title)
             if level is None:
-                return f"{found.name} has no measurement of {title} so far"
+                return _discarded(found, title) or f"{found.name} has no measurement of {title} so far"
             if level.bound != "exact" and not bounds_decide:
                 return f"the generator was the limit of {title} at {found.name}"
     return None
+
+
+def _discarded(found: ComparisonVerdict, title: str) -> str | None:
+    """That the trials of a contestant were discarded, and mostly for what; None where none was."""
+    counts = {each.doubt.word: each.trials for each in found.doubts if each.contestant == title and each.doubt.voids}
+    if not counts:
+        return None
+    word = max(counts, key=counts.__getitem__)
+    return f"the trials of {title} at {found.name} were discarded: {word.replace('_', ' ')} in {counts[word]} of them"
 
 
 def _selects(setting: Mapping[str, object], found: Comparison | ComparisonVerdict) -> bool:

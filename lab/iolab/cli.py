@@ -121,9 +121,12 @@ def run(
 ) -> None:
     """Answer a whole question: run an experiment, or go on with it, and write its report."""
     with _one_line_errors():
+        from iolab import engine
         from iolab.plan import load_experiment
 
-        plan = load_experiment(_experiment(experiment))
+        models = engine.open_engine().description.models
+        known = {model.name: [option.name for option in model.options] for model in models}
+        plan = load_experiment(_experiment(experiment), known)
         _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json)
 
 

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_serializer, model_validator
 
+from iolab import mistakes
 from iolab.contract import (
     WORKLOADS,
     Frozen,
@@ -41,6 +42,8 @@ Record = TypeVar("Record", bound=Frozen)
 Scalar = bool | int | str
 Setting = dict[str, Scalar]
 Axes = dict[str, Annotated[tuple[Scalar, ...], Field(min_length=1)]]
+# The models there are, and the names of their options.
+Models = Mapping[str, Sequence[str]]
 Metric = Literal["throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss"]
 
 # Limits, in one place. Each is far beyond honest use and keeps a slip of the pen from becoming a week of measuring.
@@ -370,19 +373,41 @@ class Plan(Frozen):
 
     @model_validator(mode="after")
     def _claims_are_about_what_is_measured(self) -> Self:
-        titles = {title for comparison in self.comparisons for title in comparison.titles}
-        axes = {axis for comparison in self.comparisons for axis in comparison.setting}
-        about: list[tuple[str, Set[str], Set[str]]] = [
-            (row.id, row.values.keys(), row.setting.keys()) for row in self.published
-        ]
-        about += [(claim.id, *_named_by(claim.decide)) for claim in self.claims]
-        for id_, contestants, settings in about:
-            for contestant in sorted(contestants - titles):
-                raise ValueError(f"{id_}: measures no {contestant!r}: name one of {', '.join(sorted(titles))}")
-            for axis in sorted(settings - axes):
-                known = ", ".join(sorted(axes)) or "none here"
-                raise ValueError(f"{id_}: there is no axis {axis!r}: the axes are {known}")
+        for row in self.published:
+            self._refuse_unmeasured(f"published[{row.id}]", "values", row.values.keys(), row.setting)
+        for claim in self.claims:
+            test, where = claim.decide, f"claims[{claim.id}].decide"
+            setting = test.setting if isinstance(test, RatioTest | LittlesLawTest) else {}
+            key, named = _named_by(test)
+            self._refuse_unmeasured(where, key, named, setting)
+            axes = {axis for comparison in self.comparisons for axis in comparison.setting}
+            if isinstance(test, FlatTest) and test.axis not in axes:
+                raise ValueError(f"{where}.axis: {_no_axis(test.axis, axes)}")
+            if isinstance(test, WinsTest) and not any(
+                test.contestant in each.titles and test.reference == each.titles[0] for each in self.comparisons
+            ):
+                raise ValueError(
+                    f"{where}.reference: no comparison has {test.reference!r} as its first contestant and "
+                    f"{test.contestant!r} after it: list {test.reference!r} first, or swap the two here"
+                )
         return self
+
+    def _refuse_unmeasured(self, where: str, key: str, named: Iterable[str], setting: Setting) -> None:
+        """Raises ValueError for a contestant, an axis or a value of it that is in no comparison."""
+        titles = {title for comparison in self.comparisons for title in comparison.titles}
+        for contestant in sorted(set(named) - titles):
+            known = ", ".join(sorted(titles))
+            raise ValueError(f"{where}.{key}: no contestant is called {contestant!r}: use one of {known}")
+        values: dict[str, dict[Scalar, None]] = {}
+        for comparison in self.comparisons:
+            for axis, value in comparison.setting.items():
+                values.setdefault(axis, {})[value] = None
+        for axis, value in setting.items():
+            if axis not in values:
+                raise ValueError(f"{where}.setting.{axis}: {_no_axis(axis, values)}")
+            if value not in values[axis]:
+                known = ", ".join(map(str, values[axis]))
+                raise ValueError(f"{where}.setting.{axis}: {value!r} is not measured: use one of {known}")
 
     @cached_property
     def digest(self) -> str:
@@ -860,6 +885,14 @@ class _Group(Frozen):
     fixed: Setting = Field(default={})
     axes: Axes = Field(default={})
 
+    @model_validator(mode="after")
+    def _a_label_each(self) -> Self:
+        if self.labels and len(self.labels) != len(self.contestants):
+            raise ValueError(
+                f"labels: there are {len(self.labels)} for {len(self.contestants)} contestants: name each once"
+            )
+        return self
+
 
 class _Experiment(Frozen):
     """An experiment file as it is written: see experiments/*.toml."""
@@ -879,19 +912,22 @@ class _Experiment(Frozen):
     analysis: str = ""
 
 
-def load_experiment(path: Path) -> Plan:
-    """Reads an experiment; raises PlanError with one line: the file, the key, and what to do."""
+def load_experiment(path: Path, models: Models | None = None) -> Plan:
+    """Reads an experiment; raises PlanError with one line: the file, the key, what is wrong and what to write.
+
+    With `models` a contestant that the engine does not have is refused too, where it is listed.
+    """
     try:
         text = path.read_bytes()[: EXPERIMENT_BYTES_MAX + 1]
     except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error.strerror or error}") from None
     try:
-        return parse_experiment(text)
+        return parse_experiment(text, models)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from None
 
 
-def parse_experiment(text: bytes) -> Plan:
+def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
     """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with one line."""
     if len(text) > EXPERIMENT_BYTES_MAX:
         raise PlanError(f"an experiment has at most {EXPERIMENT_BYTES_MAX >> 10} KiB")
@@ -902,12 +938,13 @@ def parse_experiment(text: bytes) -> Plan:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PlanError(f"is not TOML: {' '.join(str(error).split())}") from None
     try:
-        return _plan_of(_Experiment.model_validate(table))
+        return _plan_of(_Experiment.model_validate(table), models)
     except ValidationError as error:
-        raise PlanError(one_line(error)) from None
+        keys = {name: kind.model_fields for name, kind in _TABLES.items()}
+        raise PlanError(mistakes.of_file(error, table, keys, tuple(_TESTS))) from None
 
 
-def _plan_of(experiment: _Experiment) -> Plan:
+def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
     groups = list(experiment.comparisons)
     if bool(groups) == bool(experiment.contestants):
         raise PlanError("contestants: name them once, as a list at the top or in each of the [[comparisons]]")
@@ -915,7 +952,10 @@ def _plan_of(experiment: _Experiment) -> Plan:
         groups = [_Group(title="all", contestants=experiment.contestants)]
     comparisons: list[Comparison] = []
     for group in groups:
+        where = f"comparisons[{group.title}]." if experiment.comparisons else ""
+        _refuse_unknown(group.contestants, f"{where}contestants", models)
         axes = experiment.axes | group.axes
+        fixed = _fixed(experiment, group)
         if math.prod(len(values) for values in axes.values()) > COMPARISONS_MAX:
             raise PlanError(f"axes: their values make more than {COMPARISONS_MAX} comparisons: use fewer")
         for point in itertools.product(*axes.values()):
@@ -923,7 +963,15 @@ def _plan_of(experiment: _Experiment) -> Plan:
             spelt = " ".join(f"{key}={value}" for key, value in setting.items())
             title = "" if group.title == "all" and spelt else group.title
             name = " ".join(part for part in (title, spelt) if part)
-            comparison = _comparison(name, group.contestants, experiment.fixed | group.fixed, setting)
+            try:
+                comparison = _comparison(name, group.contestants, fixed, setting)
+            except _SettingError as error:
+                raise PlanError(f"{_table_of(error.key, experiment, group)}.{error}") from None
+            except ValidationError as error:
+                fault = error.errors(include_url=False)[0]
+                key = str(fault["loc"][0]) if fault["loc"] else ""
+                where = f"{_table_of(key, experiment, group)}.{key}".rstrip(".")
+                raise PlanError(f"{where}: {mistakes.words(fault)}") from None
             comparisons.append(_updated(comparison, ladder=group.ladder, labels=group.labels))
     return Plan(
         name=experiment.name,
@@ -939,18 +987,82 @@ def _plan_of(experiment: _Experiment) -> Plan:
     )
 
 
+def _fixed(experiment: _Experiment, group: _Group) -> Setting:
+    """What is fixed in a group; raises PlanError for a key that is an axis too, which would be overridden silently."""
+    tables = (("fixed", experiment.fixed), (f"comparisons[{group.title}].fixed", group.fixed))
+    axes = ((f"comparisons[{group.title}].axes", group.axes), ("axes", experiment.axes))
+    for (fixed, values), (axis, varied) in itertools.product(tables, axes):
+        twice = next((key for key in values if key in varied), None)
+        if twice is not None:
+            raise PlanError(f"{fixed}.{twice}: is also in {axis}: keep one of the two")
+    return experiment.fixed | group.fixed
+
+
+def _refuse_unknown(contestants: Iterable[Contestant], where: str, models: Models | None) -> None:
+    """Raises PlanError for a model or an option that the engine does not have."""
+    for number, each in enumerate(contestants, start=1):
+        if models is None or each.kind == "command":
+            continue
+        if each.name not in models:
+            raise PlanError(f"{where}[{number}]: there is no model {each.name!r}{mistakes.instead(each.name, models)}")
+        unknown = next((option for option in each.options if option not in models[each.name]), None)
+        if unknown is not None:
+            known = mistakes.instead(unknown, models[each.name])
+            raise PlanError(f"{where}[{number}]: {each.name} has no option {unknown!r}{known}")
+
+
+def _no_axis(axis: str, axes: Iterable[str]) -> str:
+    return f"there is no axis {axis!r}: the axes are {', '.join(sorted(axes)) or 'none here'}"
+
+
+# The relations a claim may be decided by, and what may be written in each table, by the last name of its path.
+_TESTS: dict[str, type[Frozen]] = {
+    "ratio": RatioTest,
+    "wins": WinsTest,
+    "flat": FlatTest,
+    "littles_law": LittlesLawTest,
+}
+_TABLES: dict[str, type[Frozen]] = {
+    "": _Experiment,
+    "comparisons": _Group,
+    "published": Published,
+    "claims": Claim,
+    "quick": Quick,
+    **_TESTS,
+}
+
+
+def _table_of(key: str, experiment: _Experiment, group: _Group) -> str:
+    """The table of the file that a setting is written in."""
+    of_group = f"comparisons[{group.title}]."
+    tables: dict[str, Set[str]] = {
+        f"{of_group}axes": group.axes.keys(),
+        "axes": experiment.axes.keys(),
+        f"{of_group}fixed": group.fixed.keys(),
+    }
+    return next((name for name, keys in tables.items() if key in keys), "fixed")
+
+
+class _SettingError(PlanError):
+    """A setting that cannot be: its key, and why."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key}: {why}")
+        self.key = key
+
+
 def _comparison(name: str, contestants: Sequence[Contestant], fixed: Setting, setting: Setting) -> Comparison:
     """Sorts the keys of a setting into those of the workload and those of the cell, and refuses the rest."""
     values: dict[str, Any] = {**fixed, **setting}
     protocol = values.pop("protocol", None)
     if protocol not in WORKLOADS:
-        raise PlanError(f"fixed.protocol: must be one of {', '.join(WORKLOADS)}")
+        raise _SettingError("protocol", f"must be one of {', '.join(WORKLOADS)}")
     kind = WORKLOADS[protocol]
     workload = {key: values.pop(key) for key in kind.model_fields if key in values}
     known = (set(kind.model_fields) | set(Cell.model_fields)) - {"contestant", "workload", "protocol"}
     for key in values:
         if key not in known:
-            raise PlanError(f"{key}: is not a setting of {protocol}: use one of {', '.join(sorted(known))}")
+            raise _SettingError(key, f"is not a setting of {protocol}{mistakes.instead(key, sorted(known))}")
     cells = tuple(
         Cell.model_validate({"contestant": contestant, "workload": kind(**workload), **values})
         for contestant in contestants
@@ -958,13 +1070,13 @@ def _comparison(name: str, contestants: Sequence[Contestant], fixed: Setting, se
     return Comparison(name=name, setting=setting, cells=cells)
 
 
-def _named_by(test: Test) -> tuple[Set[str], Set[str]]:
-    """The contestants and the axes a claim's test speaks of."""
+def _named_by(test: Test) -> tuple[str, Set[str]]:
+    """The contestants a claim's test speaks of, and the key that names them."""
     if isinstance(test, FlatTest):
-        return {*test.contestants, *test.published}, {test.axis}
+        return "contestants", {*test.contestants, *test.published}
     if isinstance(test, LittlesLawTest):
-        return test.published_ms.keys(), test.setting.keys()
-    return {test.contestant, test.reference}, test.setting.keys() if isinstance(test, RatioTest) else set()
+        return "published_ms", test.published_ms.keys()
+    return "contestant", {test.contestant, test.reference}
 
 
 def _quick(cell: Cell, short: Quick) -> Cell:

@@ -1,0 +1,122 @@
+"""A mistake in an experiment file as one line: which key, what is wrong with it, and what to write.
+
+pydantic finds most mistakes. Its words are for programmers; these are for the author of the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+# What to write where a key is missing.
+EXAMPLES = {
+    "name": '"my-question"',
+    "question": '"Which is faster?"',
+    "id": '"C-1"',
+    "text": '"what was claimed"',
+    "title": '"http"',
+    "contestants": '["epoll", "io_uring"]',
+    "contestant": '"io_uring"',
+    "reference": '"epoll"',
+    "published": "1.1",
+    "published_ms": "{ epoll = 0.4 }",
+    "values": "{ epoll = 100000, io_uring = 120000 }",
+    "axis": '"connections"',
+    "decide": '{ relation = "wins", contestant = "io_uring", reference = "epoll" }',
+}
+# What is wrong, by pydantic's name for it; {…} is of its context.
+WORDS = {
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a number",
+    "string_type": "must be text in quotes",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "tuple_type": "must be a list, as in [1, 2]",
+    "dict_type": "must be a table, as in {{ key = 1 }}",
+    "model_type": "must be a table, as in {{ key = 1 }}",
+    "model_attributes_type": "must be a table, as in {{ key = 1 }}",
+    "greater_than_equal": "must be {ge} or more",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be {le} or less",
+    "less_than": "must be less than {lt}",
+    "too_short": "must not be empty",
+    "too_long": "has too many items: use at most {max_length}",
+    "string_too_short": "must not be empty",
+    "string_too_long": "is too long: use at most {max_length} characters",
+    "string_pattern_mismatch": "must be small letters, digits, '.', '_' and '-', beginning with a letter or digit",
+    "literal_error": "must be {expected}",
+}
+# A value that may be of several types has a complaint of each; their places end in these.
+SCALARS = ("bool", "int", "str")
+SCALAR = "must be a whole number, text in quotes, or true or false"
+
+
+def of_file(
+    error: ValidationError, table: Mapping[str, Any], keys: Mapping[str, Iterable[str]], relations: Sequence[str]
+) -> str:
+    """The first mistake in a file. `keys` are those that each of its tables takes, by the last name of its path."""
+    first = error.errors(include_url=False)[0]
+    place = list(first["loc"])
+    if first["type"].startswith("union_tag"):
+        wrong = first.get("ctx", {}).get("tag")
+        found = "is missing" if wrong is None else f"{wrong!r} is no relation"
+        return f"{_spelt(place, table, relations)}.relation: {found}: write one of {', '.join(relations)}"
+    if place and place[-1] in SCALARS:
+        return f"{_spelt(place[:-1], table, relations)}: {SCALAR}"
+    if first["type"] == "extra_forbidden":
+        tables = [part for part in place[:-1] if isinstance(part, str)]
+        known = keys.get(tables[-1] if tables else "", ())
+        return f"{_spelt(place, table, relations)}: there is no such key here{instead(str(place[-1]), known)}"
+    where = _spelt(place, table, relations)
+    return f"{where}: {words(first)}" if where else words(first)
+
+
+def words(fault: ErrorDetails) -> str:
+    """What is wrong with one value, and what it must be."""
+    kind, context = fault["type"], fault.get("ctx", {})
+    if kind == "missing":
+        key = str(fault["loc"][-1])
+        return f"is missing: write {key} = {EXAMPLES.get(key, '…')}"
+    if kind not in WORDS:
+        return fault["msg"].removeprefix("Value error, ").replace("\n", " ")
+    said = WORDS[kind].format(**context)
+    value = fault["input"]
+    return f"{said}, not {value!r}" if isinstance(value, bool | int | float | str) and len(str(value)) <= 60 else said
+
+
+def instead(word: str, known: Iterable[str]) -> str:
+    """What to write instead of a word that is none of these: the nearest of them, or all."""
+    known = list(known)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f": did you mean {near[0]!r}?" if near else f": use one of {', '.join(known)}"
+
+
+def _spelt(place: Sequence[int | str], table: Mapping[str, Any], relations: Sequence[str]) -> str:
+    """A place as its author knows it: `claims[C-1].decide.published`, `contestants[2]` counted from 1."""
+    spelt = ""
+    at: Any = table
+    for part in place:
+        if part in relations and isinstance(at, dict) and part not in at:
+            continue  # which kind of test it is, which is no key of the file
+        at = _inside(at, part)
+        if isinstance(part, int):
+            name = next((at[key] for key in ("id", "title") if isinstance(at, dict) and key in at), part + 1)
+            spelt += f"[{name if isinstance(name, str) and len(name) <= 60 else part + 1}]"
+        else:
+            spelt += f".{part}" if spelt else part
+    return spelt.replace("\n", " ")
+
+
+def _inside(table: Any, part: int | str) -> Any:
+    try:
+        return table[part]
+    except (KeyError, IndexError, TypeError):
+        return None
