@@ -1,4 +1,4 @@
-"""Ten runs whose truth is known: the cases that a verdict has to put into words."""
+"""Runs whose truth is known: the cases that a verdict has to put into words."""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from rich.console import Console
 from iolab import terminal, verdict
 from iolab.plan import DOUBTS, CostCount, Failure, MachineNoise, Plan, Result, Trial, schedule, vs_plan
 from made import result, results
+from scenarios import SCENARIOS
 
 PAIR = vs_plan(["epoll", "io_uring"], {"protocol": "echo"})
 NOISY = MachineNoise(steal_share=0.03, foreign_cpu_cores=0.0)
@@ -200,3 +203,21 @@ def test_what_was_measured_and_mostly_discarded_is_not_said_to_be_absent(blocks:
     shown = terminal.rankings(found, terminal.short_names(found), 120)[0]
     assert [list(column.cells)[-1] for column in shown.columns][1:3] == ["select", "not ranked"]
     assert f"select is not judged: {void} of {blocks} discarded: machine busy" in terminal.notices([found])
+
+
+GOLDEN = Path(__file__).parent / "golden" / "verdicts.txt"
+
+
+def test_the_verdicts_are_as_they_were_agreed_on() -> None:
+    """`IOLAB_GOLDEN=1 pytest tests/test_terminal.py` writes them anew after an intended change."""
+    out = StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    for scenario in SCENARIOS:
+        console.print(f"=== {scenario.name} ===")
+        terminal.show_verdicts(console, verdict.judge(scenario.plan, scenario.results()), [])
+        console.print()
+    text = "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    if os.environ.get("IOLAB_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= 80
