@@ -20,7 +20,7 @@ from iolab import binary, machine, proc, runner
 from iolab.agent import Calls, Sample
 from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
-from iolab.plan import Cell, Failure
+from iolab.plan import Cell, Failure, Plan
 from iolab.runner import Clocks
 
 FAKE_ENGINE = Path(fake_engine.__file__)
@@ -177,6 +177,7 @@ class FakeHost:
         self.uncountable = uncountable
         assert set(self.faults.values()) <= set(self.FAULTS)
         self.identity = identity
+        self.executed: dict[str, dict[str, str]] = {}
         self.started: list[str] = []
         self.counted: list[str] = []
         self.running: list[object] = []
@@ -184,6 +185,9 @@ class FakeHost:
 
     def describe(self) -> dict[str, Any]:
         return {"schema": 1, "identity": {"engine": self.identity}}
+
+    def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
+        return self.executed
 
     def start(self, cell: Cell, *, count_calls: bool = False) -> FakeServer:
         if count_calls:

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -358,6 +359,9 @@ class SimulatedHost:
     def describe(self) -> dict[str, Any]:
         return {"schema": 1, "identity": {"engine": self.identity}, "cpu": {"model": "simulated"}}
 
+    def programs(self, plan: object) -> dict[str, dict[str, str]]:
+        raise AssertionError("nothing is executed")
+
     def start(self, cell: Cell, *, count_calls: bool = False) -> Any:
         raise AssertionError("the server is there already")
 
@@ -658,13 +662,45 @@ def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
     assert capacity.document(prober.known(folder)) == capacity.document(whole)
 
 
-def test_a_question_that_is_answered_is_not_asked_again_unless_it_is_to_be(tmp_path: Path) -> None:
-    answered(Server(10_000), tmp_path)
-    for fresh, identity, again in ((False, "one", False), (True, "one", True), (False, "another", True)):
-        host = SimulatedHost(Server(10_000), identity=identity)
-        prober.run(asked(), host, tmp_path, lambda found: None, fresh=fresh)
-        assert bool(host.runs) is again
-    assert len(list(tmp_path.iterdir())) == 3, "what was there is kept under another name"
+@pytest.mark.parametrize(
+    ("stops", "before", "now", "fresh", "kept"),
+    [
+        # A question that was answered is asked anew; one that was stopped goes on if nothing has changed.
+        (None, "one", "one", False, ""),
+        (6, "one", "one", False, None),
+        (6, "one", "one", True, ""),
+        (6, "one", "another", False, "engine was one, and is another now"),
+    ],
+)
+def test_only_a_question_that_was_stopped_goes_on(
+    tmp_path: Path, stops: int | None, before: str, now: str, fresh: bool, kept: str | None
+) -> None:
+    with suppress(KeyboardInterrupt):
+        first = SimulatedHost(Server(10_000), stops=stops, identity=before)
+        prober.run(asked(), first, tmp_path, lambda found: None)
+    told: list[tuple[str, Path]] = []
+    host = SimulatedHost(Server(10_000), identity=now)
+    prober.run(asked(), host, tmp_path, lambda found: None, fresh=fresh, tell_aside=lambda *each: told.append(each))
+    assert [changed for changed, _ in told] == ([] if kept is None else [kept])
+    assert all(capacity.read_records(folder)[0] for _, folder in told), "what was measured is kept"
+    whole = len(prober.known(capacity.folder_of(asked(), tmp_path)).shots)
+    assert host.runs == (whole - (first.runs - 1) if kept is None else whole)
+
+
+def test_another_process_at_the_same_address_is_another_server(tmp_path: Path) -> None:
+    def ask(pid: int, stops: int | None) -> list[str]:
+        told: list[str] = []
+        with suppress(KeyboardInterrupt):
+            host = SimulatedHost(Server(10_000), stops=stops)
+            prober.run(
+                asked(), host, tmp_path, lambda found: None, server_pid=pid, tell_aside=lambda why, _: told.append(why)
+            )
+        return told
+
+    assert ask(os.getpid(), 6) == []
+    assert ask(os.getpid(), 3) == [], "the same process goes on"
+    (why,) = ask(os.getppid(), None)
+    assert why.startswith(f"another process is the server now (process {os.getppid()}, before process {os.getpid()})")
 
 
 def test_runs_of_another_procedure_are_refused(tmp_path: Path) -> None:
@@ -719,7 +755,7 @@ def test_capacity_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_pat
     assert re.search(r"^  2 search [\d,]+/s: [\d,]+/s, p99 [\d.]+ .s: holds$", done.stderr, re.MULTILINE)
     again = iolab(*ASK, "--out", tmp_path)
     assert (again.exit_code, again.stdout) == (0, done.stdout)
-    assert "runs are there already: --fresh asks anew" in again.stderr
+    assert "the earlier run is kept as" in again.stderr
     runs = iolab("list", "runs", "--out", tmp_path).stdout
     assert "The capacity under p99<5ms is 9," in runs
     assert iolab("report", runs.split()[0], "--out", tmp_path).stdout == done.stdout
@@ -796,7 +832,7 @@ def test_a_run_in_which_the_server_went_away_says_nothing_of_it(
     done = iolab(*ASK, "--out", tmp_path)
     assert done.exit_code == 1
     assert done.stderr.strip().splitlines()[-1] == (
-        "iolab: the server went away (refused): start it again, and the same command goes on"
+        "iolab: the server went away (refused): start it again, and run the same command"
     )
     assert "Not finished: it held at 8,000/s" in done.stdout
     assert iolab(*ASK, "--out", tmp_path).exit_code == 0

@@ -64,13 +64,39 @@ def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("fake", "quiet")
-def test_the_same_command_shows_what_is_there_and_fresh_measures_anew(tmp_path: Path) -> None:
+def test_a_vs_that_ended_is_measured_anew_and_the_earlier_run_is_kept(tmp_path: Path) -> None:
     command = ("vs", "epoll", "thread", "--quick", "--out", tmp_path)
+    first, again = iolab(*command), iolab(*command)
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    kept = next(tmp_path.glob("vs-*.1"))
+    assert f"the earlier run is kept as {kept}" in again.stderr
+    assert "20/20 vs: " in again.stderr
+    assert iolab("report", kept).stdout.replace(".1/report", "/report") == first.stdout
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_an_experiment_that_ended_is_shown_with_its_date_and_fresh_measures_anew(tmp_path: Path) -> None:
+    command = ("run", experiment(tmp_path, "epoll", "thread"), "--out", tmp_path / "runs")
     first, again, fresh = iolab(*command), iolab(*command), iolab(*command, "--fresh")
     assert (again.exit_code, again.stdout) == (0, first.stdout)
-    assert "20 of 20 trials are there already" in again.stderr
-    assert "an earlier run was kept as" in fresh.stderr
-    assert "20/20 vs: " in fresh.stderr
+    assert re.search(
+        r"14 of 14 trials are there already, .* \d{4}-\d\d-\d\d \d\d:\d\d UTC: --fresh measures", again.stderr
+    )
+    assert "the earlier run is kept as" in fresh.stderr
+    assert "14/14 all: " in fresh.stderr
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_an_experiment_is_measured_anew_when_a_server_of_it_was_rebuilt(tmp_path: Path) -> None:
+    server = tmp_path / "mine.py"
+    server.write_text(FAKE_ENGINE.read_text())
+    path = experiment(tmp_path, "epoll", f"cmd:{sys.executable} -S {server} plain {{port}}")
+    first = iolab("run", path, "--out", tmp_path / "runs")
+    assert first.exit_code == 0, first.stderr
+    server.write_text(server.read_text() + "# another build\n")
+    again = iolab("run", path, "--out", tmp_path / "runs")
+    assert f"{server} has changed: the earlier run is kept as {tmp_path}/runs/some-" in again.stderr
+    assert "are there already" not in again.stderr
 
 
 @pytest.mark.usefixtures("fake", "quiet")

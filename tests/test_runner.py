@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,41 @@ def test_a_finished_run_is_not_run_again_unless_it_is_asked_for(tmp_path: Path) 
     assert len(anew.started) == 14
     opened = next(event for event in events if isinstance(event, Opened))
     assert opened.set_aside is not None
+
+
+@pytest.mark.parametrize(
+    ("stopped_at", "executed", "repeat", "expected"),
+    [
+        # What is run anew: nothing of a run that goes on with the same programs, all of another.
+        (None, {"cmd": {"./mine": "1"}}, False, None),
+        (None, {"cmd": {"./mine": "1"}}, True, ""),
+        (8, {"cmd": {"./mine": "1"}}, True, None),
+        (8, {"cmd": {"./mine": "2"}}, True, "./mine has changed"),
+        (8, {"cmd": {"./mine": "1", "x.conf": "1"}}, False, "x.conf is new"),
+        (8, {"cmd": {"x.conf": "1"}}, False, "./mine is gone; x.conf is new"),
+    ],
+)
+def test_a_run_goes_on_only_with_the_programs_it_began_with(
+    tmp_path: Path, stopped_at: int | None, executed: dict[str, dict[str, str]], repeat: bool, expected: str | None
+) -> None:
+    plan = short_plan("epoll", "io_uring")
+    first = FakeHost({} if stopped_at is None else {stopped_at: "stopped"})
+    first.executed = {"cmd": {"./mine": "1"}}
+    with suppress(KeyboardInterrupt):
+        run(plan, first, tmp_path)
+    kept = store.read_trials(store.folder_of(plan, tmp_path)).results
+    now, events = FakeHost(), list[Event]()
+    now.executed = executed
+    runner.run(plan, now, tmp_path, events.append, repeat=repeat, clocks=now.clocks())
+    opened = next(event for event in events if isinstance(event, Opened))
+    assert opened.done == (len(kept) if expected is None else 0)
+    assert opened.changed == (expected or "")
+    if expected is None:
+        assert opened.set_aside is None
+    else:
+        assert opened.set_aside is not None
+        assert store.read_trials(opened.set_aside).results == kept
+    assert (opened.ended is not None) is (stopped_at is None and expected is None)
 
 
 def test_a_signal_while_a_result_is_stored_waits_until_it_is_whole(

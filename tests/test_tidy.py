@@ -31,7 +31,7 @@ RPC = {"serde", "serde_json"}
 
 # The modules of the lab from the ground up: each may use those of the layers before its own.
 LAYERS: tuple[set[str], ...] = (
-    {"words", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording", "mistakes"},
+    {"words", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording", "mistakes", "programs"},
     {"contract"},
     {"plan"},
     {"stats", "store", "machine", "engine"},

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from iolab import contestants, machine, proc
+from iolab import contestants, machine, proc, programs
 from iolab.contract import LoadSpec, Served, ServeReady
 from iolab.engine import Engine, Load, LoadEvent, ask_served, distance_ns, served
-from iolab.plan import Cell
+from iolab.plan import Cell, Plan
 
 # How often it is looked how far apart processors are, to see whether they are moved: hosts do it every few seconds.
 LOOKS, LOOK_PAUSE_S = 40, 0.1
@@ -67,6 +67,7 @@ class Host(Protocol):
     """A machine to measure on. `start` and `load` raise TrialFailed."""
 
     def describe(self) -> dict[str, Any]: ...
+    def programs(self, plan: Plan) -> dict[str, dict[str, str]]: ...
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer: ...
     def load(self, spec: LoadSpec) -> RunningLoad: ...
     def apart_ns(self, cell: Cell) -> float | None: ...
@@ -83,6 +84,16 @@ class Agent:
         described = machine.describe(self.engine.description)
         described["engine"]["sha256"] = self.engine.digest
         return described
+
+    def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
+        """The digests of the files that each command of a plan executes, by the command's text."""
+        commands = {
+            cell.contestant.text: cell.contestant
+            for comparison in plan.comparisons
+            for cell in comparison.cells
+            if cell.contestant.kind == "command"
+        }
+        return {text: programs.of_command(contestant.argv(0)) for text, contestant in commands.items()}
 
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
         """Starts the contestant of a cell, fresh, and waits until it accepts connections."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -436,7 +435,7 @@ def writing(question: Question, machine: Mapping[str, Any], runs: Path) -> Itera
         lines = path.read_bytes().splitlines(keepends=True)
         os.ftruncate(file, sum(map(len, lines[: len(records)])))
         store.write_file(folder / QUESTION, question.model_dump_json(indent=2) + "\n")
-        store.write_file(folder / store.MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
+        store.write_machine(folder, machine)
         writer = Writer(folder, list(records), faults, file)
         try:
             yield writer

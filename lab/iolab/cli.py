@@ -52,7 +52,12 @@ PASSED_ON: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args":
 
 Out = Annotated[Path, typer.Option(help="Folder of all runs.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Short trials in ten blocks: an answer in minutes.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Measure anew; an earlier run is kept under another name.")]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh", help="Measure anew, also what was interrupted; the earlier run is kept under another name."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the verdicts as one JSON document.")]
 Cpus = Annotated[str | None, typer.Option(metavar="LIST", help="Processors, as 0,2 or 0-3; chosen when left out.")]
 
@@ -108,7 +113,7 @@ def vs(
         plan = vs_plan(servers, setting, blocks=blocks, seed=seed)
         plan = runner.with_cpus(plan, _cpu_list(server_cpus), _cpu_list(load_cpus))
         # Who was named here is to be compared; an experiment goes on without those that this machine cannot run.
-        _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json, all_or_none=True)
+        _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json, by_hand=True)
 
 
 @app.command(epilog="Examples: iolab run io_uring-vs-epoll --quick   |   iolab run ./my-question.toml")
@@ -290,15 +295,18 @@ def main(arguments: list[str]) -> None:
         verb.main(arguments[1:], prog_name=f"iolab {arguments[0]}", help_option_names=HELP)
 
 
-def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, all_or_none: bool = False) -> None:
-    """Runs a plan to its end and concludes. With `all_or_none` a contestant that cannot take part is an error."""
+def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, by_hand: bool = False) -> None:
+    """Runs a plan to its end and concludes.
+
+    Of a plan made by hand, all contestants are to be compared, and it is measured anew once it has ended.
+    """
     from iolab import contestants, engine, machine, runner, store, terminal
     from iolab.agent import Agent
 
     agent = Agent(engine.open_engine())
     contestants.refuse_unknown(plan, agent.engine.description)
     variants = contestants.variants(plan, agent.engine)
-    if all_or_none:
+    if by_hand:
         contestants.refuse_unfit(plan, variants)
     plan, why = runner.placed(plan, machine.topology())
     console = _stderr()
@@ -306,7 +314,9 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, all_or_none: bool
     try:
         with runner.stopping_on(ENDING), terminal.Screen(console) as screen:
             left_out = contestants.left_out(plan, variants)
-            folder = runner.run(plan, agent, out, screen, left_out=left_out, all_or_none=all_or_none, fresh=fresh)
+            folder = runner.run(
+                plan, agent, out, screen, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh
+            )
     except runner.ContestantFailed as failed:
         terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure)
         raise typer.Exit(2 if failed.failure.kind in BAD_COMMANDS else 1) from None
@@ -354,7 +364,8 @@ def _ask(asked: capacity.Question, server_pid: int | None, out: Path, *, fresh: 
     folder = capacity.folder_of(asked, out)
     try:
         with runner.stopping_on(ENDING):
-            prober.run(asked, agent, out, prober.Lines(console), server_pid=server_pid, fresh=fresh)
+            lines = prober.Lines(console, knows_server=server_pid is not None)
+            prober.run(asked, agent, out, lines, server_pid=server_pid, fresh=fresh, tell_aside=lines.aside)
     except runner.Stopped as stopped:
         # Without a single run there is no folder.
         if folder.is_dir():

@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from iolab import capacity, listener, proc, runner, search
+from iolab import capacity, listener, proc, programs, runner, search
 from iolab.agent import Host
 from iolab.capacity import Found, Question, Record, Shot, Step
 from iolab.contract import (
@@ -35,7 +35,7 @@ from iolab.contract import (
 from iolab.engine import TrialFailed
 from iolab.plan import PlanError
 from iolab.search import rate_words, time_words
-from iolab.terminal import duration, say
+from iolab.terminal import aside, duration, say
 from iolab.trial import quantile_supported
 from iolab.words import Protocol
 
@@ -135,15 +135,21 @@ def run(
     *,
     server_pid: int | None = None,
     fresh: bool = False,
+    tell_aside: Callable[[str, Path], None] = lambda changed, folder: None,
     clocks: runner.Clocks = runner.CLOCKS,
 ) -> Path:
     """Runs what is left of a question and returns its folder; raises StoreError or TrialFailed, and then what is done
     is kept. `tell` is given what is known at first, and after each run.
+
+    A question that is answered is asked anew, and so is one that was asked of another server, as far as the process
+    behind the address is known; with `fresh` any is. The earlier run is kept under a new name, which `tell_aside` gets.
     """
     machine = host.describe()
+    machine["identity"]["server"] = None if server_pid is None else programs.of_process(server_pid)
     folder = capacity.folder_of(asked, runs)
-    if fresh or runner.is_of_another(folder, machine["identity"]):
-        runner.move_aside(folder)
+    changed = runner.changes(folder, machine["identity"])
+    if (fresh or changed or _is_answered(folder)) and (set_aside := runner.move_aside(folder)) is not None:
+        tell_aside(changed, set_aside)
     with capacity.writing(asked, machine, runs) as writer:
         tell(found := capacity.follow(asked, writer.records))
         while found.next is not None:
@@ -157,6 +163,10 @@ def run(
 def known(folder: Path) -> Found:
     """What is known of a stored question; raises StoreError."""
     return capacity.follow(capacity.read_question(folder), capacity.read_records(folder)[0])
+
+
+def _is_answered(folder: Path) -> bool:
+    return (folder / capacity.QUESTION).is_file() and known(folder).next is None
 
 
 def show_question(console: Console, asked: Question, server_pid: int | None) -> None:
@@ -174,19 +184,26 @@ def show_question(console: Console, asked: Question, server_pid: int | None) -> 
 
 
 class Lines:
-    """A listener for a question that is asked: a line for what is there already, and one for each run that ends."""
+    """A listener for a question that is asked: a line for what is there already, and one for each run that ends.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    `knows_server`: whether the process behind the address is known, so that another one would be noticed.
+    """
+
+    def __init__(self, console: Console, *, knows_server: bool) -> None:
+        self._console, self._knows_server = console, knows_server
         self._begun = False
+
+    def aside(self, changed: str, folder: Path) -> None:
+        """Says that an earlier run is kept, and why it is not gone on with."""
+        say(self._console, aside(changed, folder))
 
     def __call__(self, found: Found) -> None:
         """Shows what is new."""
         if self._begun:
             say(self._console, run_line(found))
         elif found.shots:
-            there = f"{len(found.shots)} runs are there already" + (": --fresh asks anew" if found.next is None else "")
-            say(self._console, there)
+            unsure = "" if self._knows_server else ", as far as it is known of the same server"
+            say(self._console, f"{len(found.shots)} runs are there already{unsure}: --fresh asks anew")
         self._begun = True
 
 
@@ -265,7 +282,7 @@ def _refuse(report: Report) -> None:
         raise TrialFailed("interrupted", "the load generator was interrupted")
     if report.connections_open == 0 and report.errors.connect > 0:
         first = f" ({report.first_error})" if report.first_error else ""
-        raise TrialFailed("gone", f"the server went away{first}: start it again, and the same command goes on")
+        raise TrialFailed("gone", f"the server went away{first}: start it again, and run the same command")
     if report.requests.correct == 0 and report.schedule is None:
         first = f" ({report.first_error})" if report.first_error else ""
         raise TrialFailed("errors", f"no request was answered rightly{first}: ask for what the server has", final=True)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from iolab import proc, store, trial
+from iolab import proc, programs, store, trial
 from iolab.agent import Calls, Host, RunningLoad, RunningServer, Sample
 from iolab.contract import Frozen, HttpWorkload, LoadReady, LoadSpec, Measured, Measuring, Report, ServeReady
 from iolab.engine import LoadEvent, TrialFailed
@@ -47,7 +47,11 @@ LATE_SHARE_MAX = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The run's folder is open. `done` of `planned` trials are there already; `faults` are lines it lost."""
+    """The run's folder is open. `done` of `planned` trials are there already; `faults` are lines it lost.
+
+    An earlier run that this one does not go on with is `set_aside` under a new name; `changed` says what differs from
+    it, empty where nothing does. `ended` is when a run that has nothing left to do came to its end.
+    """
 
     folder: Path
     plan: Plan
@@ -55,6 +59,8 @@ class Opened:
     planned: int
     faults: tuple[str, ...]
     set_aside: Path | None
+    changed: str
+    ended: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +160,28 @@ def run(
     *,
     left_out: Mapping[tuple[int, int], Failure] | None = None,
     all_or_none: bool = False,
+    repeat: bool = False,
     fresh: bool = False,
     clocks: Clocks = CLOCKS,
 ) -> Path:
     """Runs what is left of a plan and returns its folder; raises StoreError when results cannot be kept.
 
-    `left_out` are the (comparison, slot) pairs that cannot take part. A run of another engine or machine, and with
-    `fresh` any, is set aside under a new name first. With `all_or_none` a contestant that fails its first look, or
-    dies, ends the run: ContestantFailed.
+    `left_out` are the (comparison, slot) pairs that cannot take part. A run of another engine, another machine or
+    other programs is set aside under a new name first; with `repeat` one that has ended too, and with `fresh` any. With
+    `all_or_none` a contestant that fails its first look, or dies, ends the run: ContestantFailed.
     """
     machine = host.describe()
+    if executed := host.programs(plan):
+        machine["identity"]["programs"] = executed
     folder = store.folder_of(plan, runs)
-    set_aside = move_aside(folder) if fresh or is_of_another(folder, machine["identity"]) else None
+    changed, ended = changes(folder, machine["identity"]), store.ended(folder)
+    is_old = fresh or bool(changed) or (repeat and ended is not None)
+    set_aside = move_aside(folder) if is_old else None
     with store.writing(plan, machine, runs) as writer:
         progress = _Progress(plan, writer, tell, clocks, all_or_none=all_or_none)
-        tell(Opened(folder, plan, len(progress.results), progress.planned, writer.trials.faults, set_aside))
+        done, planned = len(progress.results), progress.planned
+        ended = ended if done == planned else None
+        tell(Opened(folder, plan, done, planned, writer.trials.faults, set_aside, changed, ended))
         _leave_out(progress, left_out or {})
         _check_contestants(progress, host)
         # Asked anew after each trial: a void one of many is run again in its own block.
@@ -176,6 +189,7 @@ def run(
             _run_trial(progress, host, rest[0])
         for comparison, slot in uncounted(plan, progress.results, writer.trials.counts):
             _count(progress, host, comparison, slot)
+        writer.end(ended or clocks.wall())
     return folder
 
 
@@ -610,11 +624,11 @@ def _load_spec(cell: Cell, addresses: tuple[str, ...], **changes: object) -> Loa
     return _with(spec, **changes)
 
 
-def is_of_another(folder: Path, identity: object) -> bool:
-    """Whether the folder holds trials that cannot be continued: those of another engine or another machine."""
+def changes(folder: Path, identity: Mapping[str, Any]) -> str:
+    """Why the runs of a folder cannot be gone on with: what differs from them now; empty where nothing does."""
     if not (folder / store.MACHINE).exists():
-        return False
-    return store.read_machine(folder).get("identity") != identity
+        return ""
+    return programs.changes(store.read_machine(folder).get("identity"), identity)
 
 
 def move_aside(folder: Path) -> Path | None:

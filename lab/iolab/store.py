@@ -25,13 +25,15 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from iolab.contract import Frozen, one_line
-from iolab.plan import CostCount, Place, Plan, Result
+from iolab.plan import CostCount, Place, Plan, Result, remaining, uncounted
 
 # A line holds a report with its histogram and series: some 20 KiB. One far longer is not ours.
 LINE_BYTES_MAX = 16 << 20
 
 PLAN, MACHINE, REPORT = "plan.json", "machine.json", "report.html"
 TRIALS, COUNTS = "trials.jsonl", "costs.jsonl"
+# The key of machine.json that says when a run had nothing left to do.
+ENDED = "ended"
 
 
 Record = TypeVar("Record", bound=Frozen)
@@ -56,6 +58,7 @@ class Writer:
 
     folder: Path
     trials: Trials
+    machine: Mapping[str, Any]
     _files: Mapping[str, int]
 
     def append(self, record: Result | CostCount) -> None:
@@ -69,6 +72,10 @@ class Writer:
         except OSError as error:
             cut_back(file, end)
             raise StoreError(unwritten(path, "the result could not be written", error)) from error
+
+    def end(self, when: str) -> None:
+        """Notes that nothing is left to do since then."""
+        write_machine(self.folder, {**self.machine, ENDED: when})
 
 
 def folder_of(plan: Plan, runs: Path) -> Path:
@@ -99,11 +106,11 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
         trials = read_trials(folder)
         _check_identity(folder, machine, resumed=bool(trials.results))
         write_file(folder / PLAN, plan.model_dump_json(indent=2) + "\n")
-        write_file(folder / MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
+        write_machine(folder, machine)
         for name, file in files.items():
             _end_line(folder / name, file)
         try:
-            yield Writer(folder, trials, files)
+            yield Writer(folder, trials, machine, files)
         except BaseException:
             if not os.fstat(files[TRIALS]).st_size:
                 _forget(folder)
@@ -121,6 +128,26 @@ def read_plan(folder: Path) -> Plan:
         raise StoreError(_unread(folder / PLAN, error)) from error
     except ValidationError as error:
         raise StoreError(f"{folder / PLAN}: {one_line(error)}: run the experiment again") from None
+
+
+def write_machine(folder: Path, machine: Mapping[str, Any]) -> None:
+    """Keeps the circumstances of a run; raises StoreError."""
+    write_file(folder / MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
+
+
+def ended(folder: Path) -> str | None:
+    """When a run came to its end, as ISO 8601; None of one that has more to do, or is not there; raises StoreError.
+
+    Runs that were stored before this was noted have ended when nothing is left to do.
+    """
+    if not (folder / PLAN).exists() or not (folder / MACHINE).exists():
+        return None
+    noted = read_machine(folder).get(ENDED)
+    if noted is not None:
+        return str(noted)
+    plan, trials = read_plan(folder), read_trials(folder)
+    is_done = not remaining(plan, trials.results) and not uncounted(plan, trials.results, trials.counts)
+    return max(result.started for result in trials.results) if is_done else None
 
 
 def read_machine(folder: Path) -> dict[str, Any]:

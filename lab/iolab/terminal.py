@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
@@ -101,11 +101,12 @@ class Screen:
 
     def _opened(self, event: Opened) -> None:
         if event.set_aside is not None:
-            self._say(f"an earlier run was kept as {event.set_aside}")
+            self._say(aside(event.changed, event.set_aside))
         for fault in event.faults:
             self._say(fault)
         if event.done:
-            self._say(f"{event.done} of {event.planned} trials are there already, in {event.folder}")
+            finished = "" if event.ended is None else f", measured by {when(event.ended)}: --fresh measures anew"
+            self._say(f"{event.done} of {event.planned} trials are there already, in {event.folder}{finished}")
         if self._bar is not None:
             self._bar.update(self._task, total=event.planned, completed=event.done)
 
@@ -152,6 +153,16 @@ def show_failure(console: Console, contestant: str, failure: Failure, advice: st
     say(console, f"{contestant}: {failure.message}{advice}{said}")
     for line in failure.said:
         say(console, f"    {line}")
+
+
+def aside(changed: str, folder: Path) -> str:
+    """That an earlier run is kept, and why it is not gone on with."""
+    return f"{changed}: " * bool(changed) + f"the earlier run is kept as {folder}"
+
+
+def when(iso: str) -> str:
+    """A stored time for people."""
+    return f"{iso[:10]} {iso[11:16]} UTC"
 
 
 def outcome(event: TrialEnded) -> str:

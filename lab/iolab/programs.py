@@ -1,0 +1,133 @@
+"""What is executed, as digests: a run goes on only with the programs it began with.
+
+A command is its program, found as a shell finds it, and every file that one of its words names: `python3 server.py`,
+`java -jar server.jar`. A running server is its process, its program and the files that its command line names. What a
+program loads besides, as modules and libraries, is not seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+# A file is read up to here; of a longer one its size and the time of its last change count besides.
+FILE_BYTES_MAX = 256 << 20
+CHUNK_BYTES = 1 << 20
+
+
+def of_command(words: Sequence[str]) -> dict[str, str]:
+    """The digests of the program and of the files that the words of a command name, by what names them."""
+    program = shutil.which(words[0])
+    found = {} if program is None else {words[0]: digest(Path(program))}
+    return _known(found | _of_words(words[1:], Path()))
+
+
+def of_process(pid: int) -> dict[str, Any]:
+    """Which process this is, and the digests of its program and of the files that its command line names.
+
+    The program is the one that runs, even when its file has been replaced since.
+    """
+    words = [word.decode(errors="replace") for word in _read(f"/proc/{pid}/cmdline").split(b"\0")]
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    # Process ids and ticks since the start of the system come again after the next start.
+    boot = _read("/proc/sys/kernel/random/boot_id").decode().strip()
+    started = fields[19].decode() if len(fields) > 19 else "gone"
+    program = {words[0]: digest(Path(f"/proc/{pid}/exe"))}
+    return {
+        "pid": pid,
+        "started": f"{started} ticks after boot {boot}",
+        "files": _known(program | _of_words(words[1:], Path(f"/proc/{pid}/cwd"))),
+    }
+
+
+def digest(path: Path) -> str | None:
+    """The SHA-256 of a regular file, links followed; None of anything else, or of what cannot be read."""
+    with suppress(OSError):
+        # A pipe without a writer would not be opened before one comes.
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(file, "rb", buffering=0) as reader:
+            about = os.fstat(file)
+            if not stat.S_ISREG(about.st_mode):
+                return None
+            hashed, left = hashlib.sha256(), FILE_BYTES_MAX
+            while left > 0 and (chunk := reader.read(min(CHUNK_BYTES, left))):
+                hashed.update(chunk)
+                left -= len(chunk)
+            if about.st_size > FILE_BYTES_MAX:
+                hashed.update(f"{about.st_size} {about.st_mtime_ns}".encode())
+            return hashed.hexdigest()
+    return None
+
+
+def changes(before: object, now: Mapping[str, Any]) -> str:
+    """What differs between the identities of two runs, in one line for people; empty where they are equal.
+
+    An identity is what `machine.json` has under that name: the machine, the engine, `programs` and `server`.
+    """
+    old = before if isinstance(before, Mapping) else {}
+    words: list[str] = []
+    for key in sorted({*old, *now}):
+        was, is_ = old.get(key), now.get(key)
+        if was == is_:
+            continue
+        if key == "programs":
+            words += _changed_files(_flat(was), _flat(is_))
+        elif key == "server":
+            words += _changed_server(was or {}, is_ or {})
+        else:
+            words.append(f"{key} was {was}, and is {is_} now")
+    return "; ".join(words)
+
+
+def _of_words(words: Iterable[str], folder: Path) -> dict[str, str | None]:
+    """The files named by words, by parts of words as in `--config=FILE`, or by the words of a script for a shell."""
+    names = dict.fromkeys(name for word in words for name in (word, *re.split(r"[\s=]+", word)) if name)
+    return {name: digest(folder / name) for name in names if "\0" not in name}
+
+
+def _known(digests: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: digest for name, digest in digests.items() if digest is not None}
+
+
+def _flat(programs: object) -> dict[str, str]:
+    """The files of all commands. Two commands that name the same file mean the same one."""
+    commands = programs.values() if isinstance(programs, Mapping) else ()
+    return {name: digest for files in commands for name, digest in files.items()}
+
+
+def _changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    if not before:
+        return ["it is not known which programs the earlier run measured"]
+    return [
+        f"{name} {'has changed' if name in before and name in now else 'is new' if name in now else 'is gone'}"
+        for name in dict.fromkeys((*before, *now))
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _changed_server(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    if not before or not now:
+        return [f"the server's process was {_named(before)}, and is {_named(now)} now"]
+    files = _changed_files(before["files"], now["files"]) if before["files"] != now["files"] else []
+    if (before["pid"], before["started"]) == (now["pid"], now["started"]):
+        return files
+    if before["pid"] == now["pid"]:
+        return [f"{_named(now)} was started again", *files]
+    return [f"another process is the server now ({_named(now)}, before {_named(before)})", *files]
+
+
+def _named(server: Mapping[str, Any]) -> str:
+    return f"process {server['pid']}" if server else "not known"
+
+
+def _read(path: str) -> bytes:
+    with suppress(OSError):
+        return Path(path).read_bytes()
+    return b""
