@@ -18,10 +18,11 @@ from hypothesis import settings
 import fake_engine
 from iolab import binary, machine, proc, runner
 from iolab.agent import Calls, Sample
-from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts
+from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts, Workload
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
 from iolab.plan import Cell, Failure, Plan
 from iolab.runner import Clocks
+from iolab.spoken import Mismatch
 
 FAKE_ENGINE = Path(fake_engine.__file__)
 MS = 1_000_000
@@ -177,6 +178,7 @@ class FakeHost:
         self.uncountable = uncountable
         assert set(self.faults.values()) <= set(self.FAULTS)
         self.identity = identity
+        self.speaks: Mismatch | None = None
         self.executed: dict[str, dict[str, str]] = {}
         self.started: list[str] = []
         self.counted: list[str] = []
@@ -188,6 +190,9 @@ class FakeHost:
 
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
         return self.executed
+
+    def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
+        return self.speaks
 
     def start(self, cell: Cell, *, count_calls: bool = False) -> FakeServer:
         if count_calls:

@@ -38,6 +38,7 @@ FAULTS = (
     "uncountable",
 )
 PROTOCOLS = ["http", "echo", "line", "rpc"]
+WHO = b"who?\n"
 PACE = float(os.environ.get("FAKE_PACE", "0"))
 
 
@@ -169,13 +170,16 @@ def accept(listener: socket.socket, model: str, fault: str, counts: bool = False
     while True:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
-            connection.sendall(json.dumps([model, fault, counts]).encode())
+            # To our generator it says what it is; for all others it is an echo server.
+            asked = connection.recv(1 << 16)
+            connection.sendall(json.dumps([model, fault, counts]).encode() if asked == WHO else asked)
 
 
 def load(spec: dict[str, Any]) -> int:
     host, port = spec["connect"][0].rsplit(":", 1)
     try:
         with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(WHO)
             model, fault, counts = json.loads(connection.makefile().read())
     except OSError as error:
         say(event="failed", role="load", kind="refused", message=f"{spec['connect'][0]} cannot be reached: {error}")

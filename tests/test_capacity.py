@@ -28,6 +28,7 @@ from iolab.engine import Engine, LoadEvent, TrialFailed
 from iolab.plan import Cell, PlanError
 from iolab.report import capacity as page
 from iolab.search import Done, Judged, Measurement, Probe, Settings, State
+from iolab.spoken import Mismatch
 from iolab.store import StoreError
 
 MS = 1e6
@@ -355,9 +356,13 @@ class SimulatedHost:
     fails: int | None = None
     runs: int = 0
     identity: str = "one"
+    speaks: Mismatch | None = None
 
     def describe(self) -> dict[str, Any]:
         return {"schema": 1, "identity": {"engine": self.identity}, "cpu": {"model": "simulated"}}
+
+    def mismatch(self, connect: str, workload: object) -> Mismatch | None:
+        return self.speaks
 
     def programs(self, plan: object) -> dict[str, dict[str, str]]:
         raise AssertionError("nothing is executed")
@@ -769,6 +774,27 @@ def test_json_has_every_run_and_the_sentences(tmp_path: Path, host: SimulatedHos
     assert (document["schema"], document["finished"], document["kind"]) == (1, True, "capacity")
     assert len(document["runs"]) == host.runs
     assert document["recovery"]["back_s"] == pytest.approx(2.4, abs=0.15)
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("url", "kind", "write"),
+    [
+        ("http://127.0.0.1:8080/a", "speaks_echo", "tcp://127.0.0.1:8080 --protocol echo"),
+        ("http://127.0.0.1:8080/a", "speaks_tls", "https://127.0.0.1:8080"),
+        ("tcp://127.0.0.1:8080", "speaks_http", "http://127.0.0.1:8080/"),
+        ("tcp://127.0.0.1:8080", "speaks_tls", "tls://127.0.0.1:8080"),
+        ("tcp://127.0.0.1:8080", "speaks_line", "tcp://127.0.0.1:8080 --protocol line"),
+        ("unix:/tmp/socket", "speaks_http", "--protocol http"),
+    ],
+)
+def test_a_server_that_speaks_another_protocol_is_not_asked_for_its_capacity(
+    tmp_path: Path, host: SimulatedHost, url: str, kind: str, write: str
+) -> None:
+    host.speaks = Mismatch(kind, "speaks another")
+    done = iolab("capacity", "--slo", "p99<5ms", url, "--out", tmp_path)
+    assert (done.exit_code, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert done.stderr.strip().splitlines()[-1].endswith(f" speaks another: write {write}")
 
 
 @pytest.mark.usefixtures("fake", "host")

@@ -187,6 +187,20 @@ def test_when_nothing_can_be_measured_the_exit_code_is_one(tmp_path: Path) -> No
     assert "61 of 64 requests over 4 connections were answered rightly (a pretended wrong reply)" in done.stdout
 
 
+def web_server() -> str:
+    """The smallest server that speaks HTTP."""
+    program = (
+        "import socket, sys\n"
+        "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+        "while True:\n"
+        "    connection, _ = listener.accept()\n"
+        "    with connection:\n"
+        "        if b'\\r\\n\\r\\n' in connection.recv(4096):\n"
+        "            connection.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n')"
+    )
+    return shlex.join([f"cmd:{sys.executable}", "-S", "-c", program, "{port}"])
+
+
 SAYS_MUCH = "import sys; print('no config', 'no licence', sep=chr(10), file=sys.stderr); sys.exit(3)"
 
 
@@ -201,6 +215,7 @@ SAYS_MUCH = "import sys; print('no config', 'no licence', sep=chr(10), file=sys.
             1,
             "io_uring[fault=dies_at_start]: the server ended with code 1, and said last:\n    a pretended crash\n",
         ),
+        (web_server(), 2, ": speaks HTTP, not echo: use --protocol http"),
         ("cmd:./nowhere {port}", 2, "./nowhere: ./nowhere does not exist: check the command after cmd:"),
         (
             shlex.join([f"cmd:{sys.executable}", "-S", "-c", SAYS_MUCH, "{port}"]),

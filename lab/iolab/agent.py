@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from iolab import contestants, machine, proc, programs
-from iolab.contract import LoadSpec, Served, ServeReady
+from iolab import contestants, machine, proc, programs, spoken
+from iolab.contract import LoadSpec, Served, ServeReady, Workload
 from iolab.engine import Engine, Load, LoadEvent, ask_served, distance_ns, served
 from iolab.plan import Cell, Plan
+from iolab.spoken import Mismatch
 
 # How often it is looked how far apart processors are, to see whether they are moved: hosts do it every few seconds.
 LOOKS, LOOK_PAUSE_S = 40, 0.1
@@ -69,6 +70,7 @@ class Host(Protocol):
     def describe(self) -> dict[str, Any]: ...
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]: ...
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer: ...
+    def mismatch(self, connect: str, workload: Workload) -> Mismatch | None: ...
     def load(self, spec: LoadSpec) -> RunningLoad: ...
     def apart_ns(self, cell: Cell) -> float | None: ...
 
@@ -98,6 +100,10 @@ class Agent:
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
         """Starts the contestant of a cell, fresh, and waits until it accepts connections."""
         return LocalServer(contestants.start(cell, self.engine, count_calls=count_calls))
+
+    def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
+        """How the server at an address answers another protocol than it is to be asked; None where it does not."""
+        return spoken.mismatch(connect, workload)
 
     def load(self, spec: LoadSpec) -> RunningLoad:
         """Starts the load generator."""

@@ -300,7 +300,7 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, by_hand: bool = F
 
     Of a plan made by hand, all contestants are to be compared, and it is measured anew once it has ended.
     """
-    from iolab import contestants, engine, machine, runner, store, terminal
+    from iolab import contestants, engine, machine, runner, spoken, store, terminal
     from iolab.agent import Agent
 
     agent = Agent(engine.open_engine())
@@ -318,8 +318,10 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, by_hand: bool = F
                 plan, agent, out, screen, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh
             )
     except runner.ContestantFailed as failed:
-        terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure)
-        raise typer.Exit(2 if failed.failure.kind in BAD_COMMANDS else 1) from None
+        kind = failed.failure.kind
+        advice = spoken.remedy(kind, as_flags=True)
+        terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure, advice)
+        raise typer.Exit(2 if kind in BAD_COMMANDS or kind.startswith("speaks_") else 1) from None
     except runner.Stopped as stopped:
         folder = store.folder_of(plan, out)
         kept = f"finished trials are kept in {folder}" if folder.is_dir() else "no trial had ended"
@@ -362,6 +364,7 @@ def _ask(asked: capacity.Question, server_pid: int | None, out: Path, *, fresh: 
     server_pid = server_pid or listener.find(asked.connect)
     prober.show_question(console, asked, server_pid)
     folder = capacity.folder_of(asked, out)
+    prober.refuse_mismatch(asked, agent)
     try:
         with runner.stopping_on(ENDING):
             lines = prober.Lines(console, knows_server=server_pid is not None)

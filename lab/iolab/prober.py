@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from iolab import capacity, listener, proc, programs, runner, search
+from iolab import capacity, listener, proc, programs, runner, search, spoken
 from iolab.agent import Host
 from iolab.capacity import Found, Question, Record, Shot, Step
 from iolab.contract import (
@@ -125,6 +125,23 @@ def question(at: Target, workload: Mapping[str, Any], **asked: Any) -> Question:
         return Question(workload=kind(**at.workload, **workload), connect=at.connect, tls=at.tls, **asked)
     except ValidationError as error:
         raise PlanError(one_line(error)) from None
+
+
+def refuse_mismatch(asked: Question, host: Host) -> None:
+    """Raises PlanError where the server speaks another protocol than it is to be asked, with the address to write."""
+    if asked.tls is not None or (seen := host.mismatch(asked.connect, asked.workload)) is None:
+        return
+    place = asked.url.partition("://")[2].partition("/")[0]
+    is_http = asked.workload.protocol == "http"
+    schemes = {"speaks_http": f"http://{place}/", "speaks_tls": f"{'https' if is_http else 'tls'}://{place}"}
+    flags = spoken.remedy(seen.kind, as_flags=True).removeprefix(": use ")
+    if asked.connect.startswith("unix:"):
+        write = flags
+    else:
+        write = schemes.get(seen.kind) or (f"tcp://{place} {flags}" if flags else "")
+    # Without a sign of another protocol it may just be slow, or not well: the runs will tell.
+    if write:
+        raise PlanError(f"the server at {asked.connect} {seen.message}: write {write}")
 
 
 def run(

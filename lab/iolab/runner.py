@@ -22,6 +22,7 @@ from iolab.contract import Frozen, HttpWorkload, LoadReady, LoadSpec, Measured, 
 from iolab.engine import LoadEvent, TrialFailed
 from iolab.machine import Cpu, choose_cpus, noise
 from iolab.plan import Cell, CostCount, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining, uncounted
+from iolab.spoken import Mismatch
 
 # Memory is sampled this often, and a dead server is noticed this soon.
 TICK_S = 0.1
@@ -32,7 +33,7 @@ CHECK_TIMEOUT_MS = 3_000
 # A contestant that fails its first look is looked at once more: a port may have been taken in between. So it is with
 # a count, for which the lab may have come too late.
 CHECKS_MAX = 2
-SEEN_ONCE = frozenset({"cannot_start", "wrong_address", "hung"})
+SEEN_ONCE = frozenset({"cannot_start", "wrong_address", "hung", "silent"})
 COUNTS_MAX = 3
 # How much of its window a count spans. The rest is for a lab that is late.
 COUNTED_SHARE = 0.5
@@ -370,7 +371,7 @@ def _check(host: Host, cell: Cell, title: str) -> Checked:
         except TrialFailed as failed:
             is_final, failure = failed.failure.final, failed.failure.model_copy(update={"final": True})
             # Trying again helps against a port that another process took, and nothing that takes long to see.
-            if is_final and failure.kind in SEEN_ONCE:
+            if is_final and (failure.kind in SEEN_ONCE or failure.kind.startswith("speaks_")):
                 break
     return Checked(title, None, failure)
 
@@ -378,6 +379,8 @@ def _check(host: Host, cell: Cell, title: str) -> Checked:
 def _reply_bytes(host: Host, cell: Cell) -> int:
     """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
     with running(host.start(cell)) as server, _death_first(server):
+        if cell.contestant.kind == "command":
+            _refuse_mismatch(host.mismatch(server.addresses[0], cell.workload))
         spec = _load_spec(
             cell,
             server.addresses,
@@ -392,6 +395,12 @@ def _reply_bytes(host: Host, cell: Cell) -> int:
             report = next(event for event in load.events(TICK_S) if isinstance(event, Report))
     _refuse_faulty(report)
     return round(report.bytes.received / report.requests.correct)
+
+
+def _refuse_mismatch(mismatch: Mismatch | None) -> None:
+    """Raises TrialFailed where a server does not answer the protocol that it is asked for."""
+    if mismatch is not None:
+        raise TrialFailed(*mismatch, final=True)
 
 
 def _refuse_faulty(report: Report) -> None:

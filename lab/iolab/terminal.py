@@ -24,6 +24,7 @@ from iolab.contract import WORKLOADS, ModelAbout, Option
 from iolab.machine import Check, cpu_words
 from iolab.plan import DOUBTS, Failure, Metric, Plan
 from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, TrialBegan, TrialEnded
+from iolab.spoken import remedy
 from iolab.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
 from iolab.wording import BOUND_SIGNS, wrapped
 
@@ -86,7 +87,7 @@ class Screen:
             self._opened(event)
         elif isinstance(event, Checked):
             if event.failure is not None:
-                self._failed(event.contestant, event.failure)
+                self._failed(event.contestant, event.failure, remedy(event.failure.kind, as_flags=False))
         elif isinstance(event, LeftOut):
             self._say(f"{event.comparison}: without {event.contestant}: {event.why}")
         elif isinstance(event, CanTakePart):
@@ -132,11 +133,11 @@ class Screen:
             counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} a request"
             self._say(f"system calls: {where}: {counted}")
 
-    def _failed(self, contestant: str, failure: Failure) -> None:
+    def _failed(self, contestant: str, failure: Failure, advice: str = "") -> None:
         """A failure, once however often it comes again: servers that die tend to die of the same fault."""
         if (contestant, failure.kind, failure.said) not in self._failures:
             self._failures.add((contestant, failure.kind, failure.said))
-            show_failure(self._console, contestant, failure)
+            show_failure(self._console, contestant, failure, advice)
 
     def _say(self, line: str) -> None:
         say(self._console, line)
