@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from conftest import FAKE_ENGINE, PATIENCE_S
@@ -251,9 +253,14 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["vs", "epoll", "io_uring[speed=9]"], "io_uring has no option 'speed': it has fault"),
         (["vs", "epoll", "io_uring[speed"], "'io_uring[speed' is no contestant"),
         (["vs", "epoll", "cmd:./mine"], "does not say where its port goes"),
-        (["vs", "epoll", "thread", "--protocol", "http", "--message-bytes", "9"], "message_bytes: is not a setting of"),
+        (
+            ["vs", "epoll", "thread", "--protocol", "http", "--message-bytes", "9"],
+            "--message-bytes: is not a setting of http: leave",
+        ),
         (["vs", "epoll", "thread", "--blocks", "2"], "blocks: "),
-        (["vs", "epoll", "thread", "--connections", "0"], "connections: "),
+        (["vs", "epoll", "thread", "--connections", "0"], "--connections: "),
+        (["vs", "epoll", "thread", "--duration", "3"], "'3' is no duration: write it as in 500ms or 3s"),
+        (["vs", "epoll", "thread", "--warmup", "1ms"], "--warmup: "),
         (["vs", "epoll", "thread", "--server-cpus", "0,x"], "'0,x' names no processors: write 0,2 or 0-3"),
         (["vs", "epoll", "thread", "--load-cpus", "99999"], "processor 99999 may not be used here"),
         (["run", "nothing"], "there is no experiment 'nothing': name one of "),
@@ -346,3 +353,39 @@ def test_serve_and_load_become_the_engine_with_every_flag_unchanged(fake: Engine
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == arguments
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_the_times_of_a_trial_are_flags_of_vs_also_when_it_is_quick(tmp_path: Path) -> None:
+    asked = ("--warmup", "0.1s", "--duration", "390ms", "--quick", "--blocks", "6")
+    done = iolab("vs", "epoll", "thread", *asked, "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    plan = json.loads(next(tmp_path.glob("vs-*/plan.json")).read_text())
+    cells = plan["comparisons"][0]["cells"]
+    assert {(cell["warmup_ms"], cell["duration_ms"]) for cell in cells} == {(100, 400)}
+
+
+# The commands under which the messages of a module are printed; the others speak to all who measure.
+PRINTED_UNDER = {"capacity": ("capacity",), "prober": ("capacity",), "search": ("capacity",)}
+# What the engine is given, and the servers of readers' own.
+NOT_OURS = {"commands.py", "engine.py", "live.py"}
+EXAMPLES = {"--port", "--help"}
+SOURCES = [path for path in (FAKE_ENGINE.parent.parent / "lab/iolab").rglob("*.py") if path.name not in NOT_OURS]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_every_flag_that_a_message_names_exists(path: Path) -> None:
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    flags = {name: {option for each in command.params for option in each.opts} for name, command in commands.items()}
+    under = PRINTED_UNDER.get(path.stem, ("vs", "run", "report") if path.stem != "cli" else tuple(flags))
+    known = EXAMPLES.union(*(flags[name] for name in under))
+    named = {flag for text in strings(path) for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)}
+    assert named <= known
+
+
+def strings(path: Path) -> list[str]:
+    """The strings of a module that are not its documentation."""
+    tree = ast.parse(path.read_text())
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in documents)
+    return [node.value for node in constants if isinstance(node.value, str)]

@@ -9,11 +9,12 @@ Help comes at once: a function imports the modules that do its work when it is c
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -33,6 +34,14 @@ EXPERIMENTS = Path(__file__).parent / "experiments"
 RUNS = Path("runs")
 # Failures of a contestant that are the fault of the command line.
 BAD_COMMANDS = frozenset({"cannot_start", "wrong_address"})
+# The flags of vs by the keys of an experiment, where they differ by more than their dashes.
+FLAGS = {"warmup_ms": "--warmup", "duration_ms": "--duration"}
+FLAGS |= {
+    key: f"--{key}" for key in ("blocks", "connections", "framing", "seed", "sockets", "target", "threads", "workers")
+}
+FLAGS |= {key: f"--{key.replace('_', '-')}" for key in ("message_bytes", "reply_bytes", "text_bytes", "work_ns")}
+# Times of a trial are multiples of this, which is how often its throughput is noted.
+INTERVAL_MS = 20
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 HELP = ["-h", "--help"]
@@ -81,6 +90,8 @@ def vs(
     threads: Annotated[int | None, typer.Option(help="Of the generator (1).")] = None,
     driver: Annotated[Driver | None, typer.Option(help="Of the generator (epoll).")] = None,
     blocks: Annotated[int, typer.Option(help="Trials of each contestant, in paired blocks.")] = 12,
+    warmup: Annotated[str | None, typer.Option(help="Before each window (1s; quick: 250ms).")] = None,
+    duration: Annotated[str | None, typer.Option(help="Of each window (3s; quick: 800ms).")] = None,
     seed: Annotated[int, typer.Option(help="Decides the random order.")] = 1,
     server_cpus: Cpus = None,
     load_cpus: Cpus = None,
@@ -105,12 +116,20 @@ def vs(
         "threads": threads,
         "driver": driver,
     }
-    setting = {key: value for key, value in named.items() if value is not None}
-    with _one_line_errors():
+    with _one_line_errors(FLAGS):
         from iolab import runner
-        from iolab.plan import vs_plan
+        from iolab.contract import WORKLOADS
+        from iolab.plan import Cell, PlanError, vs_plan
 
+        times = {"warmup_ms": _whole_ms(warmup), "duration_ms": _whole_ms(duration)}
+        named |= times
+        setting = {key: value for key, value in named.items() if value is not None}
+        alien = setting.keys() - {"protocol"} - Cell.model_fields.keys() - WORKLOADS[protocol].model_fields.keys()
+        if alien:
+            raise PlanError(f"{min(alien)}: is not a setting of {protocol}: leave it out")
         plan = vs_plan(servers, setting, blocks=blocks, seed=seed)
+        # What was asked for is not shortened by --quick.
+        plan = plan.model_copy(update={"short": plan.short.model_copy(update={k: v for k, v in times.items() if v})})
         plan = runner.with_cpus(plan, _cpu_list(server_cpus), _cpu_list(load_cpus))
         # Who was named here is to be compared; an experiment goes on without those that this machine cannot run.
         _run(plan.quick() if quick else plan, out, fresh=fresh, as_json=as_json, by_hand=True)
@@ -437,9 +456,19 @@ def _cpu_list(text: str | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(cpus))
 
 
+def _whole_ms(text: str | None) -> int | None:
+    """A time of a trial in milliseconds, as much longer as whole intervals take; raises PlanError."""
+    from iolab import search
+
+    return None if text is None else math.ceil(search.parse_ms(text) / INTERVAL_MS) * INTERVAL_MS
+
+
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Every expected failure is one line on standard error and an exit code."""
+def _one_line_errors(flags: Mapping[str, str] = {}) -> Iterator[None]:
+    """Every expected failure is one line on standard error and an exit code.
+
+    A line that begins with a key of a plan is given the flag that stands for it, if `flags` has one.
+    """
     from iolab.binary import EngineError
     from iolab.plan import PlanError
     from iolab.store import StoreError
@@ -447,7 +476,8 @@ def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except PlanError as error:
-        _fail(str(error), 2)
+        key, colon, rest = str(error).partition(":")
+        _fail(f"{flags.get(key, key)}{colon}{rest}", 2)
     except (EngineError, StoreError) as error:
         _fail(str(error), 1)
     except KeyboardInterrupt:

@@ -585,23 +585,41 @@ DOUBTS: dict[str, DoubtKind] = {
     "generator_saturated": DoubtKind(
         False, "The generator was the limit: read throughput as at least this, and compare CPU per request."
     ),
-    "too_short": DoubtKind(False, "Too few requests in the window: make duration_ms longer."),
+    "too_short": DoubtKind(
+        False, "Too few requests in the window: make it longer (vs: --duration, experiment: duration_ms)."
+    ),
     "machine_noisy": DoubtKind(False, "Something else used the machine: close it, or run more blocks."),
     "unequal_replies": DoubtKind(
         False, "The contestants do not send equally many bytes: compare them with that in mind."
     ),
     "steadiness_unseen": DoubtKind(
-        False, "The window is too short to see whether throughput had settled: run it in full."
+        False,
+        "The window is too short to see whether throughput had settled: "
+        "leave --quick out, or make it longer (vs: --duration, experiment: duration_ms).",
     ),
-    "not_steady": DoubtKind(False, "Throughput drifted within the window: make warmup_ms and duration_ms longer."),
-    "p99_not_supported": DoubtKind(False, "Too few requests for a p99: make duration_ms longer, or read the p50."),
-    "never_steady": DoubtKind(True, "Throughput never settled: make warmup_ms longer, or look at the server's log."),
+    "not_steady": DoubtKind(
+        False,
+        "Throughput drifted within the window: make warm-up and window longer "
+        "(vs: --warmup, --duration; experiment: warmup_ms, duration_ms).",
+    ),
+    "p99_not_supported": DoubtKind(
+        False,
+        "Too few requests for a p99: make the window longer "
+        "(vs: --duration, experiment: duration_ms), or read the p50.",
+    ),
+    "never_steady": DoubtKind(
+        True,
+        "Throughput never settled: make the warm-up longer "
+        "(vs: --warmup, experiment: warmup_ms), or look at the server's log.",
+    ),
     "interrupted": DoubtKind(True, "The run was stopped before the window ended: start it again, it resumes."),
     "connections_missing": DoubtKind(
         True, "Not all connections were open: raise the limit of open files, or use fewer."
     ),
     "connections_waiting": DoubtKind(
-        True, "The server had not accepted all connections: it served fewer than were asked for. Make warmup_ms longer."
+        True,
+        "The server had not accepted all connections: it served fewer than were asked for. "
+        "Make the warm-up longer (vs: --warmup, experiment: warmup_ms).",
     ),
     "wrong_replies": DoubtKind(True, "Replies were wrong: a server is not compared before it is correct."),
     "errors": DoubtKind(True, "More than 0.1 % of the requests failed: this is an error rate and not a speed."),
