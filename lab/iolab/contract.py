@@ -409,7 +409,8 @@ class Report(Frozen):
     """The last event of a load generator: everything it saw in the measured window [begin_ns, end_ns).
 
     `latency_ns` counts from when a request was due; in a closed loop, from its send. `views` and `schedule` are None
-    there. `unsound` are sentences on why the figures are not to be trusted.
+    there. `unsound` are sentences on why the figures are not to be trusted. Where the server was `gone` at the end,
+    `rate_per_s` is over the time until `last_reply_ns`, which is None where no whole reply came.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -440,6 +441,8 @@ class Report(Frozen):
     first_error: str | None = None
     bytes: Bytes
     rate_per_s: float = Field(ge=0)
+    gone: bool = False
+    last_reply_ns: Count | None = None
     latency_ns: Latency
     views: Views | None = None
     schedule: Schedule | None = None

@@ -34,6 +34,9 @@ const UNANSWERED_SHARE_MAX: f64 = 0.01;
 pub(crate) struct Evidence<'a> {
     pub(crate) measured: &'a ::load::Report,
     pub(crate) connections: usize,
+    pub(crate) idle: usize,
+    /// Whether the server was gone at the end.
+    pub(crate) gone: bool,
     /// None in a closed loop.
     pub(crate) schedule: Option<&'a Schedule>,
     /// Whether it was told to wait without sleeping: then being busy says nothing.
@@ -43,7 +46,9 @@ pub(crate) struct Evidence<'a> {
 impl Evidence<'_> {
     /// What limited the rate.
     pub(crate) fn bound(&self) -> Bound {
-        let (by, why) = if self.replies() == 0 {
+        let (by, why) = if self.gone {
+            (BoundBy::Server, self.when_gone())
+        } else if self.replies() == 0 {
             (BoundBy::Unclear, "no reply came".into())
         } else if self.is_short() {
             (BoundBy::Unclear, "the run was too short to say".into())
@@ -62,7 +67,13 @@ impl Evidence<'_> {
 
     /// Why the figures are not to be trusted.
     pub(crate) fn unsound(&self) -> Vec<String> {
-        let mut reasons = Vec::from_iter(self.generator_limit());
+        let mut reasons = Vec::new();
+        if self.gone {
+            let asked = count((self.connections + self.idle) as u64);
+            let when = self.when_gone();
+            reasons.push(format!("{when}: none of {asked} connections was open or could be opened"));
+        }
+        reasons.extend(self.generator_limit());
         // What was slow may be this where it has not limited the rate, too.
         if let Some(reason) = self.starved()
             && !reasons.contains(&reason)
@@ -86,7 +97,9 @@ impl Evidence<'_> {
         if let Some(reason) = self.unread().or_else(|| self.unanswered()) {
             reasons.push(reason);
         }
-        if self.is_behind()
+        // What a server that is gone leaves unsent is no news.
+        if !self.gone
+            && self.is_behind()
             && let Some(schedule) = self.schedule
         {
             let asked = count(schedule.due);
@@ -95,6 +108,16 @@ impl Evidence<'_> {
                 .push(format!("of {asked} requests that were due {unsent} more were left unsent at its end"));
         }
         reasons
+    }
+
+    /// That the server was gone, and after which part of the window.
+    fn when_gone(&self) -> String {
+        let last_ns = self.measured.last_reply_ns.saturating_sub(self.measured.begin_ns);
+        if last_ns == 0 {
+            return "the server was gone before its first reply in the window".into();
+        }
+        let window = duration_ns(1e9 * self.window_s());
+        format!("the server was gone after {} of {window}", duration_ns(last_ns as f64))
     }
 
     fn open_bound(&self, schedule: &Schedule) -> (BoundBy, String) {

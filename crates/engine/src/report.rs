@@ -19,14 +19,17 @@ use crate::judgement::Evidence;
 pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Report) -> Report {
     let window_s = measured.end_ns.saturating_sub(measured.begin_ns) as f64 / 1e9;
     let schedule = schedule(spec, measured, window_s);
+    let gone = is_gone(spec, measured);
     let evidence = Evidence {
         measured,
         connections: spec.connections,
+        idle: spec.idle,
+        gone,
         schedule: schedule.as_ref(),
         spins: spec.spin_us > 0,
     };
     let (bound, unsound) = (evidence.bound(), evidence.unsound());
-    Report {
+    let mut report = Report {
         schema: Version,
         event: ReportWord::Is,
         role: LoadWord::Is,
@@ -58,7 +61,9 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
             received: measured.bytes_received,
             bodies: matches!(spec.workload, Workload::Http(_)).then_some(measured.body_bytes),
         },
-        rate_per_s: if window_s > 0.0 { measured.requests.correct as f64 / window_s } else { 0.0 },
+        rate_per_s: 0.0,
+        gone,
+        last_reply_ns: (measured.last_reply_ns > 0).then_some(measured.last_reply_ns),
         latency_ns: latency(&measured.latency),
         views: measured.views.as_ref().map(views),
         schedule,
@@ -71,7 +76,17 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         generator: generator(&measured.generator),
         bound,
         unsound,
-    }
+    };
+    report.rate_per_s = report.per_second(measured.requests.correct);
+    report
+}
+
+/// Whether no connection was open at the end and none could be opened, of those that were to stay open. One that is
+/// opened for each request may be none at any moment.
+fn is_gone(spec: &LoadSpec, measured: &::load::Report) -> bool {
+    let stays_open = spec.requests_per_connection.is_none()
+        && !matches!(&spec.workload, Workload::Http(http) if !http.keep_alive);
+    stays_open && measured.connections_open == 0 && measured.errors.connect > 0
 }
 
 /// What was asked for, as far as a report tells it.
@@ -128,6 +143,7 @@ pub(crate) fn measured(report: &Report) -> Result<::load::Report, String> {
         unanswered_ns_max: report.unanswered_ns_max,
         age_begin_ns: report.age_begin_ns,
         age_end_ns: report.age_end_ns,
+        last_reply_ns: report.last_reply_ns.unwrap_or_default(),
         statuses: statuses(&report.statuses)?,
         intervals: intervals_of(&report.intervals),
         generator: generator_of(&report.generator),

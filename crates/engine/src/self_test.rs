@@ -169,7 +169,14 @@ fn highest(report: &::load::Report) -> String {
     let cpu = duration_ns(cpu_ns as f64 / correct.max(1) as f64);
     // Threads that take turns on one processor are busy with it together.
     let busy = 100.0 * cpu_ns as f64 / window_ns.max(1) as f64;
-    let evidence = Evidence { measured: report, connections: CONNECTIONS, schedule: None, spins: false };
+    let evidence = Evidence {
+        measured: report,
+        connections: CONNECTIONS,
+        idle: 0,
+        gone: false,
+        schedule: None,
+        spins: false,
+    };
     let limit = match evidence.bound().by {
         _ if busy >= BUSY_PERCENT_MIN => "",
         BoundBy::Server => " (the server was the limit)",

@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use hdrhistogram::Histogram;
 
 pub(crate) use self::advice::failure;
-use crate::contract::{Bound, BoundBy, Errors, Report, Schedule};
+use crate::contract::{BoundBy, Errors, Report, Schedule};
 use crate::failure::for_people;
 use crate::fold::folded;
 use crate::units::{bytes, count, counted, duration_ns};
@@ -52,21 +52,33 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
     }
     let driver = ::load::Driver::from(report.driver).name();
     writeln!(out, "{subject}   {}, {connections}, {threads}, {driver}\n", duration_ns(window_ns))?;
+    write_distrust(out, report)?;
     write_requests(out, report)?;
     if !latency_ns.is_empty() {
         write_times(out, report, rows)?;
         write_distribution(out, latency_ns)?;
     }
     write_generator(out, report)?;
-    writeln!(out, "{}\n", folded(&format!("  Limit       {}", limit(&report.bound))))?;
+    writeln!(out, "{}\n", folded(&format!("  Limit       {}", limit(report))))?;
     for warning in advice::warnings(report) {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
 }
 
+/// Why the figures that follow are not to be trusted, where they are not.
+fn write_distrust(out: &mut String, report: &Report) -> fmt::Result {
+    if report.unsound.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "These figures cannot be trusted:")?;
+    for reason in &report.unsound {
+        writeln!(out, "{}", folded(&format!("  - {reason}")))?;
+    }
+    writeln!(out)
+}
+
 fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
-    let window_s = window_ns(report) / 1e9;
     let requests = &report.requests;
     let (correct, wrong, failed) = (count(requests.correct), count(requests.wrong), count(requests.failed));
     writeln!(out, "  Requests    {}   {correct} correct, {wrong} wrong, {failed} failed", rate(report))?;
@@ -75,8 +87,8 @@ fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
         writeln!(out, "              {waited} waited for a free connection, {unsent} unsent at the end")?;
     }
     for (label, amount) in [("Received", report.bytes.received), ("Sent", report.bytes.sent)] {
-        let rate = if window_s > 0.0 { amount as f64 / window_s } else { 0.0 };
-        writeln!(out, "  {label:<10}  {}/s   {}", bytes(rate), bytes(amount as f64))?;
+        let rate = bytes(report.per_second(amount));
+        writeln!(out, "  {label:<10}  {}{rate}/s   {}", sign(report), bytes(amount as f64))?;
     }
     writeln!(out, "  Errors      {}", errors(&report.errors))?;
     if let Some(first) = &report.first_error {
@@ -89,15 +101,25 @@ fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
 /// which chance moves, and not only what was asked for.
 pub(crate) fn rate(report: &Report) -> String {
     let shown = |per_s: f64| format!("{}/s", count(per_s.round() as u64));
-    let rate = shown(report.rate_per_s);
-    let Some(schedule) = &report.schedule else { return rate };
-    let asked = shown(schedule.asked_per_s);
-    let due = shown(schedule.due as f64 / (window_ns(report) / 1e9).max(f64::MIN_POSITIVE));
-    if due == asked {
-        format!("{rate} of {asked} asked")
-    } else {
-        format!("{rate} of {due} due ({asked} asked)")
+    let mut rate = format!("{}{}", sign(report), shown(report.rate_per_s));
+    if let Some(schedule) = &report.schedule {
+        let asked = shown(schedule.asked_per_s);
+        let due = shown(schedule.due as f64 / (window_ns(report) / 1e9).max(f64::MIN_POSITIVE));
+        rate += &if due == asked {
+            format!(" of {asked} asked")
+        } else {
+            format!(" of {due} due ({asked} asked)")
+        };
     }
+    if report.gone {
+        rate += " until the server was gone";
+    }
+    rate
+}
+
+/// What is before a rate that the generator has limited: the server may be faster. The lab prints the same.
+fn sign(report: &Report) -> &'static str {
+    if report.bound.by == BoundBy::Generator { "≥ " } else { "" }
 }
 
 /// Errors that happened, by kind.
@@ -219,9 +241,14 @@ fn write_generator(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "  Generator   {share:.0} % of a processor{each}; {memory} of memory\n")
 }
 
-fn limit(bound: &Bound) -> String {
+fn limit(report: &Report) -> String {
+    let bound = &report.bound;
     match bound.by {
+        // The sentence begins with it.
+        BoundBy::Server if report.gone => bound.why.clone(),
         BoundBy::Server => format!("the server: {}", bound.why),
+        // What is said above the table is not repeated.
+        BoundBy::Generator if report.unsound.contains(&bound.why) => "the generator (see above)".into(),
         BoundBy::Generator => bound.why.clone(),
         BoundBy::Rate => format!("the rate: {}", bound.why),
         BoundBy::Unclear => format!("unclear: {}", bound.why),
@@ -229,7 +256,7 @@ fn limit(bound: &Bound) -> String {
 }
 
 fn window_ns(report: &Report) -> f64 {
-    report.end_ns.saturating_sub(report.begin_ns) as f64
+    report.window_ns() as f64
 }
 
 fn share(part_ns: u64, whole_ns: u64) -> f64 {

@@ -200,6 +200,8 @@ pub struct Report {
     /// Little's law is exact: a window cuts through requests at both edges.
     pub age_begin_ns: u64,
     pub age_end_ns: u64,
+    /// When the last whole reply of the window came; 0 where none did.
+    pub last_reply_ns: u64,
     pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
@@ -356,6 +358,7 @@ impl Recorder {
         self.due_sum_ns = self.due_sum_ns.wrapping_sub(begun.due_ns);
         self.completed += 1;
         let record = &mut self.record;
+        record.last_reply_ns = now_ns;
         record.latency.saturating_record(now_ns - begun.due_ns);
         if let Some(Slicer { slice, .. }) = &mut self.slicer {
             slice.latency.saturating_record(now_ns - begun.due_ns);
@@ -472,6 +475,7 @@ impl Recorder {
         record.errors = Errors::default();
         record.first_error = None;
         (record.bytes_sent, record.bytes_received, record.body_bytes) = (0, 0, 0);
+        record.last_reply_ns = 0;
         record.latency.reset();
         if let Some(views) = &mut record.views {
             views.reset();
@@ -534,6 +538,7 @@ impl Report {
             unanswered_ns_max: 0,
             age_begin_ns: 0,
             age_end_ns: 0,
+            last_reply_ns: 0,
             statuses: Statuses::new(),
             intervals: Intervals::default(),
             generator: Generator::default(),
@@ -562,6 +567,7 @@ impl Report {
         self.unanswered_ns_max = self.unanswered_ns_max.max(other.unanswered_ns_max);
         self.age_begin_ns += other.age_begin_ns;
         self.age_end_ns += other.age_end_ns;
+        self.last_reply_ns = self.last_reply_ns.max(other.last_reply_ns);
         self.statuses.add(&other.statuses);
         self.intervals.add(&other.intervals);
         self.requests.add(&other.requests);
@@ -703,6 +709,8 @@ mod tests {
         let window_ns = record.end_ns - record.begin_ns + record.age_begin_ns;
         assert!((latency_ns - window_ns as f64).abs() <= 0.001 * latency_ns, "{latency_ns} and {window_ns}");
         assert_eq!(requests.correct, in_window);
+        let is_in_window = |at_ns: &&u64| (TIMELINE.begin_ns..TIMELINE.end_ns).contains(at_ns);
+        assert_eq!(record.last_reply_ns, times_ns.iter().rfind(is_in_window).copied().unwrap_or(0));
         assert_eq!(record.latency.len(), in_window);
         assert_eq!(
             requests.sent + requests.in_flight_begin,

@@ -308,8 +308,14 @@ pub(crate) struct Report {
     /// The first thing that went wrong, for people.
     pub(crate) first_error: Option<String>,
     pub(crate) bytes: Bytes,
-    /// Correct replies a second.
+    /// Correct replies a second; of a server that was gone at the end, until its last reply.
     pub(crate) rate_per_s: f64,
+    /// Whether the server was gone at the end: no connection was open any more, and none could be opened.
+    #[serde(default)]
+    pub(crate) gone: bool,
+    /// When the last whole reply of the window came; null where none did.
+    #[serde(default)]
+    pub(crate) last_reply_ns: Option<u64>,
     /// From when a request was due, in a closed loop from its send, to the whole, verified reply.
     pub(crate) latency_ns: Latency,
     /// The same run by other clocks; null in a closed loop, where they are one.
@@ -334,6 +340,26 @@ pub(crate) struct Report {
     pub(crate) bound: Bound,
     /// Why the figures are not to be trusted, a sentence each; empty if the run is sound.
     pub(crate) unsound: Vec<String>,
+}
+
+impl Report {
+    /// The length of the measured window.
+    pub(crate) fn window_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+
+    /// The part of the window that every rate is over: all of it, or what there is until the last reply of a server that
+    /// was gone at the end.
+    pub(crate) fn served_ns(&self) -> u64 {
+        let last_ns = self.last_reply_ns.filter(|_| self.gone);
+        last_ns.map_or_else(|| self.window_ns(), |last_ns| last_ns.saturating_sub(self.begin_ns))
+    }
+
+    /// An amount for each second of that time; 0 where there was none.
+    pub(crate) fn per_second(&self, amount: u64) -> f64 {
+        let served_s = self.served_ns() as f64 / 1e9;
+        if served_s > 0.0 { amount as f64 / served_s } else { 0.0 }
+    }
 }
 
 /// What a load generator tells, as whoever has started it reads it.

@@ -25,8 +25,14 @@ fn check(is_open: bool, change: impl FnOnce(&mut ::load::Report), by: BoundBy, w
     let mut measured = measured(is_open);
     change(&mut measured);
     let schedule = is_open.then(|| schedule(&measured));
-    let evidence =
-        Evidence { measured: &measured, connections: 8, schedule: schedule.as_ref(), spins: false };
+    let evidence = Evidence {
+        measured: &measured,
+        connections: 8,
+        idle: 2,
+        gone: measured.errors.connect > 0,
+        schedule: schedule.as_ref(),
+        spins: false,
+    };
     let bound = evidence.bound();
     assert_eq!(bound.by, by, "{}", bound.why);
     assert!(bound.why.contains(why), "{}", bound.why);
@@ -148,6 +154,34 @@ fn requests_without_a_reply_are_told_where_no_percentile_knows_of_them() {
     // The longest latency was 1 ms: these are merely in flight, or too few to matter.
     check(true, mute(200, 1_900_000), BoundBy::Rate, "", &[]);
     check(true, mute(5, 900_000_000), BoundBy::Rate, "", &[]);
+}
+
+#[test]
+fn a_server_that_was_gone_is_the_limit_whatever_the_generator_did() {
+    let reason =
+        "the server was gone after 500 ms of 2.00 s: none of 10 connections was open or could be opened";
+    let gone = |run: &mut ::load::Report| {
+        run.errors.connect = 1;
+        run.last_reply_ns = run.begin_ns + WINDOW_NS / 4;
+    };
+    for is_open in [false, true] {
+        check(is_open, gone, BoundBy::Server, "the server was gone after 500 ms of 2.00 s", &[reason]);
+    }
+    let busy = |run: &mut ::load::Report| {
+        gone(run);
+        run.generator.cpu_ns = 1_900_000_000;
+    };
+    check(false, busy, BoundBy::Server, "the server was gone", &[reason, "busy 95 % of the time"]);
+    // What it left unsent is a part of that.
+    let unsent = |run: &mut ::load::Report| {
+        gone(run);
+        run.backlog.unsent_end = 1_000;
+    };
+    check(true, unsent, BoundBy::Server, "the server was gone", &[reason]);
+    let at_once = "the server was gone before its first reply in the window";
+    let none = "no reply was correct";
+    let before = |run: &mut ::load::Report| (run.errors.connect, run.requests.correct) = (1, 0);
+    check(false, before, BoundBy::Server, at_once, &[at_once, none]);
 }
 
 #[test]

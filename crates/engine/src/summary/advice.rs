@@ -5,7 +5,7 @@ use crate::contract::{Address, Http, Report, Verify, Workload};
 use crate::failure::{Failure, for_people};
 use crate::units::count;
 
-/// Reasons to doubt the numbers of a run.
+/// What there is to say of a run beside why it cannot be trusted.
 pub(super) fn warnings(report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if report.interrupted {
@@ -15,9 +15,7 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
         warnings.push("the server's certificate was not checked (--insecure)".to_owned());
     }
     warnings.extend(advice(report));
-    warnings.extend(gone(report).or_else(|| closed(report)));
-    // What limited it has been said.
-    warnings.extend(report.unsound.iter().filter(|reason| **reason != report.bound.why).cloned());
+    warnings.extend(closed(report));
     warnings
 }
 
@@ -27,7 +25,9 @@ pub(crate) fn failure(report: &Report) -> Option<Failure> {
     if report.requests.correct == 0 {
         return Some(Failure::work("no_correct_reply", nothing_correct(report)));
     }
-    gone(report).map(|text| Failure::work("server_gone", text))
+    // Why it cannot be trusted begins with that.
+    let gone = report.unsound.first().filter(|_| report.gone);
+    gone.map(|reason| Failure::work("server_gone", reason))
 }
 
 fn nothing_correct(report: &Report) -> String {
@@ -43,36 +43,10 @@ fn nothing_correct(report: &Report) -> String {
     }
 }
 
-/// That nobody listened any more, and since when.
-fn gone(report: &Report) -> Option<String> {
-    if report.connections_open > 0 || report.errors.connect == 0 || !is_kept_open(report) {
-        return None;
-    }
-    let asked = count((report.connections + report.idle) as u64);
-    let none = format!("none of {asked} connections was open or could be opened");
-    let last_ns = last_reply_ns(report);
-    let since = if last_ns > 0.0 {
-        let (last, window) = (duration_ns(last_ns), duration_ns(window_ns(report)));
-        format!("no reply came later than {last} into the window of {window}, and ")
-    } else {
-        String::new()
-    };
-    Some(format!("the server was gone at the end: {since}{none}"))
-}
-
-/// How far into the window the last interval goes that has a reply.
-fn last_reply_ns(report: &Report) -> f64 {
-    let intervals = &report.intervals;
-    let after_last =
-        intervals.completed.iter().rposition(|&completed| completed > 0).map_or(0, |last| last + 1);
-    let last_ns = intervals.begin_ns + after_last as u64 * intervals.length_ns;
-    (last_ns.saturating_sub(report.begin_ns) as f64).min(window_ns(report))
-}
-
 /// That connections were missing at the end, and who has closed them where nobody else can have.
 fn closed(report: &Report) -> Option<String> {
     let asked = report.connections + report.idle;
-    if report.connections_open >= asked || !is_kept_open(report) {
+    if report.connections_open >= asked || report.gone || !is_kept_open(report) {
         return None;
     }
     let (open, asked) = (count(report.connections_open as u64), count(asked as u64));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::contract::{self, Generator, Http, Workload};
+use crate::contract::{self, Bound, Generator, Http, Workload};
 
 #[test]
 fn a_clean_run_is_shown_without_warnings() {
@@ -55,6 +55,9 @@ fn what_went_wrong_is_told_by_kind_and_the_numbers_are_doubted() {
         "\
 http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
 
+These figures cannot be trusted:
+  - not every reply was correct: the rate counts those that were
+
   Requests    5,000/s   10,000 correct, 3 wrong, 12 failed
   Received    16.0 MB/s   32.0 MB
   Sent        8.00 MB/s   16.0 MB
@@ -73,8 +76,7 @@ http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
   Limit       the server: the generator waited for replies 50 % of the time
 
 warning: it was interrupted: the numbers cover what was measured until then
-warning: only 48 of 50 connections were open at the end
-warning: not every reply was correct: the rate counts those that were",
+warning: only 48 of 50 connections were open at the end",
     );
 }
 
@@ -86,13 +88,15 @@ fn a_run_without_replies_shows_no_latency() {
             report.requests.correct = 0;
             report.errors.connect = 1_234;
             report.intervals.completed.fill(0);
-            report.connections_open = 0;
             report.unsound =
                 vec!["no reply was correct: no number here tells how fast the server serves".into()];
         },
         &[],
         "\
 http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
+
+These figures cannot be trusted:
+  - no reply was correct: no number here tells how fast the server serves
 
   Requests    0/s   0 correct, 0 wrong, 0 failed
   Received    16.0 MB/s   32.0 MB
@@ -101,11 +105,78 @@ http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
 
   Generator   50 % of a processor; 3.00 MB of memory
 
-  Limit       the server: the generator waited for replies 50 % of the time
-
-warning: the server was gone at the end: none of 50 connections was open or could be opened
-warning: no reply was correct: no number here tells how fast the server serves",
+  Limit       the server: the generator waited for replies 50 % of the time",
     );
+}
+
+#[test]
+fn a_server_that_was_gone_is_named_above_the_table_and_as_its_limit() {
+    check(
+        |report| {
+            gone(report);
+            report.requests.failed = 52;
+            report.errors = Errors { connect: 2, reset: 50, ..errors_of_none() };
+            report.unsound.push("not every reply was correct: the rate counts those that were".into());
+        },
+        &[(1_000, 9)],
+        "\
+http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
+
+These figures cannot be trusted:
+  - the server was gone after 500 ms of 2.00 s: none of 50 connections was open or could be opened
+  - not every reply was correct: the rate counts those that were
+
+  Requests    20,000/s until the server was gone   10,000 correct, 0 wrong, 52 failed
+  Received    64.0 MB/s   32.0 MB
+  Sent        32.0 MB/s   16.0 MB
+  Errors      2 could not connect, 50 reset
+
+  Latency     from the send to the whole, checked reply; a closed loop does not show stalls
+           min       p50       p90       p99     p99.9    p99.99   p99.999       max
+       1.00 µs   1.00 µs         -         -         -         -         -   1.00 µs
+              mean 1.00 µs, standard deviation 0 ns
+
+  Generator   50 % of a processor, 100 µs a reply; 3.00 MB of memory
+
+  Limit       the server was gone after 500 ms of 2.00 s",
+    );
+}
+
+/// What a report says of a server that was gone after a quarter of the window.
+fn gone(report: &mut Report) {
+    let why = "the server was gone after 500 ms of 2.00 s";
+    (report.gone, report.connections_open) = (true, 0);
+    report.last_reply_ns = Some(report.begin_ns + 500_000_000);
+    report.rate_per_s = report.per_second(report.requests.correct);
+    report.bound = Bound { by: BoundBy::Server, why: why.into() };
+    report.unsound = vec![format!("{why}: none of 50 connections was open or could be opened")];
+}
+
+fn errors_of_none() -> Errors {
+    Errors { connect: 0, reset: 0, closed: 0, timeout: 0, malformed: 0, tls: 0, status: 0, wrong: 0 }
+}
+
+#[test]
+fn rates_that_the_generator_has_limited_are_at_least_so_high() {
+    let shown = |by: BoundBy| {
+        let mut report = report();
+        report.bound = Bound { by, why: "the generator was busy 95 % of the time".into() };
+        report.unsound = vec![report.bound.why.clone()];
+        text(&report, &vec![("service", &histogram(&[(1_000, 5)]))], "http://a/")
+    };
+    let limited = shown(BoundBy::Generator);
+    for line in [
+        "\n  - the generator was busy 95 % of the time\n",
+        "\n  Requests    ≥ 5,000/s   10,000 correct",
+        "\n  Received    ≥ 16.0 MB/s   32.0 MB\n",
+        "\n  Sent        ≥ 8.00 MB/s   16.0 MB\n",
+        "\n  Limit       the generator (see above)",
+    ] {
+        assert!(limited.contains(line), "{line}: {limited}");
+    }
+    for by in [BoundBy::Server, BoundBy::Rate, BoundBy::Unclear] {
+        assert!(!shown(by).contains('≥'), "{by:?}");
+    }
 }
 
 #[test]
@@ -219,19 +290,13 @@ fn whoever_answers_in_http_what_is_not_asked_in_it_is_told_how_to() {
 #[test]
 fn a_server_that_was_gone_fails_the_run_and_says_since_when() {
     let mut report = report();
-    report.intervals =
-        contract::Intervals { begin_ns: 500_000_000, length_ns: 500_000_000, completed: vec![9, 9, 9, 0, 0] };
     assert!(failure(&report).is_none());
-    report.connections_open = 0;
-    report.errors.connect = 3;
-    let text = "the server was gone at the end: no reply came later than 1.00 s into the window of 2.00 s, \
-                and none of 50 connections was open or could be opened";
+    gone(&mut report);
+    let text =
+        "the server was gone after 500 ms of 2.00 s: none of 50 connections was open or could be opened";
     let failure = failure(&report).expect("it is gone");
     assert_eq!((failure.kind, &*failure.message), ("server_gone", text));
-    assert!(advice::warnings(&report).contains(&text.to_owned()));
-    // One that is opened for each request may be none at any moment.
-    report.requests_per_connection = Some(1);
-    assert!(super::failure(&report).is_none());
+    assert!(advice::warnings(&report).is_empty(), "it is said above the table");
 }
 
 #[test]
@@ -254,6 +319,11 @@ fn an_open_loop_is_held_against_what_was_due_and_not_only_what_was_asked() {
     };
     check(9_888, 5_000.0, "4,944/s of 4,944/s due (5,000/s asked)");
     check(10_000, 5_000.0, "4,944/s of 5,000/s asked");
+    let mut report = report();
+    gone(&mut report);
+    report.schedule =
+        Some(Schedule { due: 40_000, unsent_begin: 0, unsent_end: 30_000, waited: 0, asked_per_s: 20_000.0 });
+    assert_eq!(rate(&report), "20,000/s of 20,000/s asked until the server was gone");
 }
 
 #[test]

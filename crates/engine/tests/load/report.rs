@@ -70,7 +70,18 @@ impl Report {
         let completed = completed.map(|count| self.number(count)).sum::<u64>();
         assert!(completed >= count("correct") + count("wrong"), "intervals cover the window: {self}");
         let window_ns = self.number(&self.0["end_ns"]) - self.number(&self.0["begin_ns"]);
-        let rate_per_s = count("correct") as f64 / (window_ns as f64 / 1e9);
+        // Of a server that was gone at the end, the rate is that of the time until its last reply.
+        let last_ns = self.0["last_reply_ns"].as_u64();
+        let served_ns = match last_ns.filter(|_| self.0["gone"] == true) {
+            Some(last_ns) => last_ns - self.number(&self.0["begin_ns"]),
+            None => window_ns,
+        };
+        assert_eq!(
+            last_ns.is_some(),
+            count("correct") + count("wrong") > 0,
+            "the last reply is told: {self}"
+        );
+        let rate_per_s = count("correct") as f64 / (served_ns as f64 / 1e9);
         let told_per_s = self.float(&self.0["rate_per_s"]);
         assert!((told_per_s - rate_per_s).abs() <= rate_per_s / 1000.0, "{rate_per_s} a second: {self}");
         assert!(
