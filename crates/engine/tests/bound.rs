@@ -12,29 +12,31 @@ use serde_json::Value;
 const WORKERS: &str = r#"{"protocol":"rpc","work_ns":1000000}"#;
 const QUICK: &str = r#"{"protocol":"rpc","target":1}"#;
 
+/// Above this share of its time the generator says that it lacked a processor.
+const DELAY_SHARE_MAX: f64 = 0.05;
+/// Above this its sends are late.
+const LATENESS_P99_NS_MAX: f64 = 1e6;
+
 /// Loads a server of calls with `flags`, the generator on the last processor there is, beside a hog or alone there.
-/// Expects it to say that it was limited `by` that, and to be sound only if it was not by itself.
+/// Expects it to say that it was limited `by` that, and not to be sound where that was itself.
 ///
-/// Other tests may take the generator's processor. Then it says so, rightly, and is asked again.
+/// Other work on the machine may take the generator's processor. Then its own figures show it, and that is what it must
+/// say: how figures lead to a verdict is tested as data, where the judgement is.
 fn check(workload: &str, flags: &str, has_hog: bool, by: &str) {
-    const TRIES: usize = 5;
     let cpu = *sys::cpu::allowed().expect("the kernel says").last().expect("this runs on one");
     let (_server, address) = Supervised::server("epoll", workload);
     let line =
         format!("load tcp://{address} --protocol rpc -z 800ms --warmup 100ms --json --strict --cpus {cpu}");
-    let mut told = Value::Null;
-    for _ in 0..TRIES {
-        let outcome = beside_hog(cpu, has_hog, || process::engine(&format!("{line} {flags}")));
-        let report: Value = serde_json::from_str(&outcome.stdout).expect("it reports");
-        let is_sound = report["unsound"].as_array().is_some_and(Vec::is_empty);
-        assert_eq!(outcome.code, Some(i32::from(!is_sound)), "{report}");
-        told = report["bound"].clone();
-        if told["by"] == by {
-            assert!(by != "generator" || !is_sound, "{report}");
-            return;
-        }
-    }
-    panic!("{flags}: {told}");
+    let outcome = beside_hog(cpu, has_hog, || process::engine(&format!("{line} {flags}")));
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("it reports");
+    let is_sound = report["unsound"].as_array().is_some_and(Vec::is_empty);
+    assert_eq!(outcome.code, Some(i32::from(!is_sound)), "{report}");
+    assert!(report["bound"]["by"] != "generator" || !is_sound, "{report}");
+    let of = |path: &str| report.pointer(path).and_then(Value::as_f64).unwrap_or_default();
+    let was_disturbed = of("/generator/run_delay_ns") >= DELAY_SHARE_MAX * of("/generator/wall_ns")
+        || of("/views/lateness_ns/p99") > LATENESS_P99_NS_MAX;
+    let is_expected = report["bound"]["by"] == by;
+    assert!(is_expected || (was_disturbed && !is_sound), "{flags}: {report}");
 }
 
 /// Runs something while a thread of this process never leaves that processor.

@@ -146,7 +146,7 @@ fn a_held_run_waits_for_its_owner_before_any_process_begins_and_before_any_ends(
     let children = children(engine.pid());
     assert_eq!(children.len(), 2, "both rest");
     assert_eq!(engine.answer()["event"], "report");
-    assert_eq!(engine.wait().0, Some(0));
+    assert_eq!(engine.wait(), Some(0));
     assert!(!children.iter().any(|child| is_alive(*child)), "none is left");
     assert_eq!(server.end().requests, 100);
 }
@@ -171,7 +171,7 @@ fn a_process_that_dies_ends_the_others_and_what_they_have_measured_is_reported()
     let server = Server::start(Behaviour::Right);
     let mut engine = begun(&server);
     let children = children(engine.pid());
-    thread::sleep(Duration::from_millis(100));
+    wait_for_replies(&server);
     signal("KILL", children[1]);
     let report = Report::from_event(event(&engine));
     assert_eq!(report.field("/interrupted"), &json!(true), "{report}");
@@ -195,7 +195,7 @@ fn a_person_keeps_what_is_left_of_a_run_of_which_a_process_has_died() {
         let _ = fs::remove_file(path);
     }
     let line = format!(
-        "load http://{}/ -c 4 --processes 2 -z 60s --warmup 0s --slice 100ms --json -o {} -o {}",
+        "load http://{}/ -c 4 --processes 2 -z 1h --warmup 0s --slice 100ms --json -o {} -o {}",
         server.address(),
         whole.display(),
         slices.display()
@@ -203,6 +203,7 @@ fn a_person_keeps_what_is_left_of_a_run_of_which_a_process_has_died() {
     let child = command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let lines = || fs::read_to_string(&slices).map_or(0, |text| text.lines().count());
     wait_until("two slices are over", || lines() >= 2);
+    wait_for_replies(&server);
     let dead = children(child.id())[0];
     signal("KILL", dead);
     let output = child.wait_with_output().expect("it is our child");
@@ -247,7 +248,7 @@ fn a_process_that_dies_before_anything_is_measured_fails_the_whole() {
     let message =
         format!("process {} of the generator ended before its report: signal: 9 (SIGKILL)", children[2]);
     assert_eq!((&failed["event"], &failed["message"]), (&json!("failed"), &json!(message)), "{failed}");
-    assert_eq!(engine.wait().0, Some(1));
+    assert_eq!(engine.wait(), Some(1));
     assert!(!children.iter().any(|child| is_alive(*child)), "none is left");
     server.end();
 }
@@ -271,7 +272,7 @@ fn a_signal_ends_all_and_what_they_have_measured_is_reported() {
     let server = Server::start(Behaviour::Right);
     let mut engine = begun(&server);
     let children = children(engine.pid());
-    thread::sleep(Duration::from_millis(100));
+    wait_for_replies(&server);
     signal("INT", engine.pid());
     let report = event(&engine);
     assert_eq!((&report["event"], &report["interrupted"]), (&json!("report"), &json!(true)), "{report}");
@@ -313,7 +314,7 @@ fn a_port_where_nothing_listens_is_one_clear_failure() {
 /// A long run from three processes whose window has begun.
 fn begun(server: &Server) -> Engine {
     let mut spec = spec(&server.address().to_string());
-    (spec["processes"], spec["duration_ms"], spec["warmup_ms"]) = (3.into(), 60_000.into(), 0.into());
+    (spec["processes"], spec["duration_ms"], spec["warmup_ms"]) = (3.into(), 3_600_000.into(), 0.into());
     let engine = Engine::start(&spec);
     assert_eq!(event(&engine)["event"], "ready");
     assert_eq!(event(&engine)["event"], "measuring");
@@ -336,8 +337,13 @@ fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
+/// Waits until so many replies are out that more have been read than there are connections.
+fn wait_for_replies(server: &Server) {
+    wait_until("replies have come", || server.right() >= 1000);
+}
+
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
     let begin = Instant::now();
     while !holds() {
         assert!(begin.elapsed() < PATIENCE, "not after {PATIENCE:?}: {what}");

@@ -5,10 +5,13 @@ mod common;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::Engine;
 use serde_json::json;
+
+/// Longer than anything here takes on a busy machine; only what never comes reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn every_defect_is_told_when_the_server_is_ready() {
@@ -32,33 +35,38 @@ fn a_fork_that_never_reaps_leaves_a_dead_process_for_each_connection() {
 #[test]
 fn a_thread_that_is_never_joined_leaves_its_stack() {
     const CONNECTIONS: usize = 200;
-    let grown = |join| {
+    let check = |join, is_right: fn(usize) -> bool| {
         let server = Server::start("thread", "join", join);
         server.serve_in_turn(10);
         let before = server.mappings();
         server.serve_in_turn(CONNECTIONS);
-        server.mappings().saturating_sub(before)
+        // A thread may end long after its connection has.
+        let begin = Instant::now();
+        let grown = || server.mappings().saturating_sub(before);
+        while !is_right(grown()) && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(is_right(grown()), "{join}: {} mappings more after {CONNECTIONS} connections", grown());
     };
-    let (detached, never) = (grown("detached"), grown("never"));
-    assert!(never >= CONNECTIONS, "{never} mappings more after {CONNECTIONS} connections");
-    assert!(detached < CONNECTIONS / 2, "{detached} mappings more though stacks are given back");
+    check("never", |grown| grown >= CONNECTIONS);
+    check("detached", |grown| grown < CONNECTIONS / 2);
 }
 
 #[test]
 fn threads_that_share_the_place_of_their_connection_lose_some() {
+    // What is taken for lost here may merely be late on a busy machine; what is not lost must come however late.
     assert!((0..20).any(|_| Server::start("thread", "pass", "shared").loses_one(Duration::from_secs(2))));
-    assert!(!Server::start("thread", "pass", "own").loses_one(Duration::from_secs(20)));
+    assert!(!Server::start("thread", "pass", "own").loses_one(PATIENCE));
 }
 
 fn check_dead_children(reap: &str, expected: usize) {
     let server = Server::start("fork", "reap", reap);
     server.serve_in_turn(20);
-    let dead = (0..1000).map(|_| {
+    let begin = Instant::now();
+    while server.dead_children() != expected && begin.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(5));
-        server.dead_children()
-    });
-    let mut seen = dead.skip_while(|&dead| dead != expected);
-    assert_eq!(seen.next(), Some(expected), "with reap={reap} there are {}", server.dead_children());
+    }
+    assert_eq!(server.dead_children(), expected, "with reap={reap}");
 }
 
 /// An echo server of a variant.

@@ -145,11 +145,19 @@ fn reports_of_generators_that_ran_together_keep_the_physics_of_one() {
     let spec = |connections: u64| {
         json!({
             "schema": 1, "role": "load", "workload": {"protocol": "http"}, "connect": [address.to_string()],
-            "connections": connections, "duration_ms": 800, "warmup_ms": 100,
+            "connections": connections, "duration_ms": 800, "warmup_ms": 100, "held": true,
         })
     };
-    let engines = [5, 9].map(|connections| Engine::start(&spec(connections)));
-    let parts = engines.map(|engine| last(&engine));
+    // Held, they begin at the same moment, however far apart they were started.
+    let mut engines = [5, 9].map(|connections| Engine::start(&spec(connections)));
+    engines.iter().for_each(|engine| assert_eq!(engine.event().expect("it is ready")["event"], "ready"));
+    let start_ns = sys::clock::monotonic_ns() + 100_000_000;
+    engines.iter_mut().for_each(|engine| engine.say(&start_ns.to_string()));
+    let parts = engines.map(|mut engine| {
+        while engine.event().expect("it goes on")["event"] != "measured" {}
+        engine.say("");
+        last(&engine)
+    });
     let sum = |path: &str| parts.iter().filter_map(|part| part.pointer(path)?.as_u64()).sum::<u64>();
     let report = merged(&parts);
     for path in

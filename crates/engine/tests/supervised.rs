@@ -6,40 +6,37 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use process::{Supervised, command, signal};
+use process::{PATIENCE, Supervised, command, signal};
 use serde_json::Value;
 
 #[test]
-fn a_server_ends_within_a_second_of_its_input_and_leaves_the_port_free() {
+fn a_server_ends_with_its_input_and_leaves_the_port_free() {
     for model in ["blocking", "fork", "thread", "epoll"] {
         let (mut server, address) = Supervised::server(model, r#"{"protocol":"echo"}"#);
         let connection = talk_to(address);
         server.end_input();
-        let (code, took) = server.wait();
-        assert_eq!(code, Some(0), "{model}");
-        assert!(took < Duration::from_secs(1), "{model} took {took:?}");
+        assert_eq!(server.wait(), Some(0), "{model}");
         assert!(TcpStream::connect(address).is_err(), "{model} has left a process that listens");
         drop(connection);
     }
 }
 
 #[test]
-fn a_load_generator_ends_within_a_second_of_its_input() {
+fn a_load_generator_ends_with_its_input_and_not_with_its_window() {
     let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
-    let mut load = Supervised::start("load", &load_spec(address, r#""duration_ms":60000"#));
+    let mut load = Supervised::start("load", &load_spec(address, LONG));
     assert_eq!(load.event()["event"], "ready");
     load.end_input();
-    let (code, took) = load.wait();
-    assert_eq!(code, Some(0));
-    assert!(took < Duration::from_secs(1), "it took {took:?}");
+    assert_eq!(load.wait(), Some(0));
 }
 
 #[test]
 fn an_engine_dies_with_the_process_that_started_it() {
-    // A shell that starts the engine in the background, keeps its input open, and is killed.
-    let script = r#"{ echo "$SPEC"; exec sleep 60; } | "$ENGINE" serve --spec - & wait"#;
+    // A shell that starts the engine in the background and is killed. The input of the engine stays open for as long as
+    // this test holds its own end.
+    let script = r#"exec 3<&0; { echo "$SPEC"; exec cat <&3; } | "$ENGINE" serve --spec - & wait"#;
     let mut shell = std::process::Command::new("sh")
         .args(["-c", script])
         .env("ENGINE", env!("CARGO_BIN_EXE_iolab-engine"))
@@ -47,9 +44,11 @@ fn an_engine_dies_with_the_process_that_started_it() {
             "SPEC",
             r#"{"schema":1,"role":"serve","model":"epoll","workload":{"protocol":"echo"},"listen":["127.0.0.1:0"]}"#,
         )
+        .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("there is a shell");
+    let input = shell.stdin.take();
     let mut events = std::io::BufReader::new(shell.stdout.take().expect("it is piped"));
     let mut line = String::new();
     std::io::BufRead::read_line(&mut events, &mut line).expect("it is text");
@@ -57,12 +56,14 @@ fn an_engine_dies_with_the_process_that_started_it() {
     let pid = ready["pid"].as_u64().expect("it is a number");
     let parent = parent_of(pid).expect("the engine runs");
     signal("KILL", u32::try_from(parent).expect("a pid"));
-    let gone = (0..200).any(|_| {
+    let begin = Instant::now();
+    while parent_of(pid).is_some() && begin.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(10));
-        parent_of(pid).is_none()
-    });
+    }
+    let gone = parent_of(pid).is_none();
     let _ = shell.kill();
     let _ = shell.wait();
+    drop(input);
     assert!(gone, "the engine outlived the process that started it");
 }
 
@@ -73,8 +74,9 @@ fn a_run_is_told_from_ready_to_report() {
         let workload = r#"{"protocol":"http","reply_bytes":100}"#;
         let spec = format!(
             r#"{{"schema":1,"role":"load","driver":"{driver}","workload":{workload},"connect":["{address}"],
-            "connections":3,"warmup_ms":100,"duration_ms":300}}"#
+            "connections":3,"warmup_ms":100,"duration_ms":1000}}"#
         );
+        let started_ns = sys::clock::monotonic_ns();
         let mut load = Supervised::start("load", &spec.replace('\n', " "));
         let ready = load.event();
         assert_eq!((&ready["event"], &ready["connections"]), (&"ready".into(), &3.into()), "{ready}");
@@ -82,19 +84,23 @@ fn a_run_is_told_from_ready_to_report() {
         assert_eq!(measuring["event"], "measuring");
         let measured = load.event();
         assert_eq!(measured["event"], "measured");
-        let window_ns = number(&measured["monotonic_ns"]) - number(&measuring["monotonic_ns"]);
-        assert!((200_000_000..2_000_000_000).contains(&window_ns), "the window was {window_ns} ns");
+        // Each comes when its time has come: not before, and how long after that is the machine's doing.
+        for (event, after_ms) in [(&measuring, 100), (&measured, 1_100)] {
+            let after_ns = number(&event["monotonic_ns"]) - started_ns;
+            assert!(after_ns >= after_ms * 1_000_000, "after {after_ns} ns: {event}");
+        }
         let report = load.event();
         check_report(&report);
         assert_eq!(report["driver"], driver);
-        assert_eq!(load.wait().0, Some(0));
+        assert_eq!(load.wait(), Some(0));
     }
 }
 
 #[test]
 fn a_held_run_waits_for_a_line_before_its_warm_up_and_before_it_closes_its_connections() {
     let (mut server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
-    for end in [r#""duration_ms":100,"warmup_ms":100"#, r#""requests":100"#] {
+    // In a second any machine has a reply.
+    for end in [r#""duration_ms":1000,"warmup_ms":100"#, r#""requests":100"#] {
         let mut load = Supervised::start("load", &load_spec(address, &format!(r#""held":true,{end}"#)));
         assert_eq!(load.event()["event"], "ready");
         let accepted = server.answer()["workers"][0]["connections"].clone();
@@ -110,7 +116,7 @@ fn a_held_run_waits_for_a_line_before_its_warm_up_and_before_it_closes_its_conne
         assert_eq!(server.answer()["workers"][0]["connections"], accepted);
         load.say();
         check_report(&load.event());
-        assert_eq!(load.wait().0, Some(0));
+        assert_eq!(load.wait(), Some(0));
     }
 }
 
@@ -125,11 +131,11 @@ fn open_connections(pid: u32) -> usize {
 #[test]
 fn a_held_run_that_is_stopped_reports_at_once() {
     let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
-    let mut load = Supervised::start("load", &load_spec(address, r#""held":true,"duration_ms":60000"#));
+    let mut load = Supervised::start("load", &load_spec(address, &format!(r#""held":true,{LONG}"#)));
     assert_eq!(load.event()["event"], "ready");
     signal("TERM", load.pid());
     assert_eq!(load.event()["interrupted"], true);
-    assert_eq!(load.wait().0, Some(0));
+    assert_eq!(load.wait(), Some(0));
     let mut load = Supervised::start("load", &load_spec(address, r#""held":true,"requests":10"#));
     assert_eq!(load.event()["event"], "ready");
     load.say();
@@ -137,25 +143,26 @@ fn a_held_run_that_is_stopped_reports_at_once() {
     assert_eq!(load.event()["event"], "measured");
     signal("TERM", load.pid());
     check_report(&load.event());
-    assert_eq!(load.wait().0, Some(0));
+    assert_eq!(load.wait(), Some(0));
 }
 
 #[test]
 fn a_signal_ends_a_run_early_with_a_report_of_what_there_is() {
     for name in ["INT", "TERM"] {
         let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
-        let mut load = Supervised::start("load", &load_spec(address, r#""duration_ms":60000,"warmup_ms":0"#));
+        let fields = format!(r#"{LONG},"warmup_ms":0,"slice_ms":100"#);
+        let mut load = Supervised::start("load", &load_spec(address, &fields));
         assert_eq!(load.event()["event"], "ready");
         assert_eq!(load.event()["event"], "measuring");
-        thread::sleep(Duration::from_millis(200));
+        while number(&load.event()["correct"]) == 0 {}
         signal(name, load.pid());
         let mut report = load.event();
-        if report["event"] == "measured" {
+        while report["event"] != "report" {
             report = load.event();
         }
         assert_eq!(report["interrupted"], true, "{report}");
         check_report(&report);
-        assert_eq!(load.wait().0, Some(0), "{name}");
+        assert_eq!(load.wait(), Some(0), "{name}");
     }
 }
 
@@ -163,9 +170,7 @@ fn a_signal_ends_a_run_early_with_a_report_of_what_there_is() {
 fn a_server_dies_of_sigterm() {
     let (mut server, _) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
     signal("TERM", server.pid());
-    let (code, took) = server.wait();
-    assert_eq!(code, None, "it ended by itself");
-    assert!(took < Duration::from_secs(1), "it took {took:?}");
+    assert_eq!(server.wait(), None, "it ended by itself");
 }
 
 #[test]
@@ -220,8 +225,11 @@ fn a_failure_is_an_event_too() {
     let failed = load.event();
     assert_eq!((&failed["event"], &failed["role"]), (&"failed".into(), &"load".into()), "{failed}");
     assert_eq!(failed["kind"], "connection_refused");
-    assert_eq!(load.wait().0, Some(1));
+    assert_eq!(load.wait(), Some(1));
 }
+
+/// A window that no test waits for: whatever ends before, has been ended.
+const LONG: &str = r#""duration_ms":3600000"#;
 
 fn load_spec(address: SocketAddr, fields: &str) -> String {
     let workload = r#"{"protocol":"echo"}"#;

@@ -15,7 +15,7 @@ use common::Engine;
 use serde_json::{Value, json};
 
 /// Longer than anything here takes on a busy machine; only what never comes reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A worker process is not started again sooner than this after its last start.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -44,15 +44,14 @@ fn a_worker_process_that_dies_again_and_again_is_started_once_a_second_until_the
     let (mut server, _) = serve(json!({"model": "epoll", "workers": 2}));
     let (mut pid, mut deaths) = (children(server.pid())[0], 0);
     loop {
-        let (begin, before) = (Instant::now(), children(server.pid()));
+        let (started, before) = (started(pid), children(server.pid()));
         kill(pid);
         deaths += 1;
         let Some(next) = successor(&mut server, &before) else { break };
-        // The first may have lived long enough to be started again at once.
-        if deaths > 1 {
-            assert!(begin.elapsed() > RESTART_PAUSE / 2, "restart {deaths} came after {:?}", begin.elapsed());
-        }
-        assert!(deaths < 20, "it is started again for ever");
+        let after = self::started(next) - started;
+        assert!(after >= RESTART_PAUSE - TICK, "restart {deaths} came {after:?} after the start before it");
+        // A busy machine may let it live for long enough to begin counting anew.
+        assert!(deaths < 60, "it is started again for ever");
         pid = next;
     }
     assert!(deaths >= 5, "it gave up after {deaths} deaths");
@@ -63,6 +62,13 @@ fn a_worker_process_that_dies_again_and_again_is_started_once_a_second_until_the
 
 #[test]
 fn a_worker_process_does_not_wait_for_another_that_ends_soon_after_its_start() {
+    // A machine that takes longer over it than a restart is put off shows nothing.
+    assert!((0..20).any(|_| shows_that_none_waits()), "the machine is too slow to see it");
+}
+
+/// Ends one worker twice in a row, then the other, and expects that one to be started again before the first; says
+/// whether all of it came about while the restart of the first was put off.
+fn shows_that_none_waits() -> bool {
     let (server, _) = serve(json!({"model": "epoll", "workers": 2}));
     // Both are now old enough to be started again at once.
     thread::sleep(RESTART_PAUSE);
@@ -71,14 +77,25 @@ fn a_worker_process_does_not_wait_for_another_that_ends_soon_after_its_start() {
     kill(restless);
     assert!(wait_until(|| matches!(children(server.pid())[..], [first, _] if first == sound)));
     let restless = children(server.pid())[1];
+    let put_off_until = started(restless) + RESTART_PAUSE;
     kill(restless);
     assert!(wait_until(|| fs::metadata(format!("/proc/{restless}")).is_err()), "it is not collected");
     kill(sound);
-    let in_order = wait_until(|| {
-        let [first, second] = children(server.pid())[..] else { return false };
-        first != sound && sockets(second) == listener
+    let mut pair = [0; 2];
+    let are_two = wait_until(|| {
+        let now = children(server.pid());
+        let is_new =
+            now.len() == 2 && !now.contains(&sound) && now.iter().all(|&pid| !sockets(pid).is_empty());
+        if is_new {
+            pair.copy_from_slice(&now);
+        }
+        is_new
     });
-    assert!(in_order, "the sound one is not started again before the other");
+    assert!(are_two, "they are not started again");
+    let in_order = sockets(pair[1]) == listener;
+    let in_time = started(pair[0]) < put_off_until;
+    assert!(in_order || !in_time, "the sound one is not started again before the other");
+    in_order
 }
 
 #[test]
@@ -241,6 +258,18 @@ fn sockets(pid: u32) -> BTreeSet<PathBuf> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
     targets.filter(|target| target.to_string_lossy().starts_with("socket:")).collect()
+}
+
+/// The grain of [`started`].
+const TICK: Duration = Duration::from_millis(10);
+
+/// When a process was started, after the machine was.
+fn started(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it has not been collected");
+    // The name of the program, in brackets, may hold anything.
+    let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
+    let ticks: u32 = fields.split(' ').nth(19).and_then(|ticks| ticks.parse().ok()).expect("it is a number");
+    TICK * ticks
 }
 
 fn descendants(pid: u32) -> Vec<u32> {

@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(crate) const ENGINE: &str = env!("CARGO_BIN_EXE_iolab-engine");
 
 /// An engine that says nothing for this long hangs: the longest silence asked for here is a run of a few seconds.
-const SILENCE_MAX: Duration = Duration::from_secs(20);
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// A supervised engine. It ends with this value, whatever it is doing.
 pub(crate) struct Engine {
@@ -57,9 +57,14 @@ impl Engine {
         Some(serde_json::from_str(&line).expect("an event is a line of JSON"))
     }
 
+    /// Hands it a line.
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").expect("the engine reads its input");
+    }
+
     /// What a server has done so far.
     pub(crate) fn served(&mut self) -> Value {
-        writeln!(self.stdin).expect("the engine reads its input");
+        self.say("");
         let served = self.event().expect("the engine answers");
         assert_eq!(served["event"], "served", "{served}");
         served

@@ -132,7 +132,7 @@ fn spec() -> Value {
 
 /// Kills a server that has served so many connections for a while.
 fn kill(mut server: Supervised, connections: u64) {
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
     const WHILE: Duration = Duration::from_millis(100);
     let served = |answer: &Value| answer["workers"][0]["connections"].as_u64();
     let begin = Instant::now();

@@ -29,7 +29,7 @@ pub(crate) enum Behaviour {
     Silent,
     /// Right for so many requests, and silent then.
     SilentAfter(u64),
-    /// Reads the body of a request, and answers it, so long after its head.
+    /// Reads the body of a request, and answers it, so long after its head, or when the server ends.
     SleepsFirst(Duration),
     /// Closes each connection as soon as it has accepted it.
     ClosesAtOnce,
@@ -107,6 +107,11 @@ impl Server {
         self.address
     }
 
+    /// How many right replies it has sent so far.
+    pub(crate) fn right(&self) -> u64 {
+        self.shared.right.load(Ordering::SeqCst)
+    }
+
     /// Ends the server, and returns once no thread of it is left.
     pub(crate) fn end(self) -> Counts {
         self.shared.ended.store(true, Ordering::SeqCst);
@@ -174,7 +179,10 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
             return Ok(());
         }
         if let Behaviour::SleepsFirst(time) = behaviour {
-            thread::sleep(time);
+            let asleep = Instant::now();
+            while asleep.elapsed() < time && !shared.ended.load(Ordering::SeqCst) {
+                thread::sleep(LOOK.min(time - asleep.elapsed().min(time)));
+            }
             // The body is still on its way.
             socket.set_read_timeout(None)?;
         }

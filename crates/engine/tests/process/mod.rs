@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Longer than anything here takes on a busy machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a finished process has left behind.
 #[derive(Debug)]
@@ -101,12 +101,12 @@ impl Supervised {
         self.stdin = None;
     }
 
-    /// The exit code, and how long it took the process to end.
-    pub(crate) fn wait(&mut self) -> (Option<i32>, Duration) {
+    /// The exit code, once it has ended.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return (status.code(), begin.elapsed());
+                return status.code();
             }
             thread::sleep(Duration::from_millis(5));
         }

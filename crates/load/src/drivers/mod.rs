@@ -66,7 +66,7 @@ impl<L: Link> Plan<L> {
             addresses: config.addresses.clone(),
             sources: config.sources.clone(),
             first: share.first,
-            sweep_ns: (timeout_ns / 4).clamp(SWEEP_NS_MIN, SWEEP_NS),
+            sweep_ns: sweep_ns(timeout_ns),
             again_ns: 0,
             spin_ns: config.spin.as_nanos() as u64,
             spin_until_ns: 0,
@@ -148,6 +148,11 @@ impl<L: Link> Plan<L> {
     }
 }
 
+/// How often connections are looked over for replies that take longer than this.
+fn sweep_ns(timeout_ns: u64) -> u64 {
+    (timeout_ns / 4).clamp(SWEEP_NS_MIN, SWEEP_NS)
+}
+
 /// Opens a connection, unless `halt` is raised before or meanwhile, which is `Interrupted`.
 fn open_link<L: Link>(
     route: Route<'_>,
@@ -201,6 +206,18 @@ fn explain(error: &io::Error, address: &Address, timeout: Duration, opened: usiz
         }
         _ => {
             failure("connect_failed", format!("cannot open connection {} to {address}: {error}", opened + 1))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_is_overdue_is_seen_a_quarter_of_the_timeout_later_at_most() {
+        for (timeout_ms, sweep_ms) in [(1, 1), (4, 1), (20, 5), (80, 20), (10_000, 20)] {
+            assert_eq!(sweep_ns(timeout_ms * 1_000_000), sweep_ms * 1_000_000, "{timeout_ms} ms");
         }
     }
 }
