@@ -763,7 +763,11 @@ def test_capacity_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_pat
     assert "the earlier run is kept as" in again.stderr
     runs = iolab("list", "runs", "--out", tmp_path).stdout
     assert "The capacity under p99<5ms is 9," in runs
-    assert iolab("report", runs.split()[0], "--out", tmp_path).stdout == done.stdout
+    name = runs.splitlines()[-1].split()[3]
+    assert iolab("report", name, "--out", tmp_path).stdout.replace(".1/report", "/report") == done.stdout
+    rows = iolab("report", name, "--csv", "--out", tmp_path).stdout.splitlines()
+    assert rows[0].startswith("purpose,rate_per_s,duration_ms,asked_per_s,achieved_per_s,replies,")
+    assert rows[1].startswith("closed loop,,")
 
 
 @pytest.mark.usefixtures("fake")

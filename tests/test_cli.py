@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from conftest import FAKE_ENGINE, PATIENCE_S
-from iolab import cli
+from iolab import cli, store
 from iolab.engine import Engine
 
 EXPERIMENT = """
@@ -119,11 +120,40 @@ def test_run_answers_an_experiment_and_judges_its_claims(tmp_path: Path) -> None
     assert "message_bytes=64" in done.stdout
     assert "claim C1: confirmed" in done.stdout
     runs = iolab("list", "runs", "--out", tmp_path / "runs").stdout
-    assert "24 trials  Is io_uring faster?" in runs
-    name = runs.split()[0]
+    (line,) = runs.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC small-\w+ +Is io_uring faster\? claims: 1 confirmed", line)
+    name = line.split()[3]
     again = iolab("report", name, "--out", tmp_path / "runs")
     assert again.exit_code == 0, again.stderr
     assert again.stdout == done.stdout
+    document = json.loads(iolab("report", name, "--json", "--out", tmp_path / "runs").stdout)
+    again = iolab("run", tmp_path / "small.toml", "--json", "--out", tmp_path / "runs")
+    assert json.loads(again.stdout) == document
+    rows = list(csv.DictReader(iolab("report", name, "--csv", "--out", tmp_path / "runs").stdout.splitlines()))
+    assert len(rows) == 24
+    assert {(row["contestant"], row["message_bytes"]) for row in rows} == {
+        (name, size) for name in ("epoll", "io_uring") for size in ("64", "512")
+    }
+    assert {row["discarded"] for row in rows} == {""}
+    for row in rows:
+        # What the fake engine says of its servers, in the units of the headings.
+        assert float(row["rate_per_s"]) > 50_000
+        assert int(row["latency_p50_ns"]) <= int(row["latency_p99_ns"])
+        assert float(row["cpu_per_request_ns"]) == int(row["server_cpu_ns"]) / int(row["requests"])
+        assert int(row["rss_median_bytes"]) > 1 << 20
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_a_run_that_is_not_finished_is_listed_as_such(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    assert iolab("run", experiment(tmp_path, "epoll", "thread"), "--out", runs).exit_code == 0
+    (folder,) = runs.iterdir()
+    lines = (folder / store.TRIALS).read_bytes().splitlines(keepends=True)
+    (folder / store.TRIALS).write_bytes(b"".join(lines[:5]))
+    machine = json.loads((folder / store.MACHINE).read_text())
+    del machine[store.ENDED]
+    (folder / store.MACHINE).write_text(json.dumps(machine))
+    assert iolab("list", "runs", "--out", runs).stdout.endswith(" Which? unfinished, 5 trials\n")
 
 
 MANY = """
@@ -263,6 +293,8 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["vs", "epoll", "thread", "--warmup", "1ms"], "--warmup: "),
         (["vs", "epoll", "thread", "--server-cpus", "0,x"], "'0,x' names no processors: write 0,2 or 0-3"),
         (["vs", "epoll", "thread", "--load-cpus", "99999"], "processor 99999 may not be used here"),
+        (["report", "nothing"], "there is no run 'nothing' here or in "),
+        (["report", "nothing", "--csv"], "iolab list runs has the names"),
         (["run", "nothing"], "there is no experiment 'nothing': name one of "),
         (["run", "./nothing.toml"], "nothing.toml: cannot be read: No such file or directory"),
     ],

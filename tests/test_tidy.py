@@ -38,7 +38,7 @@ LAYERS: tuple[set[str], ...] = (
     {"trial", "contestants"},
     {"verdict", "agent", "search"},
     {"claims", "runner", "capacity"},
-    {"report", "terminal", "handover"},
+    {"report", "terminal", "handover", "export"},
     {"prober"},
     {"cli"},
     {"__main__"},

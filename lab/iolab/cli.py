@@ -14,6 +14,7 @@ import os
 import shlex
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from iolab.words import Arrivals, Driver, Framing, Protocol, WorkerKind
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from iolab import capacity
+    from iolab import capacity, terminal
     from iolab.plan import Plan, Scalar
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
@@ -231,7 +232,7 @@ def list_(
 ) -> None:
     """List the models of the engine, the experiments, or the stored runs."""
     with _one_line_errors():
-        from iolab import capacity, engine, prober, store, terminal
+        from iolab import engine, terminal
         from iolab.plan import load_experiment
 
         console = _stdout()
@@ -241,28 +242,33 @@ def list_(
             for path in sorted(EXPERIMENTS.glob("*.toml")):
                 terminal.say(console, f"{path.stem:<24} {load_experiment(path).question}")
         else:
-            for folder in sorted(path.parent for path in out.glob(f"*/{store.PLAN}")):
-                plan, trials = store.read_plan(folder), store.read_trials(folder)
-                terminal.say(console, f"{folder.name:<40} {len(trials.results)} trials  {plan.question}")
-            for folder in sorted(path.parent for path in out.glob(f"*/{capacity.QUESTION}")):
-                found = prober.known(folder)
-                terminal.say(console, f"{folder.name:<40} {len(found.shots)} runs  {capacity.verdict(found)}")
+            terminal.show_runs(console, sorted((*_plans(out), *_questions(out)), key=lambda run: run.began))
 
 
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or its name under --out.")],
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print its trials as a table, units in the headings.")] = False,
     out: Out = RUNS,
 ) -> None:
     """Write the report of a stored run again, and print its verdicts."""
-    folder = folder if folder.is_dir() else out / folder
     with _one_line_errors():
-        from iolab import capacity
+        from iolab import capacity, export, prober, store
+        from iolab.plan import PlanError
 
-        if (folder / capacity.QUESTION).is_file():
-            _answer(folder, as_json=False)
+        folder = _stored(folder, out)
+        is_capacity = (folder / capacity.QUESTION).is_file()
+        if as_json and as_csv:
+            raise PlanError("--json and --csv do not fit: leave one of them out")
+        if as_csv and is_capacity:
+            sys.stdout.write(export.capacity_csv(prober.known(folder)))
+        elif as_csv:
+            sys.stdout.write(export.trials_csv(store.read_plan(folder), store.read_trials(folder).results))
+        elif is_capacity:
+            _answer(folder, as_json=as_json)
         else:
-            _conclude(folder, as_json=False)
+            _conclude(folder, as_json=as_json)
 
 
 @app.command(context_settings=PASSED_ON)
@@ -312,6 +318,45 @@ def main(arguments: list[str]) -> None:
         app(arguments, prog_name="iolab")
     else:
         verb.main(arguments[1:], prog_name=f"iolab {arguments[0]}", help_option_names=HELP)
+
+
+def _stored(name: Path, out: Path) -> Path:
+    """The folder of a stored run, given by its path or its name; raises PlanError."""
+    from iolab import capacity, store
+    from iolab.plan import PlanError
+
+    for folder in (name, out / name):
+        if (folder / store.PLAN).is_file() or (folder / capacity.QUESTION).is_file():
+            return folder
+    raise PlanError(f"there is no run {str(name)!r} here or in {out}: iolab list runs has the names")
+
+
+def _plans(out: Path) -> Iterator[terminal.StoredRun]:
+    """The stored runs of comparisons, each with its verdict."""
+    from iolab import claims, store, terminal, verdict
+
+    for folder in sorted(path.parent for path in out.glob(f"*/{store.PLAN}")):
+        plan, trials = store.read_plan(folder), store.read_trials(folder)
+        began = min((result.started for result in trials.results), default="")
+        if store.ended(folder) is None:
+            found = f"unfinished, {len(trials.results)} trials"
+        else:
+            sentences = [each.sentence for each in verdict.judge(plan, trials.results, trials.counts)]
+            judged = Counter(each.judgement for each in claims.judge(plan, trials.results))
+            counted = ", ".join(f"{count} {word}" for word, count in judged.items())
+            more = f" ({len(sentences)} comparisons)" if len(sentences) > 1 else ""
+            found = f"claims: {counted}" if counted else sentences[0] + more
+        yield terminal.StoredRun(folder.name, began, plan.question, found)
+
+
+def _questions(out: Path) -> Iterator[terminal.StoredRun]:
+    """The stored searches for a capacity; one that is not finished says so in its verdict."""
+    from iolab import capacity, prober, terminal
+
+    for folder in sorted(path.parent for path in out.glob(f"*/{capacity.QUESTION}")):
+        found, records = prober.known(folder), capacity.read_records(folder)[0]
+        began = min((record.started for record in records), default="")
+        yield terminal.StoredRun(folder.name, began, f"capacity of {found.question.url}?", capacity.verdict(found))
 
 
 def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, by_hand: bool = False) -> None:
@@ -369,6 +414,8 @@ def _conclude(folder: Path, *, as_json: bool) -> None:
         print(json.dumps(document, indent=2))  # noqa: T201 (the result, as asked)
     else:
         terminal.show_verdicts(_stdout(), verdicts, judged)
+        if trials.results:
+            terminal.say(_stdout(), f"measured {terminal.when(min(result.started for result in trials.results))}")
         terminal.say(_stdout(), f"report: {path}")
     if not any(result.report for result in trials.results):
         _fail("nothing could be measured: see the reasons above", 1)

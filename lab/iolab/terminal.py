@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path, PurePath
 from types import TracebackType
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -154,6 +155,23 @@ def show_failure(console: Console, contestant: str, failure: Failure, advice: st
     say(console, f"{contestant}: {failure.message}{advice}{said}")
     for line in failure.said:
         say(console, f"    {line}")
+
+
+class StoredRun(NamedTuple):
+    """A stored run for a list: its folder's name, when its first trial began (ISO 8601), its question and answer."""
+
+    name: str
+    began: str
+    question: str
+    found: str
+
+
+def show_runs(console: Console, runs: Iterable[StoredRun]) -> None:
+    """One line a run; on a terminal it is cut where the terminal ends."""
+    for run in runs:
+        line = f"{when(run.began) if run.began else 'not begun':<20} {run.name:<24} {run.question} {run.found}"
+        cut = console.is_terminal and len(line) > console.width
+        say(console, f"{line[: console.width - 1]}…" if cut else line)
 
 
 def aside(changed: str, folder: Path) -> str:
