@@ -232,9 +232,11 @@ fn check_error(arguments: &str, code: i32, part: &str) {
 /// Has the terminal of a load go, which `env` has made mean something, twice as a shell's end does.
 fn check_hangup(meaning: &str, is_interrupted: bool) {
     let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
+    // One that is to be interrupted does not end before.
+    let duration_ms = if is_interrupted { 3_600_000 } else { 1_000 };
     let spec = json!({
         "schema": 1, "role": "load", "workload": {"protocol": "echo"}, "connect": [address.to_string()],
-        "connections": 2, "warmup_ms": 0, "duration_ms": 1000,
+        "connections": 2, "warmup_ms": 0, "duration_ms": duration_ms,
     });
     let engine = Engine::start_by(Command::new("env").args([meaning, ENGINE]), &spec);
     for event in ["ready", "measuring"] {

@@ -62,6 +62,10 @@ fn open_descriptors(pid: &str) -> Vec<u32> {
 
 #[test]
 fn numbers_of_descriptors_that_select_can_watch() {
+    if sys::process::descriptors_max() < 1_200 {
+        eprintln!("skipped: this process may not have as many descriptors as select cannot watch");
+        return;
+    }
     check(Server::start(&json!({"model": "select"})), "set_size", 1100);
 }
 

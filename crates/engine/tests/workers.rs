@@ -1,6 +1,7 @@
 //! Several workers, threads or processes: connections are dealt out evenly, and a worker process that dies is replaced.
 
 mod common;
+mod process;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Engine;
+use process::{PATIENCE, signal};
 use serde_json::{Value, json};
-
-/// Longer than anything here takes on a busy machine; only what never comes reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A worker process is not started again sooner than this after its last start.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -225,13 +224,13 @@ fn echoes(client: &mut TcpStream) -> bool {
 }
 
 fn kill(pid: u32) {
-    let status = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
-    assert!(status.is_ok_and(|status| status.success()), "cannot kill {pid}");
+    signal("KILL", pid);
 }
 
 /// Kills a process that may have ended by itself.
 fn end(pid: u32) {
-    let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+    let command = r#"kill -s KILL "$0" 2>/dev/null"#;
+    let _ = Command::new("sh").args(["-c", command, &pid.to_string()]).status();
 }
 
 /// Whether it comes true.

@@ -24,7 +24,9 @@ fn check(child: impl Fn() -> i32, signal: Option<&str>, expected: &str) {
         assert!(try_wait_child().unwrap().is_none(), "there is no child yet");
         let pid = fork(&child).unwrap();
         if let Some(signal) = signal {
-            let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap();
+            // The shell's own: not every machine has a program of that name.
+            let command = ["-c", r#"kill -s "$0" "$1""#, signal, &pid.to_string()];
+            let status = Command::new("sh").args(command).status().unwrap();
             assert!(status.success(), "cannot kill {pid}");
         }
         let (ended, status) = collect().unwrap();
@@ -44,6 +46,6 @@ fn look_for_child() -> std::io::Result<(u32, std::process::ExitStatus)> {
 
 /// Lives until it is ended, or for longer than that can take.
 fn rest() -> i32 {
-    thread::sleep(Duration::from_secs(20));
+    thread::sleep(Duration::from_secs(60));
     0
 }

@@ -63,6 +63,9 @@ impl Needs {
         match self {
             Self::Nothing => None,
             Self::KeepAlive => subject.closes.then_some("it closes after each reply"),
+            Self::Many if sys::process::descriptors_max() < DESCRIPTORS => {
+                Some("this process may have too few descriptors")
+            }
             Self::Many => (subject.at_most(2) == 1).then_some("it holds one connection at a time"),
             Self::Refusal => waits.then_some("further connections wait for those it holds"),
             Self::Descriptors if waits => Some("it holds fewer connections than it has descriptors"),
@@ -275,6 +278,9 @@ fn slow_writer(subject: &Subject) -> Outcome {
 /// Connections that a server should stand though they do nothing; one that holds fewer gets as many as it holds.
 const IDLE: usize = 500;
 const BUSY: usize = 10;
+
+/// Descriptors that a cell takes here at the most: those of its clients, and of the pipes to its server.
+pub(crate) const DESCRIPTORS: usize = IDLE + BUSY + 32;
 
 fn idle_beside_busy(subject: &Subject) -> Outcome {
     let idle = subject.at_most(IDLE + BUSY) - BUSY;

@@ -211,7 +211,7 @@ fn frame(payload: &str) -> Vec<u8> {
 
 /// Whether a date is the present one, give or take what a busy machine takes to answer and to look.
 fn is_now(date: &str) -> bool {
-    const SLACK: Duration = Duration::from_secs(30);
+    const SLACK: Duration = Duration::from_secs(120);
     let Ok(date) = httpdate::parse_http_date(date) else { return false };
     let now = SystemTime::now();
     date <= now && now.duration_since(date).is_ok_and(|age| age < SLACK)

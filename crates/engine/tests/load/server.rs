@@ -92,6 +92,8 @@ const LOOK: Duration = Duration::from_millis(5);
 
 impl Server {
     pub(crate) fn start(behaviour: Behaviour) -> Self {
+        // Several of these and their clients take more than many systems begin with.
+        sys::process::descriptors_max();
         let listener = TcpListener::bind((own_address(), 0)).expect("a port is free");
         listener.set_nonblocking(true).expect("a listener can be told not to block");
         let address = listener.local_addr().expect("it has an address");

@@ -124,6 +124,7 @@ impl Drop for Supervised {
 
 /// Asks a process to end, as Ctrl-C and a service manager do.
 pub(crate) fn signal(name: &str, pid: u32) {
-    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    // The shell's own: not every machine has a program of that name.
+    let status = Command::new("sh").args(["-c", r#"kill -s "$0" "$1""#, name, &pid.to_string()]).status();
     assert!(status.is_ok_and(|status| status.success()), "cannot send {name} to {pid}");
 }

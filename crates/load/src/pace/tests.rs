@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use super::*;
 
 const S: u64 = 1_000_000_000;
@@ -125,16 +123,15 @@ fn what_is_left_of_a_schedule_is_counted_without_a_walk_and_is_the_same() {
 }
 
 #[test]
-fn a_minute_of_ten_million_a_second_is_counted_at_once() {
-    const REQUESTS: u64 = 600_000_000;
+fn a_day_of_ten_million_a_second_is_counted_without_counting_each() {
+    // One by one they would take hours.
+    const REQUESTS: u64 = 864_000_000_000;
     let stages = [stage(1e7, 1e7, None)];
-    let due = |arrivals| Schedule::new(arrivals, &stages, (0, 1), (0, 0)).due_before(60 * S);
-    let begin = Instant::now();
+    let due = |arrivals| Schedule::new(arrivals, &stages, (0, 1), (0, 0)).due_before(86_400 * S);
     assert_eq!(due(Arrivals::Even), REQUESTS);
     let random = due(Arrivals::Poisson { seed: 1 });
     // Of those that are counted one by one the standard deviation is 2048.
     assert!(random.abs_diff(REQUESTS) < 5 * 2048, "{random} requests");
-    assert!(begin.elapsed() < Duration::from_secs(5), "it took {:?}", begin.elapsed());
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn listen(ring: &mut Ring) -> Address {
 }
 
 fn dial(address: &Address) -> Socket {
-    let socket = connect(address.into(), Duration::from_secs(1)).unwrap();
+    let socket = connect(address.into(), Duration::from_secs(60)).unwrap();
     socket.set_nonblocking(false).unwrap();
     socket
 }
@@ -77,7 +77,7 @@ fn message(bytes: u32) -> Vec<u8> {
 }
 
 fn turn(ring: &mut Ring) {
-    ring.turn(&[], &[], Wait::AtMost(Duration::from_secs(5))).unwrap();
+    ring.turn(&[], &[], Wait::AtMost(Duration::from_secs(60))).unwrap();
 }
 
 /// Sends a message to a ring in pieces and expects to receive it whole, whatever the ring is made of; then the ring
