@@ -214,5 +214,6 @@ impl Persistence {
 
 fn is_target(target: &str) -> bool {
     let has_form = target.starts_with('/') || target.starts_with("http://");
-    has_form && target.bytes().all(|byte| byte.is_ascii_graphic()) && scan::is_clean_target(target)
+    let is_clean = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+    has_form && target.len() <= TARGET_BYTES_MAX && target.bytes().all(is_clean)
 }

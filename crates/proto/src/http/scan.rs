@@ -157,11 +157,6 @@ fn line_feed(byte: u8, then: Place) -> Result<Place, Fault> {
     if byte == b'\n' { Ok(then) } else { Err(BARE_CARRIAGE_RETURN) }
 }
 
-/// Whether a target that the parser has accepted is one for this scan, too.
-pub(super) fn is_clean_target(target: &str) -> bool {
-    target.len() <= TARGET_BYTES_MAX && target.bytes().all(|byte| byte.is_ascii() && byte != b'#')
-}
-
 /// Whether a byte may be in a method or in the name of a field (RFC 9110, section 5.6.2).
 pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)

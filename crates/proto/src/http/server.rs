@@ -4,11 +4,12 @@ use core::fmt::Write;
 use core::mem::MaybeUninit;
 
 use httparse::{Header, Request};
+use memchr::{memchr, memchr2};
 
 use super::chunked::Chunked;
 use super::fields::{Fault, Fields, Status, is_host, port};
-use super::scan::{Scan, has_clean_lines, is_clean_target};
-use super::{ECHO_PATH, FIELDS_MAX, HEAD_BYTES_MAX, Persistence, Workload, page_number};
+use super::scan::{Scan, has_clean_lines};
+use super::{ECHO_PATH, FIELDS_MAX, HEAD_BYTES_MAX, Persistence, TARGET_BYTES_MAX, Workload, page_number};
 use crate::{Next, Output};
 
 /// One connection as the server sees it: a few dozen bytes, because thousands of them may be idle.
@@ -170,6 +171,12 @@ impl Server {
 
     /// Decides on the reply to a head, and gives it if no body comes before it.
     fn on_request(&mut self, request: &Request<'_, '_>, length: usize, output: &mut Output) -> Step {
+        let method = request.method.unwrap_or_default();
+        // The target comes first, so a scan that stops there gives the same answer.
+        let kind = route(method, request.path.unwrap_or_default());
+        if kind == Kind::Refusal(Status::BadRequest) {
+            return self.refuse(Status::BadRequest, output);
+        }
         let old = request.version == Some(0);
         let fields = match Fields::read(request.headers) {
             Ok(fields) => fields,
@@ -189,11 +196,6 @@ impl Server {
             }
             _ => false,
         };
-        let method = request.method.unwrap_or_default();
-        let kind = route(method, request.path.unwrap_or_default());
-        if kind == Kind::Refusal(Status::BadRequest) {
-            return self.refuse(Status::BadRequest, output);
-        }
         let mut due = Reply {
             kind,
             persistence: persistence(self.workload, old, method, &fields),
@@ -333,7 +335,8 @@ fn parse<'headers, 'input>(
     let Ok(httparse::Status::Complete(length)) = request.parse_with_uninit_headers(window, headers) else {
         return None;
     };
-    let clean = has_clean_lines(&window[..length]) && is_clean_target(request.path?);
+    let target = request.path?;
+    let clean = has_clean_lines(&window[..length]) && target.len() <= TARGET_BYTES_MAX && target.is_ascii();
     clean.then_some((request, length))
 }
 
@@ -361,6 +364,7 @@ fn route(method: &str, target: &str) -> Kind {
             Kind::NotAllowed(Methods::OfPage)
         }
         "CONNECT" => Kind::Refusal(Status::BadRequest),
+        _ if target.contains('#') => Kind::Refusal(Status::BadRequest),
         _ => Kind::Refusal(Status::NotImplemented),
     }
 }
@@ -374,13 +378,20 @@ fn beside_pages(method: &str, path: &str) -> Kind {
     }
 }
 
-/// The path of a target in origin form or absolute form, without its query.
+/// The path of a target in origin form or absolute form, without its query. A target with a fragment has none.
 fn path(target: &str) -> Option<&str> {
     if target == "/" {
         return Some(target);
     }
     let local = if target.starts_with('/') { target } else { after_authority(target)? };
-    let path = local.split_once('?').map_or(local, |(path, _)| path);
+    let (path, query) = match memchr2(b'?', b'#', local.as_bytes()) {
+        Some(at) => local.split_at(at),
+        None => (local, ""),
+    };
+    // What a fragment names is for the client alone (RFC 9112, section 3.2).
+    if memchr(b'#', query.as_bytes()).is_some() {
+        return None;
+    }
     Some(if path.is_empty() { "/" } else { path })
 }
 
