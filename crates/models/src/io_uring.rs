@@ -8,11 +8,13 @@
 mod options;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use proto::{Next, Output, Protocol, Server, Session};
 use sys::net::Listeners;
@@ -111,7 +113,7 @@ impl<P: Protocol> Shared<P> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// The output was full: requests wait in the session until it has been sent.
+    /// The output was full: requests wait in the session until others have had their turn. It is in the queue of those.
     Resuming,
     /// It ends when everything has been sent and nothing is in flight.
     Closing,
@@ -146,8 +148,8 @@ struct Loop<P: Protocol> {
     output: Output,
     sends: Vec<Send>,
     turn: u64,
-    /// Connections that found no free buffer.
-    starved: Vec<Slot>,
+    /// Connections that have more to send, in the order in which they go on.
+    resuming: VecDeque<Slot>,
     workload: &'static P::Workload,
 }
 
@@ -162,7 +164,7 @@ impl<P: Protocol> Loop<P> {
             output: Output::new(),
             sends: Vec::new(),
             turn: NO_TURN + 1,
-            starved: Vec::new(),
+            resuming: VecDeque::new(),
             workload,
         })
     }
@@ -173,15 +175,17 @@ impl<P: Protocol> Loop<P> {
 
     /// Waits until something has happened, and serves it.
     fn turn(&mut self) -> io::Result<()> {
-        self.submit(Wait::Forever)?;
+        self.submit(if self.resuming.is_empty() { Wait::Forever } else { Wait::AtMost(Duration::ZERO) })?;
         self.output.tick(sys::clock::unix_s());
-        while let Some(completion) = self.ring.next() {
-            self.complete(completion)?;
+        // Only those that are there now: what is added meanwhile goes behind all others.
+        for _ in 0..self.resuming.len() {
+            let Some(slot) = self.resuming.pop_front() else { break };
+            self.resume(slot)?;
         }
-        // Every buffer has been given back by now.
-        while let Some(slot) = self.starved.pop() {
-            connection(&mut self.connections, slot).receiving = false;
-            self.keep_receiving(slot)?;
+        // Not those that come meanwhile, with the replies that are sent in the middle.
+        for _ in 0..self.ring.ready() {
+            let Some(completion) = self.ring.next() else { break };
+            self.complete(completion)?;
         }
         Ok(())
     }
@@ -284,25 +288,17 @@ impl<P: Protocol> Loop<P> {
     }
 
     /// Queues what `advance` has appended from `start` on, and does what comes next.
-    fn after_reply(&mut self, slot: Slot, mut start: usize, mut next: Next) -> io::Result<()> {
-        loop {
-            self.queue(slot, start);
-            match next {
-                Next::Receive => break,
-                Next::Close => {
-                    connection(&mut self.connections, slot).phase = Phase::Closing;
-                    return self.close(slot);
-                }
-                Next::Send => {
-                    self.submit(Wait::Not)?;
-                    let connection = connection(&mut self.connections, slot);
-                    if connection.sending {
-                        connection.phase = Phase::Resuming;
-                        break;
-                    }
-                    start = self.output.begin();
-                    next = connection.session.resume(&mut self.output);
-                }
+    fn after_reply(&mut self, slot: Slot, start: usize, next: Next) -> io::Result<()> {
+        self.queue(slot, start);
+        match next {
+            Next::Receive => {}
+            Next::Close => {
+                connection(&mut self.connections, slot).phase = Phase::Closing;
+                return self.close(slot);
+            }
+            Next::Send => {
+                connection(&mut self.connections, slot).phase = Phase::Resuming;
+                self.resuming.push_back(slot);
             }
         }
         if self.output.len() >= GATHER_BYTES {
@@ -326,7 +322,8 @@ impl<P: Protocol> Loop<P> {
     /// Receives again where a request has ended, and stops where the peer sends and does not read.
     fn keep_receiving(&mut self, slot: Slot) -> io::Result<()> {
         let connection = connection(&mut self.connections, slot);
-        if connection.ended && !connection.sending {
+        let blocked = connection.sending || connection.phase == Phase::Resuming;
+        if connection.ended && !blocked {
             connection.phase = Phase::Gone;
         }
         match connection.phase {
@@ -334,7 +331,7 @@ impl<P: Protocol> Loop<P> {
             Phase::Open | Phase::Resuming if connection.ended => return Ok(()),
             Phase::Open | Phase::Resuming | Phase::Discarding(_) => {}
         }
-        let full = connection.sending && connection.session.tail_bytes() > ASIDE_BYTES;
+        let full = blocked && connection.session.tail_bytes() > ASIDE_BYTES;
         if connection.receiving && full {
             self.ring.stop_receiving(slot);
         } else if !connection.receiving && !full {
@@ -347,16 +344,29 @@ impl<P: Protocol> Loop<P> {
     fn stopped(&mut self, slot: Slot, why: &Stop) -> io::Result<()> {
         let connection = connection(&mut self.connections, slot);
         match why {
-            Stop::NoBuffer if !matches!(connection.phase, Phase::Closing | Phase::Gone) => {
-                self.starved.push(slot);
-                return Ok(());
-            }
-            Stop::Asked | Stop::NoBuffer => {}
+            Stop::Asked => {}
             Stop::End => connection.ended = true,
             Stop::Broken(_) => connection.phase = Phase::Gone,
         }
         connection.receiving = false;
         self.keep_receiving(slot)
+    }
+
+    /// Goes on with what was received before; where a send is in flight, that does so when it is complete.
+    fn resume(&mut self, slot: Slot) -> io::Result<()> {
+        let connection = connection(&mut self.connections, slot);
+        if connection.phase != Phase::Resuming {
+            return Ok(());
+        }
+        connection.phase = Phase::Open;
+        if connection.sending { Ok(()) } else { self.go_on(slot) }
+    }
+
+    /// Answers what was received before.
+    fn go_on(&mut self, slot: Slot) -> io::Result<()> {
+        let start = self.output.begin();
+        let next = connection(&mut self.connections, slot).session.resume(&mut self.output);
+        self.after_reply(slot, start, next)
     }
 
     fn sent(&mut self, slot: Slot, whole: bool) -> io::Result<()> {
@@ -365,16 +375,10 @@ impl<P: Protocol> Loop<P> {
         if !whole {
             connection.phase = Phase::Gone;
         }
-        if !matches!(connection.phase, Phase::Open | Phase::Resuming) {
+        if connection.phase != Phase::Open || connection.session.tail_bytes() == 0 {
             return self.keep_receiving(slot);
         }
-        connection.phase = Phase::Open;
-        if connection.session.tail_bytes() == 0 {
-            return self.keep_receiving(slot);
-        }
-        let start = self.output.begin();
-        let next = connection.session.resume(&mut self.output);
-        self.after_reply(slot, start, next)
+        self.go_on(slot)
     }
 
     /// Closes a connection once everything has been sent and nothing is in flight; until then, sees to that.
@@ -400,6 +404,7 @@ impl<P: Protocol> Loop<P> {
             self.ring.stop_receiving(slot);
         } else {
             self.connections[slot.index()] = None;
+            self.resuming.retain(|&resuming| resuming != slot);
             self.open -= 1;
             self.ring.close(slot);
         }

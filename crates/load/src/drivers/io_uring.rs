@@ -63,7 +63,6 @@ pub(crate) struct Worker<W, C> {
     connections: Vec<Connection<C>>,
     waiting: Waiting,
     uses: Vec<Use>,
-    starved: Vec<Slot>,
     /// Connections of which a slot is closed with the next turn.
     closed: Vec<usize>,
     client: C,
@@ -103,7 +102,6 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             connections: Vec::with_capacity(sockets.len()),
             waiting: Waiting::default(),
             uses: Vec::new(),
-            starved: Vec::new(),
             closed: Vec::new(),
             client,
             plan,
@@ -191,7 +189,6 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 }
                 self.keep_receiving(slot);
             }
-            Completion::Stopped { slot, why: Stop::NoBuffer } => self.starved.push(slot),
             Completion::Stopped { slot, why } => {
                 self.uses[slot.index()].receiving = false;
                 if let Owner::Connection(key) = self.uses[slot.index()].owner {
@@ -226,7 +223,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     fn broken(&mut self, key: usize, why: &Stop, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
         match why {
             Stop::Broken(error) => self.fail(key, error, now_ns, turns, recorder),
-            Stop::End | Stop::Asked | Stop::NoBuffer => {
+            Stop::End | Stop::Asked => {
                 self.connections[key].exchange.end(now_ns, recorder);
                 self.close_connection(key, now_ns, turns);
             }
@@ -380,10 +377,6 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
             while let Some(completion) = self.ring.next() {
                 self.plan.stir(now_ns);
                 self.complete(completion, now_ns, turns, recorder);
-            }
-            while let Some(slot) = self.starved.pop() {
-                self.uses[slot.index()].receiving = false;
-                self.keep_receiving(slot);
             }
             if now_ns >= sweep_ns {
                 self.sweep(now_ns, turns, recorder);

@@ -11,6 +11,13 @@ use io_uring::{Submitter, cqueue};
 /// Bytes of a buffer that belongs to one connection.
 const OWN_BYTES: usize = 16 * 1024;
 
+/// What is received in one go, if it is there.
+const MESSAGE_BYTES: usize = 64 * 1024;
+/// Shorter messages are taken to be of this length.
+const LEAST_BYTES: usize = 4 * 1024;
+/// The mean length of messages is that of so many, roughly.
+const MEAN_OF: u32 = 16;
+
 /// Bytes that one completion put into one buffer. Give it back with [`super::Ring::recycle`]; one that is dropped
 /// instead is lost to the ring, no worse.
 #[derive(Debug)]
@@ -84,6 +91,33 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(buffer.start.as_ptr(), buffer.len as usize) }
     }
 
+    /// Notes that a receive has taken up so many bytes.
+    pub(super) fn fill(&mut self, len: u32) {
+        if let (Kind::Chosen(ring), 1..) = (&mut self.kind, len) {
+            ring.free_bytes -= if ring.incremental { len } else { ring.buffer_bytes } as usize;
+            ring.mean_bytes += len / MEAN_OF;
+            ring.mean_bytes -= ring.mean_bytes / MEAN_OF;
+        }
+    }
+
+    /// Whether one buffer takes a large message.
+    pub(super) fn are_large(&self) -> bool {
+        matches!(&self.kind, Kind::Chosen(ring) if ring.buffer_bytes as usize >= MESSAGE_BYTES)
+    }
+
+    /// How many messages there is room for, if they are as long as the last ones.
+    pub(super) fn room_messages(&self) -> usize {
+        match &self.kind {
+            Kind::Chosen(ring) if self.are_large() => {
+                // Rounded up: where messages are cut at the ends of buffers, they seem to be shorter.
+                let usual = (ring.mean_bytes as usize).next_power_of_two();
+                ring.free_bytes.div_ceil(usual.clamp(LEAST_BYTES, MESSAGE_BYTES))
+            }
+            Kind::Chosen(ring) => ring.free_bytes.div_ceil(MESSAGE_BYTES),
+            Kind::Own(_) => usize::MAX,
+        }
+    }
+
     /// Takes a slice back.
     pub(super) fn recycle(&mut self, buffer: Buffer) {
         assert_eq!(buffer.lender, self.lender, "a buffer goes back to the ring that lent it");
@@ -115,6 +149,10 @@ pub(super) struct BufferRing {
     memory: NonNull<u8>,
     uses: Vec<Use>,
     buffer_bytes: u32,
+    /// Room in all the buffers that the kernel has.
+    free_bytes: usize,
+    /// Bytes of the last receives, in the mean.
+    mean_bytes: u32,
     incremental: bool,
 }
 
@@ -125,7 +163,8 @@ impl BufferRing {
         let entries = Entries::map(count)?;
         let memory = map_pages(usize::from(count) * buffer_bytes as usize)?;
         let uses = vec![Use { filled_bytes: 0, slices: 0, full: false }; usize::from(count)];
-        let mut ring = Self { entries, memory, uses, buffer_bytes, incremental };
+        let mut ring =
+            Self { entries, memory, uses, buffer_bytes, free_bytes: 0, mean_bytes: 0, incremental };
         (0..count).for_each(|id| ring.add(id));
         Ok(ring)
     }
@@ -160,6 +199,7 @@ impl BufferRing {
         self.uses[usize::from(id)] = Use { filled_bytes: 0, slices: 0, full: false };
         let address = self.memory.as_ptr() as u64 + u64::from(id) * u64::from(self.buffer_bytes);
         self.entries.add(address, self.buffer_bytes, id);
+        self.free_bytes += self.buffer_bytes as usize;
     }
 }
 

@@ -10,6 +10,7 @@
 mod buffers;
 mod sends;
 mod setup;
+mod starved;
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,6 +30,7 @@ use self::buffers::Buffers;
 pub use self::sends::Sending;
 use self::sends::{Bundles, Tracked};
 pub use self::setup::{Options, Polling, TaskRun, Variant, probe};
+use self::starved::Starved;
 use crate::net::{Listener, Socket};
 
 /// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first try, which would find nothing.
@@ -64,6 +66,16 @@ pub enum Wait {
     AtMost(Duration),
 }
 
+impl Wait {
+    /// The same without sleeping.
+    fn look(self) -> Self {
+        match self {
+            Self::Not => Self::Not,
+            Self::Forever | Self::AtMost(_) => Self::AtMost(Duration::ZERO),
+        }
+    }
+}
+
 /// What has happened to a connection.
 #[derive(Debug)]
 pub enum Completion {
@@ -88,8 +100,6 @@ pub enum Completion {
 pub enum Stop {
     /// The peer has ended its side.
     End,
-    /// No buffer was free. Recycle some, then receive again.
-    NoBuffer,
     /// [`Ring::stop_receiving`] asked for it.
     Asked,
     /// The connection is broken.
@@ -144,6 +154,12 @@ pub struct Ring {
     buffers: Buffers,
     /// Completions taken off the kernel's queue and not yet given out.
     pending: VecDeque<cqueue::Entry>,
+    /// Connections that found no free buffer: the ring receives again when there is one.
+    starved: Starved,
+    /// Connections that [`Ring::stop_receiving`] was asked for, and whose last completion has not come.
+    stopping: Vec<Slot>,
+    /// Those of them that were starved: no completion will come.
+    stopped: Vec<Slot>,
     unsent: Vec<Unsent>,
     unsent_fixed: Vec<(Slot, i32)>,
     tracked: ManuallyDrop<Slab<Tracked>>,
@@ -256,10 +272,18 @@ impl Ring {
         }
     }
 
-    /// Begins to receive. `fresh`: nothing can have come yet, so the first try is saved.
+    /// Begins to receive. `fresh`: nothing can have come yet, so the first try is saved. A connection that finds no free
+    /// buffer waits for one behind those that wait already.
     pub fn receive(&mut self, slot: Slot, fresh: bool) {
-        let mut how = if self.multishot { RECEIVE_MULTISHOT } else { 0 };
-        how |= if fresh { POLL_FIRST } else { 0 };
+        if !fresh && self.starved.delays(slot) {
+            self.starved.push(slot);
+        } else {
+            let how = if fresh { POLL_FIRST } else { 0 };
+            self.push_receive(slot, how | if self.multishot { RECEIVE_MULTISHOT } else { 0 });
+        }
+    }
+
+    fn push_receive(&mut self, slot: Slot, how: u16) {
         let own = self.buffers.ask(slot.0);
         let (address, len) = own.unwrap_or((std::ptr::null_mut(), 0));
         let entry = if self.direct {
@@ -273,6 +297,13 @@ impl Ring {
 
     /// Stops what [`Self::receive`] began; [`Completion::Stopped`] follows.
     pub fn stop_receiving(&mut self, slot: Slot) {
+        if self.starved.remove(slot) {
+            self.stopped.push(slot);
+            return;
+        }
+        if !self.stopping.contains(&slot) {
+            self.stopping.push(slot);
+        }
         self.cancel(Kind::Receive.user_data(slot.0));
     }
 
@@ -312,6 +343,7 @@ impl Ring {
             opcode::Close::new(Fd(slot.0 as i32)).build()
         };
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Kind::Forgotten.user_data(0)));
+        self.starved.forget(slot);
         if self.direct {
             self.closing.push(slot.0);
         }
@@ -339,8 +371,29 @@ impl Ring {
                 self.push_silent(send.slot, part.as_ptr(), part.len(), Kind::Silent.user_data(index as u32));
             }
         }
-        let wait = if self.pending.is_empty() { wait } else { Wait::Not };
-        self.enter(wait)
+        self.receive_again();
+        let waits = self.pending.is_empty() && self.stopped.is_empty() && self.starved.is_empty();
+        self.enter(if waits { wait } else { wait.look() })
+    }
+
+    /// Receives again where no buffer was free, for as many connections as there is room for now.
+    fn receive_again(&mut self) {
+        self.starved.begin();
+        if self.starved.is_empty() {
+            return;
+        }
+        // One receive each: a multishot receive would take all buffers if it could, and it costs more where there is
+        // something to receive already. Small buffers it takes some of, and stops at as much as a large one holds.
+        let how = if self.multishot && !self.buffers.are_large() { RECEIVE_MULTISHOT } else { 0 };
+        for _ in 0..self.buffers.room_messages() {
+            let Some(slot) = self.starved.ask() else { break };
+            self.push_receive(slot, how);
+        }
+    }
+
+    /// Completions that [`Self::next`] can give out without another turn.
+    pub fn ready(&self) -> usize {
+        self.pending.len() + self.stopped.len()
     }
 
     /// The next of the sends of the last [`Self::turn`] that did not go out whole. Ask before the bytes change.
@@ -376,7 +429,8 @@ impl Ring {
                 return completion;
             }
         }
-        None
+        // Last, because bytes that came before may have been pending.
+        self.stopped.pop().map(|slot| Completion::Stopped { slot, why: Stop::Asked })
     }
 
     fn cancel(&mut self, user_data: u64) {
@@ -407,8 +461,7 @@ impl Ring {
                 return Completion::Received { slot, buffer, armed };
             }
             0 => Stop::End,
-            error if error == -libc::ENOBUFS => Stop::NoBuffer,
-            error if error == -libc::ECANCELED => Stop::Asked,
+            error if error == -libc::ECANCELED || error == -libc::ENOBUFS => Stop::Asked,
             error => Stop::Broken(io::Error::from_raw_os_error(-error)),
         };
         self.buffers.withdraw(slot.0);
@@ -539,10 +592,30 @@ impl Ring {
                     }
                     self.pending.push_back(entry);
                 }
-                Kind::Receive | Kind::Tracked | Kind::EndSending => self.pending.push_back(entry),
+                Kind::Receive => {
+                    let slot = Slot(index);
+                    let is_last = !cqueue::more(entry.flags());
+                    let is_stopping = is_last && forget(&mut self.stopping, slot);
+                    if result == -libc::ENOBUFS && !is_stopping {
+                        self.starved.found_none(slot);
+                        continue;
+                    }
+                    let len = result.max(0) as u32;
+                    let waits = is_last && cqueue::sock_nonempty(entry.flags());
+                    self.starved.received(slot, len as usize, waits);
+                    self.buffers.fill(len);
+                    self.pending.push_back(entry);
+                }
+                Kind::Tracked | Kind::EndSending => self.pending.push_back(entry),
             }
         }
     }
+}
+
+/// Takes a connection off a list, and says whether it was there.
+fn forget(slots: &mut Vec<Slot>, slot: Slot) -> bool {
+    let place = slots.iter().position(|&listed| listed == slot);
+    place.is_some_and(|place| slots.swap_remove(place) == slot)
 }
 
 /// Errors of entering that only mean: look at the completions and go on.

@@ -12,7 +12,7 @@ use io_uring::{IoUring, Probe, opcode};
 use slab::Slab;
 
 use super::buffers::{BufferRing, Buffers};
-use super::{Bundles, Completion, GROUP, Ring, Sending, Stop, Table, Wait};
+use super::{Bundles, Completion, GROUP, Ring, Sending, Starved, Stop, Table, Wait};
 use crate::net::Socket;
 
 /// When the kernel runs the work that completes a request.
@@ -160,6 +160,9 @@ impl Ring {
             completions,
             buffers,
             pending: VecDeque::new(),
+            starved: Starved::default(),
+            stopping: Vec::new(),
+            stopped: Vec::new(),
             unsent: Vec::new(),
             unsent_fixed: Vec::new(),
             tracked: ManuallyDrop::new(Slab::new()),

@@ -120,7 +120,6 @@ fn receive(ring: &mut Ring, len: usize) -> (Slot, Vec<u8>) {
                         ring.receive(slot, false);
                     }
                 }
-                Completion::Stopped { slot, why: Stop::NoBuffer } => ring.receive(slot, false),
                 other => panic!("not expected here: {other:?}"),
             }
         }
@@ -373,4 +372,94 @@ fn a_ring_that_is_not_shared_refuses_another_thread() {
     let panic = other.join().unwrap_err();
     let text = panic.downcast_ref::<&str>().unwrap();
     assert_eq!(*text, "a ring that is not shared is for the thread that made it");
+}
+
+/// Connections that always have more to be received than there are buffers for.
+struct Floods {
+    peers: Vec<(Slot, Socket)>,
+    received_bytes: Vec<usize>,
+}
+
+impl Floods {
+    const COUNT: usize = 24;
+    /// Less than a socket holds.
+    const QUEUED_BYTES: usize = 32 * 1024;
+
+    fn new(ring: &mut Ring) -> Self {
+        let address = listen(ring);
+        let mut peers = Vec::new();
+        while peers.len() < Self::COUNT {
+            let mut client = dial(&address);
+            client.write_all(&[b'x'; Self::QUEUED_BYTES]).unwrap();
+            turn(ring);
+            let Some(Completion::Accepted(slot)) = ring.next() else { panic!("nothing else is asked for") };
+            peers.push((slot, client));
+        }
+        peers.iter().for_each(|&(slot, _)| ring.receive(slot, false));
+        let slots = peers.iter().map(|(slot, _)| slot.index()).max().unwrap() + 1;
+        Self { peers, received_bytes: vec![0; slots] }
+    }
+
+    /// Serves them once, and replaces what is received.
+    fn serve(&mut self, ring: &mut Ring) {
+        turn(ring);
+        while let Some(completion) = ring.next() {
+            let Completion::Received { slot, buffer, armed } = completion else {
+                panic!("not expected here: {completion:?}")
+            };
+            let len = ring.bytes(&buffer).len();
+            ring.recycle(buffer);
+            self.received_bytes[slot.index()] += len;
+            let (_, client) = self.peers.iter_mut().find(|(peer, _)| *peer == slot).unwrap();
+            client.write_all(&vec![b'x'; len]).unwrap();
+            if !armed {
+                ring.receive(slot, false);
+            }
+        }
+    }
+
+    fn most_and_least(&self) -> (usize, usize) {
+        let bytes = self.peers.iter().map(|(slot, _)| self.received_bytes[slot.index()]);
+        (bytes.clone().max().unwrap(), bytes.min().unwrap())
+    }
+}
+
+#[test]
+fn connections_that_want_more_than_the_buffers_hold_receive_alike() {
+    const TOTAL_BYTES: usize = 1024 * 1024;
+    // A multishot receive may take all buffers once before the first has found none.
+    const APART_BYTES: usize = 512 * 1024 + 2 * 64 * 1024;
+    for options in options() {
+        let mut ring = Ring::new(&options).unwrap();
+        let mut floods = Floods::new(&mut ring);
+        while floods.most_and_least().1 < TOTAL_BYTES {
+            floods.serve(&mut ring);
+            let (most, least) = floods.most_and_least();
+            assert!(most <= least + APART_BYTES, "{most} and {least} bytes with {options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_waits_for_a_buffer_can_be_stopped() {
+    let mut ring = Ring::new(&FULL).unwrap();
+    let mut floods = Floods::new(&mut ring);
+    floods.serve(&mut ring);
+    let mut left: Vec<Slot> = floods.peers.iter().map(|&(slot, _)| slot).collect();
+    assert!(!ring.starved.is_empty(), "there are more connections than buffers");
+    left.iter().for_each(|&slot| ring.stop_receiving(slot));
+    while !left.is_empty() {
+        turn(&mut ring);
+        while let Some(completion) = ring.next() {
+            match completion {
+                Completion::Received { buffer, armed, slot } => {
+                    ring.recycle(buffer);
+                    left.retain(|&other| armed || other != slot);
+                }
+                Completion::Stopped { slot, why: Stop::Asked } => left.retain(|&other| other != slot),
+                other => panic!("not expected here: {other:?}"),
+            }
+        }
+    }
+    assert!(ring.starved.is_empty() && ring.stopping.is_empty());
 }
