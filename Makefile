@@ -10,7 +10,7 @@ IN_VENV := VIRTUAL_ENV=$(CURDIR)/.venv PATH=$(CURDIR)/$(BIN):$$PATH
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
-.PHONY: main build test lint test-rust test-python bench-peers bench-models bench-truth bench-startup clean
+.PHONY: main build test lint test-rust test-python bench-peers bench-models bench-fairness bench-truth bench-startup clean
 
 main: build
 	$(BIN)/iolab run io_uring-vs-epoll --quick
@@ -39,6 +39,9 @@ bench-peers: build
 
 bench-models: build
 	$(BIN)/python bench/costs.py
+
+bench-fairness: build
+	$(BIN)/python bench/fairness.py
 
 bench-truth: build
 	$(BIN)/python bench/ground_truth.py

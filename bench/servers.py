@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from iolab.plan import Contestant
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "bench/peers"
 BUILT = ROOT / "target/peers"
@@ -89,7 +91,15 @@ Started = tuple["subprocess.Popen[str]", Server]
 
 
 def start_model(name: str, workload: dict[str, Any], engine: str, cpu: int) -> Started:
-    spec = {"schema": 1, "role": "serve", "model": name, "workload": workload, "listen": ["127.0.0.1:0"]}
+    model = Contestant.parse(name)
+    spec = {
+        "schema": 1,
+        "role": "serve",
+        "model": model.name,
+        "options": model.options,
+        "workload": workload,
+        "listen": ["127.0.0.1:0"],
+    }
     command = pinned(cpu, [engine, "serve", "--spec", "-"])
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
