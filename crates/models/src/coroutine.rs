@@ -21,7 +21,7 @@ use sys::stacks::{Stack, Stacks, guards_take_mappings};
 use crate::acceptor::{Acceptor, LISTENERS};
 use crate::conversation::DISCARD_BYTES;
 use crate::counts::Limit;
-use crate::readiness::{RECEIVES_MAX, send_some};
+use crate::readiness::{CALLS_MAX, send_some};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
 use crate::{Choice, Config};
@@ -158,7 +158,7 @@ fn converse<P: Protocol>(
     turn: Turn,
 ) -> Box<Scratch> {
     let Turn { scratch, ended } = turn;
-    let mut stream = Stream { socket, yielder, scratch: Some(scratch), ended, readable: true, receives: 0 };
+    let mut stream = Stream { socket, yielder, scratch: Some(scratch), ended, readable: true, receives: 0, sends: 0 };
     let _ = stream.serve::<P>(workload);
     stream.scratch.expect(Stream::HAS_SCRATCH)
 }
@@ -174,6 +174,8 @@ struct Stream<'a> {
     readable: bool,
     /// Receives since the others have had their turn.
     receives: usize,
+    /// Sends since then.
+    sends: usize,
 }
 
 impl Stream<'_> {
@@ -192,7 +194,12 @@ impl Stream<'_> {
                 self.send()?;
                 match next {
                     Next::Receive => break,
-                    Next::Send => next = session.resume(&mut self.scratch().output),
+                    Next::Send => {
+                        if self.sends >= CALLS_MAX {
+                            self.pause(Pause::Again);
+                        }
+                        next = session.resume(&mut self.scratch().output);
+                    }
                     Next::Close if session.tail_bytes() > 0 => return self.discard(),
                     Next::Close => return Ok(()),
                 }
@@ -205,7 +212,7 @@ impl Stream<'_> {
         loop {
             if !self.readable {
                 self.pause(Pause::Ready);
-            } else if self.receives == RECEIVES_MAX {
+            } else if self.receives == CALLS_MAX {
                 self.pause(Pause::Again);
             }
             let scratch = self.scratch.as_mut().expect(Self::HAS_SCRATCH);
@@ -229,6 +236,7 @@ impl Stream<'_> {
         // What did not fit is copied: while this waits, others use the buffer.
         let unsent = sent.as_ref().map_or(Vec::new(), |&sent| output.as_bytes()[sent..].to_vec());
         output.clear();
+        self.sends += 1;
         sent?;
         self.send_later(&unsent)
     }
@@ -263,7 +271,7 @@ impl Stream<'_> {
         self.scratch = Some(turn.scratch);
         self.ended |= turn.ended;
         // Whatever the event was, it may have brought bytes, and it does not come again.
-        (self.readable, self.receives) = (true, 0);
+        (self.readable, self.receives, self.sends) = (true, 0, 0);
     }
 
     fn scratch(&mut self) -> &mut Scratch {

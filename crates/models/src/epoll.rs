@@ -63,11 +63,11 @@ impl Trigger {
     fn after(self, step: Step, ready: Ready) -> Option<Interest> {
         match (self, step) {
             // An edge that was seen is not reported again unless it is asked for again.
-            (Self::Edge, Step::Again) => Some(Interest::EDGES),
-            (Self::Level, Step::Send) if !ready.writable() => Some(Interest::WRITE),
-            (Self::Level, Step::Receive | Step::Again) if ready.writable() => Some(Interest::READ),
-            (Self::Once, Step::Send) => Some(Interest::WRITE.once()),
-            (Self::Once, Step::Receive | Step::Again) => Some(Interest::READ.once()),
+            (Self::Edge, Step::ReceiveAgain | Step::SendAgain) => Some(Interest::EDGES),
+            (Self::Level, Step::Send | Step::SendAgain) if !ready.writable() => Some(Interest::WRITE),
+            (Self::Level, Step::Receive | Step::ReceiveAgain) if ready.writable() => Some(Interest::READ),
+            (Self::Once, Step::Send | Step::SendAgain) => Some(Interest::WRITE.once()),
+            (Self::Once, Step::Receive | Step::ReceiveAgain) => Some(Interest::READ.once()),
             _ => None,
         }
     }

@@ -98,7 +98,7 @@ impl<P: Protocol, W: Watch> EventLoop<P, W> {
             self.watch.remove(fd);
             self.entries[fd as usize] = Entry::None;
             self.open -= 1;
-        } else if *sending != (step == Step::Send) {
+        } else if *sending != matches!(step, Step::Send | Step::SendAgain) {
             *sending = !*sending;
             self.watch.change(fd, *sending)?;
         }

@@ -5,9 +5,11 @@
 //! requests that stay, as in the model io_uring, it has not. With `driver=legacy` the same tasks wait with epoll.
 
 use std::convert::Infallible;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
+use std::mem;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use monoio::io::{AsyncReadRent, AsyncWriteRent, AsyncWriteRentExt};
 use monoio::net::{TcpListener, UnixListener};
@@ -18,7 +20,7 @@ use sys::net::Address;
 
 use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
 use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
-use crate::runtimes::{Gate, with_scratch};
+use crate::runtimes::{Gate, Share, with_scratch};
 use crate::workers::{Worker, spread};
 use crate::{Choice, Config, Values};
 
@@ -155,13 +157,18 @@ impl<S: AsyncReadRent + AsyncWriteRent + 'static> Stream for S {}
 async fn converse<W: 'static, T: Server<W>>(mut stream: impl Stream, mut session: Session<T>) {
     let (mut input, mut reply) = (Vec::with_capacity(RECEIVE_BYTES), Vec::new());
     let mut received;
+    let mut share = Share::default();
     loop {
-        (received, input) = stream.read(input).await;
+        (received, input) = share.spend(stream.read(input)).await;
         let Ok(1..) = received else { return };
         let mut next = compose(&mut reply, |output| session.receive(&input, output));
         loop {
             let sent;
-            (sent, reply) = stream.write_all(reply).await;
+            // With epoll a call that finds the socket ready goes on at once, and nothing else ends that.
+            if share.is_spent() {
+                yield_now().await;
+            }
+            (sent, reply) = share.spend(stream.write_all(reply)).await;
             if sent.is_err() {
                 return;
             }
@@ -178,6 +185,19 @@ async fn converse<W: 'static, T: Server<W>>(mut stream: impl Stream, mut session
             }
         }
     }
+}
+
+/// Lets all other tasks that are ready have their turn.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Composes a reply in the output of the thread, and copies it to the buffer of the connection.

@@ -13,8 +13,9 @@ use sys::net::Socket;
 use crate::conversation::DISCARD_BYTES;
 use crate::scratch::Scratch;
 
-/// Receives in one step at most, so that one fast peer cannot keep a worker from the others.
-pub(crate) const RECEIVES_MAX: usize = 16;
+/// Receives in one step at most, and sends: so one fast peer cannot keep a worker from the others. Each is of as many
+/// bytes as there is room for in the buffers.
+pub(crate) const CALLS_MAX: usize = 16;
 
 /// What a connection waits for after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,9 @@ pub(crate) enum Step {
     /// Room to send: until then it receives nothing.
     Send,
     /// Nothing: there may be more to receive now, but others must have their turn.
-    Again,
+    ReceiveAgain,
+    /// The same, but it has more to send.
+    SendAgain,
     /// It is over; drop it.
     Close,
 }
@@ -39,21 +42,32 @@ enum Then {
     Discard(usize),
 }
 
+/// What a connection is made over.
+pub(crate) trait Transport: Read + Write {
+    fn end_sending(&self) -> io::Result<()>;
+}
+
+impl Transport for Socket {
+    fn end_sending(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
 /// A socket with its session.
-pub(crate) struct Connection<S> {
-    socket: Socket,
+pub(crate) struct Connection<S, T = Socket> {
+    socket: T,
     session: Session<S>,
     /// Replies that did not fit into the socket; empty but for slow readers.
     unsent: Vec<u8>,
     then: Then,
 }
 
-impl<S> Connection<S> {
-    pub(crate) fn new(socket: Socket, server: S) -> Self {
+impl<S, T: Transport> Connection<S, T> {
+    pub(crate) fn new(socket: T, server: S) -> Self {
         Self { socket, session: Session::new(server), unsent: Vec::new(), then: Then::Receive }
     }
 
-    /// Goes as far as the socket allows. `to_the_end`: the peer has ended its side, so receiving must go on until
+    /// Goes as far as the socket allows and others can wait. `to_the_end`: the peer has ended its side, so receiving must go on until
     /// it says so; otherwise a short receive is taken as the last, which saves a call that would find nothing.
     pub(crate) fn step<W: 'static>(&mut self, scratch: &mut Scratch, to_the_end: bool) -> Step
     where
@@ -63,21 +77,22 @@ impl<S> Connection<S> {
         if step != Step::Receive {
             return step;
         }
+        let mut sends = 0;
         if self.then == Then::Resume {
             let next = self.session.resume(&mut scratch.output);
-            let step = self.send(next, &mut scratch.output);
+            let step = self.send(next, &mut scratch.output, &mut sends);
             if step != Step::Receive {
                 return step;
             }
         }
-        self.receive(scratch, to_the_end)
+        self.receive(scratch, to_the_end, &mut sends)
     }
 
-    fn receive<W: 'static>(&mut self, scratch: &mut Scratch, to_the_end: bool) -> Step
+    fn receive<W: 'static>(&mut self, scratch: &mut Scratch, to_the_end: bool, sends: &mut usize) -> Step
     where
         S: Server<W>,
     {
-        for _ in 0..RECEIVES_MAX {
+        for _ in 0..CALLS_MAX {
             let received = match self.socket.read(&mut scratch.input) {
                 Ok(0) => return Step::Close,
                 Ok(received) => received,
@@ -93,18 +108,18 @@ impl<S> Connection<S> {
                 }
                 _ => {
                     let next = self.session.receive(&scratch.input[..received], &mut scratch.output);
-                    self.send(next, &mut scratch.output)
+                    self.send(next, &mut scratch.output, sends)
                 }
             };
             if step != Step::Receive || (received < scratch.input.len() && !to_the_end) {
                 return step;
             }
         }
-        Step::Again
+        Step::ReceiveAgain
     }
 
     /// Sends the replies in `output`, and those that follow from what was received before.
-    fn send<W: 'static>(&mut self, mut next: Next, output: &mut Output) -> Step
+    fn send<W: 'static>(&mut self, mut next: Next, output: &mut Output, sends: &mut usize) -> Step
     where
         S: Server<W>,
     {
@@ -115,6 +130,7 @@ impl<S> Connection<S> {
                 self.unsent.extend_from_slice(&output.as_bytes()[sent..]);
             }
             output.clear();
+            *sends += 1;
             self.then = match next {
                 Next::Receive => Then::Receive,
                 Next::Send => Then::Resume,
@@ -122,6 +138,7 @@ impl<S> Connection<S> {
             };
             match (complete, next) {
                 (true, Next::Receive) => return Step::Receive,
+                (true, Next::Send) if *sends >= CALLS_MAX => return Step::SendAgain,
                 (true, Next::Send) => next = self.session.resume(output),
                 (true, Next::Close) => return self.finish(),
                 (false, _) if self.unsent.is_empty() => return Step::Close,
@@ -150,7 +167,7 @@ impl<S> Connection<S> {
     /// Closes; or, where the peer was refused while it may still be sending, ends our side only and reads on:
     /// closing with unread bytes would reset the connection before the peer has seen the reply.
     fn finish(&mut self) -> Step {
-        if self.session.tail_bytes() == 0 || self.socket.shutdown(Shutdown::Write).is_err() {
+        if self.session.tail_bytes() == 0 || self.socket.end_sending().is_err() {
             return Step::Close;
         }
         self.then = Then::Discard(DISCARD_BYTES);
@@ -165,7 +182,7 @@ impl<S> AsFd for Connection<S> {
 }
 
 /// Sends what fits: all, some or, where the socket is full, nothing.
-pub(crate) fn send_some(socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn send_some(socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     if bytes.is_empty() {
         return Ok(0);
     }
@@ -175,5 +192,82 @@ pub(crate) fn send_some(socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> 
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer that never stops sending and reads at once what it is sent.
+    #[derive(Default)]
+    struct Flood {
+        reads: usize,
+        writes: usize,
+    }
+
+    impl Read for Flood {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.reads += 1;
+            Ok(buffer.len())
+        }
+    }
+
+    impl Write for Flood {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.writes += 1;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Transport for Flood {
+        fn end_sending(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Answers so many requests of one byte each before the output is full.
+    struct Answers(usize);
+
+    impl Server<()> for Answers {
+        fn new(_workload: &'static ()) -> Self {
+            Self(1)
+        }
+
+        fn advance(&mut self, input: &[u8], output: &mut Output) -> (usize, Next) {
+            output.push(b"x");
+            if input.len() > self.0 { (self.0, Next::Send) } else { (input.len(), Next::Receive) }
+        }
+    }
+
+    /// Lets a flooded connection go as far as it may, twice, and says what it comes to.
+    fn check(answers: usize, expected: [(Step, usize, usize); 2]) {
+        let mut connection = Connection::new(Flood::default(), Answers(answers));
+        let mut scratch = Scratch::new();
+        for expected in expected {
+            let step = connection.step(&mut scratch, false);
+            let Flood { reads, writes } = std::mem::take(&mut connection.socket);
+            assert_eq!((step, reads, writes), expected);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_always_has_more_to_receive_lets_others_have_their_turn() {
+        check(usize::MAX, [(Step::ReceiveAgain, CALLS_MAX, CALLS_MAX); 2]);
+    }
+
+    #[test]
+    fn a_connection_that_always_has_more_to_send_lets_others_have_their_turn() {
+        check(1, [(Step::SendAgain, 1, CALLS_MAX), (Step::SendAgain, 0, CALLS_MAX)]);
+    }
+
+    #[test]
+    fn sends_of_several_receives_count_together() {
+        // A receive takes three sends: 64 KiB are answered in three parts.
+        check(30_000, [(Step::SendAgain, 6, CALLS_MAX), (Step::SendAgain, 5, CALLS_MAX)]);
     }
 }

@@ -6,8 +6,9 @@
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::fs::File;
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
 use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
 use crate::counts::{Counts, Held, Limit};
+use crate::readiness::CALLS_MAX;
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
 use crate::{Choice, Config, Values, WorkerKind};
@@ -195,6 +197,38 @@ impl Gate {
         let mut spare = self.spare.lock().expect("nobody panics with it");
         *spare = spare.take().or_else(spare_descriptor);
         spare
+    }
+}
+
+/// A task's share of its thread: so many calls that find their socket ready, and then others must have their turn. One
+/// that has waited begins anew.
+#[derive(Default)]
+pub(crate) struct Share {
+    calls: usize,
+}
+
+impl Share {
+    /// Makes a call, and whatever waiting it takes.
+    pub(crate) async fn spend<T>(&mut self, call: impl Future<Output = T>) -> T {
+        self.calls += 1;
+        let mut call = pin!(call);
+        poll_fn(|context| {
+            let result = call.as_mut().poll(context);
+            if result.is_pending() {
+                self.calls = 0;
+            }
+            result
+        })
+        .await
+    }
+
+    /// Whether others must have their turn now. It begins anew then.
+    pub(crate) fn is_spent(&mut self) -> bool {
+        let is_spent = self.calls >= CALLS_MAX;
+        if is_spent {
+            self.calls = 0;
+        }
+        is_spent
     }
 }
 

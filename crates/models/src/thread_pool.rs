@@ -164,8 +164,8 @@ fn work<P: Protocol>(pool: &Pool<P::Server>) {
         let (key, mut connection) = pool.next(state);
         scratch.tick();
         let interest = match connection.step(&mut scratch, false) {
-            Step::Receive | Step::Again => Some(Interest::READ.once()),
-            Step::Send => Some(Interest::WRITE.once()),
+            Step::Receive | Step::ReceiveAgain => Some(Interest::READ.once()),
+            Step::Send | Step::SendAgain => Some(Interest::WRITE.once()),
             Step::Close => None,
         };
         let watched =

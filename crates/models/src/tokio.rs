@@ -13,8 +13,9 @@ use std::task::{Context, Poll, ready};
 
 use proto::{Next, Output, Protocol, Server, Session};
 use tokio::io::{AsyncWriteExt, ReadBuf};
+use tokio::task::yield_now;
 
-use crate::runtimes::{self, RUNTIME, Service, Stream, discard, with_scratch};
+use crate::runtimes::{self, RUNTIME, Service, Share, Stream, discard, with_scratch};
 use crate::workers::Worker;
 use crate::{Choice, Config};
 
@@ -63,15 +64,20 @@ async fn converse<W: 'static, T: Server<W>>(
     mut stream: impl Stream,
     mut session: Session<T>,
 ) -> io::Result<()> {
+    let mut share = Share::default();
     loop {
-        let mut reply = poll_fn(|context| receive(context, &mut stream, &mut session)).await?;
+        let mut reply = share.spend(poll_fn(|context| receive(context, &mut stream, &mut session))).await?;
         loop {
+            // The runtime's own limit is eight times as much.
+            if share.is_spent() {
+                yield_now().await;
+            }
             stream.write_all(&reply.unsent).await?;
             match reply.next {
                 Next::Receive => break,
                 Next::Send => {
-                    reply =
-                        poll_fn(|context| Poll::Ready(resume(context, &mut stream, &mut session))).await?;
+                    let mut resume = |context: &mut Context<'_>| resume(context, &mut stream, &mut session);
+                    reply = share.spend(poll_fn(|context| Poll::Ready(resume(context)))).await?;
                 }
                 Next::Close => {
                     if session.tail_bytes() > 0 {
