@@ -27,7 +27,6 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 REFERENCES = {"true": ["true"], "python3 -c pass": [sys.executable, "-c", "pass"]}
 COMMANDS = (
     "load --help",
-    "load --version",
     "serve --help",
     "merge --help",
     "--help",

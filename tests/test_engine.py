@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from conftest import FAKE_ENGINE, PATIENCE_S, is_alive, wait_until
-from iolab import binary, child, contestants, engine, proc
+from iolab import binary, child, contestants, engine, listener, proc
 from iolab.binary import EngineError
 from iolab.child import Child, Ended
 from iolab.contract import LoadSpec, Report
@@ -347,7 +350,15 @@ def listens(address: str) -> str:
 def test_a_command_that_does_not_serve_is_a_typed_failure(
     monkeypatch: pytest.MonkeyPatch, command: str, kind: str, message: str
 ) -> None:
-    monkeypatch.setattr(contestants, "ACCEPTS_S_MAX", 0.5 if kind == "hung" else PATIENCE_S)
+    asked = itertools.count()
+
+    def now_s() -> float:
+        """The time is up when the server is where it is wrong, however long that took; at once if it never will be."""
+        is_wrong = kind == "hung" or bool(listener.addresses(proc.look(os.getpid()).pids[1:]))
+        return 2 * PATIENCE_S if next(asked) and is_wrong else 0.0
+
+    monkeypatch.setattr(contestants, "ACCEPTS_S_MAX", PATIENCE_S)
+    monkeypatch.setattr(contestants, "time", SimpleNamespace(monotonic=now_s, sleep=time.sleep))
     with pytest.raises(TrialFailed, match=message) as raised:
         contestants.start(cell_of(command), None)
     assert raised.value.failure.kind == kind
