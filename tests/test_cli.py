@@ -53,7 +53,7 @@ def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Pat
     assert "requests/s" in done.stdout
     # The fake's figures differ a little with the port that was free, and so do the digits the interval carries.
     assert re.search(r"io_uring serves 1\.2[456]\d?x \[1\.2\d+, 1\.2\d+\] the requests of epoll", done.stdout)
-    assert "10 of 10 blocks used, 0 void" in done.stdout
+    assert "10 of 10 blocks used, 0 discarded" in done.stdout
     report = Path(last_line(done.stdout).removeprefix("report: "))
     assert report.is_file()
     assert "20/20 vs: " in done.stderr
