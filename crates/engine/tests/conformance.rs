@@ -2,8 +2,9 @@
 //! options, protocols and ill-treatment. The client is plain blocking sockets, the server the real engine.
 //!
 //! After each cell the server must be alive, let go of every descriptor, thread and child, and answer a fresh request.
-//! How soon it does is not asked here: a busy machine decides that. `IOLAB_CELLS='epoll x 2' cargo test -p engine --test conformance` runs the cells whose name has
-//! that in it.
+//! How soon it does is not asked here: a busy machine decides that.
+//!
+//! `IOLAB_CELLS='epoll x 2' cargo test -p engine --test conformance` runs the cells with that in their names.
 
 mod common;
 mod conformance {

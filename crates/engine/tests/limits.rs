@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A user that owns no processes, not even those of the same test run beside this one. Limits on processes count those of
-/// a user, and do not bind root.
+/// A user that owns no processes, not even those of the same test run beside this one. Limits on processes count
+/// those of a user, and do not bind root.
 fn stranger() -> u32 {
     1_000_000_000 + std::process::id()
 }

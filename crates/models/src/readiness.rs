@@ -67,8 +67,9 @@ impl<S, T: Transport> Connection<S, T> {
         Self { socket, session: Session::new(server), unsent: Vec::new(), then: Then::Receive }
     }
 
-    /// Goes as far as the socket allows and others can wait. `to_the_end`: the peer has ended its side, so receiving must go on until
-    /// it says so; otherwise a short receive is taken as the last, which saves a call that would find nothing.
+    /// Goes as far as the socket allows and others can wait. `to_the_end`: the peer has ended its side, so receiving
+    /// must go on until it says so; otherwise a short receive is taken as the last, which saves a call that would find
+    /// nothing.
     pub(crate) fn step<W: 'static>(&mut self, scratch: &mut Scratch, to_the_end: bool) -> Step
     where
         S: Server<W>,

@@ -348,8 +348,8 @@ impl Report {
         self.end_ns.saturating_sub(self.begin_ns)
     }
 
-    /// The part of the window that every rate is over: all of it, or what there is until the last reply of a server that
-    /// was gone at the end.
+    /// The part of the window that every rate is over: all of it, or up to the last reply of a server that was gone at
+    /// the end.
     pub(crate) fn served_ns(&self) -> u64 {
         let last_ns = self.last_reply_ns.filter(|_| self.gone);
         last_ns.map_or_else(|| self.window_ns(), |last_ns| last_ns.saturating_sub(self.begin_ns))
