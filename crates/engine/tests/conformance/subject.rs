@@ -23,7 +23,7 @@ use crate::common::Engine;
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
 /// Longer than anything here takes on a busy machine; only a server that hangs reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where a server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
