@@ -118,6 +118,14 @@ impl Buffers {
         }
     }
 
+    /// Gives the kernel what has come back since the last time. Not sooner, because a receive that waits for bytes would
+    /// take it before those that wait for a buffer are asked for.
+    pub(super) fn publish(&self) {
+        if let Kind::Chosen(ring) = &self.kind {
+            ring.entries.publish();
+        }
+    }
+
     /// Takes a slice back.
     pub(super) fn recycle(&mut self, buffer: Buffer) {
         assert_eq!(buffer.lender, self.lender, "a buffer goes back to the ring that lent it");
@@ -186,7 +194,7 @@ impl BufferRing {
         unsafe { self.memory.add(start) }
     }
 
-    /// Takes a slice back, and hands the buffer to the kernel again once it is full and no slice is left.
+    /// Takes a slice back. Once it is full and no slice is left, the kernel gets the buffer when it is published.
     fn recycle(&mut self, id: u32) {
         let state = &mut self.uses[id as usize];
         state.slices -= 1;
@@ -198,7 +206,7 @@ impl BufferRing {
     fn add(&mut self, id: u16) {
         self.uses[usize::from(id)] = Use { filled_bytes: 0, slices: 0, full: false };
         let address = self.memory.as_ptr() as u64 + u64::from(id) * u64::from(self.buffer_bytes);
-        self.entries.add(address, self.buffer_bytes, id);
+        self.entries.push(address, self.buffer_bytes, id);
         self.free_bytes += self.buffer_bytes as usize;
     }
 }
@@ -235,6 +243,12 @@ impl Entries {
     /// Hands a buffer to the kernel. There must be a free place for it, and the memory must stay where it is until the
     /// kernel has given it back.
     pub(super) fn add(&mut self, address: u64, len: u32, id: u16) {
+        self.push(address, len, id);
+        self.publish();
+    }
+
+    /// The same, but the kernel does not see it before [`Self::publish`].
+    fn push(&mut self, address: u64, len: u32, id: u16) {
         let index = usize::from(self.tail & (self.count - 1));
         // SAFETY: the masked index is within the mapped entries, and the kernel does not read an entry before the
         // tail has passed it. The fields are set one by one: the first entry's spare field is the tail itself.
@@ -245,10 +259,9 @@ impl Entries {
             entry.set_bid(id);
         }
         self.tail = self.tail.wrapping_add(1);
-        self.publish();
     }
 
-    fn publish(&mut self) {
+    fn publish(&self) {
         // SAFETY: the tail field is a 16-bit number inside the first entry, aligned, and both sides access it
         // atomically. The release makes the entry visible first.
         unsafe {

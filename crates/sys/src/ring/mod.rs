@@ -275,6 +275,8 @@ impl Ring {
     /// Begins to receive. `fresh`: nothing can have come yet, so the first try is saved. A connection that finds no free
     /// buffer waits for one behind those that wait already.
     pub fn receive(&mut self, slot: Slot, fresh: bool) {
+        // Where the last receive had ended by itself, the request to stop it found nothing.
+        forget(&mut self.stopping, slot);
         if !fresh && self.starved.delays(slot) {
             self.starved.push(slot);
         } else {
@@ -517,6 +519,7 @@ impl Ring {
     /// Hands over all submissions, waits, and takes the completions in.
     fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let mut wait = wait;
+        self.buffers.publish();
         loop {
             // The first makes the submissions visible; the second gives the room of completions already read
             // back, without which the kernel counts them and does not wait.

@@ -429,7 +429,8 @@ fn connections_that_want_more_than_the_buffers_hold_receive_alike() {
     const TOTAL_BYTES: usize = 1024 * 1024;
     // A multishot receive may take all buffers once before the first has found none.
     const APART_BYTES: usize = 512 * 1024 + 2 * 64 * 1024;
-    for options in options() {
+    // Where task work is not deferred, the kernel receives whenever the test makes a call.
+    for options in options().into_iter().filter(|options| options.task_run == TaskRun::Deferred) {
         let mut ring = Ring::new(&options).unwrap();
         let mut floods = Floods::new(&mut ring);
         while floods.most_and_least().1 < TOTAL_BYTES {
