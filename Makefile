@@ -10,7 +10,8 @@ IN_VENV := VIRTUAL_ENV=$(CURDIR)/.venv PATH=$(CURDIR)/$(BIN):$$PATH
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
-.PHONY: main build test lint test-rust test-python bench-peers bench-models bench-fairness bench-truth bench-startup clean
+.PHONY: main build test lint test-rust test-python clean
+.PHONY: bench-peers bench-models bench-fairness bench-truth bench-startup
 
 main: build
 	$(BIN)/iolab run io_uring-vs-epoll --quick

@@ -17,6 +17,7 @@ import select
 import shlex
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import unescape
@@ -841,7 +842,9 @@ def browser(profile: Path) -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
     if program is None:
         pytest.skip("there is no chromium here to look at the page with")
-    profile.mkdir()
+    # The browser is killed, so what it keeps for a while is removed here. It makes a Unix socket there, whose path may
+    # have 107 bytes: not under the folder of a test.
+    temporary = tempfile.mkdtemp(prefix="iolab-", dir="/tmp")
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     # The browser reads commands from 3 and writes answers to 4; high numbers keep the four ends from colliding.
@@ -851,8 +854,7 @@ def browser(profile: Path) -> Iterator[Browser]:
     pid = os.posix_spawn(
         program,
         [program, *flags.split(), f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"],
-        # It is killed, so what it keeps for a while stays with its profile.
-        os.environ | {"TMPDIR": str(profile)},
+        os.environ | {"TMPDIR": temporary},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, high_in, 3),
             (os.POSIX_SPAWN_DUP2, high_out, 4),
@@ -873,6 +875,7 @@ def browser(profile: Path) -> Iterator[Browser]:
         os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         started.close()
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def look(seen: Browser, path: Path, width: int, scheme: str, media: str = "screen") -> list[str]:

@@ -323,7 +323,8 @@ fn refuses_and_recovers(subject: &Subject) -> Outcome {
         let text = |error: String| format!("round {round}: {error}");
         // Where the kernel deals connections out to workers by chance, it takes more than there is room for.
         let mut served = small.serves_or_refuses(6 * room, &subject.small(round)).map_err(text)?;
-        // A ring may still close the connection before these, of which no descriptor tells: that takes room, for a while.
+        // A ring may still close the connection before these, of which no descriptor tells: that takes room, for a
+        // while.
         let begin = Instant::now();
         while served < room && begin.elapsed() < PATIENCE {
             small.wait_for_room().map_err(text)?;

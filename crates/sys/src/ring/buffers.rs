@@ -118,8 +118,8 @@ impl Buffers {
         }
     }
 
-    /// Gives the kernel what has come back since the last time. Not sooner, because a receive that waits for bytes would
-    /// take it before those that wait for a buffer are asked for.
+    /// Gives the kernel what has come back since the last time. Not sooner, because a receive that waits for bytes
+    /// would take it before those that wait for a buffer are asked for.
     pub(super) fn publish(&self) {
         if let Kind::Chosen(ring) = &self.kind {
             ring.entries.publish();

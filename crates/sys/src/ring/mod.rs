@@ -272,8 +272,8 @@ impl Ring {
         }
     }
 
-    /// Begins to receive. `fresh`: nothing can have come yet, so the first try is saved. A connection that finds no free
-    /// buffer waits for one behind those that wait already.
+    /// Begins to receive. `fresh`: nothing can have come yet, so the first try is saved. A connection that finds no
+    /// free buffer waits for one behind those that wait already.
     pub fn receive(&mut self, slot: Slot, fresh: bool) {
         // Where the last receive had ended by itself, the request to stop it found nothing.
         forget(&mut self.stopping, slot);
