@@ -251,6 +251,11 @@ def seen(**changes: Any) -> Measurement:
         ),
         ("errors<1%", seen(asked_per_s=10.0, achieved_per_s=9.0, window_s=1.0), Judged("holds")),
         ("p99<5ms", seen(replies=0), Judged("breaks", "no request was answered")),
+        (
+            "p99<5ms",
+            seen(replies=0, window_s=0.0),
+            Judged("generator", "it got no processor for the whole window"),
+        ),
         # 1,000 replies carry a p99, and 999 do not; what a lower quantile breaks is broken all the same.
         ("p99<5ms", seen(replies=1_000), Judged("holds")),
         ("p99<5ms", seen(replies=999), Judged("unjudged", "p99 needs 1,000 replies, there were 999")),

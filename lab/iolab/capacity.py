@@ -261,7 +261,8 @@ def measurement(report: Report) -> Measurement:
     """What a report says of the server, and whether it was the server that it saw."""
     requests, window_s = report.requests, (report.end_ns - report.begin_ns) / 1e9
     return Measurement(
-        asked_per_s=None if report.schedule is None else report.schedule.due / window_s,
+        # A generator that gets no processor for so long sees the begin and the end of its window at one time.
+        asked_per_s=None if report.schedule is None or window_s == 0 else report.schedule.due / window_s,
         achieved_per_s=report.rate_per_s,
         replies=requests.correct + requests.wrong,
         errors_share=_errors_share(requests),

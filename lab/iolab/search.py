@@ -192,6 +192,8 @@ def judge(limits: Sequence[Limit], seen: Measurement) -> Judged:
 
     Where the generator was the limit, what broke is no fault of the server's; what held has held all the same.
     """
+    if seen.window_s == 0:
+        return Judged("generator", "it got no processor for the whole window")
     if seen.replies == 0:
         return Judged("breaks", "no request was answered")
     broken = [limit for limit in limits if _broken(limit, seen)]
