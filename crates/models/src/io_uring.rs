@@ -332,9 +332,11 @@ impl<P: Protocol> Loop<P> {
             Phase::Open | Phase::Resuming | Phase::Discarding(_) => {}
         }
         let full = blocked && connection.session.tail_bytes() > ASIDE_BYTES;
+        // A send that would be silent is in flight only if the socket is full: what came now would be copied.
+        let waits = blocked && !self.ring.reports_sends();
         if connection.receiving && full {
             self.ring.stop_receiving(slot);
-        } else if !connection.receiving && !full {
+        } else if !connection.receiving && !full && !waits {
             connection.receiving = true;
             self.ring.receive(slot, false);
         }

@@ -384,9 +384,10 @@ impl Ring {
         if self.starved.is_empty() {
             return;
         }
-        // One receive each: a multishot receive would take all buffers if it could, and it costs more where there is
-        // something to receive already. Small buffers it takes some of, and stops at as much as a large one holds.
-        let how = if self.multishot && !self.buffers.are_large() { RECEIVE_MULTISHOT } else { 0 };
+        // One receive each, which costs less than a multishot receive where there is something to receive already. Where
+        // that takes several buffers, a multishot receive costs less; it stops where the buffers end, or at 33 of them.
+        let several = !self.buffers.are_large() || self.starved.has_much();
+        let how = if self.multishot && several { RECEIVE_MULTISHOT } else { 0 };
         for _ in 0..self.buffers.room_messages() {
             let Some(slot) = self.starved.ask() else { break };
             self.push_receive(slot, how);
@@ -604,8 +605,8 @@ impl Ring {
                         continue;
                     }
                     let len = result.max(0) as u32;
-                    let waits = is_last && cqueue::sock_nonempty(entry.flags());
-                    self.starved.received(slot, len as usize, waits);
+                    let more = cqueue::sock_nonempty(entry.flags());
+                    self.starved.received(slot, len as usize, more, is_last);
                     self.buffers.fill(len);
                     self.pending.push_back(entry);
                 }

@@ -26,7 +26,12 @@ pub(super) struct Starved {
     asked: VecDeque<Claim>,
     /// Those of them that have got a part of their share, while more was there; they are not asked for yet.
     owed: Vec<Claim>,
+    /// How often more was there behind a whole share, in the mean: 0 is never, `ALWAYS` is always.
+    more: u32,
 }
+
+/// The scale of a mean, over roughly the last sixteen.
+const ALWAYS: u32 = 1024;
 
 impl Starved {
     pub(super) fn is_empty(&self) -> bool {
@@ -54,12 +59,21 @@ impl Starved {
         }
     }
 
-    /// Notes that a connection has received so many bytes. `waits`: there are more, and it is not asked for them yet.
-    pub(super) fn received(&mut self, slot: Slot, bytes: usize, waits: bool) {
+    /// Whether connections mostly have more than their share.
+    pub(super) fn has_much(&self) -> bool {
+        self.more > ALWAYS / 2
+    }
+
+    /// Notes that a connection has received so many bytes. `more`: there are more; `last`: it is not asked for them yet.
+    pub(super) fn received(&mut self, slot: Slot, bytes: usize, more: bool, last: bool) {
         let Some(claim) = self.asked.iter_mut().find(|claim| claim.slot == slot) else { return };
+        let was_left = claim.left_bytes > 0;
         claim.left_bytes = claim.left_bytes.saturating_sub(bytes);
-        if waits && claim.left_bytes > 0 {
-            self.owed.push(*claim);
+        if claim.left_bytes > 0 {
+            self.owed.extend((more && last).then_some(*claim));
+        } else if was_left {
+            self.more += if more { ALWAYS / 16 } else { 0 };
+            self.more -= self.more / 16;
         }
     }
 
@@ -121,7 +135,7 @@ mod tests {
     fn connections_receive_in_the_order_in_which_they_found_no_buffer() {
         let mut starved = starved(5);
         check(&mut starved, 2, &[0, 1]);
-        (0..2).for_each(|slot| starved.received(Slot(slot), SHARE_BYTES, true));
+        (0..2).for_each(|slot| starved.received(Slot(slot), SHARE_BYTES, true, true));
         (0..2).for_each(|slot| starved.push(Slot(slot)));
         check(&mut starved, 10, &[2, 3, 4, 0, 1]);
     }
@@ -131,7 +145,7 @@ mod tests {
         let mut starved = starved(5);
         check(&mut starved, 3, &[0, 1, 2]);
         // The first takes all there is.
-        (0..3).for_each(|_| starved.received(Slot(0), SHARE_BYTES, false));
+        (0..3).for_each(|_| starved.received(Slot(0), SHARE_BYTES, true, false));
         (0..3).for_each(|slot| starved.found_none(Slot(slot)));
         check(&mut starved, 10, &[1, 2, 3, 4, 0]);
     }
@@ -140,13 +154,27 @@ mod tests {
     fn a_connection_that_got_a_part_of_its_share_gets_the_rest_before_others() {
         let mut starved = starved(4);
         check(&mut starved, 2, &[0, 1]);
-        starved.received(Slot(0), SHARE_BYTES, true);
-        starved.received(Slot(1), SHARE_BYTES - 1, true);
+        starved.received(Slot(0), SHARE_BYTES, true, true);
+        starved.received(Slot(1), SHARE_BYTES - 1, true, true);
         (0..2).for_each(|slot| starved.push(Slot(slot)));
         check(&mut starved, 1, &[1]);
-        starved.received(Slot(1), SHARE_BYTES, true);
+        starved.received(Slot(1), SHARE_BYTES, true, true);
         starved.push(Slot(1));
         check(&mut starved, 10, &[2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn connections_have_much_if_more_is_mostly_there_behind_their_share() {
+        let mut starved = starved(1);
+        let mut serve = |more: bool| {
+            for _ in 0..32 {
+                check(&mut starved, 1, &[0]);
+                starved.received(Slot(0), SHARE_BYTES, more, true);
+                starved.push(Slot(0));
+            }
+            starved.has_much()
+        };
+        assert_eq!([true, false, true].map(&mut serve), [true, false, true]);
     }
 
     #[test]
