@@ -384,8 +384,8 @@ impl Ring {
         if self.starved.is_empty() {
             return;
         }
-        // One receive each, which costs less than a multishot receive where there is something to receive already. Where
-        // that takes several buffers, a multishot receive costs less; it stops where the buffers end, or at 33 of them.
+        // One receive each, which costs less than a multishot receive where there is something to receive already.
+        // Where that takes several buffers, a multishot receive costs less; it stops where the buffers end, or at 33.
         let several = !self.buffers.are_large() || self.starved.has_much();
         let how = if self.multishot && several { RECEIVE_MULTISHOT } else { 0 };
         for _ in 0..self.buffers.room_messages() {

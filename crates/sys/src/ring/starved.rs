@@ -64,7 +64,8 @@ impl Starved {
         self.more > ALWAYS / 2
     }
 
-    /// Notes that a connection has received so many bytes. `more`: there are more; `last`: it is not asked for them yet.
+    /// Notes that a connection has received so many bytes. `more`: there are more; `last`: it is not asked for them
+    /// yet.
     pub(super) fn received(&mut self, slot: Slot, bytes: usize, more: bool, last: bool) {
         let Some(claim) = self.asked.iter_mut().find(|claim| claim.slot == slot) else { return };
         let was_left = claim.left_bytes > 0;
