@@ -14,7 +14,7 @@ from made import BEGIN_NS, report, result
 BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
 LIMITED: dict[str, Any] = {"generator_share": 0.95, "server_share": 0.5}
 DIED = Failure(kind="died", message="the server ended while it was measured (code 139): Segmentation fault", final=True)
-COMMAND = "cmd:/home/ann/work/shop/server/target/release/shop-server --port {port}"
+COMMAND = "cmd:/home/me/code/shop/server/target/release/shop-server --port {port}"
 PYTHON = "cmd:python3 -m http.server --bind 127.0.0.1 {port}"
 
 

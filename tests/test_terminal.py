@@ -38,7 +38,7 @@ def lines(width: int, *plans: Plan, of: Callable[[Trial], float] = rate, **chang
 
 
 LONG = "io_uring[recv=oneshot,send=silent,submit=sqpoll]"
-PATHS = ("cmd:/home/ann/work/shop/old/server --port {port}", "cmd:/home/ann/work/shop/new/server --port {port}")
+PATHS = ("cmd:/home/me/code/shop/old/server --port {port}", "cmd:/home/me/code/shop/new/server --port {port}")
 
 
 @pytest.mark.parametrize("width", [80, 120])

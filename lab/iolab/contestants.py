@@ -189,7 +189,7 @@ def _wait_until_it_accepts(child: Child, pid: int, port: int) -> None:
 
 
 def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
-    """Why a server that lives is not where it was told to be, as far as its sockets tell."""
+    """Why a server that runs does not listen on its port, as far as its sockets show."""
     waited, elsewhere = f"within {ACCEPTS_S_MAX:.0f} s", listener.addresses(proc.look(pid).pids)
     if any(address.endswith(f":{port}") for address in elsewhere):
         message = f"it listens on {', '.join(elsewhere)}, not on {HOST}: let it listen there"

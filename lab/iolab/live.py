@@ -1,7 +1,7 @@
 """A run of the load generator by hand, watched: how far it is, its rate, its latencies and its errors, on a terminal.
 
-The engine tells what happens on a pipe of its own. It never waits for this process, which stands aside: it draws at
-most twice a second, with the lowest priority there is, and not on the generator's processors.
+The engine reports what happens on a pipe of its own and never waits for this process. This process draws at most twice
+a second, with the lowest priority there is, and not on the generator's processors.
 """
 
 from __future__ import annotations

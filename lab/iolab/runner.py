@@ -316,7 +316,7 @@ def _run_trial(progress: _Progress, host: Host, scheduled: Trial) -> None:
     progress.keep(result, progress.clocks.monotonic_s() - begin_s)
     failure = result.failure
     if progress.all_or_none and failure is not None and (failure.final or failure.kind == "died"):
-        # Its last lines were told as the trial ended.
+        # Its last lines were printed when the trial ended.
         raise ContestantFailed(progress.names(scheduled)[0], failure.model_copy(update={"said": ()}))
 
 

@@ -423,7 +423,7 @@ def limits(plan: Plan) -> list[str]:
 
 
 def workload_words(comparison: Comparison, reply_bytes: Mapping[str, float]) -> str:
-    """What every contestant of a comparison was asked, in words, and how long replies were that nobody else decides."""
+    """What every contestant of a comparison was asked, in words, and how long the replies were."""
     cell = comparison.cells[0]
     what = _asked(cell.workload)
     if isinstance(cell.workload, HttpWorkload):
