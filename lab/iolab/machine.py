@@ -259,7 +259,7 @@ def _cpu_checks(machine: Mapping[str, Any]) -> list[Check]:
             load <= LOAD_PER_CPU_MAX * logical,
             "load average",
             f"{load:.2f} on {logical} processors",
-            "Something else is running: end it, or expect trials to be void and wide intervals.",
+            "Something else is running: end it, or expect discarded trials and wide intervals.",
         ),
         _check(
             quota is None or quota >= logical,
