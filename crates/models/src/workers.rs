@@ -89,8 +89,10 @@ pub(crate) fn supervise(
             continue;
         }
         for process in processes.iter_mut().filter(|process| process.is_due()) {
+            let begun = start(&mut workers, process.worker, config, work);
+            // After the fork: a parent that loses its processor in between would count time in which there is no child.
             process.started = Instant::now();
-            match start(&mut workers, process.worker, config, work) {
+            match begun {
                 Ok(pid) => {
                     process.pid = Some(pid);
                     board.restarted();
