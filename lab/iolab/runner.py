@@ -659,9 +659,9 @@ def running(process: Process) -> Iterator[Process]:
 
 @contextmanager
 def _death_first(server: RunningServer) -> Iterator[None]:
-    """Of a trial that failed, the death of the server is told first, because the generator's failure follows from it.
+    """Reports the death of the server rather than the generator's failure, which follows from it.
 
-    A connection is reset before the process that owned it is seen to be dead: hence the wait.
+    A connection is reset before its process is seen to be dead: hence the wait.
     """
     try:
         yield
