@@ -4,15 +4,12 @@
 //! After each cell the server must be alive, let go of every descriptor, thread and child, and answer a fresh request.
 //! How soon it does is not asked here: a busy machine decides that.
 //!
-//! `IOLAB_CELLS='epoll x 2' cargo test -p engine --test conformance` runs the cells with that in their names.
+//! `IOLAB_CELLS='epoll x 2' cargo test -p engine --test it conformance` runs the cells with that in their names.
 
-mod common;
-mod conformance {
-    pub(crate) mod cells;
-    pub(crate) mod strict;
-    pub(crate) mod subject;
-    pub(crate) mod wire;
-}
+pub(crate) mod cells;
+pub(crate) mod strict;
+pub(crate) mod subject;
+pub(crate) mod wire;
 
 use std::env;
 use std::net::TcpListener;
@@ -21,10 +18,10 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use conformance::cells::{CELLS, Cell, DESCRIPTORS};
-use conformance::subject::{Listen, Outcome, Subject, Variant};
-use conformance::wire::Wire;
+use cells::{CELLS, Cell, DESCRIPTORS};
 use serde_json::Value;
+use subject::{Listen, Outcome, Subject, Variant};
+use wire::Wire;
 
 /// Servers under test at the same time: most of a cell is waiting.
 const PARALLEL: usize = 24;
@@ -72,11 +69,7 @@ fn the_documentation_lists_what_hyper_does_otherwise() {
     let text = std::fs::read_to_string(path).expect("it is there");
     let table = text.split_once("| a request with | all others | hyper |\n").map(|(_, table)| table);
     let rows = table.expect("it has the table").lines().skip(1).take_while(|line| line.starts_with('|'));
-    assert!(
-        rows.eq(conformance::strict::differences()),
-        "its rows should be\n{}",
-        conformance::strict::differences().join("\n")
-    );
+    assert!(rows.eq(strict::differences()), "its rows should be\n{}", strict::differences().join("\n"));
 }
 
 /// Puts a server through its cells, and returns what went wrong by name. A server that has failed is replaced.

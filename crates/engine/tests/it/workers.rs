@@ -1,8 +1,5 @@
 //! Several workers, threads or processes: connections are dealt out evenly, and a worker process that dies is replaced.
 
-mod common;
-mod process;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -12,8 +9,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::Engine;
-use process::{PATIENCE, signal};
+use crate::common::Engine;
+use crate::process::{PATIENCE, signal};
 use serde_json::{Value, json};
 
 /// A worker process is not started again sooner than this after its last start.

@@ -1,7 +1,5 @@
 //! The engine as its users have it: a process with arguments, pipes and an exit code.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,12 +1,10 @@
 //! The command lines of other tools, run by the engine against its own server: their labels, with numbers that agree
 //! with each other and with what the server has seen.
 
-mod process;
-
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use process::{Outcome, Supervised, command};
+use crate::process::{Outcome, Supervised, command};
 use serde_json::Value;
 
 const HTTP: &str = r#"{"protocol":"http"}"#;

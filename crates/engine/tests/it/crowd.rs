@@ -1,13 +1,6 @@
 //! One load from several processes: what they report together is what the server has seen, and they begin, end and fail
 //! as one.
 
-mod common;
-mod load {
-    pub(crate) mod report;
-    pub(crate) mod server;
-}
-mod process;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -15,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{ENGINE, Engine};
-use load::report::Report;
-use load::server::{Behaviour, Fault, Server};
-use process::{Supervised, command, signal};
+use crate::common::{ENGINE, Engine};
+use crate::load::report::Report;
+use crate::load::server::{Behaviour, Fault, Server};
+use crate::process::{Supervised, command, signal};
 use serde_json::{Value, json};
 
 const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];

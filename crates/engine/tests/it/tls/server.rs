@@ -1,7 +1,5 @@
 //! A small server for HTTP in TLS, or for echo, that does what it is told, right or wrong, and counts it.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

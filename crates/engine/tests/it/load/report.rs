@@ -1,7 +1,5 @@
 //! The report of a run, and what must hold in every one.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use std::fmt;
 
 use serde_json::Value;

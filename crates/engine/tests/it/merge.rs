@@ -1,23 +1,17 @@
 //! Reports that are merged say what one generator would have said that had seen it all, in whatever order and groups.
 
-mod common;
-mod load {
-    pub(crate) mod report;
-}
-mod process;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::common::Engine;
+use crate::load::report::Report;
+use crate::process::{self, Outcome, Supervised, command};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::Engine;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use load::report::Report;
-use process::{Outcome, Supervised, command};
 use serde_json::{Value, json};
 
 #[test]

@@ -1,6 +1,6 @@
 //! The build id, computed over a tree small enough to check it with `sha256sum`.
 
-#[path = "../build/sources.rs"]
+#[path = "../../build/sources.rs"]
 mod sources;
 
 use std::fs;

@@ -1,8 +1,6 @@
 //! What a run by hand writes, read back by those who read such files; what becomes of it where it cannot be written;
 //! and what a view of the run is told.
 
-mod process;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -13,12 +11,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::process::{Outcome, Supervised, command, engine};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use process::{Outcome, Supervised, command, engine};
 use serde_json::Value;
 
 const ENDINGS: [&str; 5] = ["json", "ndjson", "csv", "hlog", "svg"];

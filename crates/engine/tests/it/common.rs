@@ -1,7 +1,5 @@
 //! The real engine as a child process, spoken to as the contract says.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};

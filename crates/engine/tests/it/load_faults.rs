@@ -1,18 +1,6 @@
 //! Whatever can be wrong with an address, a server or the way to it, a run by hand ends with one clear line, the right
 //! exit code, and all that it had measured: in its report and in every file that was asked for.
 
-mod common;
-mod load {
-    pub(crate) mod peer;
-    pub(crate) mod report;
-    pub(crate) mod server;
-}
-mod process;
-mod tls {
-    pub(crate) mod identity;
-    pub(crate) mod server;
-}
-
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -21,14 +9,14 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::load::peer::Peer;
+use crate::load::report::Report;
+use crate::load::server::{Behaviour, Fault};
+use crate::process::{Outcome, command, engine, outcome, signal};
+use crate::tls::identity::Identity;
+use crate::tls::server::Behaviour as Tls;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use load::peer::Peer;
-use load::report::Report;
-use load::server::{Behaviour, Fault};
-use process::{Outcome, command, engine, outcome, signal};
 use serde_json::Value;
-use tls::identity::Identity;
-use tls::server::Behaviour as Tls;
 
 /// Somebody, how they are asked, and what a person must then be told.
 struct Case {

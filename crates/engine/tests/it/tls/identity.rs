@@ -1,7 +1,5 @@
 //! Who a server is: a certificate for `localhost` and 127.0.0.1, and the authority that has signed it, as a file.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;

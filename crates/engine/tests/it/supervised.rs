@@ -1,14 +1,12 @@
 //! A supervised engine as the lab has it: a spec in, events out, and an end that comes when it must.
 
-mod process;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use process::{PATIENCE, Supervised, command, signal};
+use crate::process::{PATIENCE, Supervised, command, signal};
 use serde_json::Value;
 
 #[test]

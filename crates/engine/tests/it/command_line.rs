@@ -1,8 +1,5 @@
 //! The command line as a person meets it: one clear line for every mistake, and exit codes that scripts can use.
 
-mod common;
-mod process;
-
 use std::fs;
 use std::io;
 use std::net::TcpListener;
@@ -10,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{ENGINE, Engine};
-use process::{Supervised, command, engine, outcome, signal};
+use crate::common::{ENGINE, Engine};
+use crate::process::{Supervised, command, engine, outcome, signal};
 use serde_json::json;
 
 #[test]

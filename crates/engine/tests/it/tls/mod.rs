@@ -1,22 +1,17 @@
 //! The load generator against servers in TLS that are right, wrong, or no such servers: what it reports must be what
 //! happened, in bytes as the protocol sees them.
 
-mod common;
-mod process;
-#[path = "load/report.rs"]
-mod report;
-mod tls {
-    pub(crate) mod identity;
-    pub(crate) mod server;
-}
+pub(crate) mod identity;
+pub(crate) mod server;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::Engine;
-use report::Report;
+use crate::common::Engine;
+use crate::load::report::Report;
+use crate::process;
+use identity::Identity;
 use serde_json::{Value, json};
-use tls::identity::Identity;
-use tls::server::{Behaviour, Server};
+use server::{Behaviour, Server};
 
 const DRIVERS: [&str; 2] = ["epoll", "thread"];
 

@@ -1,12 +1,10 @@
 //! What limited a run, on a machine where that was arranged: a hog beside the generator, or a server that works.
 
-mod process;
-
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use process::Supervised;
+use crate::process::{self, Supervised};
 use serde_json::Value;
 
 const WORKERS: &str = r#"{"protocol":"rpc","work_ns":1000000}"#;

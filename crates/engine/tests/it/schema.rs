@@ -1,12 +1,10 @@
 //! The committed schemas are those of the engine, and its output keeps them.
 
-mod process;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use process::engine;
+use crate::process::engine;
 use serde_json::Value;
 
 /// Set to write the schemas instead of comparing them.
@@ -26,7 +24,7 @@ fn the_committed_schemas_are_the_generated_ones() {
         assert!(
             committed == text,
             "schema/{name}.json is not what the engine's contract.rs says; to write it anew:\n\
-             {WRITE}=1 cargo test -p engine --test schema"
+             {WRITE}=1 cargo test -p engine --test it schema"
         );
     }
     let committed: Vec<String> = stems(&folder());

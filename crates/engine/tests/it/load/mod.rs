@@ -3,12 +3,9 @@
 //!
 //! The servers for HTTP are threads in plain blocking calls that count what they do; echo is served by the engine.
 
-mod common;
-mod process;
-mod load {
-    pub(crate) mod report;
-    pub(crate) mod server;
-}
+pub(crate) mod peer;
+pub(crate) mod report;
+pub(crate) mod server;
 
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
@@ -17,11 +14,11 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::Engine;
-use load::report::Report;
-use load::server::{Behaviour, Counts, Fault, Server};
-use process::PATIENCE;
+use crate::common::Engine;
+use crate::process::{self, PATIENCE};
+use report::Report;
 use serde_json::{Value, json};
+use server::{Behaviour, Counts, Fault, Server};
 
 const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];
 

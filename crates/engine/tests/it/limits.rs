@@ -1,8 +1,6 @@
 //! What a server does at a limit: it refuses the next connection, counts it by the name of the limit, serves the others
 //! and recovers.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::iter;
@@ -13,7 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{ENGINE, Engine};
+use crate::common::{ENGINE, Engine};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);

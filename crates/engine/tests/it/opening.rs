@@ -1,17 +1,14 @@
 //! Connections to servers that are slow to take them: at the beginning, where Ctrl-C ends the wait, and in the middle
 //! of a run, where a full queue is no fault.
 
-mod common;
-mod process;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use common::Engine;
-use process::signal;
+use crate::common::Engine;
+use crate::process::signal;
 use serde_json::{Value, json};
 use sys::net::{Address, Listener, Socket};
 use sys::poll::Poll;

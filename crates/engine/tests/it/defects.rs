@@ -1,13 +1,11 @@
 //! Variants that are kept because they were published with a defect have it, say so, and are the only ones to have it.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use common::Engine;
+use crate::common::Engine;
 use serde_json::json;
 
 /// Longer than anything here takes on a busy machine; only what never comes reaches it.

@@ -1,13 +1,11 @@
 //! Several requests outstanding on a connection: those that may go out at the same moment go out together.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use common::Engine;
+use crate::common::Engine;
 use serde_json::{Value, json};
 
 /// Sends so many messages of so many bytes on one connection, of which `depth` may be outstanding, to a server that

@@ -1,0 +1,22 @@
+//! The engine as its users have it. One test program, because linking is most of what building twenty would take.
+
+mod bound;
+mod build_id;
+mod command_line;
+mod common;
+mod conformance;
+mod crowd;
+mod defects;
+mod files;
+mod like;
+mod limits;
+mod load;
+mod load_faults;
+mod merge;
+mod opening;
+mod pipeline;
+mod process;
+mod schema;
+mod supervised;
+mod tls;
+mod workers;
