@@ -1,6 +1,6 @@
 //! What a person is told of a run that went wrong: why to doubt its numbers, what to do, and whether it has failed.
 
-use super::{duration_ns, printable, window_ns};
+use super::{duration_ns, printable};
 use crate::contract::{Address, Http, Report, Verify, Workload};
 use crate::failure::{Failure, for_people};
 use crate::units::count;
@@ -100,15 +100,16 @@ fn advice_on_silence(report: &Report, is_http: bool) -> Option<String> {
     if report.interrupted || requests.sent + requests.in_flight_begin <= errors.connect {
         return None;
     }
-    let silence = duration_ns(window_ns(report).max(report.unanswered_ns_max as f64));
-    // A warm-up begins when every connection has been answered, or has been waited for as long as a reply may take.
-    let has_warmed_up = report.begin_ns >= report.intervals.begin_ns + report.intervals.length_ns;
-    let was_silent = has_warmed_up && report.intervals.completed.iter().all(|&completed| completed == 0);
-    let before = if was_silent { ", nor within --timeout before" } else { "" };
-    let limit = if errors.timeout > 0 || was_silent { "raise --timeout" } else { "measure for longer (-z)" };
+    // Intervals begin before the warm-up, which ends when every connection has been answered or has been waited for as
+    // long as a reply may take.
+    let was_silent = report.intervals.completed.iter().all(|&completed| completed == 0);
+    let since_ns = if was_silent { report.intervals.begin_ns } else { report.begin_ns };
+    let silence_ns = report.end_ns.saturating_sub(since_ns).max(report.unanswered_ns_max);
+    let limit = if report.errors.timeout > 0 { "raise --timeout" } else { "wait for longer (-z, --timeout)" };
     Some(format!(
-        "no reply came within {silence}{before}: the server accepts connections and does not answer; \
-         check it, and what it speaks, or {limit}"
+        "no reply came within {}: the server accepts connections and does not answer; \
+         check it, and what it speaks, or {limit}",
+        duration_ns(silence_ns as f64)
     ))
 }
 

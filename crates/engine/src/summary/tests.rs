@@ -194,7 +194,7 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
     check_nothing(
         silent,
         "no reply came within 2.00 s: the server accepts connections and does not answer; \
-         check it, and what it speaks, or measure for longer (-z)",
+         check it, and what it speaks, or wait for longer (-z, --timeout)",
     );
     let never_answers = |report: &mut Report| {
         silent(report);
@@ -204,8 +204,8 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
     };
     check_nothing(
         never_answers,
-        "no reply came within 2.50 s, nor within --timeout before: the server accepts connections and does not \
-         answer; check it, and what it speaks, or raise --timeout",
+        "no reply came within 2.50 s: the server accepts connections and does not answer; \
+         check it, and what it speaks, or wait for longer (-z, --timeout)",
     );
     check_nothing(
         |report| {

@@ -108,10 +108,15 @@ fn a_port_in_use_is_named_with_the_process_that_holds_it() {
         check_error(
             &format!("serve --model epoll --listen {address} --workers {workers}"),
             1,
-            &format!("port {} of 127.0.0.1 is in use by command_line", address.port()),
+            &format!("port {} of 127.0.0.1 is in use by {}", address.port(), own_name()),
         );
         check_error(&format!("serve --model epoll --listen {address}"), 1, &format!("(pid {pid}): end that"));
     }
+}
+
+/// What the kernel calls this process.
+fn own_name() -> String {
+    fs::read_to_string("/proc/self/comm").expect("there is one").trim().to_owned()
 }
 
 #[test]

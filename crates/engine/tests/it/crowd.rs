@@ -2,7 +2,6 @@
 //! as one.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{ENGINE, Engine};
 use crate::load::report::Report;
-use crate::load::server::{Behaviour, Fault, Server};
+use crate::load::server::{Behaviour, Fault, Server, free_address};
 use crate::process::{Supervised, command, signal};
 use serde_json::{Value, json};
 
@@ -287,9 +286,7 @@ fn no_process_outlives_the_first_one() {
 
 #[test]
 fn a_port_where_nothing_listens_is_one_clear_failure() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it has an address").to_string();
-    drop(listener);
+    let address = free_address();
     let mut spec = spec(&address);
     (spec["processes"], spec["requests"]) = (3.into(), 10.into());
     let mut engine = Engine::start(&spec);

@@ -357,7 +357,7 @@ const VAIN: &[Case] = &[
         "http://ADDRESS/",
         A_WHILE,
         (
-            "does not answer; check it, and what it speaks, or measure for longer (-z)",
+            "does not answer; check it, and what it speaks, or wait for longer (-z, --timeout)",
             Seen { correct: NONE, errors: &[], in_flight_end: EACH },
         ),
     ),
@@ -368,8 +368,8 @@ const VAIN: &[Case] = &[
         // The time-out is waited for before the warm-up, and must not be reached again in the second after it.
         "-z 1s --warmup 100ms --timeout 3s",
         (
-            ", nor within --timeout before: the server accepts connections and does not answer; check it, and what it \
-             speaks, or raise --timeout",
+            "error: no reply came within SILENCE: the server accepts connections and does not answer; check it, and \
+             what it speaks, or wait for longer (-z, --timeout)",
             Seen { correct: NONE, errors: &[], in_flight_end: EACH },
         ),
     ),
@@ -563,14 +563,18 @@ fn check(case: &Case, driver: &str) {
     running.end();
 }
 
-/// Puts times of a report as people read them: for SILENCE how long no reply came, which is the window, or what its
-/// oldest request has waited; for SERVED the time until the last reply and the window. They are held against the report
+/// Puts times of a report as people read them: for SILENCE how long no reply came, which is the window and a warm-up
+/// without one, or what its oldest request has waited; for SERVED the time until the last reply and the window. They are held against the report
 /// itself, because the machine makes a window shorter or longer than was asked. Without a report nothing is to be put.
 fn fill_times(text: &str, told: &str) -> String {
     let Ok(report) = serde_json::from_str::<Value>(told) else { return text.to_owned() };
     let number = |name: &str| report[name].as_u64().unwrap_or_default();
     let since_begin = |name: &str| number(name).saturating_sub(number("begin_ns"));
-    let silence = shown(since_begin("end_ns").max(number("unanswered_ns_max")));
+    let intervals = &report["intervals"];
+    let was_silent = intervals["completed"].as_array().is_some_and(|all| all.iter().all(|count| count == 0));
+    let since_ns =
+        if was_silent { intervals["begin_ns"].as_u64().unwrap_or_default() } else { number("begin_ns") };
+    let silence = shown((number("end_ns").saturating_sub(since_ns)).max(number("unanswered_ns_max")));
     let served = format!("{} of {}", shown(since_begin("last_reply_ns")), shown(since_begin("end_ns")));
     text.replace("SILENCE", &silence).replace("SERVED", &served)
 }

@@ -1,7 +1,7 @@
 //! The engine as its users have it: a process with arguments, pipes and an exit code.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,8 +63,13 @@ impl Supervised {
 
     /// A server that is ready, and where it listens.
     pub(crate) fn server(model: &str, workload: &str) -> (Self, SocketAddr) {
+        Self::server_on(Ipv4Addr::LOCALHOST, model, workload)
+    }
+
+    /// The same on a port of `host`.
+    pub(crate) fn server_on(host: Ipv4Addr, model: &str, workload: &str) -> (Self, SocketAddr) {
         let spec = format!(
-            r#"{{"schema":1,"role":"serve","model":"{model}","workload":{workload},"listen":["127.0.0.1:0"]}}"#
+            r#"{{"schema":1,"role":"serve","model":"{model}","workload":{workload},"listen":["{host}:0"]}}"#
         );
         let mut server = Self::start("serve", &spec);
         let ready = server.event();

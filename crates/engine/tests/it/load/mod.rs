@@ -7,7 +7,6 @@ pub(crate) mod peer;
 pub(crate) mod report;
 pub(crate) mod server;
 
-use std::net::TcpListener;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -18,7 +17,7 @@ use crate::common::Engine;
 use crate::process::{self, PATIENCE};
 use report::Report;
 use serde_json::{Value, json};
-use server::{Behaviour, Counts, Fault, Server};
+use server::{Behaviour, Counts, Fault, Server, free_address};
 
 const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];
 
@@ -480,16 +479,27 @@ fn nothing_is_sent_on_a_connection_whose_end_came_with_the_last_reply() {
     // A thread would need a system call more for each request to know of it.
     for driver in ["epoll", "io_uring"] {
         for in_flight in [4, 1] {
-            let server = Server::start(Behaviour::ClosesEachAtOnce);
-            let workload = json!({"protocol": "http", "host": "h"});
-            let mut spec = spec(driver, &server.address().to_string(), &workload, 4);
-            (spec["requests"], spec["active"]) = (400.into(), in_flight.into());
-            let report = Report::of(&spec);
-            report.assert_physics();
-            assert_eq!(report.requests("correct"), 400, "{driver}: {report}");
-            assert_eq!(server.end().requests, 400, "{driver}: {report}");
+            // A machine that is too busy for an end to come with its reply shows nothing.
+            let shows = (0..20).any(|_| sends_nothing_beyond_ends(driver, in_flight));
+            assert!(shows, "{driver}: the machine is too slow to see it");
         }
     }
+}
+
+/// Sends requests, so many at a time, to a server that closes in one packet with each reply; says whether every end came
+/// so, and none was lost then.
+fn sends_nothing_beyond_ends(driver: &str, in_flight: usize) -> bool {
+    const REQUESTS: u64 = 400;
+    let server = Server::start(Behaviour::ClosesEachAtOnce);
+    let workload = json!({"protocol": "http", "host": "h"});
+    let mut spec = spec(driver, &server.address().to_string(), &workload, 4);
+    (spec["requests"], spec["active"]) = (REQUESTS.into(), in_flight.into());
+    let report = Report::of(&spec);
+    report.assert_physics();
+    let counts = server.end();
+    let is_right = report.requests("correct") == REQUESTS && counts.requests == REQUESTS;
+    assert!(is_right || counts.late_ends > 0, "{driver}: {counts:?}, {report}");
+    is_right
 }
 
 #[test]
@@ -514,10 +524,24 @@ fn every_request_to_a_silent_server_ends_however_short_the_timeout() {
         let workload = json!({"protocol": "http", "host": "h"});
         let mut spec = spec(driver, &server.address().to_string(), &workload, 1);
         (spec["requests"], spec["timeout_ms"]) = (REQUESTS.into(), 4.into());
-        let report = Report::of(&spec);
+        let report = report_once_opened(&spec);
         report.assert_physics();
         server.end();
         assert_eq!(report.errors("timeout"), REQUESTS, "{driver}: {report}");
+    }
+}
+
+/// The report of a run whose timeout is so short that a busy machine may not even open a connection within it: it is
+/// tried until one is open.
+fn report_once_opened(spec: &Value) -> Report {
+    let begin = Instant::now();
+    loop {
+        match Report::try_of(spec) {
+            Ok(report) => return report,
+            Err(told) => {
+                assert!(told == ["failed"] && begin.elapsed() < PATIENCE, "only {told:?}, for {spec}");
+            }
+        }
     }
 }
 
@@ -675,10 +699,13 @@ fn check_echo(spec: &Value, message_bytes: u64) {
     let mut spec = spec.clone();
     (spec["warmup_ms"], spec["duration_ms"], spec["timeout_ms"]) = (50.into(), 200.into(), 60_000.into());
     let mut report = Report::of(&spec);
-    while report.requests("correct") < REPLIES_MIN {
-        let duration_ms = 2 * spec["duration_ms"].as_u64().expect("it is a number");
-        assert!(duration_ms < DURATION_MS_MAX, "it stalls: {report}");
-        spec["duration_ms"] = duration_ms.into();
+    // A busy machine may let a warm-up pass before all requests are out, and a window before many replies are in.
+    while report.requests("correct") < REPLIES_MIN || !report.is_busy() {
+        for name in ["warmup_ms", "duration_ms"] {
+            let longer_ms = 2 * spec[name].as_u64().expect("it is a number");
+            assert!(longer_ms < DURATION_MS_MAX, "it stalls: {report}");
+            spec[name] = longer_ms.into();
+        }
         report = Report::of(&spec);
     }
     report.assert_physics();
@@ -693,9 +720,7 @@ fn check_echo(spec: &Value, message_bytes: u64) {
 #[test]
 fn a_port_where_nothing_listens_is_a_clear_failure() {
     for driver in DRIVERS {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("it has an address").to_string();
-        drop(listener);
+        let address = free_address();
         let mut spec = spec(driver, &address, &json!({"protocol": "http"}), 10);
         spec["requests"] = 10.into();
         let mut engine = Engine::start(&spec);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
 use crate::load::server::{Behaviour, Server, own_address};
-use crate::process::{Supervised, signal};
+use crate::process::{PATIENCE, Supervised, signal};
 use crate::tls::identity::Identity;
 use crate::tls::server as tls;
 
@@ -70,7 +70,9 @@ impl Peer {
                 Running { identities: identities.map(Some), ..running }
             }
             Self::Killed(connections) => {
-                let mut server = Supervised::start("serve", &spec().to_string());
+                let mut spec = spec();
+                spec["count_calls"] = true.into();
+                let mut server = Supervised::start("serve", &spec.to_string());
                 let ready = server.event();
                 let address = ready["listen"][0].as_str().expect("it says where").to_owned();
                 let killer = thread::spawn(move || kill(server, connections));
@@ -130,16 +132,19 @@ fn spec() -> Value {
     })
 }
 
-/// Kills a server that has served so many connections for a while.
+/// Kills a server once it has so many connections and has answered on them.
 fn kill(mut server: Supervised, connections: u64) {
-    const PATIENCE: Duration = Duration::from_secs(60);
-    const WHILE: Duration = Duration::from_millis(100);
-    let served = |answer: &Value| answer["workers"][0]["connections"].as_u64();
+    /// To accept them takes a few, and a request two.
+    const SYSCALLS: u64 = 100;
     let begin = Instant::now();
-    while served(&server.answer()) < Some(connections) {
-        assert!(begin.elapsed() < PATIENCE, "nobody connects");
+    loop {
+        let served = server.answer();
+        let accepted = served["workers"][0]["connections"].as_u64();
+        if accepted >= Some(connections) && served["calls"].as_u64() >= Some(SYSCALLS) {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "it has nothing to answer: {served}");
         thread::sleep(Duration::from_millis(5));
     }
-    thread::sleep(WHILE);
     signal("KILL", server.pid());
 }

@@ -15,16 +15,21 @@ pub(crate) struct Report(Value);
 impl Report {
     /// Runs the generator to its report.
     pub(crate) fn of(spec: &Value) -> Self {
+        Self::try_of(spec).unwrap_or_else(|told| panic!("no report came, only {told:?}, for {spec}"))
+    }
+
+    /// The same; `Err` has the events of a run that ended without one.
+    pub(crate) fn try_of(spec: &Value) -> Result<Self, Vec<String>> {
         let engine = Engine::start(spec);
         let mut told = Vec::new();
         while let Some(event) = engine.event() {
             told.push(event["event"].as_str().expect("an event has a name").to_owned());
             if event["event"] == "report" {
                 assert_eq!(told, ["ready", "measuring", "measured", "report"], "the order of events");
-                return Self(event);
+                return Ok(Self(event));
             }
         }
-        panic!("no report came, only {told:?}, for {spec}");
+        Err(told)
     }
 
     /// One that has been told elsewhere.
@@ -110,10 +115,20 @@ impl Report {
         self.0.pointer(path).unwrap_or_else(|| panic!("there is no {path}: {self}"))
     }
 
+    /// How many requests there is room for.
+    fn room(&self) -> f64 {
+        let busy = if self.0["active"].is_null() { &self.0["connections"] } else { &self.0["active"] };
+        self.float(busy) * self.float(&self.0["pipeline"])
+    }
+
+    /// Whether as many requests as there is room for were in flight when the window began.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.float(&self.0["requests"]["in_flight_begin"]) == self.room()
+    }
+
     /// Little's law, where as many requests as there is room for are always in flight: that is rate times latency.
     pub(crate) fn assert_steady(&self) {
-        let busy = if self.0["active"].is_null() { &self.0["connections"] } else { &self.0["active"] };
-        let room = self.float(busy) * self.float(&self.0["pipeline"]);
+        let room = self.room();
         assert_eq!(self.float(&self.0["requests"]["in_flight_begin"]), room, "{self}");
         assert_eq!(self.float(&self.0["requests"]["in_flight_end"]), room, "{self}");
         // A request in flight when the window begins counts in it whole, and one in flight when it ends not at all.

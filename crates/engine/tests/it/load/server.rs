@@ -1,7 +1,7 @@
 //! A small HTTP server that does what it is told, right or wrong, and counts it.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -58,6 +58,8 @@ pub(crate) struct Counts {
     pub(crate) bytes_sent: u64,
     /// From the whole head of a request to the reply that was sent, of all together.
     pub(crate) busy: Duration,
+    /// Ends that may have missed the packet of their reply, because this took longer than the kernel waits with it.
+    pub(crate) late_ends: u64,
 }
 
 #[derive(Default)]
@@ -69,6 +71,7 @@ struct Shared {
     bytes_received: AtomicU64,
     bytes_sent: AtomicU64,
     busy_ns: AtomicU64,
+    late_ends: AtomicU64,
 }
 
 /// A running server: a thread for each connection.
@@ -124,6 +127,7 @@ impl Server {
             bytes_received: count(&self.shared.bytes_received),
             bytes_sent: count(&self.shared.bytes_sent),
             busy: Duration::from_nanos(count(&self.shared.busy_ns)),
+            late_ends: count(&self.shared.late_ends),
         }
     }
 }
@@ -133,6 +137,12 @@ pub(crate) fn own_address() -> Ipv4Addr {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     let number = (std::process::id() << 8) + NUMBER.fetch_add(1, Ordering::Relaxed);
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 64, 0, 0)) | number & 0x3f_ffff)
+}
+
+/// An address where nothing listens, nor will.
+pub(crate) fn free_address() -> String {
+    let listener = TcpListener::bind((own_address(), 0)).expect("a port is free");
+    listener.local_addr().expect("it has an address").to_string()
 }
 
 fn accept(listener: &TcpListener, behaviour: Behaviour, shared: &Arc<Shared>) {
@@ -198,9 +208,14 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
             (Behaviour::SilentAfter(replies), _) if number >= replies => {}
             (Behaviour::ClosesEachUnsaid, _) => return send_right(&mut socket, shared, RIGHT, RIGHT.len()),
             (Behaviour::ClosesEachAtOnce, _) => {
-                // What is corked goes out when more comes, which is the end.
+                // What is corked goes out when more comes, which is the end, or after 200 ms.
+                const CORKED: Duration = Duration::from_millis(100);
                 SockRef::from(&socket).set_tcp_cork(true)?;
-                return send_right(&mut socket, shared, RIGHT, RIGHT.len());
+                let corked = Instant::now();
+                send_right(&mut socket, shared, RIGHT, RIGHT.len())?;
+                let shut = socket.shutdown(Shutdown::Write);
+                shared.late_ends.fetch_add((corked.elapsed() > CORKED).into(), Ordering::SeqCst);
+                return shut;
             }
             (Behaviour::ClosesEach, _) => return send_right(&mut socket, shared, LAST, LAST.len()),
             (Behaviour::ByteByByte, _) => send_right(&mut socket, shared, RIGHT, 1)?,
