@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Workload
 
-# How long a reply to the protocol that was asked may take, how long one to another, and how long a slow server has.
+# How long a reply to the protocol that was asked may take, how long one to another, and how long a server has that has
+# just started and is slow to answer its first request.
 ASKED_S, OTHER_S, PATIENCE_S = 1.0, 0.5, 3.0
 # So much of a reply is enough to see what it is, and so much of it is shown.
 ENOUGH_BYTES, SHOWN_BYTES = 64, 40
@@ -32,7 +33,6 @@ NAMES = {
     "speaks_rpc": ("rpc", {"protocol": "rpc"}),
     "speaks_tls": ("TLS", {}),
 }
-WORDS = {"http": "HTTP"}
 CALL = b'{"target": 0, "text": "hello"}'
 # A request of every protocol, in the order in which they are tried, and what an answer shows.
 OTHERS = (
@@ -54,36 +54,36 @@ class Mismatch(NamedTuple):
     message: str
 
 
-def mismatch(connect: str, workload: Workload, patience_s: float = PATIENCE_S) -> Mismatch | None:
+def mismatch(connect: str, workload: Workload) -> Mismatch | None:
     """How the server at an address answers another protocol than that of a workload; None where it answers this one,
     where it cannot be reached, or where the workload is too large to try.
     """
     sent = request(workload)
     if len(sent) > REQUEST_BYTES_MAX:
         return None
-    return judged(sent, workload, lambda sent, wait_s: exchange(connect, sent, wait_s), patience_s)
+    return judged(sent, workload, lambda sent, wait_s: exchange(connect, sent, wait_s))
 
 
-def judged(request: bytes, workload: Workload, exchange: Exchange, patience_s: float) -> Mismatch | None:
+def judged(request: bytes, workload: Workload, exchange: Exchange) -> Mismatch | None:
     """The same with `exchange`, which sends something over a connection of its own and returns what came back."""
     reply = exchange(request, ASKED_S)
+    if reply == b"":
+        reply = exchange(request, PATIENCE_S)
     if reply is None or _answers(workload, request, reply):
         return None
-    asked = WORDS.get(workload.protocol, workload.protocol)
-    if isinstance(workload, EchoWorkload) and workload.framing != "raw":
-        asked = f"echo with framing {workload.framing}"
+    asked_kind = _kind_of(workload)
+    asked = NAMES[asked_kind][0]
     kind = _kind(request, reply) or _other(exchange)
+    if kind == asked_kind:
+        return None  # it was slow and has warmed up: the generator checks its replies
     if kind:
         return Mismatch(kind, f"speaks {NAMES[kind][0]}, not {asked}")
     greeting = exchange(b"", OTHER_S)
     if greeting:
         return Mismatch("speaks_first", f"sends {_shown(greeting)} before it is asked anything, which is not {asked}")
-    reply = reply or (exchange(request, patience_s) if patience_s else b"")
-    if reply and not _answers(workload, request, reply):
+    if reply:
         return Mismatch("speaks_other", f"answers {_shown(reply)}, which is not {asked}")
-    if not reply and patience_s:
-        return Mismatch("silent", f"accepts connections, and did not answer one request of {asked} in {patience_s:g} s")
-    return None
+    return Mismatch("silent", f"accepts connections, and did not answer one request of {asked} in {PATIENCE_S:g} s")
 
 
 def remedy(kind: str, *, as_flags: bool) -> str:
@@ -129,6 +129,12 @@ def _address(connect: str) -> str | tuple[str, int]:
         return connect.removeprefix("unix:")
     host, _, port = connect.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def _kind_of(workload: Workload) -> str:
+    """The kind of the protocol that a workload asks for."""
+    framing = workload.framing if isinstance(workload, EchoWorkload) else "raw"
+    return f"speaks_{workload.protocol if framing == 'raw' else framing}"
 
 
 def _other(exchange: Exchange) -> str:
