@@ -57,6 +57,19 @@ def https(sent: bytes) -> bytes:
     return b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n" if http(sent) else b""
 
 
+def nginx_tls(sent: bytes) -> bytes:
+    page = (
+        b"<center><h1>400 Bad Request</h1></center>\r\n<center>The plain HTTP request was sent to HTTPS port</center>"
+    )
+    return b"HTTP/1.1 400 Bad Request\r\nServer: nginx\r\n\r\n" + page if http(sent) else tls(sent)
+
+
+def apache(sent: bytes) -> bytes:
+    """Plain HTTP, from a server whose head and page name TLS."""
+    head = b"HTTP/1.1 200 OK\r\nServer: Apache/2.4 (Unix) OpenSSL/3.0\r\n\r\n"
+    return head + b"How to send an HTTP request to an HTTPS server" if http(sent) else b""
+
+
 def mail(sent: bytes) -> bytes:
     return b"220 mail ready\r\n"
 
@@ -99,6 +112,7 @@ def workload(protocol: str, **settings: Any) -> Workload:
         (rpc, workload("http"), "speaks_rpc", "speaks rpc, not HTTP", ": use --protocol rpc"),
         (tls, workload("http"), "speaks_tls", "speaks TLS, not HTTP", ": start it without TLS, "),
         (https, workload("http"), "speaks_tls", "speaks TLS, not HTTP", ": start it without TLS, "),
+        (nginx_tls, workload("http"), "speaks_tls", "speaks TLS, not HTTP", ": start it without TLS, "),
         (https, workload("echo"), "speaks_tls", "speaks TLS, not echo", ": start it without TLS, "),
         (mail, workload("http"), "speaks_first", "sends '220 mail ready\\r\\n' before it is asked", ""),
         (shout, workload("echo", message_bytes=2), "speaks_other", "answers 'XX', which is not echo", ""),
@@ -126,6 +140,7 @@ def test_a_server_that_speaks_another_protocol_is_told_by_its_answers(
     ("server", "asked"),
     [
         (http, workload("http")),
+        (apache, workload("http")),
         (http, workload("http", method="POST", body="x", target="/a", headers=(("A", "b"),))),
         (echo, workload("echo")),
         (echo, workload("line")),

@@ -33,6 +33,13 @@ NAMES = {
     "speaks_rpc": ("rpc", {"protocol": "rpc"}),
     "speaks_tls": ("TLS", {}),
 }
+# What nginx, Go, Apache and Tomcat write in their 400 to a plain request on a port of TLS.
+TLS_WANTED = (
+    b"plain HTTP request was sent to HTTPS port",
+    b"HTTP request to an HTTPS server",
+    b"speaking plain HTTP to an SSL-enabled server port",
+    b"combination of host and port requires TLS",
+)
 CALL = b'{"target": 0, "text": "hello"}'
 # A request of every protocol, in the order in which they are tried, and what an answer shows.
 OTHERS = (
@@ -151,7 +158,8 @@ def _other(exchange: Exchange) -> str:
 def _kind(sent: bytes, reply: bytes) -> str:
     """What a reply to a request shows; empty where that is nothing in particular."""
     if reply.startswith(b"HTTP/"):
-        return "speaks_tls" if b"HTTPS" in reply or b"SSL" in reply else "speaks_http"
+        is_refused = reply.split(b" ", 2)[1:2] == [b"400"] and any(phrase in reply for phrase in TLS_WANTED)
+        return "speaks_tls" if is_refused else "speaks_http"
     if reply and sent.startswith(reply):
         return "speaks_echo"
     # An alert, or a record that begins with a ServerHello.
