@@ -283,7 +283,8 @@ def test_a_count_that_failed_by_chance_is_told_and_tried_again_when_the_run_is_r
     assert len(store.read_trials(store.folder_of(plan, tmp_path)).counts) == kept
     assert len(host.counted) == tried
     resumed = FakeHost()
-    run(plan, resumed, tmp_path)
+    runner.run(plan, resumed, tmp_path, lambda event: None, repeat=not final, clocks=resumed.clocks())
+    assert resumed.started == [], "only what was not counted is missing"
     assert len(resumed.counted) == 2 - kept
     assert len(store.read_trials(store.folder_of(plan, tmp_path)).counts) == 2
 

@@ -188,9 +188,10 @@ def run(
         # Asked anew after each trial: a void one of many is run again in its own block.
         while rest := progress.rest():
             _run_trial(progress, host, rest[0])
-        for comparison, slot in uncounted(plan, progress.results, writer.trials.counts):
-            _count(progress, host, comparison, slot)
-        writer.end(ended or clocks.wall())
+        left = uncounted(plan, progress.results, writer.trials.counts)
+        are_counted = [_count(progress, host, comparison, slot) for comparison, slot in left]
+        if all(are_counted):
+            writer.end(ended or clocks.wall())
     return folder
 
 
@@ -549,8 +550,11 @@ def _made_up(report: Report, read_ns: int) -> float:
     return wall_ns / (wall_ns - late_ns)
 
 
-def _count(progress: _Progress, host: Host, comparison: int, slot: int) -> None:
-    """Keeps what a contestant costs at a setting, seen in a trial of its own; why not, where that cannot be seen."""
+def _count(progress: _Progress, host: Host, comparison: int, slot: int) -> bool:
+    """Keeps what a contestant costs at a setting, seen in a trial of its own; why not, where that cannot be seen.
+
+    False where it only failed in passing, so that it has to be counted yet.
+    """
     cell = progress.plan.counting_cell(comparison, slot)
     passing = False
     for _ in range(COUNTS_MAX):
@@ -572,6 +576,7 @@ def _costs(host: Host, cell: Cell) -> dict[str, Any]:
     """
     before: Calls | None = None
     after: Calls | None = None
+    return not passing
     own_bytes = None
     with running(host.start(cell, count_calls=True)) as server, _death_first(server):
         own_bytes_before = server.own_bytes(server.look())
