@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from iolab import agent, capacity, cli, listener, prober, search
+from iolab import agent, capacity, cli, listener, prober, search, store
 from iolab.capacity import Found, Question, Record
 from iolab.contract import Errors, Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.engine import Engine, LoadEvent, TrialFailed
@@ -695,6 +695,24 @@ def test_only_a_question_that_was_stopped_goes_on(
     assert all(capacity.read_records(folder)[0] for _, folder in told), "what was measured is kept"
     whole = len(prober.known(capacity.folder_of(asked(), tmp_path)).shots)
     assert host.runs == (whole - (first.runs - 1) if kept is None else whole)
+
+
+def test_a_damaged_answer_is_set_aside_and_has_its_folder_again_where_nothing_new_was_measured(tmp_path: Path) -> None:
+    told: list[tuple[str, Path]] = []
+
+    def ask(stops: int | None) -> None:
+        host = SimulatedHost(Server(10_000), stops=stops)
+        prober.run(asked(), host, tmp_path, lambda found: None, tell_aside=lambda *each: told.append(each))
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(3)
+    folder = capacity.folder_of(asked(), tmp_path)
+    (folder / store.MACHINE).write_text('{"torn')
+    with pytest.raises(KeyboardInterrupt):
+        ask(1)
+    aside = folder.with_name(f"{folder.name}.1")
+    assert told == [("the earlier run cannot be read", aside), ("nothing was measured", folder)]
+    assert capacity.read_records(folder)[0]
 
 
 def test_another_process_at_the_same_address_is_another_server(tmp_path: Path) -> None:

@@ -13,7 +13,18 @@ from conftest import FakeHost
 from iolab import runner, store, verdict
 from iolab.machine import Cpu
 from iolab.plan import Failure, Plan, Result, Scalar, schedule, vs_plan
-from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, Stopped, TrialBegan
+from iolab.runner import (
+    CanTakePart,
+    Checked,
+    ContestantFailed,
+    Counted,
+    Event,
+    LeftOut,
+    Opened,
+    PutBack,
+    Stopped,
+    TrialBegan,
+)
 
 SHORT: dict[str, Scalar] = {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600}
 
@@ -208,6 +219,32 @@ def test_a_run_goes_on_only_with_the_programs_it_began_with(
     assert (opened.ended is not None) is (stopped_at is None and expected is None)
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("damaged", [store.MACHINE, store.PLAN])
+def test_an_earlier_run_that_cannot_be_read_is_set_aside(tmp_path: Path, damaged: str, fresh: bool) -> None:
+    plan = short_plan("epoll", "io_uring")
+    with suppress(KeyboardInterrupt):
+        run(plan, FakeHost({8: "stopped"}), tmp_path)
+    (store.folder_of(plan, tmp_path) / damaged).write_text('{"torn')
+    _, events = run(plan, FakeHost(), tmp_path, fresh=fresh)
+    (opened,) = (event for event in events if isinstance(event, Opened))
+    assert opened.changed == "the earlier run cannot be read"
+    assert opened.set_aside is not None
+    assert store.read_trials(opened.set_aside).results
+
+
+def test_a_run_that_fails_before_its_first_trial_gives_the_earlier_one_its_folder_back(tmp_path: Path) -> None:
+    plan, events = short_plan("epoll", "io_uring"), list[Event]()
+    before, _ = run(plan, FakeHost(), tmp_path)
+    host = FakeHost({0: "no_io_uring", 1: "no_io_uring"})
+    with pytest.raises(ContestantFailed):
+        runner.run(plan, host, tmp_path, events.append, fresh=True, all_or_none=True, clocks=host.clocks())
+    folder = store.folder_of(plan, tmp_path)
+    assert store.read_trials(folder).results == before
+    assert list(tmp_path.iterdir()) == [folder]
+    assert events[-1] == PutBack(folder)
+
+
 def test_a_signal_while_a_result_is_stored_waits_until_it_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,10 +319,13 @@ def test_a_count_that_failed_by_chance_is_told_and_tried_again_when_the_run_is_r
     assert [event.count.why_not for event in events if isinstance(event, Counted)] == ["it ended"] * 2
     assert len(store.read_trials(store.folder_of(plan, tmp_path)).counts) == kept
     assert len(host.counted) == tried
+    folder = store.folder_of(plan, tmp_path)
+    assert (store.ended(folder) is not None) is final
     resumed = FakeHost()
     runner.run(plan, resumed, tmp_path, lambda event: None, repeat=not final, clocks=resumed.clocks())
     assert resumed.started == [], "only what was not counted is missing"
     assert len(resumed.counted) == 2 - kept
+    assert store.ended(folder) is not None
     assert len(store.read_trials(store.folder_of(plan, tmp_path)).counts) == 2
 
 

@@ -35,7 +35,7 @@ from iolab.contract import (
 from iolab.engine import TrialFailed
 from iolab.plan import PlanError
 from iolab.search import rate_words, time_words
-from iolab.terminal import aside, duration, say
+from iolab.terminal import NOTHING_MEASURED, aside, duration, say
 from iolab.trial import quantile_supported
 from iolab.words import Protocol
 
@@ -164,10 +164,17 @@ def run(
     machine = host.describe()
     machine["identity"]["server"] = None if server_pid is None else programs.of_process(server_pid)
     folder = capacity.folder_of(asked, runs)
-    changed = runner.changes(folder, machine["identity"])
-    if (fresh or changed or _is_answered(folder)) and (set_aside := runner.move_aside(folder)) is not None:
-        tell_aside(changed, set_aside)
-    with capacity.writing(asked, machine, runs) as writer:
+    changed, is_answered = runner.earlier(folder, machine["identity"], _is_answered)
+    with (
+        runner.moved_aside(
+            folder,
+            is_old=fresh or bool(changed) or bool(is_answered),
+            put_back=lambda: tell_aside(NOTHING_MEASURED, folder),
+        ) as set_aside,
+        capacity.writing(asked, machine, runs) as writer,
+    ):
+        if set_aside is not None:
+            tell_aside(changed, set_aside)
         tell(found := capacity.follow(asked, writer.records))
         while found.next is not None:
             record = _measured(host, asked, found.next, len(writer.records), server_pid, clocks.wall())

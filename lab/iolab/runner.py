@@ -65,6 +65,13 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class PutBack:
+    """The new run ended before its first trial, so the earlier one has its folder again."""
+
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """A contestant was looked at before the first block: the size of its replies, or why it is not compared."""
 
@@ -121,8 +128,9 @@ class TrialEnded:
 
 Record = TypeVar("Record", bound=Frozen)
 Process = TypeVar("Process", RunningServer, RunningLoad)
+End = TypeVar("End")
 Told = TypeVar("Told", LoadReady, Measuring, Measured, Report)
-Event = Opened | LeftOut | CanTakePart | Checked | TrialBegan | TrialEnded | Counted
+Event = Opened | PutBack | LeftOut | CanTakePart | Checked | TrialBegan | TrialEnded | Counted
 Tell = Callable[[Event], None]
 
 
@@ -175,10 +183,12 @@ def run(
     if executed := host.programs(plan):
         machine["identity"]["programs"] = executed
     folder = store.folder_of(plan, runs)
-    changed, ended = changes(folder, machine["identity"]), store.ended(folder)
+    changed, ended = earlier(folder, machine["identity"], store.ended)
     is_old = fresh or bool(changed) or (repeat and ended is not None)
-    set_aside = move_aside(folder) if is_old else None
-    with store.writing(plan, machine, runs) as writer:
+    with (
+        moved_aside(folder, is_old=is_old, put_back=lambda: tell(PutBack(folder))) as set_aside,
+        store.writing(plan, machine, runs) as writer,
+    ):
         progress = _Progress(plan, writer, tell, clocks, all_or_none=all_or_none)
         done, planned = len(progress.results), progress.planned
         ended = ended if done == planned else None
@@ -566,6 +576,7 @@ def _count(progress: _Progress, host: Host, comparison: int, slot: int) -> bool:
             break
     key = progress.plan.comparisons[comparison].cells[slot].key
     progress.keep_count(CostCount(comparison=comparison, slot=slot, cell=key, **seen), passing=passing)
+    return not passing
 
 
 def _costs(host: Host, cell: Cell) -> dict[str, Any]:
@@ -576,7 +587,6 @@ def _costs(host: Host, cell: Cell) -> dict[str, Any]:
     """
     before: Calls | None = None
     after: Calls | None = None
-    return not passing
     own_bytes = None
     with running(host.start(cell, count_calls=True)) as server, _death_first(server):
         own_bytes_before = server.own_bytes(server.look())
@@ -638,14 +648,33 @@ def _load_spec(cell: Cell, addresses: tuple[str, ...], **changes: object) -> Loa
     return _with(spec, **changes)
 
 
-def changes(folder: Path, identity: Mapping[str, Any]) -> str:
-    """Why the runs of a folder cannot be gone on with: what differs from them now; empty where nothing does."""
-    if not (folder / store.MACHINE).exists():
-        return ""
-    return programs.changes(store.read_machine(folder).get("identity"), identity)
+def earlier(folder: Path, identity: Mapping[str, Any], ended: Callable[[Path], End]) -> tuple[str, End | None]:
+    """What differs now from the earlier run of a folder, empty where nothing does, and how it `ended`.
+
+    A run that cannot be read differs: it cannot be gone on with.
+    """
+    is_there = (folder / store.MACHINE).exists()
+    try:
+        changed = programs.changes(store.read_machine(folder).get("identity"), identity) if is_there else ""
+        return changed, ended(folder)
+    except store.StoreError:
+        return "the earlier run cannot be read", None
 
 
-def move_aside(folder: Path) -> Path | None:
+@contextmanager
+def moved_aside(folder: Path, *, is_old: bool, put_back: Callable[[], None]) -> Iterator[Path | None]:
+    """Gives an old run another name, and its own again where the new one leaves nothing: then `put_back` is called."""
+    aside = _move_aside(folder) if is_old else None
+    try:
+        yield aside
+    except BaseException:
+        if aside is not None and not folder.exists():
+            aside.rename(folder)
+            put_back()
+        raise
+
+
+def _move_aside(folder: Path) -> Path | None:
     """Gives an old run another name, and keeps it: results are never deleted here."""
     if not folder.exists():
         return None

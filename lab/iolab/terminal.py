@@ -24,7 +24,7 @@ from iolab.claims import ClaimVerdict
 from iolab.contract import WORKLOADS, ModelAbout, Option
 from iolab.machine import Check, cpu_words
 from iolab.plan import DOUBTS, Failure, Metric, Plan
-from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, TrialBegan, TrialEnded
+from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, PutBack, TrialBegan, TrialEnded
 from iolab.spoken import remedy
 from iolab.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
 from iolab.wording import BOUND_SIGNS, wrapped
@@ -86,6 +86,8 @@ class Screen:
         """Shows one event of the runner."""
         if isinstance(event, Opened):
             self._opened(event)
+        elif isinstance(event, PutBack):
+            self._say(aside(NOTHING_MEASURED, event.folder))
         elif isinstance(event, Checked):
             if event.failure is not None:
                 self._failed(event.contestant, event.failure, remedy(event.failure.kind, as_flags=False))
@@ -172,6 +174,10 @@ def show_runs(console: Console, runs: Iterable[StoredRun]) -> None:
         line = f"{when(run.began) if run.began else 'not begun':<20} {run.name:<24} {run.question} {run.found}"
         cut = console.is_terminal and len(line) > console.width
         say(console, f"{line[: console.width - 1]}…" if cut else line)
+
+
+# Why an earlier run has its folder again.
+NOTHING_MEASURED = "nothing was measured"
 
 
 def aside(changed: str, folder: Path) -> str:
