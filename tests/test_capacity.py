@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from iolab import agent, capacity, cli, listener, prober, search, store
+from iolab import agent, capacity, cli, listener, prober, proc, programs, search, store
 from iolab.capacity import Found, Question, Record
 from iolab.contract import Errors, Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.engine import Engine, LoadEvent, TrialFailed
@@ -670,6 +670,22 @@ def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
     prober.run(asked(), host, tmp_path, lambda found: None)
     assert host.runs == len(whole.shots) - 4
     assert capacity.document(prober.known(folder)) == capacity.document(whole)
+
+
+def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, server = SimulatedHost(Server(10_000)), {"pid": 7, "files": {"./mine": "1"}}
+
+    def of_process(pid: int) -> dict[str, Any]:
+        return server | {"started": "now" if host.runs >= 3 else "then"}
+
+    monkeypatch.setattr(programs, "of_process", of_process)
+    monkeypatch.setattr(proc, "look", lambda pid: proc.Tree((), (), 0, 0, 0, 0))
+    monkeypatch.setattr(proc, "usage", lambda tree: proc.Usage(0, 0, None, None, None))
+    with pytest.raises(TrialFailed, match=r"process 7 was started again: run the same command again"):
+        prober.run(asked(), host, tmp_path, lambda found: None, server_pid=7)
+    assert len(capacity.read_records(capacity.folder_of(asked(), tmp_path))[0]) == 3
 
 
 @pytest.mark.parametrize(

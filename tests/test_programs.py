@@ -75,6 +75,24 @@ def test_a_process_is_told_by_its_start_its_program_and_its_files(tmp_path: Path
 SERVER = {"pid": 1, "started": "then", "files": {"./mine": "1"}}
 
 
+def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine"
+    file.write_text("one")
+    one = programs.digest(file)
+    about = file.stat()
+    file.write_text("three")
+    assert programs.digest(file) != one
+    # A copy of the old file in its place, with the old times, as `cp --archive` makes it.
+    (tmp_path / "other").write_text("one")
+    os.utime(tmp_path / "other", ns=(about.st_atime_ns, about.st_mtime_ns))
+    (tmp_path / "other").replace(file)
+    assert programs.digest(file) == one
+    reads: list[Path] = []
+    monkeypatch.setattr(Path, "open", lambda path, *_, **__: reads.append(path))
+    assert programs.digest(file) == one
+    assert reads == []
+
+
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [
@@ -91,6 +109,7 @@ SERVER = {"pid": 1, "started": "then", "files": {"./mine": "1"}}
             {"server": SERVER | {"started": "now"}},
             "process 1 was started again",
         ),
+        ({"server": SERVER}, {"server": SERVER | {"started": programs.GONE, "files": {}}}, "process 1 has ended"),
     ],
 )
 def test_what_has_changed_since_an_earlier_run_is_one_line(

@@ -245,6 +245,32 @@ def test_a_run_that_fails_before_its_first_trial_gives_the_earlier_one_its_folde
     assert events[-1] == PutBack(folder)
 
 
+class RebuiltHost(FakeHost):
+    """A host on which a program is built again while the trial of that number runs."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+    def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
+        return {"cmd": {"./mine": "2" if len(self.started) > self.at else "1"}}
+
+
+@pytest.mark.parametrize(("at", "kept"), [(0, None), (1, None), (2, 1), (8, 7), (13, 12)])
+def test_a_program_that_is_built_again_during_a_run_ends_it(tmp_path: Path, at: int, kept: int | None) -> None:
+    plan = short_plan("epoll", "io_uring")
+    with pytest.raises(store.StoreError, match=r"^\./mine has changed since this run began: start it again") as failed:
+        run(plan, RebuiltHost(at), tmp_path)
+    assert "\n" not in str(failed.value)
+    folder = store.folder_of(plan, tmp_path)
+    assert folder.exists() == (kept is not None)
+    if kept is not None:
+        assert len(store.read_trials(folder).results) == kept, (
+            "the trial in which it was built had begun with the old one"
+        )
+        assert store.ended(folder) is None
+
+
 def test_a_signal_while_a_result_is_stored_waits_until_it_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

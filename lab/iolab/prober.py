@@ -177,11 +177,20 @@ def run(
             tell_aside(changed, set_aside)
         tell(found := capacity.follow(asked, writer.records))
         while found.next is not None:
+            _refuse_another(machine["identity"]["server"])
             record = _measured(host, asked, found.next, len(writer.records), server_pid, clocks.wall())
             with runner.signals_held():
                 writer.append(record)
             tell(found := capacity.follow(asked, writer.records))
     return folder
+
+
+def _refuse_another(server: Mapping[str, Any] | None) -> None:
+    """Raises TrialFailed where a server, if its process is known, is not the one that was asked before."""
+    if server is None:
+        return
+    if changed := programs.changes({"server": server}, {"server": programs.of_process(server["pid"])}):
+        raise TrialFailed("changed", f"{changed}: run the same command again, which asks the server there is then")
 
 
 def known(folder: Path) -> Found:

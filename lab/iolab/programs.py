@@ -7,8 +7,8 @@ program loads besides, as modules and libraries, is not seen.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import os
 import re
 import shutil
 import stat
@@ -20,6 +20,10 @@ from typing import Any
 # A file is read up to here; of a longer one its size and the time of its last change count besides.
 FILE_BYTES_MAX = 256 << 20
 CHUNK_BYTES = 1 << 20
+# So many digests are remembered.
+DIGESTS_MAX = 1_024
+# When a process was started that has ended.
+GONE = "gone"
 
 
 def of_command(words: Sequence[str]) -> dict[str, str]:
@@ -38,32 +42,37 @@ def of_process(pid: int) -> dict[str, Any]:
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     # Process ids and ticks since the start of the system come again after the next start.
     boot = _read("/proc/sys/kernel/random/boot_id").decode().strip()
-    started = fields[19].decode() if len(fields) > 19 else "gone"
+    started = fields[19].decode() if len(fields) > 19 else ""
     program = {words[0]: digest(Path(f"/proc/{pid}/exe"))}
     return {
         "pid": pid,
-        "started": f"{started} ticks after boot {boot}",
+        "started": f"{started} ticks after boot {boot}" if started else GONE,
         "files": _known(program | _of_words(words[1:], Path(f"/proc/{pid}/cwd"))),
     }
 
 
 def digest(path: Path) -> str | None:
-    """The SHA-256 of a regular file, links followed; None of anything else, or of what cannot be read."""
+    """The SHA-256 of a regular file, links followed; None of anything else, or of what cannot be read.
+
+    A file is read again only when its size or the time of its last change differs: a run asks before each trial.
+    """
     with suppress(OSError):
-        # A pipe without a writer would not be opened before one comes.
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(file, "rb", buffering=0) as reader:
-            about = os.fstat(file)
-            if not stat.S_ISREG(about.st_mode):
-                return None
-            hashed, left = hashlib.sha256(), FILE_BYTES_MAX
-            while left > 0 and (chunk := reader.read(min(CHUNK_BYTES, left))):
-                hashed.update(chunk)
-                left -= len(chunk)
-            if about.st_size > FILE_BYTES_MAX:
-                hashed.update(f"{about.st_size} {about.st_mtime_ns}".encode())
-            return hashed.hexdigest()
+        about = path.stat()
+        if stat.S_ISREG(about.st_mode):
+            return _hashed(path, about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
     return None
+
+
+@functools.lru_cache(maxsize=DIGESTS_MAX)
+def _hashed(path: Path, _device: int, _inode: int, size: int, mtime_ns: int) -> str:
+    hashed, left = hashlib.sha256(), FILE_BYTES_MAX
+    with path.open("rb", buffering=0) as reader:
+        while left > 0 and (chunk := reader.read(min(CHUNK_BYTES, left))):
+            hashed.update(chunk)
+            left -= len(chunk)
+    if size > FILE_BYTES_MAX:
+        hashed.update(f"{size} {mtime_ns}".encode())
+    return hashed.hexdigest()
 
 
 def changes(before: object, now: Mapping[str, Any]) -> str:
@@ -115,6 +124,8 @@ def _changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[st
 def _changed_server(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     if not before or not now:
         return [f"the server's process was {_named(before)}, and is {_named(now)} now"]
+    if now["started"] == GONE:
+        return [f"{_named(before)} has ended"]
     files = _changed_files(before["files"], now["files"]) if before["files"] != now["files"] else []
     if (before["pid"], before["started"]) == (now["pid"], now["started"]):
         return files

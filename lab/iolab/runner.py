@@ -180,7 +180,8 @@ def run(
     `all_or_none` a contestant that fails its first look, or dies, ends the run: ContestantFailed.
     """
     machine = host.describe()
-    if executed := host.programs(plan):
+    executed = host.programs(plan)
+    if executed:
         machine["identity"]["programs"] = executed
     folder = store.folder_of(plan, runs)
     changed, ended = earlier(folder, machine["identity"], store.ended)
@@ -197,8 +198,10 @@ def run(
         _check_contestants(progress, host)
         # Asked anew after each trial: a void one of many is run again in its own block.
         while rest := progress.rest():
+            _refuse_changed(plan, host, executed)
             _run_trial(progress, host, rest[0])
         left = uncounted(plan, progress.results, writer.trials.counts)
+        _refuse_changed(plan, host, executed)
         are_counted = [_count(progress, host, comparison, slot) for comparison, slot in left]
         if all(are_counted):
             writer.end(ended or clocks.wall())
@@ -317,6 +320,12 @@ class _Progress:
                 self._writer.append(count)
         comparison = self.plan.comparisons[count.comparison]
         self.tell(Counted(comparison.titles[count.slot], comparison.name, count))
+
+
+def _refuse_changed(plan: Plan, host: Host, executed: Mapping[str, Any]) -> None:
+    """Raises StoreError where a program has changed since the run began: it would be another server."""
+    if changed := programs.changes({"programs": executed}, {"programs": host.programs(plan)}):
+        raise store.StoreError(f"{changed} since this run began: start it again to measure anew; its trials are kept")
 
 
 def _run_trial(progress: _Progress, host: Host, scheduled: Trial) -> None:
