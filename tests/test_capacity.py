@@ -675,10 +675,14 @@ def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
 def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host, server = SimulatedHost(Server(10_000)), {"pid": 7, "files": {"./mine": "1"}}
+    host, server = SimulatedHost(Server(10_000)), {"pid": 7}
 
     def of_process(pid: int) -> dict[str, Any]:
-        return server | {"started": "now" if host.runs >= 3 else "then"}
+        # It writes a log that its command names.
+        return server | {
+            "started": "now" if host.runs >= 3 else "then",
+            "files": {"./mine": "1", "log": str(host.runs)},
+        }
 
     monkeypatch.setattr(programs, "of_process", of_process)
     monkeypatch.setattr(proc, "look", lambda pid: proc.Tree((), (), 0, 0, 0, 0))

@@ -72,6 +72,32 @@ def test_a_process_is_told_by_its_start_its_program_and_its_files(tmp_path: Path
     )
 
 
+FILES = {"./mine": "1", "a.conf": "1", "out.log": "1"}
+
+
+@pytest.mark.parametrize(
+    ("now", "written"),
+    [
+        (FILES, set()),
+        (FILES | {"out.log": "2"}, {"out.log"}),
+        (FILES | {"mine.pid": "1"}, {"mine.pid"}),
+        ({"./mine": "1", "a.conf": "1"}, {"out.log"}),
+        # The program does not write itself: it was built again.
+        (FILES | {"./mine": "2"}, set()),
+    ],
+)
+def test_a_file_that_a_first_run_changes_is_written_by_the_server_and_counts_no_more(
+    now: dict[str, str], written: set[str]
+) -> None:
+    settled = programs.settled(FILES, now)
+    assert {name for name, digest in settled.items() if digest == programs.WRITTEN} == written
+    assert {name: settled[name] for name in FILES.keys() - written} == {n: FILES[n] for n in FILES.keys() - written}
+    later = {name: "9" if name in written else digest for name, digest in now.items()}
+    said = "./mine has changed" if now["./mine"] == "2" else ""
+    assert programs.changes({"programs": {"cmd": settled}}, {"programs": {"cmd": later}}) == said
+    assert programs.with_known(FILES, settled) == FILES | dict.fromkeys(written, programs.WRITTEN)
+
+
 SERVER = {"pid": 1, "started": "then", "files": {"./mine": "1"}}
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import FakeHost
+from conftest import FakeHost, FakeServer
 from iolab import runner, store, verdict
 from iolab.machine import Cpu
-from iolab.plan import Failure, Plan, Result, Scalar, schedule, vs_plan
+from iolab.plan import Cell, Failure, Plan, Result, Scalar, schedule, vs_plan
 from iolab.runner import (
     CanTakePart,
     Checked,
@@ -243,6 +243,43 @@ def test_a_run_that_fails_before_its_first_trial_gives_the_earlier_one_its_folde
     assert store.read_trials(folder).results == before
     assert list(tmp_path.iterdir()) == [folder]
     assert events[-1] == PutBack(folder)
+
+
+class LoggingHost(FakeHost):
+    """A host whose server writes a file that its command names."""
+
+    def __init__(self, log: Path, faults: dict[int, str] | None = None) -> None:
+        super().__init__(faults)
+        self.log = log
+
+    def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
+        text = self.log.read_text() if self.log.exists() else None
+        return {"cmd": {"./mine": "1"} | ({} if text is None else {"out.log": text})}
+
+    def start(self, cell: Cell, *, count_calls: bool = False) -> FakeServer:
+        with self.log.open("a") as file:
+            file.write("started\n")
+        return super().start(cell, count_calls=count_calls)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_run_whose_server_writes_a_file_that_its_command_names_goes_on(tmp_path: Path, is_there: bool) -> None:
+    plan, log = short_plan("epoll", "io_uring"), tmp_path / "out.log"
+    if is_there:
+        log.write_text("before\n")
+    for stops in (8, 6):
+        with pytest.raises(KeyboardInterrupt):
+            run(plan, LoggingHost(log, {stops: "stopped"}), tmp_path / "runs")
+    results, events = run(plan, LoggingHost(log), tmp_path / "runs")
+    (opened,) = (event for event in events if isinstance(event, Opened))
+    assert (opened.done, opened.changed) == (10, "")
+    assert len(results) == 12
+    machine = store.read_machine(store.folder_of(plan, tmp_path / "runs"))
+    assert machine["identity"]["programs"] == {"cmd": {"./mine": "1", "out.log": "written by the server"}}
+    # Nothing is left to run, and the mark stays.
+    run(plan, idle := LoggingHost(log), tmp_path / "runs")
+    assert idle.started == []
+    assert store.read_machine(store.folder_of(plan, tmp_path / "runs")) == machine
 
 
 class RebuiltHost(FakeHost):

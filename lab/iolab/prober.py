@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from iolab import capacity, listener, proc, programs, runner, search, spoken
+from iolab import capacity, listener, proc, programs, runner, search, spoken, store
 from iolab.agent import Host
 from iolab.capacity import Found, Question, Record, Shot, Step
 from iolab.contract import (
@@ -176,11 +176,15 @@ def run(
         if set_aside is not None:
             tell_aside(changed, set_aside)
         tell(found := capacity.follow(asked, writer.records))
+        is_settled = server_pid is None
         while found.next is not None:
             _refuse_another(machine["identity"]["server"])
             record = _measured(host, asked, found.next, len(writer.records), server_pid, clocks.wall())
             with runner.signals_held():
                 writer.append(record)
+            if not is_settled:
+                _settle(folder, machine)
+                is_settled = True
             tell(found := capacity.follow(asked, writer.records))
     return folder
 
@@ -191,6 +195,13 @@ def _refuse_another(server: Mapping[str, Any] | None) -> None:
         return
     if changed := programs.changes({"server": server}, {"server": programs.of_process(server["pid"])}):
         raise TrialFailed("changed", f"{changed}: run the same command again, which asks the server there is then")
+
+
+def _settle(folder: Path, machine: Mapping[str, Any]) -> None:
+    """Marks, after a run, the files named by the server's command that it writes: they no longer count."""
+    server = machine["identity"]["server"]
+    server["files"] = programs.settled(server["files"], programs.of_process(server["pid"])["files"])
+    store.write_machine(folder, machine)
 
 
 def known(folder: Path) -> Found:

@@ -1,7 +1,8 @@
 """What is executed, as digests: a run goes on only with the programs it began with.
 
 A command is its program, found as a shell finds it, and every file that one of its words names: `python3 server.py`,
-`java -jar server.jar`. A running server is its process, its program and the files that its command line names. What a
+`java -jar server.jar`. A file that has changed when its server has run for the first time is written by it and does not
+count. A running server is its process, its program and the files that its command line names. What a
 program loads besides, as modules and libraries, is not seen.
 """
 
@@ -22,6 +23,8 @@ FILE_BYTES_MAX = 256 << 20
 CHUNK_BYTES = 1 << 20
 # So many digests are remembered.
 DIGESTS_MAX = 1_024
+# Stands for the digest of a file that a server writes, such as its log: it says nothing of what is executed.
+WRITTEN = "written by the server"
 # When a process was started that has ended.
 GONE = "gone"
 
@@ -75,6 +78,22 @@ def _hashed(path: Path, _device: int, _inode: int, size: int, mtime_ns: int) -> 
     return hashed.hexdigest()
 
 
+def settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """The files of a command after its server has run for the first time: those that changed meanwhile were written by
+    it, save the first, which is its program.
+    """
+    program = next(iter(before), None)
+    return {
+        name: before[name] if name == program or before.get(name) == now.get(name) else WRITTEN
+        for name in (*before, *(now.keys() - before.keys()))
+    }
+
+
+def with_known(now: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
+    """The files of a command, with those marked that its server wrote in an earlier run."""
+    return {**now, **{name: WRITTEN for name, digest in earlier.items() if digest == WRITTEN}}
+
+
 def changes(before: object, now: Mapping[str, Any]) -> str:
     """What differs between the identities of two runs, in one line for people; empty where they are equal.
 
@@ -117,7 +136,7 @@ def _changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[st
     return [
         f"{name} {'has changed' if name in before and name in now else 'is new' if name in now else 'is gone'}"
         for name in dict.fromkeys((*before, *now))
-        if before.get(name) != now.get(name)
+        if before.get(name) not in (now.get(name), WRITTEN)
     ]
 
 

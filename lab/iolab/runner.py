@@ -10,7 +10,7 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,6 +132,8 @@ End = TypeVar("End")
 Told = TypeVar("Told", LoadReady, Measuring, Measured, Report)
 Event = Opened | PutBack | LeftOut | CanTakePart | Checked | TrialBegan | TrialEnded | Counted
 Tell = Callable[[Event], None]
+# The digests of the files of each command, by the command's text.
+Executed = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +182,10 @@ def run(
     `all_or_none` a contestant that fails its first look, or dies, ends the run: ContestantFailed.
     """
     machine = host.describe()
-    executed = host.programs(plan)
+    folder = store.folder_of(plan, runs)
+    executed = _executed(plan, host, folder)
     if executed:
         machine["identity"]["programs"] = executed
-    folder = store.folder_of(plan, runs)
     changed, ended = earlier(folder, machine["identity"], store.ended)
     is_old = fresh or bool(changed) or (repeat and ended is not None)
     with (
@@ -196,6 +198,10 @@ def run(
         tell(Opened(folder, plan, done, planned, writer.trials.faults, set_aside, changed, ended))
         _leave_out(progress, left_out or {})
         _check_contestants(progress, host)
+        if executed:
+            executed = _settled(executed, host.programs(plan))
+            machine["identity"]["programs"] = executed
+            store.write_machine(folder, machine)
         # Asked anew after each trial: a void one of many is run again in its own block.
         while rest := progress.rest():
             _refuse_changed(plan, host, executed)
@@ -322,7 +328,22 @@ class _Progress:
         self.tell(Counted(comparison.titles[count.slot], comparison.name, count))
 
 
-def _refuse_changed(plan: Plan, host: Host, executed: Mapping[str, Any]) -> None:
+def _executed(plan: Plan, host: Host, folder: Path) -> Executed:
+    """The programs of a plan, with the files marked that servers of an earlier run in this folder wrote."""
+    earlier: Mapping[str, Any] = {}
+    with suppress(store.StoreError):
+        earlier = store.read_machine(folder).get("identity", {}).get("programs", {})
+    return {
+        command: programs.with_known(files, earlier.get(command, {})) for command, files in host.programs(plan).items()
+    }
+
+
+def _settled(executed: Executed, now: Executed) -> Executed:
+    """The programs of a plan after the first look, with the files marked that its servers have written."""
+    return {command: programs.settled(files, now[command]) for command, files in executed.items()}
+
+
+def _refuse_changed(plan: Plan, host: Host, executed: Executed) -> None:
     """Raises StoreError where a program has changed since the run began: it would be another server."""
     if changed := programs.changes({"programs": executed}, {"programs": host.programs(plan)}):
         raise store.StoreError(f"{changed} since this run began: start it again to measure anew; its trials are kept")
