@@ -1,6 +1,6 @@
-"""A mistake in an experiment file as one line: which key, what is wrong with it, and what to write.
+"""A mistake in an experiment file or in flags as one line: which key, what is wrong with it, and what to write.
 
-pydantic finds most mistakes. Its words are for programmers; these are for the author of the file.
+pydantic finds most mistakes. Its words are for programmers; these are for the author of the file or the command.
 """
 
 from __future__ import annotations
@@ -79,17 +79,29 @@ def of_file(
     return f"{where}: {words(first)}" if where else words(first)
 
 
-def words(fault: ErrorDetails) -> str:
-    """What is wrong with one value, and what it must be."""
+def of_settings(error: ValidationError) -> str:
+    """The first mistake in settings that were given one by one, as `key: what is wrong`."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(map(str, first["loc"]))
+    said = words(first, " ms" if key.endswith("_ms") else "")
+    return f"{key}: {said}" if key else said
+
+
+def words(fault: ErrorDetails, unit: str = "") -> str:
+    """What is wrong with one value, and what it must be.
+
+    `unit` follows the figures. With one, the value is left out: a time was rounded after it was given.
+    """
     kind, context = fault["type"], fault.get("ctx", {})
     if kind == "missing":
         key = str(fault["loc"][-1])
         return f"is missing: write {key} = {EXAMPLES.get(key, '…')}"
     if kind not in WORDS:
         return fault["msg"].removeprefix("Value error, ").replace("\n", " ")
-    said = WORDS[kind].format(**context)
+    said = WORDS[kind].format(**{name: f"{value}{unit}" for name, value in context.items()})
     value = fault["input"]
-    return f"{said}, not {value!r}" if isinstance(value, bool | int | float | str) and len(str(value)) <= 60 else said
+    is_shown = isinstance(value, bool | int | float | str) and len(str(value)) <= 60 and not unit
+    return f"{said}, not {value!r}" if is_shown else said
 
 
 def instead(word: str, known: Iterable[str]) -> str:

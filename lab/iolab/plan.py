@@ -887,7 +887,7 @@ def vs_plan(
         titles = " or ".join(comparison.titles)
         return Plan(name="vs", question=f"{titles}?", comparisons=(comparison,), blocks=blocks, seed=seed)
     except ValidationError as error:
-        raise PlanError(one_line(error)) from None
+        raise PlanError(mistakes.of_settings(error)) from None
 
 
 class _Group(Frozen):

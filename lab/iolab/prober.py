@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from iolab import capacity, listener, proc, programs, runner, search, spoken, store
+from iolab import capacity, listener, mistakes, proc, programs, runner, search, spoken, store
 from iolab.agent import Host
 from iolab.capacity import Found, Question, Record, Shot, Step
 from iolab.contract import (
@@ -29,7 +29,6 @@ from iolab.contract import (
     Measuring,
     Report,
     Tls,
-    one_line,
     percent,
 )
 from iolab.engine import TrialFailed
@@ -124,7 +123,7 @@ def question(at: Target, workload: Mapping[str, Any], **asked: Any) -> Question:
     try:
         return Question(workload=kind(**at.workload, **workload), connect=at.connect, tls=at.tls, **asked)
     except ValidationError as error:
-        raise PlanError(one_line(error)) from None
+        raise PlanError(mistakes.of_settings(error)) from None
 
 
 def refuse_mismatch(asked: Question, host: Host) -> None:
