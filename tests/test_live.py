@@ -150,7 +150,7 @@ def test_what_is_for_a_program_is_not_watched(arguments: str, wanted: bool) -> N
 class Terminal:
     """`iolab load` with a pretended engine on a terminal of its own."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, program: str = "") -> None:
         events = folder / "events"
         events.write_text("".join(json.dumps(line) + "\n" for line in (SPEC, MEASURING, *SLICES)))
         engine = folder / "engine"
@@ -158,7 +158,7 @@ class Terminal:
         engine.chmod(0o755)
         self._ours, theirs = pty.openpty()
         self.child = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(engine), *arguments],
+            [sys.executable, "-c", program + PROGRAM, str(engine), *arguments],
             env=os.environ | {"PYTHONPATH": str(ROOT / "lab"), "TERM": "xterm"},
             stdin=theirs,
             stdout=theirs,
@@ -213,3 +213,32 @@ def test_ctrl_c_comes_to_the_engine_which_reports(tmp_path: Path, number: signal
         os.kill(terminal.child.pid, number)
         assert terminal.end() == 7
     assert "warned\r\ninterrupted\r\n" in terminal.shown
+
+
+@pytest.mark.parametrize("error", ["OSError(5)", "ValueError('torn')", "AssertionError()"])
+def test_a_view_that_fails_changes_neither_what_the_engine_says_nor_its_code(tmp_path: Path, error: str) -> None:
+    program = f"from iolab import live\ndef show(_): raise {error}\nlive.show = show"
+    with Terminal(tmp_path, "a b", program=program) as terminal:
+        assert terminal.end() == 5
+    assert terminal.shown == "warned\r\nsummary of a b\r\n"
+
+
+def test_an_engine_does_not_outlive_the_process_that_shows_it(tmp_path: Path) -> None:
+    program = "import sys\nfrom iolab import live\nlive.show = lambda _: sys.exit(9)"
+    with Terminal(tmp_path, "wait", program=program) as terminal:
+        # What is shown ends when no process has the terminal any more, the engine included.
+        assert terminal.end() == 9
+
+
+def test_ctrl_c_while_the_engine_is_being_started_comes_to_it(tmp_path: Path) -> None:
+    program = """
+import os, signal, subprocess
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        os.kill(os.getpid(), signal.SIGINT)
+subprocess.Popen = Popen
+"""
+    with Terminal(tmp_path, "wait", program=program) as terminal:
+        # 130 where the signal is faster than the engine's own handler.
+        assert terminal.end() in (7, 130)

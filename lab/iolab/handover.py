@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 from iolab import binary
@@ -60,7 +60,11 @@ def watch(path: str, arguments: Sequence[str]) -> int:
 
     reading, writing = os.pipe()
     is_shared = sys.stdout.isatty()
-    with open(os.memfd_create("said"), "w+b") as said, open(reading, "rb", buffering=0) as events:
+    with (
+        open(os.memfd_create("said"), "w+b") as said,
+        open(reading, "rb", buffering=0) as events,
+        _passing_on() as pass_to,
+    ):
         try:
             child = subprocess.Popen(
                 ["iolab", "load", "--events-fd", str(writing), *arguments],
@@ -73,13 +77,18 @@ def watch(path: str, arguments: Sequence[str]) -> int:
             )
         finally:
             os.close(writing)
-        with _passing_on(child):
-            from iolab import live
+        try:
+            pass_to(child)
+            # A view that fails, as on a terminal that is gone, is no reason to end the run.
+            with contextlib.suppress(Exception):
+                from iolab import live
 
-            # A terminal that is gone is no reason to end the run.
-            with contextlib.suppress(OSError):
                 live.show(events)
             code = child.wait()
+        finally:
+            # It has a process group of its own, so nothing else would end it. One that has ended is left alone.
+            child.kill()
+            child.wait()
         said.seek(0)
         with contextlib.suppress(OSError):
             _repeat(said, sys.stdout.buffer if is_shared else sys.stderr.buffer)
@@ -97,15 +106,29 @@ def _engine() -> str:
 
 
 @contextlib.contextmanager
-def _passing_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Passes on to the engine what asks this process to end; the engine then reports what it has measured."""
+def _passing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Passes on to the engine what asks this process to end; the engine then reports what it has measured.
 
-    def pass_on(number: int, _frame: object) -> None:
-        child.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+    It begins before the engine is started, so that no signal ends this process alone: what comes earlier is passed on
+    once the function it gives is called with the engine.
+    """
+    early: list[int] = []
+    children: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: object = None) -> None:
+        for child in children:
+            child.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+        if not children:
+            early.append(number)
+
+    def pass_to(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        for number in early:
+            pass_on(number)
 
     kept = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        yield pass_to
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
