@@ -30,6 +30,8 @@ from typing import Any
 from peers import Distance, at_least_one, completed, find_engine, raise_descriptor_limit, run_with_edges
 from servers import Server, Skipped, pinned, start_server
 
+from iolab.plan import APART_MAX
+
 BASE = "epoll"
 MODELS = (
     "epoll[trigger=level]",
@@ -50,8 +52,6 @@ CONNECTIONS = (50, 1000)
 
 # What the p99 of a model may be of that of epoll.
 P99_BAR = 1.5
-# A pair counts if a cache line took no more than so many times as long in one of its runs as in the other.
-APART = 1.5
 
 WARMUP_MS = 500
 
@@ -93,7 +93,7 @@ class Pair:
         if self.model.apart_ns is None or self.base.apart_ns is None:
             return True
         nearer, farther = sorted((self.model.apart_ns, self.base.apart_ns))
-        return farther <= APART * nearer
+        return farther <= APART_MAX * nearer
 
 
 def main() -> int:

@@ -36,12 +36,12 @@ from typing import Any, Literal
 
 from servers import ROOT, SLACK_S, Server, Skipped, last_line, pinned, start_server
 
+from iolab.plan import APART_MAX
+
 # hey keeps no more than a million results and would say too little of a longer run.
 SECONDS_MAX = 20
 
 
-# Processors are together when a cache line takes less than this many times the shortest time that was seen.
-APART = 1.7
 # How often a run is made until they are. One round then goes without it.
 TRIES_MAX = 6
 # Looks before the first run, and the pause between them, to have seen them together.
@@ -273,7 +273,7 @@ class Distance:
 
     def is_together(self, apart_ns: float | None) -> bool:
         """Whether so far is as near as they come, as far as was seen."""
-        return apart_ns is None or apart_ns <= APART * self.least_ns
+        return apart_ns is None or apart_ns <= APART_MAX * self.least_ns
 
 
 @dataclass(frozen=True)
@@ -602,8 +602,8 @@ def print_header(bench: Bench, seed: int) -> None:
     same = " (the same, for want of another: not comparable)" if bench.server_cpu == bench.generator_cpu else ""
     least_ns = bench.distance.least_ns
     together = (
-        f"Every run had both processors together, before it and after: at most {APART * least_ns:.0f} ns to and fro "
-        f"for a cache line ({least_ns:.0f} is the least seen)."
+        f"Every run had both processors together, before it and after: at most {APART_MAX * least_ns:.0f} ns to and "
+        f"fro for a cache line ({least_ns:.0f} is the least seen)."
         if math.isfinite(least_ns)
         else "How far apart the processors are is not known here, and may differ from run to run."
     )

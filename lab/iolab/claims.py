@@ -29,7 +29,7 @@ from iolab.plan import (
     WinsTest,
 )
 from iolab.verdict import ComparisonVerdict, Estimate, Seen, paired, values_by_block
-from iolab.wording import Interval
+from iolab.wording import BOUND_SIGNS, Interval
 
 Judgement = Literal["confirmed", "confirmed in direction only", "contradicted", "undecided"]
 
@@ -255,16 +255,15 @@ def _judge_littles_law(
         why = next((why for found in chosen if (why := _discarded(found, missing)) is not None), None)
         return _undecided(claim, why or f"{missing} has no valid trial so far")
     there = test.published_ms
-    limited = {
-        each.contestant
+    bounds = dict.fromkeys(there, "") | {
+        each.contestant: BOUND_SIGNS[each.bound]
         for found in verdicts
         if _selects(test.setting, found)
         for each in found.levels
-        if each.metric == "latency_p50" and each.bound != "exact"
+        if each.metric == "latency_p50"
     }
     figures = ", ".join(
-        f"{title} {there[title]:g} ms there and {'≤ ' if title in limited else ''}{here[title]:.3g} ms here"
-        for title in there
+        f"{title} {there[title]:g} ms there and {bounds[title]}{here[title]:.3g} ms here" for title in there
     )
     reason = f"connections = throughput x mean latency holds in all {len(ended)} trials; {figures}"
     if all(abs(here[title] / there[title] - 1) <= test.tolerance for title in there):

@@ -323,7 +323,7 @@ def _refuse(report: Report) -> None:
     """Raises TrialFailed where there was nothing to measure, or no longer: such a run says nothing of the server."""
     if report.interrupted:
         raise TrialFailed("interrupted", "the load generator was interrupted")
-    if report.connections_open == 0 and report.errors.connect > 0:
+    if report.gone:
         first = f" ({report.first_error})" if report.first_error else ""
         raise TrialFailed("gone", f"the server went away{first}: start it again, and run the same command")
     if report.requests.correct == 0 and report.schedule is None:

@@ -874,7 +874,8 @@ def _sentence_ranked(ranking: Ranking) -> str:
     first = [row.contestant for row in ranking.rows if row.rank == ranks[0]]
     # A rank is a place, so those that the generator limited take as many places above the first rank.
     above, below = limited[: ranks[0] - 1], limited[ranks[0] - 1 :]
-    could_do_more = f"≥ {listed(above)} (the generator was the limit); first of the ranked: " if above else ""
+    at_least = BOUND_SIGNS["at least"]
+    could_do_more = f"{at_least}{listed(above)} (the generator was the limit); first of the ranked: " if above else ""
     alike = " (no difference found)" if len(first) > 1 else ""
     unranked = f" (not ranked, because the generator was their limit: {listed(below)})" if below else ""
     return f"{what}: {could_do_more}{listed(first)}{alike}{unranked}."
