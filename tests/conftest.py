@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
     processes = marked(f"{MARK}={mark}".encode())
     for pid in processes:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert processes == {}, "processes are left"
     assert open_sockets() == sockets, "sockets are left open"
     assert list(temporary.iterdir()) == [], "temporary files are left"
@@ -92,7 +94,7 @@ def marked(mark: bytes) -> dict[int, str]:
                 continue  # it has ended, or it is another user's
         return not found
 
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE_S
     while not look() and time.monotonic() < end:
         time.sleep(0.01)
     return found
