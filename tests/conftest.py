@@ -122,9 +122,10 @@ def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch, fake_path: Path) -> Engine:
-    """The fake engine, chosen as a user chooses one by hand."""
+def fake(monkeypatch: pytest.MonkeyPatch, fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """The fake engine, chosen as a user chooses one by hand. It says the same in every run of a test."""
     monkeypatch.setenv("IOLAB_ENGINE", str(fake_path))
+    monkeypatch.setenv("FAKE_RUNS", str(tmp_path_factory.mktemp("fake") / "runs"))
     return open_engine()
 
 
