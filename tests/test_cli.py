@@ -17,7 +17,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from conftest import FAKE_ENGINE, PATIENCE_S
-from iolab import cli, store
+from iolab import cli, spoken, store
 from iolab.engine import Engine
 
 EXPERIMENT = """
@@ -411,17 +411,31 @@ PRINTED_UNDER = {"capacity": ("capacity",), "prober": ("capacity",), "search": (
 # What the engine is given, and the servers of readers' own.
 NOT_OURS = {"commands.py", "engine.py", "handover.py"}
 EXAMPLES = {"--port", "--help"}
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 SOURCES = [path for path in (FAKE_ENGINE.parent.parent / "lab/iolab").rglob("*.py") if path.name not in NOT_OURS]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_every_flag_that_a_message_names_exists(path: Path) -> None:
-    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
-    flags = {name: {option for each in command.params for option in each.opts} for name, command in commands.items()}
+    flags = flags_of_commands()
     under = PRINTED_UNDER.get(path.stem, ("vs", "run", "report") if path.stem != "cli" else tuple(flags))
     known = EXAMPLES.union(*(flags[name] for name in under))
-    named = {flag for text in strings(path) for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)}
-    assert named <= known
+    assert {flag for text in strings(path) for flag in FLAG.findall(text)} <= known
+
+
+# The commands that print what to write for a server that speaks another protocol.
+@pytest.mark.parametrize("command", ["vs", "capacity"])
+@pytest.mark.parametrize("kind", spoken.NAMES)
+def test_every_flag_that_is_named_for_another_protocol_is_one_of_the_command(kind: str, command: str) -> None:
+    named = set(FLAG.findall(spoken.remedy(kind, as_flags=True)))
+    assert named <= flags_of_commands()[command]
+    assert named or kind == "speaks_tls"
+
+
+def flags_of_commands() -> dict[str, set[str]]:
+    """The flags of each command of the lab."""
+    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    return {name: {option for each in command.params for option in each.opts} for name, command in commands.items()}
 
 
 def strings(path: Path) -> list[str]:
