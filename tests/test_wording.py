@@ -23,7 +23,9 @@ from iolab.wording import Interval, listed, wrapped
         # An end keeps its side of 1, and a digit of its own.
         (1.2, 1.004, 1.5, "1.200x [1.004, 1.500]"),
         (1.0, 0.3, 9.0, "1.0x [0.3, 9.0]"),
-        # Four digits are the most.
+        # Four digits are the most, also where they cannot keep an end off 0 or 1.
+        (1.2, 1e-5, 1.5e5, "1.200x [0.000, 150,000.000]"),
+        (1.0004, 1.0001, 1.0007, "1.000x [1.000, 1.001]"),
         (1.0, 1.0, 1.0, "1.000x [1.000, 1.000]"),
         (0.123456, 0.123455, 0.123457, "0.1235x [0.1235, 0.1235]"),
     ],

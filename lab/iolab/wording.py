@@ -40,7 +40,10 @@ class Interval(NamedTuple):
 
     @property
     def decimals(self) -> int:
-        """Digits after the point: as many as keep the width, both ends above 0, and an end that is not 1 off 1."""
+        """Digits after the point: as many as keep the width, both ends above 0, and an end that is not 1 off 1.
+
+        `DIGITS_MAX` comes first: an end that is nearer to 0 or 1 than those digits show is written as 0 or 1.
+        """
         most = max(0, DIGITS_MAX - 1 - math.floor(math.log10(self.ratio)))
         step = min((self.high - self.low) * STEP_SHARE_MAX, self.low)
         digits = min(most, max(0, math.ceil(-math.log10(step) - 1e-9))) if step > 0 else most
