@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 import fake_engine
-from iolab import binary, machine, proc, runner
+from iolab import agent, binary, machine, proc, runner
 from iolab.agent import Calls, Sample
 from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts, Workload
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
@@ -137,6 +137,20 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "LATE_SHARE_MAX", 0.99)
 
 
+@pytest.fixture(autouse=True)
+def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on a disk after a power cut no test can see. A test of what is synced has a patch of its own."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch, fake: Engine) -> FakeHost:
+    """The host that the command line finds: no process is started on it, so a run takes no time."""
+    host = FakeHost(engine=fake)
+    monkeypatch.setattr(agent, "Agent", lambda engine: host)
+    return host
+
+
 @pytest.fixture
 def real_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine of this checkout. Skips only where none was built; one that is out of date is an error."""
@@ -175,7 +189,9 @@ class FakeHost:
         identity: str = "one",
         uncountable: Failure | None = None,
         distances_ns: Sequence[float] = (50.0,),
+        engine: Engine | None = None,
     ) -> None:
+        self.engine = engine
         self.faults = faults or {}
         self.distances_ns = cycle(distances_ns)
         self.uncountable = uncountable

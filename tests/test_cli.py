@@ -71,7 +71,7 @@ def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Pat
     assert "system calls: vs: epoll: " in done.stderr
 
 
-@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.usefixtures("simulated")
 def test_a_vs_that_ended_is_measured_anew_and_the_earlier_run_is_kept(tmp_path: Path) -> None:
     command = ("vs", "epoll", "thread", "--quick", "--out", tmp_path)
     first, again = iolab(*command), iolab(*command)
@@ -82,7 +82,7 @@ def test_a_vs_that_ended_is_measured_anew_and_the_earlier_run_is_kept(tmp_path: 
     assert iolab("report", kept).stdout.replace(".1/report", "/report") == first.stdout
 
 
-@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.usefixtures("simulated")
 def test_an_experiment_that_ended_is_shown_with_its_date_and_fresh_measures_anew(tmp_path: Path) -> None:
     command = ("run", experiment(tmp_path, "epoll", "thread"), "--out", tmp_path / "runs")
     first, again, fresh = iolab(*command), iolab(*command), iolab(*command, "--fresh")
@@ -107,7 +107,7 @@ def test_an_experiment_is_measured_anew_when_a_server_of_it_was_rebuilt(tmp_path
     assert "are there already" not in again.stderr
 
 
-@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.usefixtures("simulated")
 def test_a_server_compared_with_itself_is_legal_and_the_same(tmp_path: Path) -> None:
     done = iolab("vs", "epoll", "epoll", "--quick", "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.stderr
@@ -117,7 +117,7 @@ def test_a_server_compared_with_itself_is_legal_and_the_same(tmp_path: Path) -> 
     assert (throughput["metric"], throughput["word"]) == ("throughput", "same")
 
 
-@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.usefixtures("simulated")
 def test_run_answers_an_experiment_and_judges_its_claims(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(EXPERIMENT)
     done = iolab("run", tmp_path / "small.toml", "--out", tmp_path / "runs")
@@ -148,7 +148,7 @@ def test_run_answers_an_experiment_and_judges_its_claims(tmp_path: Path) -> None
         assert int(row["rss_median_bytes"]) > 1 << 20
 
 
-@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.usefixtures("simulated")
 def test_a_run_that_is_not_finished_is_listed_as_such(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     assert iolab("run", experiment(tmp_path, "epoll", "thread"), "--out", runs).exit_code == 0
@@ -175,7 +175,7 @@ connections = [1, 50]
 """
 
 
-@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.usefixtures("simulated")
 def test_a_run_of_many_leaves_out_who_cannot_take_part_and_ranks_the_rest(tmp_path: Path) -> None:
     (tmp_path / "many.toml").write_text(MANY)
     done = iolab("run", tmp_path / "many.toml", "--out", tmp_path / "runs")
