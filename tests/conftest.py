@@ -22,8 +22,8 @@ from iolab.agent import Calls, Sample
 from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts, Workload
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
 from iolab.plan import Cell, Failure, Plan
+from iolab.protocol_probe import Mismatch
 from iolab.runner import Clocks
-from iolab.spoken import Mismatch
 
 FAKE_ENGINE = Path(fake_engine.__file__)
 MS = 1_000_000

@@ -26,9 +26,9 @@ from iolab.capacity import Found, Question, Record
 from iolab.contract import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.engine import Engine, LoadEvent, TrialFailed
 from iolab.plan import Cell, PlanError
+from iolab.protocol_probe import Mismatch
 from iolab.report import capacity as page
 from iolab.search import Done, Judged, Measurement, Probe, Settings, State
-from iolab.spoken import Mismatch
 from iolab.store import StoreError
 
 MS = 1e6

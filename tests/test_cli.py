@@ -17,7 +17,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from conftest import FAKE_ENGINE, PATIENCE_S
-from iolab import cli, spoken, store
+from iolab import cli, protocol_probe, store
 from iolab.engine import Engine
 
 EXPERIMENT = """
@@ -425,9 +425,9 @@ def test_every_flag_that_a_message_names_exists(path: Path) -> None:
 
 # The commands that print what to write for a server that speaks another protocol.
 @pytest.mark.parametrize("command", ["vs", "capacity"])
-@pytest.mark.parametrize("kind", spoken.NAMES)
+@pytest.mark.parametrize("kind", protocol_probe.NAMES)
 def test_every_flag_that_is_named_for_another_protocol_is_one_of_the_command(kind: str, command: str) -> None:
-    named = set(FLAG.findall(spoken.remedy(kind, as_flags=True)))
+    named = set(FLAG.findall(protocol_probe.remedy(kind, as_flags=True)))
     assert named <= flags_of_commands()[command]
     assert named or kind == "speaks_tls"
 

@@ -33,7 +33,7 @@ RPC = {"serde", "serde_json"}
 LAYERS: tuple[set[str], ...] = (
     {"words", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording", "mistakes", "programs"},
     {"contract"},
-    {"plan", "spoken"},
+    {"plan", "protocol_probe"},
     {"stats", "store", "machine", "engine"},
     {"trial", "contestants"},
     {"verdict", "agent", "search"},

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from iolab import contestants, machine, proc, programs, spoken
+from iolab import contestants, machine, proc, programs, protocol_probe
 from iolab.contract import LoadSpec, Served, ServeReady, Workload
 from iolab.engine import Engine, Load, LoadEvent, ask_served, distance_ns, served
 from iolab.plan import Cell, Plan
-from iolab.spoken import Mismatch
+from iolab.protocol_probe import Mismatch
 
 # How often it is looked how far apart processors are, to see whether they are moved: hosts do it every few seconds.
 LOOKS, LOOK_PAUSE_S = 40, 0.1
@@ -103,7 +103,7 @@ class Agent:
 
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
         """How the server at an address answers another protocol than it is to be asked; None where it does not."""
-        return spoken.mismatch(connect, workload)
+        return protocol_probe.mismatch(connect, workload)
 
     def load(self, spec: LoadSpec) -> RunningLoad:
         """Starts the load generator."""

@@ -364,7 +364,7 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, by_hand: bool = F
 
     Of a plan made by hand, all contestants are to be compared, and it is measured anew once it has ended.
     """
-    from iolab import contestants, engine, machine, runner, spoken, store, terminal
+    from iolab import contestants, engine, machine, protocol_probe, runner, store, terminal
     from iolab.agent import Agent
 
     agent = Agent(engine.open_engine())
@@ -383,7 +383,7 @@ def _run(plan: Plan, out: Path, *, fresh: bool, as_json: bool, by_hand: bool = F
             )
     except runner.ContestantFailed as failed:
         kind = failed.failure.kind
-        advice = spoken.remedy(kind, as_flags=True)
+        advice = protocol_probe.remedy(kind, as_flags=True)
         terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure, advice)
         raise typer.Exit(2 if kind in BAD_COMMANDS or kind.startswith("speaks_") else 1) from None
     except runner.Stopped as stopped:

@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from iolab import capacity, listener, mistakes, proc, programs, runner, search, spoken, store
+from iolab import capacity, listener, mistakes, proc, programs, protocol_probe, runner, search, store
 from iolab.agent import Host
 from iolab.capacity import Found, Question, Record, Shot, Step
 from iolab.contract import (
@@ -133,7 +133,7 @@ def refuse_mismatch(asked: Question, host: Host) -> None:
     place = asked.url.partition("://")[2].partition("/")[0]
     is_http = asked.workload.protocol == "http"
     schemes = {"speaks_http": f"http://{place}/", "speaks_tls": f"{'https' if is_http else 'tls'}://{place}"}
-    flags = spoken.remedy(seen.kind, as_flags=True).removeprefix(": use ")
+    flags = protocol_probe.remedy(seen.kind, as_flags=True).removeprefix(": use ")
     if asked.connect.startswith("unix:"):
         write = flags
     else:

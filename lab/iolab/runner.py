@@ -22,7 +22,7 @@ from iolab.contract import Frozen, HttpWorkload, LoadReady, LoadSpec, Measured, 
 from iolab.engine import LoadEvent, TrialFailed
 from iolab.machine import Cpu, choose_cpus, noise
 from iolab.plan import Cell, CostCount, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining, uncounted
-from iolab.spoken import Mismatch
+from iolab.protocol_probe import Mismatch
 
 # Memory is sampled this often, and a dead server is noticed this soon.
 TICK_S = 0.1

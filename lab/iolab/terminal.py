@@ -24,8 +24,8 @@ from iolab.claims import ClaimVerdict
 from iolab.contract import WORKLOADS, ModelAbout, Option
 from iolab.machine import Check, cpu_words
 from iolab.plan import DOUBTS, Failure, Metric, Plan
+from iolab.protocol_probe import remedy
 from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, PutBack, TrialBegan, TrialEnded
-from iolab.spoken import remedy
 from iolab.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
 from iolab.wording import BOUND_SIGNS, wrapped
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from iolab import spoken
+from iolab import protocol_probe
 from iolab.contract import WORKLOADS, Workload
 
 Answer = Callable[[bytes], bytes]
@@ -128,11 +128,11 @@ def test_a_server_that_speaks_another_protocol_is_told_by_its_answers(
         waits.append(wait_s)
         return server(sent)
 
-    seen = spoken.judged(spoken.request(asked), asked, exchange)
+    seen = protocol_probe.judged(protocol_probe.request(asked), asked, exchange)
     assert seen is not None
     assert seen.kind == kind
     assert message in seen.message
-    assert spoken.remedy(kind, as_flags=True).startswith(flags)
+    assert protocol_probe.remedy(kind, as_flags=True).startswith(flags)
     assert sum(waits) <= 8.5, "it takes seconds at most, whatever the server does"
 
 
@@ -159,8 +159,8 @@ def test_a_server_that_answers_as_it_is_asked_gets_one_request(server: Answer, a
         sent.append(request)
         return server(request)
 
-    assert spoken.judged(spoken.request(asked), asked, exchange) is None
-    assert sent == [spoken.request(asked)]
+    assert protocol_probe.judged(protocol_probe.request(asked), asked, exchange) is None
+    assert sent == [protocol_probe.request(asked)]
 
 
 @pytest.mark.parametrize(
@@ -181,17 +181,17 @@ def test_a_server_that_is_slow_to_answer_at_first_is_no_mismatch(
         waits.append(wait_s)
         return server(sent) if len(waits) > unanswered else b""
 
-    assert spoken.judged(spoken.request(asked), asked, exchange) is None
-    assert waits[:2] == [spoken.ASKED_S, spoken.PATIENCE_S]
+    assert protocol_probe.judged(protocol_probe.request(asked), asked, exchange) is None
+    assert waits[:2] == [protocol_probe.ASKED_S, protocol_probe.PATIENCE_S]
     assert requests in (None, len(waits))
 
 
 def test_a_message_too_large_to_try_is_left_to_the_generator() -> None:
-    assert spoken.mismatch("127.0.0.1:1", workload("echo", message_bytes=1 << 30)) is None
+    assert protocol_probe.mismatch("127.0.0.1:1", workload("echo", message_bytes=1 << 30)) is None
 
 
 def test_a_key_of_an_experiment_is_written_as_toml() -> None:
-    assert spoken.remedy("speaks_crlf", as_flags=False) == ': use protocol = "echo" and framing = "crlf"'
+    assert protocol_probe.remedy("speaks_crlf", as_flags=False) == ': use protocol = "echo" and framing = "crlf"'
 
 
 @contextmanager
@@ -223,9 +223,9 @@ def test_it_is_asked_over_every_kind_of_address(tmp_path: Path) -> None:
     for at, connect in ((unix, f"unix:{path}"), (tcp, f"127.0.0.1:{tcp.getsockname()[1]}")):
         with at, listening(http, at):
             # No time-outs are at stake: every answer, and every end of a connection, comes at once.
-            assert spoken.exchange(connect, b"GET / HTTP/1.1\r\n\r\n", 30) == b"HTTP/1.1 200 OK\r\n\r\n"
-            assert spoken.mismatch(connect, workload("http")) is None
-            seen = spoken.mismatch(connect, workload("echo"))
+            assert protocol_probe.exchange(connect, b"GET / HTTP/1.1\r\n\r\n", 30) == b"HTTP/1.1 200 OK\r\n\r\n"
+            assert protocol_probe.mismatch(connect, workload("http")) is None
+            seen = protocol_probe.mismatch(connect, workload("echo"))
             assert seen is not None
             assert seen.kind == "speaks_http"
-        assert spoken.exchange(connect, b"x", 0.1) is None, "no one listens any more"
+        assert protocol_probe.exchange(connect, b"x", 0.1) is None, "no one listens any more"
