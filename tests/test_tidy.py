@@ -31,7 +31,7 @@ RPC = {"serde", "serde_json"}
 
 # The modules of the lab from the ground up: each may use those of the layers before its own.
 LAYERS: tuple[set[str], ...] = (
-    {"words", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording", "mistakes", "programs"},
+    {"literals", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording", "mistakes", "programs"},
     {"contract"},
     {"plan", "protocol_probe"},
     {"stats", "store", "machine", "engine"},
@@ -44,7 +44,7 @@ LAYERS: tuple[set[str], ...] = (
     {"__main__"},
 )
 # These judge stored results, and must do so where there is no engine and nothing to measure.
-JUDGES = {"words", "wording", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report"}
+JUDGES = {"literals", "wording", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report"}
 JUDGES |= {"search", "capacity", "mistakes"}
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.

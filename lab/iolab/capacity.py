@@ -37,10 +37,10 @@ from iolab.contract import (
     one_line,
     percent,
 )
+from iolab.literals import Arrivals, Driver
 from iolab.search import Done, Judged, Limit, Measurement, Probe, Settings, rate_words, time_words
 from iolab.store import StoreError
 from iolab.trial import BATCH
-from iolab.words import Arrivals, Driver
 
 QUESTION, PROBES = "question.json", "probes.jsonl"
 # The rates of the curve as shares of the capacity, closer together where it bends.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from iolab import handover
-from iolab.words import Arrivals, Driver, Framing, Protocol, WorkerKind
+from iolab.literals import Arrivals, Driver, Framing, Protocol, WorkerKind
 
 if TYPE_CHECKING:
     from rich.console import Console

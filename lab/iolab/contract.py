@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from iolab.words import Arrivals, Driver, Framing, WorkerKind
+from iolab.literals import Arrivals, Driver, Framing, WorkerKind
 
 SCHEMA: Literal[1] = 1
 

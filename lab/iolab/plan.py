@@ -36,7 +36,7 @@ from iolab.contract import (
     Workload,
     one_line,
 )
-from iolab.words import Driver, WorkerKind
+from iolab.literals import Driver, WorkerKind
 
 Record = TypeVar("Record", bound=Frozen)
 Scalar = bool | int | str

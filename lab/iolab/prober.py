@@ -32,11 +32,11 @@ from iolab.contract import (
     percent,
 )
 from iolab.engine import TrialFailed
+from iolab.literals import Protocol
 from iolab.plan import PlanError
 from iolab.search import rate_words, time_words
 from iolab.terminal import NOTHING_MEASURED, aside, duration, say
 from iolab.trial import quantile_supported
-from iolab.words import Protocol
 
 # How long an address may take to accept before the next one of a name is tried.
 CONNECT_S_MAX = 1.0

@@ -10,11 +10,11 @@ import numpy as np
 
 from iolab import stats, trial, verdict
 from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, Workload
+from iolab.literals import WorkerKind
 from iolab.plan import Comparison, Place, Plan, Result
 from iolab.report.charts import Line
 from iolab.verdict import ComparisonVerdict, Cost, Ranked
 from iolab.wording import Bound
-from iolab.words import WorkerKind
 
 QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999))
 # Contestants whose servers used processors this differently did not spend equal means; in cores.
