@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from iolab import contestants, machine, proc, programs, protocol_probe
+from iolab.binary import EngineError
 from iolab.contract import LoadSpec, Served, ServeReady, Workload
-from iolab.engine import Engine, Load, LoadEvent, ask_served, distance_ns, served
+from iolab.engine import Engine, Load, LoadEvent, ask_served, distance_ns, open_engine, served
 from iolab.plan import Cell, Plan
 from iolab.protocol_probe import Mismatch
 
@@ -123,6 +124,17 @@ class Agent:
                 break
             time.sleep(LOOK_PAUSE_S)
         return [ns for ns in seen if ns is not None]
+
+
+def examine() -> tuple[machine.Check, ...]:
+    """Whether this machine is fit to measure: what `doctor` says of it. Without an engine it says that."""
+    description, trouble, distances_ns = None, "", list[float]()
+    try:
+        agent = Agent(open_engine())
+        description, distances_ns = agent.engine.description, agent.distances_ns()
+    except EngineError as error:
+        trouble = str(error)
+    return machine.doctor(machine.describe(description), description, trouble, distances_ns)
 
 
 def _apart_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:

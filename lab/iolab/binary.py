@@ -16,6 +16,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from iolab.errors import IolabError
+
 NAME = "iolab-engine"
 # The environment variable that names an engine by hand.
 BY_HAND = "IOLAB_ENGINE"
@@ -23,7 +25,7 @@ BY_HAND = "IOLAB_ENGINE"
 PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-class EngineError(Exception):
+class EngineError(IolabError):
     """There is no engine to work with. The message is one line that says what to run."""
 
 

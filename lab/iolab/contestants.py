@@ -46,6 +46,11 @@ class Server:
             raise _died(self.child, "while it was measured", kept=self.ready is None)
 
 
+def options(engine: Description) -> dict[str, list[str]]:
+    """The names of every model's options, by the model's name."""
+    return {model.name: [option.name for option in model.options] for model in engine.models}
+
+
 def refuse_unknown(plan: Plan, engine: Description) -> None:
     """Raises PlanError, before anything runs, for a model, an option or a protocol the engine does not have."""
     models = {model.name: model for model in engine.models}

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from iolab.errors import BadInput
+
 # What the kernel's table of TCP sockets calls one that listens.
 LISTENING = "0A"
 SOCKET = "socket:["
@@ -48,6 +50,12 @@ def addresses(pids: Iterable[int]) -> tuple[str, ...]:
     inodes = {inode for pid in pids for inode in _sockets(pid)}
     found = {at for at in _tcp_listeners() if at.inode in inodes}
     return tuple(dict.fromkeys(at.text for at in sorted(found, key=lambda at: (at.port, at.text))))
+
+
+def refuse_absent(pid: int) -> None:
+    """Raises BadInput where there is no such process."""
+    if not Path(f"/proc/{pid}").is_dir():
+        raise BadInput(f"there is no process {pid}: leave --server-pid out, or name the server's")
 
 
 def name(pid: int) -> str:

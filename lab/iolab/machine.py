@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from iolab.contract import Description, percent
-from iolab.plan import APART_MAX, MachineNoise
+from iolab.plan import APART_MAX, MachineNoise, PlanError
 from iolab.proc import TICK_NS
 
 SYS_CPU = Path("/sys/devices/system/cpu")
@@ -328,6 +328,22 @@ def _limit_checks(machine: Mapping[str, Any]) -> list[Check]:
             "Resident sizes are rounded up to huge pages: compare memory with that in mind.",
         ),
     ]
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """Reads processors written as `0,2` or `0-3`; raises PlanError for what this process may not use."""
+    cpus: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            cpus += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise PlanError(f"{text!r} names no processors: write 0,2 or 0-3") from None
+    allowed = os.sched_getaffinity(0)
+    absent = sorted(set(cpus) - allowed)
+    if absent:
+        raise PlanError(f"processor {absent[0]} may not be used here: choose among {sorted(allowed)}")
+    return tuple(dict.fromkeys(cpus))
 
 
 def cpu_words(cpus: Sequence[int]) -> str:

@@ -5,12 +5,13 @@ pydantic finds most mistakes. Its words are for programmers; these are for the a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+
+from iolab.wording import instead
 
 # What to write where a key is missing.
 EXAMPLES = {
@@ -102,13 +103,6 @@ def words(fault: ErrorDetails, unit: str = "") -> str:
     value = fault["input"]
     is_shown = isinstance(value, bool | int | float | str) and len(str(value)) <= 60 and not unit
     return f"{said}, not {value!r}" if is_shown else said
-
-
-def instead(word: str, known: Iterable[str]) -> str:
-    """What to write instead of a word that is none of these: the nearest of them, or all."""
-    known = list(known)
-    near = difflib.get_close_matches(word, known, n=1)
-    return f": did you mean {near[0]!r}?" if near else f": use one of {', '.join(known)}"
 
 
 def _spelt(place: Sequence[int | str], table: Mapping[str, Any], relations: Sequence[str]) -> str:

@@ -36,7 +36,9 @@ from iolab.contract import (
     Workload,
     one_line,
 )
+from iolab.errors import BadInput
 from iolab.literals import Driver, WorkerKind
+from iolab.wording import instead
 
 Record = TypeVar("Record", bound=Frozen)
 Scalar = bool | int | str
@@ -84,7 +86,7 @@ LEFT_OUT = frozenset({"holds", "unavailable"})
 MANY = 4
 
 
-class PlanError(ValueError):
+class PlanError(BadInput, ValueError):
     """A plan that cannot be. The message is one line: where, which key, and what to do."""
 
 
@@ -162,7 +164,7 @@ class Cell(Frozen):
 
     CPU sets are numbers of logical processors; empty means not pinned. `threads` are the generator's, `workers` the
     server's, which listens on `sockets` addresses; the connections take those in turn. Times are in milliseconds; the
-    warm-up is a multiple of the interval so that the window lies on an edge.
+    warm-up is a multiple of the interval so that the window lies on an edge: see `whole_intervals_ms`.
     """
 
     contestant: Contestant
@@ -872,12 +874,18 @@ def given_up(done: Mapping[Place, Result]) -> frozenset[tuple[int, int]]:
     )
 
 
+def whole_intervals_ms(time_ms: int) -> int:
+    """A time of a trial, as much longer as whole intervals of the usual length take."""
+    interval_ms: int = Cell.model_fields["interval_ms"].default
+    return math.ceil(time_ms / interval_ms) * interval_ms
+
+
 def vs_plan(
     contestants: Sequence[str | Contestant], setting: Mapping[str, Scalar], *, blocks: int = 12, seed: int = 1
 ) -> Plan:
     """The plan of `iolab vs`: one comparison; `setting` takes the keys an experiment's [fixed] takes.
 
-    Raises PlanError with one line.
+    Times that are given hold for a quick run too. Raises PlanError with one line.
     """
     entrants = [c if isinstance(c, Contestant) else Contestant.parse(c) for c in contestants]
     if len(entrants) < 2:
@@ -885,7 +893,8 @@ def vs_plan(
     try:
         comparison = _comparison("vs", entrants, dict(setting), {})
         titles = " or ".join(comparison.titles)
-        return Plan(name="vs", question=f"{titles}?", comparisons=(comparison,), blocks=blocks, seed=seed)
+        short = Quick.model_validate({key: setting[key] for key in ("warmup_ms", "duration_ms") if key in setting})
+        return Plan(name="vs", question=f"{titles}?", comparisons=(comparison,), blocks=blocks, seed=seed, short=short)
     except ValidationError as error:
         raise PlanError(mistakes.of_settings(error)) from None
 
@@ -1022,10 +1031,10 @@ def _refuse_unknown(contestants: Iterable[Contestant], where: str, models: Model
         if models is None or each.kind == "command":
             continue
         if each.name not in models:
-            raise PlanError(f"{where}[{number}]: there is no model {each.name!r}{mistakes.instead(each.name, models)}")
+            raise PlanError(f"{where}[{number}]: there is no model {each.name!r}{instead(each.name, models)}")
         unknown = next((option for option in each.options if option not in models[each.name]), None)
         if unknown is not None:
-            known = mistakes.instead(unknown, models[each.name])
+            known = instead(unknown, models[each.name])
             raise PlanError(f"{where}[{number}]: {each.name} has no option {unknown!r}{known}")
 
 
@@ -1080,7 +1089,9 @@ def _comparison(name: str, contestants: Sequence[Contestant], fixed: Setting, se
     known = (set(kind.model_fields) | set(Cell.model_fields)) - {"contestant", "workload", "protocol"}
     for key in values:
         if key not in known:
-            raise _SettingError(key, f"is not a setting of {protocol}{mistakes.instead(key, sorted(known))}")
+            is_another = any(key in each.model_fields for each in WORKLOADS.values())
+            advice = ": leave it out" if is_another else instead(key, sorted(known))
+            raise _SettingError(key, f"is not a setting of {protocol}{advice}")
     cells = tuple(
         Cell.model_validate({"contestant": contestant, "workload": kind(**workload), **values})
         for contestant in contestants

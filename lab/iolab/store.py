@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from iolab.contract import Frozen, one_line
+from iolab.errors import IolabError
 from iolab.plan import CostCount, Place, Plan, Result, remaining, uncounted
 
 # A line holds a report with its histogram and series: some 20 KiB. One far longer is not ours.
@@ -39,7 +40,7 @@ ENDED = "ended"
 Record = TypeVar("Record", bound=Frozen)
 
 
-class StoreError(Exception):
+class StoreError(IolabError):
     """Results cannot be kept or read. The message is one line: the file, what happened, what to do."""
 
 

@@ -1,6 +1,7 @@
 """How a ratio and its interval are written: one function for tables, sentences, charts and claims.
 
-The interval decides the digits: a wide one needs few, a narrow one many. Pure text; nothing here judges.
+The interval decides the digits: a wide one needs few, a narrow one many. Here too is how sentences list names and say
+which word was meant. Pure text; nothing here judges.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 Bound = Literal["exact", "at least", "at most", "unknown"]
@@ -63,6 +64,20 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.alone} {self.ends}"
+
+
+def when(iso: str) -> str:
+    """A stored time for people."""
+    return f"{iso[:10]} {iso[11:16]} UTC"
+
+
+def instead(word: str, known: Iterable[str]) -> str:
+    """What to write instead of a word that is none of these: the nearest of them, or all."""
+    import difflib  # only a mistake needs it
+
+    known = list(known)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f": did you mean {near[0]!r}?" if near else f": use one of {', '.join(known)}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -1,0 +1,15 @@
+"""What a failure that is no fault of ours has in common: one line for a person, and the exit code of a command."""
+
+from __future__ import annotations
+
+
+class IolabError(Exception):
+    """Something cannot be done. The message is one line: what is wrong, and what to do."""
+
+    code = 1
+
+
+class BadInput(IolabError):
+    """What was asked for cannot be."""
+
+    code = 2
