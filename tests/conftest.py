@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
 
 import fake_engine
-from iolab import agent, binary, machine, proc, runner
+from iolab import agent, binary, cli, machine, proc, runner
 from iolab.agent import Calls, Sample
 from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts, Workload
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
@@ -43,6 +44,25 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"not within {PATIENCE_S:.0f} s: {what}"
         time.sleep(0.01)
+
+
+class Done(NamedTuple):
+    """A command that has ended, and what it printed."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def iolab(*arguments: str | Path) -> Done:
+    """Runs the command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def is_alive(pid: int) -> bool:

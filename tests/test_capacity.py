@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
-from iolab import agent, capacity, cli, listener, prober, proc, programs, search, store
+from conftest import iolab
+from iolab import agent, capacity, listener, prober, proc, programs, search, store
 from iolab.capacity import Found, Question, Record
 from iolab.contract import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.engine import Engine, LoadEvent, TrialFailed
@@ -494,7 +494,7 @@ def answered(server: Server, runs: Path, **changes: Any) -> Found:
     """Asks a server everything, and reads the answer back from the folder."""
     told: list[Found] = []
     folder = prober.run(asked(**changes), SimulatedHost(server), runs, told.append)
-    found = prober.known(folder)
+    found = capacity.known(folder)
     assert len(told) == len(found.shots) + 1
     assert found.next is None
     return found
@@ -648,14 +648,14 @@ def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: P
     folder = capacity.folder_of(asked(), tmp_path / "runs")
     assert folder.exists() == (stops > 1), "a question without a run leaves nothing behind"
     if stops > 1:
-        assert len(prober.known(folder).shots) == stops - 1
+        assert len(capacity.known(folder).shots) == stops - 1
         # A crash may have torn the line that was being written.
         with (folder / capacity.PROBES).open("ab") as file:
             file.write(b'01234567 {"step":')
     host = SimulatedHost(Server(10_000))
     prober.run(asked(), host, tmp_path / "runs", lambda found: None)
     assert host.runs == len(whole.shots) - (stops - 1)
-    assert capacity.document(prober.known(folder)) == capacity.document(whole)
+    assert capacity.document(capacity.known(folder)) == capacity.document(whole)
 
 
 def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
@@ -669,7 +669,7 @@ def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
     host = SimulatedHost(Server(10_000))
     prober.run(asked(), host, tmp_path, lambda found: None)
     assert host.runs == len(whole.shots) - 4
-    assert capacity.document(prober.known(folder)) == capacity.document(whole)
+    assert capacity.document(capacity.known(folder)) == capacity.document(whole)
 
 
 def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_kept(
@@ -713,7 +713,7 @@ def test_only_a_question_that_was_stopped_goes_on(
     prober.run(asked(), host, tmp_path, lambda found: None, fresh=fresh, tell_aside=lambda *each: told.append(each))
     assert [changed for changed, _ in told] == ([] if kept is None else [kept])
     assert all(capacity.read_records(folder)[0] for _, folder in told), "what was measured is kept"
-    whole = len(prober.known(capacity.folder_of(asked(), tmp_path)).shots)
+    whole = len(capacity.known(capacity.folder_of(asked(), tmp_path)).shots)
     assert host.runs == (whole - (first.runs - 1) if kept is None else whole)
 
 
@@ -774,10 +774,6 @@ def test_the_page_loads_nothing_runs_nothing_and_shows_every_run(tmp_path: Path)
 
 
 # --- The command line ---------------------------------------------------------------------------------------------
-
-
-def iolab(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
 ASK = ("capacity", "--slo", "p99<5ms", "http://127.0.0.1:8080/", "--cpus", str(min(os.sched_getaffinity(0))))
@@ -984,7 +980,7 @@ def test_bad_input_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: l
     assert done.exit_code == 2, done.stdout + done.stderr
     assert done.stdout == ""
     assert message in done.stderr
-    assert done.stderr.startswith("iolab: ")
+    assert done.stderr.startswith("iolab capacity: ")
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

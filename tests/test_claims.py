@@ -49,7 +49,7 @@ def rates(
 
 def judge(test: Test, made: list[Result], plan: Plan = PLAN) -> ClaimVerdict:
     claim = Claim(id="C", text="a claim", decide=test)
-    return claims.judge(plan.model_copy(update={"claims": (claim,)}), made)[0]
+    return claims.judge(plan.model_copy(update={"claims": (claim,)}), made, verdict.judge(plan, made))[0]
 
 
 def check(judgement: str, reason: str, test: Test, rate: Callable[[Trial], float], **changes: Any) -> ClaimVerdict:
@@ -216,7 +216,7 @@ def test_a_run_that_gives_the_published_table_confirms_the_published_claims() ->
         return published[SIZES[trial.comparison]]["io_uring" if trial.slot else "epoll"]
 
     made = results(PLAN, rate)
-    assert {v.claim.id: v.judgement for v in claims.judge(PLAN, made)} == {
+    assert {v.claim.id: v.judgement for v in claims.judge(PLAN, made, verdict.judge(PLAN, made))} == {
         "C1-1": "confirmed",
         "C1-2": "confirmed",
         "C1-3": "confirmed",

@@ -8,17 +8,24 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from pydantic import BaseModel
 
-from conftest import FAKE_ENGINE, PATIENCE_S
-from iolab import cli, protocol_probe, store
+from conftest import FAKE_ENGINE, PATIENCE_S, iolab
+from iolab import capacity, cli, protocol_probe, runs, store, verdict
+from iolab.capacity import Question
+from iolab.cli import vs
+from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload
 from iolab.engine import Engine
+from iolab.plan import Cell, CostCount, Plan, Quick, Result
 
 EXPERIMENT = """
 name = "small"
@@ -36,10 +43,6 @@ id = "C1"
 text = "io_uring wins"
 decide = { relation = "wins", contestant = "io_uring", reference = "epoll" }
 """
-
-
-def iolab(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
 def unfolded(text: str) -> str:
@@ -159,6 +162,43 @@ def test_a_run_that_is_not_finished_is_listed_as_such(tmp_path: Path) -> None:
     del machine[store.ENDED]
     (folder / store.MACHINE).write_text(json.dumps(machine))
     assert iolab("list", "runs", "--out", runs).stdout.endswith(" Which? unfinished, 5 trials\n")
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_a_run_is_judged_once_and_again_when_its_record_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (store.PLAN, store.REPORT, capacity.QUESTION) == (runs.PLAN, runs.REPORT, runs.QUESTION)
+    judged: list[Plan] = []
+    judge = verdict.judge
+
+    def judge_and_note(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]) -> Any:
+        judged.append(plan)
+        return judge(plan, results, counts)
+
+    monkeypatch.setattr(verdict, "judge", judge_and_note)
+    out = tmp_path / "runs"
+    assert iolab("run", experiment(tmp_path, "epoll", "thread"), "--out", out).exit_code == 0
+    assert len(judged) == 1
+    listed = iolab("list", "runs", "--out", out)
+    assert len(judged) == 1, "what was found is kept"
+    (folder,) = out.iterdir()
+    lines = (folder / store.TRIALS).read_bytes().splitlines(keepends=True)
+    (folder / store.TRIALS).write_bytes(b"".join(lines[:-1]))
+    assert iolab("list", "runs", "--out", out) != listed
+    (folder / store.TRIALS).write_bytes(b"".join(lines))
+    assert iolab("list", "runs", "--out", out) == listed
+    (folder / runs.SUMMARY).write_text("[]")
+    assert iolab("list", "runs", "--out", out) == listed
+
+
+def test_a_run_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "vs-1").mkdir()
+    (tmp_path / "vs-1" / store.PLAN).write_text("{")
+    (tmp_path / "vs-1" / store.MACHINE).write_text("{}")
+    done = iolab("list", "runs", "--out", tmp_path)
+    assert done.exit_code == 0
+    assert re.fullmatch(r"not begun +vs-1 +.*plan\.json: .*: run the experiment again\n", done.stdout)
 
 
 MANY = """
@@ -313,7 +353,7 @@ def test_bad_input_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: l
     assert done.exit_code == 2
     assert done.stdout == ""
     assert message in done.stderr
-    assert done.stderr.startswith("iolab: ")
+    assert done.stderr.startswith(f"iolab {arguments[0]}: ")
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -321,8 +361,96 @@ def test_bad_input_is_one_line_that_says_what_to_do(tmp_path: Path, arguments: l
 @pytest.mark.usefixtures("fake")
 def test_a_flag_that_does_not_exist_is_bad_input() -> None:
     done = iolab("vs", "epoll", "thread", "--conections", "5")
-    assert done.exit_code == 2
-    assert "No such option" in done.stderr
+    said = "iolab vs: there is no flag --conections: did you mean '--connections'?\n"
+    assert done == (2, "", said)
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("vs epoll thread --connections abc", "iolab vs: --connections: 'abc' is not a whole number"),
+        ("vs epoll thread -c", "iolab vs: --connections: needs a value"),
+        ("vs epoll thread --protocol htp", "iolab vs: --protocol: there is no 'htp': did you mean 'http'?"),
+        ("vs epoll thread --quik", "iolab vs: there is no flag --quik: did you mean '--quick'?"),
+        ("vs epoll thread --zzz=1", "iolab vs: there is no flag --zzz: iolab vs --help lists them"),
+        ("vs epoll thread --conn 5", "iolab vs: there is no flag --conn: iolab vs --help lists them"),
+        ("vs epoll thread --quick=yes", "iolab vs: --quick: takes no value"),
+        ("run", "iolab run: EXPERIMENT is missing: iolab run --help shows what to write"),
+        ("report", "iolab report: RUN is missing: iolab report --help shows what to write"),
+        ("report a --json --csv", "iolab report: --json and --csv do not fit: leave one of them out"),
+        ("run a b", "iolab run: 'b' is one argument too many: iolab run --help shows what to write"),
+        ("capacity tcp://a:1", "iolab capacity: --slo is missing: iolab capacity --help shows what to write"),
+        ("list modles", "iolab list: WHAT: there is no 'modles': did you mean 'models'?"),
+        ("doctor now", "iolab doctor: 'now' is one argument too many: iolab doctor --help shows what to write"),
+        ("vss", "iolab: there is no command 'vss': did you mean 'vs'?"),
+        ("--verson", "iolab: there is no flag --verson: did you mean '--version'?"),
+    ],
+)
+def test_a_slip_of_the_pen_is_one_line_that_says_what_to_write(command: str, line: str) -> None:
+    assert iolab(*command.split()) == (2, "", f"{line}\n")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert iolab("--version") == (0, f"iolab {version('iolab')}\n", "")
+
+
+@pytest.mark.parametrize("columns", [80, 132])
+def test_help_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for verb in ((), *((verb,) for verb in cli.VERBS)):
+        for line in iolab(*verb, "--help").stdout.splitlines():
+            assert len(line) <= columns, line
+
+
+def default(kind: type[BaseModel], key: str) -> Any:
+    """The default of a field."""
+    return kind.model_fields[key].default
+
+
+# What help says of a plan's defaults, beside those that are one value of one field.
+DEFAULTS = {
+    "protocol": "echo",
+    "message_bytes": f"{default(EchoWorkload, 'message_bytes')}; line: {default(LineWorkload, 'message_bytes')}",
+    "warmup_ms": f"{default(Cell, 'warmup_ms') // 1_000}s; quick: {default(Quick, 'warmup_ms')}ms",
+    "duration_ms": f"{default(Cell, 'duration_ms') // 1_000}s; quick: {default(Quick, 'duration_ms')}ms",
+    "server_cpus": "chosen for this machine",
+    "load_cpus": "chosen for this machine",
+}
+
+
+@pytest.mark.parametrize("key", vs.SETTINGS)
+def test_the_defaults_in_the_help_of_vs_are_those_of_a_plan(key: str) -> None:
+    kinds = (RpcWorkload, EchoWorkload, HttpWorkload, Cell, Plan)
+    known = (str(default(kind, key)) for kind in kinds if key in kind.model_fields)
+    assert vs.SETTINGS[key].default == (DEFAULTS.get(key) or next(known))
+
+
+@pytest.mark.parametrize("key", sorted(Question.model_fields.keys() & cli.parser("capacity").flags.keys()))
+def test_the_defaults_of_capacity_are_those_of_its_question(key: str) -> None:
+    assert cli.parser("capacity").get_default(key) == default(Question, key)
+
+
+@pytest.mark.usefixtures("fake", "quiet")
+def test_flags_may_be_between_contestants(tmp_path: Path) -> None:
+    done = iolab("vs", "epoll", "--quick", "thread", "--blocks", "6", "io_uring", "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "epoll or thread or io_uring?" in done.stderr
+
+
+def test_a_reader_that_ends_early_ends_the_command_in_silence() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = "import sys; from iolab.__main__ import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "list", "experiments"],
+        env=os.environ | {"PYTHONPATH": str(FAKE_ENGINE.parent.parent / "lab")},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_without_an_engine_the_one_line_says_where_it_was_looked_for(
@@ -345,12 +473,16 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_measured(tmp
 @pytest.mark.usefixtures("fake")
 def test_alone_it_shows_a_short_help_and_every_verb_has_one() -> None:
     alone = iolab()
-    assert "Start with: iolab doctor" in alone.output
-    for verb in ("vs", "run", "list", "report", "doctor"):
-        assert verb in alone.output
+    assert alone == iolab("--help") == iolab("-h")
+    assert (alone.exit_code, alone.stderr) == (0, "")
+    assert "Start with: iolab doctor" in alone.stdout
+    for verb in cli.VERBS:
+        assert f"\n  {verb} " in alone.stdout
         shown = iolab(verb, "--help")
-        assert shown.exit_code == 0
-        assert "Usage: " in shown.stdout
+        assert shown == iolab(verb, "-h")
+        assert (shown.exit_code, shown.stderr) == (0, "")
+        assert shown.stdout.startswith(f"usage: iolab {verb}")
+        assert f"\nexamples:\n  iolab {verb}" in shown.stdout
 
 
 @pytest.mark.usefixtures("fake")
@@ -407,10 +539,10 @@ def test_the_times_of_a_trial_are_flags_of_vs_also_when_it_is_quick(tmp_path: Pa
 
 
 # The commands under which the messages of a module are printed; the others speak to all who measure.
-PRINTED_UNDER = {"capacity": ("capacity",), "prober": ("capacity",), "search": ("capacity",)}
+PRINTED_UNDER = dict.fromkeys(("capacity", "prober", "search", "listener"), ("capacity",))
 # What the engine is given, and the servers of readers' own.
 NOT_OURS = {"commands.py", "engine.py", "handover.py"}
-EXAMPLES = {"--port", "--help"}
+EXAMPLES = {"--port", "--help", "--version"}
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 SOURCES = [path for path in (FAKE_ENGINE.parent.parent / "lab/iolab").rglob("*.py") if path.name not in NOT_OURS]
 
@@ -418,7 +550,7 @@ SOURCES = [path for path in (FAKE_ENGINE.parent.parent / "lab/iolab").rglob("*.p
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_every_flag_that_a_message_names_exists(path: Path) -> None:
     flags = flags_of_commands()
-    under = PRINTED_UNDER.get(path.stem, ("vs", "run", "report") if path.stem != "cli" else tuple(flags))
+    under = tuple(flags) if path.parent.name == "cli" else PRINTED_UNDER.get(path.stem, ("vs", "run", "report"))
     known = EXAMPLES.union(*(flags[name] for name in under))
     assert {flag for text in strings(path) for flag in FLAG.findall(text)} <= known
 
@@ -434,8 +566,7 @@ def test_every_flag_that_is_named_for_another_protocol_is_one_of_the_command(kin
 
 def flags_of_commands() -> dict[str, set[str]]:
     """The flags of each command of the lab."""
-    commands = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
-    return {name: {option for each in command.params for option in each.opts} for name, command in commands.items()}
+    return {verb: set(cli.parser(verb).flags.values()) for verb in cli.VERBS}
 
 
 def strings(path: Path) -> list[str]:

@@ -52,6 +52,7 @@ from iolab.plan import (
     vs_plan,
 )
 from iolab.report import charts, commands, drawing, figures, page, palette
+from iolab.results import judged, read
 from iolab.runner import with_cpus
 from iolab.store import Trials
 
@@ -171,7 +172,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with store.writing(plan, MACHINE, tmp_path_factory.mktemp("runs")) as writer:
         for result in synthetic(plan):
             writer.append(result)
-    report.write(writer.folder)
+    report.write(read(writer.folder))
     return writer.folder
 
 
@@ -215,7 +216,7 @@ def test_every_trial_of_the_record_is_in_the_table(run_dir: Path, html: str) -> 
 
 def test_the_same_folder_gives_the_same_bytes(run_dir: Path, html: str) -> None:
     plan, machine, trials = store.read_plan(run_dir), store.read_machine(run_dir), store.read_trials(run_dir)
-    assert report.render(plan, machine, trials) == html
+    assert report.render(judged(plan, machine, trials)) == html
 
 
 def test_the_page_is_as_it_was_agreed_on(html: str) -> None:
@@ -373,11 +374,11 @@ def test_no_text_from_outside_becomes_an_element_or_an_attribute(monkeypatch: py
     for name in ("ratios", "strips", "quantiles", "timeline"):  # The next test is theirs.
         monkeypatch.setattr(charts, name, lambda *figures: None)
     benign = (f"harmless {number}" for number in itertools.count())
-    expected = tags_of(report.render(*laden(benign)))
+    expected = tags_of(report.render(judged(*laden(benign))))
     assert len(HOSTILE) == 100
     for first in range(len(HOSTILE)):
         texts = itertools.islice(itertools.cycle(HOSTILE), first, None)
-        text = report.render(*laden(texts))
+        text = report.render(judged(*laden(texts)))
         assert tags_of(text) == expected, HOSTILE[first]
         assert not drawing.UNSEEN.search(text)
 
@@ -440,7 +441,7 @@ def limited(plan: Plan) -> list[Result]:
 def test_a_run_that_says_little_has_a_page_that_says_so(results: Callable[[Plan], list[Result]], said: str) -> None:
     plan = the_plan()
     single = plan.model_copy(update={"comparisons": plan.comparisons[:1], "published": (), "claims": ()})
-    assert said in report.render(single, {}, Trials(tuple(results(single)), ()))
+    assert said in report.render(judged(single, {}, Trials(tuple(results(single)), ())))
 
 
 def disturbed(plan: Plan, comparisons: tuple[int, ...]) -> list[Result]:
@@ -477,7 +478,7 @@ def test_an_inconclusive_setting_never_reads_as_a_result(
     verdicts = verdict.judge(plan, results)
     assert page.headline(verdicts).startswith(headline)
     assert page._unfinished(plan, verdicts) == missing
-    text = report.render(plan, {}, Trials(tuple(results), ()))
+    text = report.render(judged(plan, {}, Trials(tuple(results), ())))
     assert ('class="verdict none"' in text) == (len(comparisons) == 2)
     assert "2.2 % stolen" in text
 
@@ -518,7 +519,7 @@ def test_settings_are_named_as_shortly_as_they_can_be(names: list[str], total: i
 def test_a_page_of_very_many_comparisons_keeps_its_tables_and_draws_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "DRAWINGS_MAX", 10)
     plan = the_plan()
-    text = report.render(plan, {}, Trials(tuple(synthetic(plan)), ()))
+    text = report.render(judged(plan, {}, Trials(tuple(synthetic(plan)), ())))
     assert len(re.findall("<svg", text)) == 4 + 8
     assert text.count("Not drawn, because") == 1
     assert text.count("<caption>Medians over trials") == 2
@@ -643,7 +644,7 @@ def many(tmp_path: Path) -> str:
             writer.append(result)
         for count in counts:
             writer.append(count)
-    return report.write(writer.folder).read_text(encoding="utf-8")
+    return report.write(read(writer.folder)).read_text(encoding="utf-8")
 
 
 def test_many_contestants_are_a_ranking_with_its_charts_its_costs_and_who_is_not_in_it(tmp_path: Path) -> None:
@@ -673,7 +674,7 @@ def test_a_ladder_names_its_rungs_and_what_they_stand_for(tmp_path: Path) -> Non
     plan = the_plan()
     rungs = plan.comparisons[0].model_copy(update={"ladder": True, "labels": ("the bottom", "+ ring", "+ oneshot")})
     single = plan.model_copy(update={"comparisons": (rungs,), "published": (), "claims": ()})
-    text = report.render(single, {}, Trials(tuple(synthetic(single)), ()))
+    text = report.render(judged(single, {}, Trials(tuple(synthetic(single)), ())))
     assert "Requests against the rung below: more with + ring (1.16" in unescape(text)
     assert "<dt>+ oneshot</dt><dd>io_uring[recv=oneshot]</dd>" in text
 
@@ -771,7 +772,7 @@ def contrast(one: str, other: str) -> float:
 
 def test_a_browser_has_nothing_to_complain_of_on_any_screen(run_dir: Path, tmp_path: Path) -> None:
     hostile = tmp_path / "hostile.html"
-    hostile.write_text(report.render(*laden(itertools.cycle(HOSTILE))), encoding="utf-8")
+    hostile.write_text(report.render(judged(*laden(itertools.cycle(HOSTILE)))), encoding="utf-8")
     with browser(tmp_path / "profile") as seen:
         many(tmp_path)
         ranked = next(tmp_path.glob("*/report.html"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import iolab
 from iolab.engine import Engine
 
 LAB = Path(__file__).resolve().parent.parent / "lab"
@@ -50,6 +51,13 @@ def test_help_loads_no_library_of_the_work(fake: Engine, verb: str) -> None:
     check(fake, f"{verb} --help", SLOW)
 
 
+def test_a_list_loads_only_what_it_shows(fake: Engine, tmp_path: Path) -> None:
+    check(fake, "list models", SLOW - {"pydantic"})
+    check(fake, "list experiments", SLOW)
+    assert iolab("vs", "epoll", "thread", "--quick", "--blocks", "6", "--out", tmp_path).exit_code == 0
+    check(fake, f"list runs --out {tmp_path}", SLOW)
+
+
 @pytest.mark.parametrize("arguments", ["load http://127.0.0.1:1/", "serve --help", "merge a.json b.json"])
 def test_what_becomes_the_engine_loads_not_even_the_command_line(fake: Engine, arguments: str) -> None:
-    check(fake, arguments, SLOW | {"typer", "json", "pathlib", "dataclasses", "subprocess", "tempfile"})
+    check(fake, arguments, SLOW | {"argparse", "json", "pathlib", "dataclasses", "subprocess", "tempfile"})

@@ -31,21 +31,24 @@ RPC = {"serde", "serde_json"}
 
 # The modules of the lab from the ground up: each may use those of the layers before its own.
 LAYERS: tuple[set[str], ...] = (
-    {"literals", "proc", "child", "keeper", "work", "listener", "binary", "live", "wording", "mistakes", "programs"},
+    {"errors", "literals", "wording"},
+    {"proc", "child", "keeper", "work", "listener", "binary", "live", "mistakes", "programs", "catalog"},
     {"contract"},
     {"plan", "protocol_probe"},
     {"stats", "store", "machine", "engine"},
     {"trial", "contestants"},
     {"verdict", "agent", "search"},
     {"claims", "runner", "capacity"},
-    {"report", "terminal", "handover", "export"},
-    {"prober"},
+    {"export"},
+    {"results"},
+    {"report", "terminal", "handover", "runs"},
+    {"prober", "api"},
     {"cli"},
     {"__main__"},
 )
 # These judge stored results, and must do so where there is no engine and nothing to measure.
 JUDGES = {"literals", "wording", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report"}
-JUDGES |= {"search", "capacity", "mistakes"}
+JUDGES |= {"search", "capacity", "mistakes", "errors", "export", "results", "runs"}
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
 PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")
@@ -85,6 +88,7 @@ def modules() -> dict[str, set[str]]:
     for path in files("lab/iolab/**/*.py"):
         name = path.relative_to(LAB).parts[0].removesuffix(".py")
         uses.setdefault(name, set()).update(set(imports(path)) - {name})
+    # It names what a script uses, and loads it when it is used.
     uses.pop("__init__")
     return uses
 

@@ -22,8 +22,7 @@ def main() -> int:
 
     if raises:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    cli.main(sys.argv[1:])
-    return 0
+    return cli.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

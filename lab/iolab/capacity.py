@@ -395,6 +395,11 @@ def read_records(folder: Path) -> tuple[tuple[Record, ...], tuple[str, ...]]:
     return tuple(records), tuple(faults)
 
 
+def known(folder: Path) -> Found:
+    """What is known of a stored question; raises StoreError."""
+    return follow(read_question(folder), read_records(folder)[0])
+
+
 @dataclass(slots=True)
 class Writer:
     """An open, locked run. Get one from `writing`; it appends records."""

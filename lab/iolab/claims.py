@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from iolab import stats, verdict
+from iolab import stats
 from iolab.contract import Frozen, percent
 from iolab.plan import (
     Claim,
@@ -64,10 +64,9 @@ class PublishedRatio(Frozen):
     measured: Estimate | None
 
 
-def judge(plan: Plan, results: Iterable[Result]) -> tuple[ClaimVerdict, ...]:
-    """A verdict on every claim of the plan, in its order."""
+def judge(plan: Plan, results: Iterable[Result], verdicts: Sequence[ComparisonVerdict]) -> tuple[ClaimVerdict, ...]:
+    """A verdict on every claim of the plan, in its order; `verdicts` are those on its comparisons."""
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
-    verdicts = verdict.judge(plan, done.values())
     return tuple(_judge_claim(claim, plan, done, verdicts) for claim in plan.claims)
 
 

@@ -14,20 +14,19 @@ from iolab.plan import Plan, Result
 LATENCIES = ("min", "mean", "p50", "p90", "p99", "p99_9", "p99_99", "max")
 
 
-def trials_csv(plan: Plan, results: Iterable[Result]) -> str:
-    """One row a trial, discarded ones too, which have a reason. What a trial did not measure is empty."""
+def trial_rows(plan: Plan, results: Iterable[Result]) -> list[dict[str, Any]]:
+    """One row a trial, discarded ones too, which have a reason. What a trial did not measure is None."""
     axes = list(dict.fromkeys(axis for comparison in plan.comparisons for axis in comparison.setting))
-    rows = [_trial_row(plan, result, axes) for result in results if plan.holds(result.trial)]
-    return _csv(rows)
+    return [_trial_row(plan, result, axes) for result in results if plan.holds(result.trial)]
 
 
-def capacity_csv(found: Found) -> str:
+def capacity_rows(found: Found) -> list[dict[str, Any]]:
     """One row a run of a search for a capacity, in the order in which they ran."""
     rows = []
     for run in capacity_document(found)["runs"]:
         times = {f"latency_{name.replace('.', '_')}_ns": time for name, time in run["times_ns"].items()}
         rows.append({key: value for key, value in run.items() if key != "times_ns"} | times)
-    return _csv(rows)
+    return rows
 
 
 def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any]:
@@ -70,8 +69,8 @@ def _share(total: int, count: int) -> float | None:
     return total / count if count else None
 
 
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A header and the rows, as RFC 4180 writes them but with line feeds alone."""
+def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A header and the rows, as RFC 4180 writes them but with line feeds alone. None is an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()

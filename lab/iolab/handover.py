@@ -17,7 +17,12 @@ from iolab import binary
 if TYPE_CHECKING:
     import subprocess
 
-VERBS = ("serve", "load", "merge")
+# What each of them does.
+VERBS = {
+    "load": "Run the load generator alone: iolab load http://127.0.0.1:8080/ -c 50 -z 10s",
+    "serve": "Run one server by hand: iolab serve --model io_uring --listen 127.0.0.1:8080",
+    "merge": "Make one report from those of several generators: iolab merge a.json b.json",
+}
 # Flags with which the engine is wanted alone: its answer is for a program, or for no run at all.
 ALONE = frozenset({"--json", "--quiet", "-q", "--spec", "--help", "-h", "--self-test"})
 CHUNK_BYTES = 1 << 16

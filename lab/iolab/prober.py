@@ -115,13 +115,21 @@ def headers(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def question(at: Target, workload: Mapping[str, Any], **asked: Any) -> Question:
-    """The question with the settings that were given; raises PlanError with one line."""
+    """The question with the settings that were given; raises PlanError with one line.
+
+    Headers are as `headers` reads them, and what has a body is posted.
+    """
     kind = WORKLOADS[at.protocol]
     alien = next((name for name in workload if name not in kind.model_fields), None)
     if alien is not None:
         raise PlanError(f"--{alien.replace('_', '-')}: is not a setting of {at.protocol}")
+    fields = dict(workload)
+    if "headers" in fields:
+        fields["headers"] = headers(fields["headers"])
+    if "body" in fields:
+        fields.setdefault("method", "POST")
     try:
-        return Question(workload=kind(**at.workload, **workload), connect=at.connect, tls=at.tls, **asked)
+        return Question(workload=kind(**at.workload, **fields), connect=at.connect, tls=at.tls, **asked)
     except ValidationError as error:
         raise PlanError(mistakes.of_settings(error)) from None
 
@@ -203,13 +211,8 @@ def _settle(folder: Path, machine: Mapping[str, Any]) -> None:
     store.write_machine(folder, machine)
 
 
-def known(folder: Path) -> Found:
-    """What is known of a stored question; raises StoreError."""
-    return capacity.follow(capacity.read_question(folder), capacity.read_records(folder)[0])
-
-
 def _is_answered(folder: Path) -> bool:
-    return (folder / capacity.QUESTION).is_file() and known(folder).next is None
+    return (folder / capacity.QUESTION).is_file() and capacity.known(folder).next is None
 
 
 def show_question(console: Console, asked: Question, server_pid: int | None) -> None:

@@ -20,10 +20,13 @@ from iolab import proc, programs, store, trial
 from iolab.agent import Calls, Host, RunningLoad, RunningServer, Sample
 from iolab.contract import Frozen, HttpWorkload, LoadReady, LoadSpec, Measured, Measuring, Report, ServeReady
 from iolab.engine import LoadEvent, TrialFailed
+from iolab.errors import BadInput, IolabError
 from iolab.machine import Cpu, choose_cpus, noise
 from iolab.plan import Cell, CostCount, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining, uncounted
 from iolab.protocol_probe import Mismatch
 
+# The signals that end the lab.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Memory is sampled this often, and a dead server is noticed this soon.
 TICK_S = 0.1
 # A first look at every contestant before the first block: so many requests, all verified, over so few connections.
@@ -39,11 +42,21 @@ COUNTS_MAX = 3
 COUNTED_SHARE = 0.5
 # How long after a failure of the generator a server may take to be seen dead.
 DEATH_S_MAX = 0.5
+# Failures of a contestant that are the fault of its command.
+BAD_COMMANDS = frozenset({"cannot_start", "wrong_address"})
 # How an engine begins to say that the kernel does not let it count.
 UNCOUNTED = "system calls cannot be counted"
 # Soon after the window the server idles, so it is a late first reading that loses processor time. Up to this share of
 # the window it is made up for by the server's own rate; beyond it the trial is lost.
 LATE_SHARE_MAX = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan is about to be run; `why` says in words how its processors were chosen."""
+
+    plan: Plan
+    why: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +143,7 @@ Record = TypeVar("Record", bound=Frozen)
 Process = TypeVar("Process", RunningServer, RunningLoad)
 End = TypeVar("End")
 Told = TypeVar("Told", LoadReady, Measuring, Measured, Report)
-Event = Opened | PutBack | LeftOut | CanTakePart | Checked | TrialBegan | TrialEnded | Counted
+Event = Planned | Opened | PutBack | LeftOut | CanTakePart | Checked | TrialBegan | TrialEnded | Counted
 Tell = Callable[[Event], None]
 # The digests of the files of each command, by the command's text.
 Executed = dict[str, dict[str, str]]
@@ -147,12 +160,14 @@ class Clocks:
 CLOCKS = Clocks()
 
 
-class ContestantFailed(Exception):
+class ContestantFailed(IolabError):
     """A contestant that was to be compared failed, and nothing is measured without it; `failure` says why."""
 
     def __init__(self, contestant: str, failure: Failure) -> None:
         super().__init__(f"{contestant}: {failure.line}")
         self.contestant, self.failure = contestant, failure
+        is_bad_input = failure.kind in BAD_COMMANDS or failure.kind.startswith("speaks_")
+        self.code = BadInput.code if is_bad_input else IolabError.code
 
 
 class Stopped(BaseException):
@@ -736,7 +751,7 @@ def _death_first(server: RunningServer) -> Iterator[None]:
 
 
 @contextmanager
-def stopping_on(signals: Iterable[signal.Signals]) -> Iterator[None]:
+def stopping_on(signals: Iterable[signal.Signals] = ENDING) -> Iterator[None]:
     """Turns these signals into `Stopped`, so that children are ended and what is finished is kept."""
 
     def stop(number: int, _frame: object) -> None:
@@ -757,8 +772,7 @@ def signals_held() -> Iterator[None]:
     Blocking them would not do: a thread of a numerical library would take them, and the lab would stop all the same.
     """
     came: list[int] = []
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in ending}
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in ENDING}
     try:
         yield
     finally:

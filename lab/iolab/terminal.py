@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path, PurePath
 from types import TracebackType
-from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -21,13 +20,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from iolab.claims import ClaimVerdict
-from iolab.contract import WORKLOADS, ModelAbout, Option
-from iolab.machine import Check, cpu_words
+from iolab.machine import cpu_words
 from iolab.plan import DOUBTS, Failure, Metric, Plan
 from iolab.protocol_probe import remedy
-from iolab.runner import CanTakePart, Checked, Counted, Event, LeftOut, Opened, PutBack, TrialBegan, TrialEnded
+from iolab.runner import (
+    CanTakePart,
+    Checked,
+    Counted,
+    Event,
+    LeftOut,
+    Opened,
+    Planned,
+    PutBack,
+    TrialBegan,
+    TrialEnded,
+)
 from iolab.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
-from iolab.wording import BOUND_SIGNS, wrapped
+from iolab.wording import BOUND_SIGNS, when, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
@@ -48,16 +57,17 @@ NOT_COMPARABLE = "not comparable"
 COSTS = ("calls", "KiB/conn", "tasks")
 # A reason longer than this is told in a line of its own, and not in a column of figures.
 WORD_MAX = 14
-# Names of models stand in a column of their own.
-NAME_WIDTH = 12
-COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
 class Screen:
-    """A listener for the runner's events. Use it as a context manager; call it with each event."""
+    """A listener for the runner's events. Use it as a context manager; call it with each event.
+
+    `folder` is that of the run, once it is open.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self.folder: Path | None = None
         self._failures: set[tuple[str, str, tuple[str, ...]]] = set()
         self._bar: Progress | None = None
         self._task = TaskID(0)
@@ -84,7 +94,9 @@ class Screen:
 
     def __call__(self, event: Event) -> None:
         """Shows one event of the runner."""
-        if isinstance(event, Opened):
+        if isinstance(event, Planned):
+            show_plan(self._console, event.plan, event.why)
+        elif isinstance(event, Opened):
             self._opened(event)
         elif isinstance(event, PutBack):
             self._say(aside(NOTHING_MEASURED, event.folder))
@@ -104,6 +116,7 @@ class Screen:
             self._counted(event)
 
     def _opened(self, event: Opened) -> None:
+        self.folder = event.folder
         if event.set_aside is not None:
             self._say(aside(event.changed, event.set_aside))
         for fault in event.faults:
@@ -159,23 +172,6 @@ def show_failure(console: Console, contestant: str, failure: Failure, advice: st
         say(console, f"    {line}")
 
 
-class StoredRun(NamedTuple):
-    """A stored run for a list: its folder's name, when its first trial began (ISO 8601), its question and answer."""
-
-    name: str
-    began: str
-    question: str
-    found: str
-
-
-def show_runs(console: Console, runs: Iterable[StoredRun]) -> None:
-    """One line a run; on a terminal it is cut where the terminal ends."""
-    for run in runs:
-        line = f"{when(run.began) if run.began else 'not begun':<20} {run.name:<24} {run.question} {run.found}"
-        cut = console.is_terminal and len(line) > console.width
-        say(console, f"{line[: console.width - 1]}…" if cut else line)
-
-
 # Why an earlier run has its folder again.
 NOTHING_MEASURED = "nothing was measured"
 
@@ -183,11 +179,6 @@ NOTHING_MEASURED = "nothing was measured"
 def aside(changed: str, folder: Path) -> str:
     """That an earlier run is kept, and why it is not gone on with."""
     return f"{changed}: " * bool(changed) + f"the earlier run is kept as {folder}"
-
-
-def when(iso: str) -> str:
-    """A stored time for people."""
-    return f"{iso[:10]} {iso[11:16]} UTC"
 
 
 def outcome(event: TrialEnded) -> str:
@@ -498,51 +489,6 @@ def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:
 def _spelt(word: str) -> str:
     """A doubt's word for people."""
     return word.replace("_", " ")
-
-
-def show_models(console: Console, models: Sequence[ModelAbout]) -> None:
-    """Every I/O model; an option that all of them have stands once, at the end."""
-    common = [option for option in models[0].options if all(option in model.options for model in models)]
-    for model in models:
-        _show_model(console, model, common)
-    say(console, "every model")
-    for option in common:
-        _show_option(console, option)
-
-
-def _show_model(console: Console, model: ModelAbout, common: Sequence[Option]) -> None:
-    """What there is to know of one I/O model: a line on it, what it needs, whether it is here, and its own options."""
-    say(console, f"{model.name:<{NAME_WIDTH}} {model.about}")
-    more = [] if model.holds is None else [f"holds {model.holds} connection{'' if model.holds == 1 else 's'} a worker"]
-    more += [f"speaks {', '.join(model.protocols)} only"] if len(model.protocols) < len(WORKLOADS) else []
-    more += [f"needs {model.needs}"] if model.needs else []
-    more += ["here" + (f", without {', '.join(model.lacks)}" if model.lacks else "")] if model.available else []
-    more += [] if model.available else [f"NOT HERE: {model.why_not}"]
-    for line in more:
-        say(console, f"{'':{NAME_WIDTH}} {line}")
-    for option in model.options:
-        if option not in common:
-            _show_option(console, option)
-
-
-def _show_option(console: Console, option: Option) -> None:
-    say(console, f"{'':{NAME_WIDTH}} [{option.name}={_values(option)}] {option.about}")
-    for value, defect in option.defects.items():
-        say(console, f"{'':{NAME_WIDTH}}   {value} is DEFECTIVE: {defect}")
-
-
-def _values(option: Option) -> str:
-    """The values of an option, the default first; of a number the default and its limits."""
-    if option.min is None or option.max is None:
-        return "|".join(option.values)
-    return f"{option.values[0]}, {option.min} to {option.max}"
-
-
-def show_checks(console: Console, checks: Iterable[Check]) -> None:
-    """What doctor found, a line each, with its advice."""
-    for check in checks:
-        console.print(f"[{COLOURS[check.status]}]{check.status:>4}[/] ", end="")
-        say(console, f"{check.what}: {check.found}" + (f". {check.advice}" if check.advice else ""))
 
 
 def duration(seconds: float) -> str:

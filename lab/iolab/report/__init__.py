@@ -9,26 +9,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iolab import store
+from iolab import results, store
 from iolab.report.page import render
 from iolab.report.picture import ratios_svg
+from iolab.results import Results
 
 __all__ = ["render", "save_picture", "write"]
 
 
-def write(run_dir: Path) -> Path:
+def write(found: Results) -> Path:
     """Writes `report.html` into a run's folder and returns its path; raises StoreError with one line.
 
-    The same folder gives the same bytes: the page holds no date of its own and nothing random.
+    The same results give the same bytes: the page holds no date of its own and nothing random.
     """
-    plan, machine, trials = store.read_plan(run_dir), store.read_machine(run_dir), store.read_trials(run_dir)
-    return store.write_report(run_dir, render(plan, machine, trials))
+    return store.write_report(found.folder, render(found))
 
 
 def save_picture(run_dir: Path, path: Path) -> Path:
     """Saves the ratios of a run as one SVG file with a ground of its own, as for a README; raises StoreError."""
-    plan, machine, trials = store.read_plan(run_dir), store.read_machine(run_dir), store.read_trials(run_dir)
-    picture = ratios_svg(plan, machine, [result for result in trials.results if plan.holds(result.trial)])
+    picture = ratios_svg(results.read(run_dir))
     try:
         path.write_text(picture, encoding="utf-8")
     except OSError as error:

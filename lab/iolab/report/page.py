@@ -22,7 +22,7 @@ from iolab import claims, stats, verdict
 from iolab.plan import Metric, Plan, Result
 from iolab.report import charts, commands, drawing, figures, palette
 from iolab.report.figures import ContestantRow, Figure, RankRow
-from iolab.store import Trials
+from iolab.results import Results
 from iolab.verdict import ComparisonVerdict, Estimate, Level, Ranked
 from iolab.wording import BOUND_SIGNS, Interval
 
@@ -84,11 +84,10 @@ class ComparisonPart(NamedTuple):
     by_hand: tuple[commands.ByHand, ...]
 
 
-def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
+def render(run: Results) -> str:
     """The whole document. Pure: the same run gives the same text."""
-    results = [result for result in trials.results if plan.holds(result.trial)]
+    plan, results, verdicts = run.plan, run.trials, run.verdicts
     done = {result.trial.place: result for result in results}
-    verdicts = verdict.judge(plan, results, trials.counts)
     style = palette.css() + resource("style.css")
     rows = figures.trial_rows(plan, done, results)
     drawings = itertools.accumulate(
@@ -106,7 +105,7 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
             headline=headline(verdicts),
             verdicts=verdicts,
             unfinished=_unfinished(plan, verdicts),
-            faults=trials.faults,
+            faults=run.faults,
             unequal=_unequal(plan, verdicts, done),
             left_out=_left_out(verdicts),
             lines_max=LINES_MAX,
@@ -116,12 +115,12 @@ def render(plan: Plan, machine: Mapping[str, Any], trials: Trials) -> str:
             limits=figures.limits(plan),
             ratios=_ratio_drawings(verdicts),
             parts=[_part(plan, at, found, done, draws=at < drawn) for at, found in enumerate(verdicts)],
-            claims=claims.judge(plan, results),
+            claims=run.claims,
             published=claims.beside_published(plan, verdicts),
             trials=rows[:TRIALS_MAX],
             trials_left_out=max(0, len(rows) - TRIALS_MAX),
-            machine=figures.machine_rows(machine),
-            identity=_identity(machine, results),
+            machine=figures.machine_rows(run.machine),
+            identity=_identity(run.machine, results),
             again=commands.again(plan),
             paragraphs=[WRAPPED.sub(" ", part.strip()) for part in plan.analysis.split("\n\n") if part.strip()],
             metrics=METRICS,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from iolab import stats, verdict
-from iolab.plan import Metric, Plan, Result
+from iolab import stats
+from iolab.plan import Metric
 from iolab.report import charts, drawing
 from iolab.report.page import METRICS, headline, only_pair, ratio_rows
+from iolab.results import Results
 from iolab.store import StoreError
 
 SHOWN: tuple[Metric, ...] = ("throughput", "cpu_per_request")
@@ -16,9 +16,9 @@ EFFECT = f"±{stats.EFFECT * 100:.0f} %"
 KEY = f"Dot and bar: ratio and its 95 % interval; full where it differs. Line: no difference. Band: {EFFECT}."
 
 
-def ratios_svg(plan: Plan, machine: Mapping[str, Any], results: Sequence[Result]) -> str:
+def ratios_svg(run: Results) -> str:
     """Requests per second and CPU per request over all comparisons; raises StoreError when there is none yet."""
-    verdicts = verdict.judge(plan, results)
+    plan, verdicts = run.plan, run.verdicts
     panels, said = [], []
     for metric in SHOWN:
         rows = ratio_rows(verdicts, metric)
@@ -32,18 +32,16 @@ def ratios_svg(plan: Plan, machine: Mapping[str, Any], results: Sequence[Result]
             said += [f"{name} {row.heading} {row.label} {row.text}" for row in rows]
     if not panels:
         raise StoreError(f"{plan.name}: has no ratio yet: run more blocks first")
-    return drawing.standalone(
-        panels, plan.question, headline(verdicts), (KEY, _circumstances(plan, machine, results)), "; ".join(said)
-    )
+    return drawing.standalone(panels, plan.question, headline(verdicts), (KEY, _circumstances(run)), "; ".join(said))
 
 
-def _circumstances(plan: Plan, machine: Mapping[str, Any], results: Sequence[Result]) -> str:
+def _circumstances(run: Results) -> str:
     """The machine, the day of the first trial and how much was run, as far as the record says."""
-    cpu, system = machine.get("cpu"), machine.get("system")
+    plan, cpu, system = run.plan, run.machine.get("cpu"), run.machine.get("system")
     told = []
     if isinstance(cpu, Mapping) and cpu.get("model"):
         told.append(f"{cpu['model']}, {cpu.get('logical', '?')} CPUs")
     if isinstance(system, Mapping) and system.get("kernel"):
         told.append(f"{system.get('os', '')} {system['kernel']}".strip())
-    told.append(min(result.started for result in results)[:10])
+    told.append(run.began[:10])
     return f"{'; '.join(told)}; iolab {plan.name}, {plan.blocks} blocks a setting, seed {plan.seed}"

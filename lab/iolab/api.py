@@ -1,0 +1,101 @@
+"""iolab from Python: what `iolab vs`, `run` and `report` do, as functions that return data and print nothing.
+
+    import iolab
+    found = iolab.vs("epoll", "io_uring", connections=50, quick=True)
+
+What goes wrong is an `IolabError`, whose message is one line that says what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from iolab import agent, catalog, contestants, engine, machine, report, results, runner, runs
+from iolab.plan import Plan, Scalar, load_experiment, vs_plan, whole_intervals_ms
+from iolab.results import Results
+from iolab.runner import Event, Tell
+
+# Where runs are stored, from the working directory.
+RUNS = Path("runs")
+# The settings of a trial that are times.
+TIMES = ("warmup_ms", "duration_ms")
+
+
+def _unheard(_event: Event) -> None:
+    """A listener that does nothing."""
+
+
+def vs(
+    *servers: str,
+    blocks: int = 12,
+    seed: int = 1,
+    server_cpus: Sequence[int] = (),
+    load_cpus: Sequence[int] = (),
+    quick: bool = False,
+    fresh: bool = False,
+    out: str | Path = RUNS,
+    tell: Tell = _unheard,
+    **setting: Scalar,
+) -> Results:
+    """Compares servers with the first of them: ours by name, or yours as `cmd:./mine --port {port}`.
+
+    `setting` takes the keys of an experiment's [fixed], as `protocol="http", connections=100`. A comparison that has
+    ended is measured anew, one that was interrupted is continued unless it is to be `fresh`. `tell` is given each event
+    of the run.
+    """
+    times = {key: whole_intervals_ms(value) for key in TIMES if isinstance(value := setting.get(key), int)}
+    plan = vs_plan(servers, {"protocol": "echo", **setting, **times}, blocks=blocks, seed=seed)
+    plan = runner.with_cpus(plan, tuple(server_cpus), tuple(load_cpus))
+    # What was named here is to be compared; an experiment goes on without what this machine cannot run.
+    return _run(plan.quick() if quick else plan, Path(out), tell, fresh=fresh, by_hand=True)
+
+
+def run(
+    experiment: str | Path | Plan,
+    *,
+    quick: bool = False,
+    fresh: bool = False,
+    out: str | Path = RUNS,
+    tell: Tell = _unheard,
+) -> Results:
+    """Runs an experiment, given by its name, its file or its plan, or what is left of it.
+
+    One that has ended is measured anew only if it is to be `fresh`. `tell` is given each event of the run.
+    """
+    if isinstance(experiment, Plan):
+        plan = experiment
+    else:
+        known = contestants.options(engine.open_engine().description)
+        plan = load_experiment(catalog.path_of(str(experiment)), known)
+    return _run(plan.quick() if quick else plan, Path(out), tell, fresh=fresh, by_hand=False)
+
+
+def open_run(name: str | Path, *, out: str | Path = RUNS) -> Results:
+    """The results of a stored comparison or experiment, given by its folder or by its name in `out`."""
+    return results.read(runs.find(name, Path(out)))
+
+
+def write_report(found: Results) -> Path:
+    """Writes the report of a run into its folder again: one HTML file."""
+    return report.write(found)
+
+
+def _run(plan: Plan, out: Path, tell: Tell, *, fresh: bool, by_hand: bool) -> Results:
+    """Runs a plan to its end.
+
+    Of a plan made by hand, all contestants are to be compared, and it is measured anew once it has ended.
+    """
+    host = agent.Agent(engine.open_engine())
+    contestants.refuse_unknown(plan, host.engine.description)
+    variants = contestants.variants(plan, host.engine)
+    if by_hand:
+        contestants.refuse_unfit(plan, variants)
+    plan, why = runner.placed(plan, machine.topology())
+    tell(runner.Planned(plan, why))
+    left_out = contestants.left_out(plan, variants)
+    folder = runner.run(plan, host, out, tell, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh)
+    found = results.read(folder)
+    report.write(found)
+    runs.summary(folder, found)
+    return found

@@ -1,0 +1,109 @@
+"""The command line: a module a verb, which declares its flags and prints what other modules have worked out.
+
+Results go to standard output, progress and trouble to standard error. An exit code of 2 is bad input, 1 a failure, and
+128 and the signal's number an interrupted run, which the same command goes on with.
+
+A verb's module has a line on what it does (its documentation), USAGE, EXAMPLES, `add`, which declares its flags, and
+`run`, which returns the exit code. Help comes at once: what does the work is imported in `run`, because it is slow to
+load.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+
+from iolab import handover
+from iolab.cli.parser import Parser
+from iolab.errors import BadInput, IolabError
+from iolab.wording import instead
+
+# The verbs that have a module here; those of `handover` are the engine's own.
+VERBS = ("vs", "run", "capacity", "list", "report", "doctor")
+ABOUT = "Which I/O and concurrency model should my network server use, for my workload, on my machine?"
+FLAGS = {"-h, --help": "show this help, or that of a command after its name", "--version": "show the version"}
+START = "Start with: iolab doctor; then: iolab vs epoll io_uring --quick"
+# What comes before a description: a name, and the space around it.
+NAME_COLUMNS = 14
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a command; returns its exit code. Every expected failure is one line on standard error."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        sys.stdout.write(overview())
+        return 0
+    verb, *rest = arguments
+    if verb in handover.VERBS:
+        return handover.run(verb, rest)
+    try:
+        code = _run(verb, rest)
+        sys.stdout.flush()
+    except IolabError as error:
+        return failed(str(error), error.code)
+    except KeyboardInterrupt:
+        return failed("interrupted", 128 + signal.SIGINT)
+    except BrokenPipeError:
+        # What read our output has ended, as `head` does. Nothing is to be flushed to it when this process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    return code
+
+
+def failed(message: str, code: int, command: str = "iolab") -> int:
+    """Prints the one line of a failure; returns its exit code."""
+    print(f"{command}: {message}", file=sys.stderr)
+    return code
+
+
+def overview() -> str:
+    """The help of `iolab` itself: each command in one line."""
+    verbs = {verb: module(verb).__doc__ or "" for verb in VERBS} | handover.VERBS
+    columns = shutil.get_terminal_size().columns
+    parts = (["usage: iolab COMMAND ..."], textwrap.wrap(ABOUT, columns), _table("commands:", verbs, columns))
+    return "\n\n".join("\n".join(lines) for lines in (*parts, _table("flags:", FLAGS, columns), [START])) + "\n"
+
+
+def _table(heading: str, rows: Mapping[str, str], columns: int) -> list[str]:
+    """Names and what they are, in lines that fit."""
+    lines = [heading]
+    for name, about in rows.items():
+        first, rest = f"  {name}".ljust(NAME_COLUMNS), " " * NAME_COLUMNS
+        lines += textwrap.wrap(about, columns, initial_indent=first, subsequent_indent=rest)
+    return lines
+
+
+def module(verb: str) -> ModuleType:
+    """The module of a verb."""
+    return import_module(f"iolab.cli.{verb}")
+
+
+def parser(verb: str) -> Parser:
+    """The parser of a verb, with all its flags."""
+    declared = module(verb)
+    made = Parser(verb, declared.USAGE, declared.__doc__ or "", declared.EXAMPLES)
+    declared.add(made)
+    return made
+
+
+def _run(verb: str, arguments: Sequence[str]) -> int:
+    if verb == "--version":
+        from importlib.metadata import version
+
+        print(f"iolab {version('iolab')}")
+        return 0
+    if verb.startswith("-"):
+        raise BadInput(f"there is no flag {verb}{instead(verb, ('--help', '--version'))}")
+    if verb not in VERBS:
+        raise BadInput(f"there is no command {verb!r}{instead(verb, (*VERBS, *handover.VERBS))}")
+    flags = parser(verb)
+    try:
+        code: int = module(verb).run(flags.read(arguments))
+    except BadInput as error:
+        return failed(flags.spelt(str(error)), error.code, flags.prog)
+    return code

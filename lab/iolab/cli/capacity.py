@@ -1,0 +1,235 @@
+"""Find the highest rate at which a running server holds a limit, and what it does beyond."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from iolab.cli.parser import Parser, add_shared, cpus, milliseconds, one_of, read_by, usage_of, whole
+from iolab.literals import Arrivals, Driver, Framing, Protocol
+
+if TYPE_CHECKING:
+    from iolab.capacity import Found, Question
+
+USAGE = "[FLAGS] --slo LIMIT URL"
+EXAMPLES = (
+    "iolab capacity --slo 'p99<5ms' http://127.0.0.1:8080/",
+    "iolab capacity --slo 'p99<5ms' --slo 'errors<0.1%' http://127.0.0.1:8080/",
+    "iolab capacity --slo 'p50<1ms' --message-bytes 512 tcp://127.0.0.1:7000",
+)
+# The flags that are settings of a protocol, and not of the search.
+WORKLOAD = ("method", "headers", "body", "framing", "message_bytes", "target", "text_bytes")
+
+
+def add(parser: Parser) -> None:
+    """Declares the flags."""
+    parser.add_argument("url", metavar="URL", help="http(s)://host:port/path, tcp:// or tls://host:port, or unix:/path")
+    _add_search(parser)
+    _add_requests(parser)
+    tls = parser.add_argument_group("TLS")
+    tls.add_argument(
+        "--server-name", metavar="NAME", help="the name the certificate must be for (default: the host of the URL)"
+    )
+    tls.add_argument(
+        "--cacert", type=Path, metavar="PATH", help="a PEM file of trusted authorities (default: this machine's)"
+    )
+    tls.add_argument("--insecure", action="store_true", help="do not check the server's certificate")
+    _add_load(parser)
+    group = parser.add_argument_group("the run")
+    group.add_argument(
+        "--server-pid", type=whole, metavar="PID", help="the server's process, where it is not found by itself"
+    )
+    add_shared(group, "--fresh", "--out", "--json")
+
+
+def _add_search(parser: Parser) -> None:
+    group = parser.add_argument_group("what is searched for")
+    group.add_argument(
+        "--slo",
+        action="append",
+        required=True,
+        type=limit,
+        metavar="LIMIT",
+        help="what must hold, as 'p99<5ms' or 'errors<0.1%%'; may be given several times",
+    )
+    group.add_argument(
+        "--precision", type=share, default=0.05, metavar="SHARE", help="how far the capacity may be off (default: 5%%)"
+    )
+    group.add_argument(
+        "--probe",
+        dest="probe_ms",
+        type=milliseconds,
+        default=3_000,
+        metavar="TIME",
+        help="length of a run; longer where its quantiles need more (default: 3s)",
+    )
+
+
+def _add_requests(parser: Parser) -> None:
+    group = parser.add_argument_group("what is asked of the server")
+    group.add_argument(
+        "--protocol",
+        type=one_of(get_args(Protocol)),
+        metavar=usage_of(get_args(Protocol)),
+        help="what it speaks (default: http for http:// and https://, else echo)",
+    )
+    group.add_argument("-m", "--method", metavar="METHOD", help="http (default: GET, or POST with a body)")
+    group.add_argument(
+        "-H", "--header", dest="headers", action="append", metavar="LINE", help="http: one more, as 'Name: value'"
+    )
+    group.add_argument("-d", "--body", metavar="TEXT", help="http: what is sent with each request")
+    group.add_argument(
+        "--framing",
+        type=one_of(get_args(Framing)),
+        metavar=usage_of(get_args(Framing)),
+        help="echo: how messages end (default: raw)",
+    )
+    group.add_argument(
+        "--message-bytes", type=whole, metavar="N", help="echo, line: size of a message (default: 64; line: 12)"
+    )
+    group.add_argument(
+        "--target", type=whole, metavar="N", help="rpc: steps of the loop that makes an answer (default: 1000)"
+    )
+    group.add_argument(
+        "--text-bytes", type=whole, metavar="N", help="rpc: size of the text that comes back (default: 11)"
+    )
+
+
+def _add_load(parser: Parser) -> None:
+    group = parser.add_argument_group("the load")
+    group.add_argument(
+        "-c", "--connections", type=whole, default=50, metavar="N", help="open at once (default: %(default)s)"
+    )
+    group.add_argument(
+        "-t", "--threads", type=whole, default=1, metavar="N", help="of the generator (default: %(default)s)"
+    )
+    group.add_argument(
+        "--driver",
+        type=one_of(get_args(Driver)),
+        default="epoll",
+        metavar=usage_of(get_args(Driver)),
+        help="of the generator (default: %(default)s)",
+    )
+    group.add_argument(
+        "--cpus", type=cpus, default=(), metavar="LIST", help="of the generator, as 0,2 or 0-3 (default: all)"
+    )
+    group.add_argument(
+        "--arrivals",
+        type=one_of(get_args(Arrivals)),
+        default="poisson",
+        metavar=usage_of(get_args(Arrivals)),
+        help="how requests fall due (default: %(default)s)",
+    )
+    group.add_argument(
+        "--timeout",
+        dest="timeout_ms",
+        type=milliseconds,
+        default=10_000,
+        metavar="TIME",
+        help="how long a reply may take (default: 10s)",
+    )
+    group.add_argument(
+        "--seed", type=whole, default=1, metavar="N", help="decides the random arrivals (default: %(default)s)"
+    )
+
+
+@read_by
+def limit(text: str) -> str:
+    """A limit such as p99<5ms."""
+    from iolab import search
+
+    return search.parse_limit(text).text
+
+
+@read_by
+def share(text: str) -> float:
+    """A share such as 5%."""
+    from iolab import search
+
+    return search.parse_share(text)
+
+
+def run(options: Namespace) -> int:
+    """Searches for the capacity and prints what is known; returns the exit code."""
+    from iolab import listener, prober
+
+    at = prober.secured(
+        prober.target(options.url, options.protocol),
+        server_name=options.server_name,
+        cacert=options.cacert,
+        insecure=options.insecure,
+    )
+    asked = prober.question(
+        at,
+        {name: value for name in WORKLOAD if (value := getattr(options, name)) is not None},
+        url=options.url,
+        limits=tuple(options.slo),
+        connections=options.connections,
+        threads=options.threads,
+        driver=options.driver,
+        cpus=options.cpus,
+        arrivals=options.arrivals,
+        seed=options.seed,
+        precision=options.precision,
+        probe_ms=options.probe_ms,
+        timeout_ms=options.timeout_ms,
+    )
+    if options.server_pid is not None:
+        listener.refuse_absent(options.server_pid)
+    return _watched(asked, options)
+
+
+def _watched(asked: Question, options: Namespace) -> int:
+    """Asks what is left of a question, and prints what is known however that ends."""
+    from iolab import agent, capacity, engine, listener, prober, runner, terminal
+    from iolab.cli import failed
+    from iolab.cli.streams import stderr
+    from iolab.cli.watching import again
+
+    host, console = agent.Agent(engine.open_engine()), stderr()
+    server_pid = options.server_pid or listener.find(asked.connect)
+    prober.show_question(console, asked, server_pid)
+    folder = capacity.folder_of(asked, options.out)
+    prober.refuse_mismatch(asked, host)
+    lines = prober.Lines(console, knows_server=server_pid is not None)
+    try:
+        with runner.stopping_on():
+            prober.run(
+                asked,
+                host,
+                options.out,
+                lines,
+                server_pid=server_pid,
+                fresh=options.fresh,
+                tell_aside=lines.aside,
+            )
+    except (runner.Stopped, engine.TrialFailed) as error:
+        # Without a single run there is no folder.
+        if folder.is_dir():
+            show(folder, as_json=options.as_json)
+        if isinstance(error, runner.Stopped):
+            terminal.say(console, f"stopped by {error}; to go on: {again()}")
+            return error.code
+        return failed(str(error), 2 if error.failure.kind.startswith("bad_") else 1)
+    found = show(folder, as_json=options.as_json)
+    return 1 if found.done is None or found.done.kind in ("unsettled", "unjudged") else 0
+
+
+def show(folder: Path, *, as_json: bool) -> Found:
+    """Prints what is known of a question, and writes its report."""
+    from iolab import capacity, prober, runs, terminal
+    from iolab.cli.streams import stdout
+    from iolab.report.capacity import write
+
+    found = capacity.known(folder)
+    path = write(folder)
+    runs.summary(folder)
+    if as_json:
+        places = {"folder": str(folder), "report": str(path)}
+        print(json.dumps(capacity.document(found) | places, indent=2))
+    else:
+        prober.show_found(stdout(), found)
+        terminal.say(stdout(), f"report: {path}")
+    return found

@@ -1,0 +1,100 @@
+"""List the models of the engine, the experiments, or the stored runs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from iolab.cli.parser import Parser, add_shared, one_of
+from iolab.wording import when
+
+if TYPE_CHECKING:
+    from iolab.contract import ModelAbout, Option
+
+USAGE = "[FLAGS] [models | experiments | runs]"
+EXAMPLES = ("iolab list", "iolab list experiments", "iolab list runs")
+WHAT = ("models", "experiments", "runs")
+# Names of models are in a column of their own.
+NAME_WIDTH = 12
+
+
+def add(parser: Parser) -> None:
+    """Declares the flags."""
+    parser.add_argument(
+        "what", nargs="?", default="models", type=one_of(WHAT), metavar="WHAT", help="what to list (default: models)"
+    )
+    add_shared(parser, "--out")
+
+
+def run(options: Namespace) -> int:
+    """Prints the list."""
+    if options.what == "models":
+        lines = _models()
+    elif options.what == "experiments":
+        lines = _experiments()
+    else:
+        lines = _runs(options)
+    for line in lines:
+        print(line)
+    return 0
+
+
+def _experiments() -> Iterator[str]:
+    from iolab import catalog
+
+    return (f"{name:<24} {question}" for name, question in catalog.questions())
+
+
+def _runs(options: Namespace) -> Iterator[str]:
+    """A line a run; on a terminal it is cut where the terminal ends."""
+    from iolab import runs
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for run in runs.stored(options.out):
+        line = f"{when(run.began) if run.began else 'not begun':<20} {run.name:<24} {run.question} {run.found}"
+        yield line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def _models() -> Iterator[str]:
+    """What there is to know of every model; an option that all of them have is listed once, at the end."""
+    from iolab import engine
+
+    models = engine.open_engine().description.models
+    common = [option for option in models[0].options if all(option in model.options for model in models)]
+    for model in models:
+        yield from _model(model, common)
+    yield "every model"
+    for option in common:
+        yield from _option(option)
+
+
+def _model(model: ModelAbout, common: Sequence[Option]) -> Iterator[str]:
+    """What a model is, what it needs, whether it is here, and its own options."""
+    from iolab.contract import WORKLOADS
+
+    yield f"{model.name:<{NAME_WIDTH}} {model.about}"
+    more = [] if model.holds is None else [f"holds {model.holds} connection{'' if model.holds == 1 else 's'} a worker"]
+    more += [f"speaks {', '.join(model.protocols)} only"] if len(model.protocols) < len(WORKLOADS) else []
+    more += [f"needs {model.needs}"] if model.needs else []
+    more += ["here" + (f", without {', '.join(model.lacks)}" if model.lacks else "")] if model.available else []
+    more += [] if model.available else [f"NOT HERE: {model.why_not}"]
+    yield from (f"{'':{NAME_WIDTH}} {line}" for line in more)
+    for option in model.options:
+        if option not in common:
+            yield from _option(option)
+
+
+def _option(option: Option) -> Iterator[str]:
+    yield f"{'':{NAME_WIDTH}} [{option.name}={_values(option)}] {option.about}"
+    for value, defect in option.defects.items():
+        yield f"{'':{NAME_WIDTH}}   {value} is DEFECTIVE: {defect}"
+
+
+def _values(option: Option) -> str:
+    """The values of an option, the default first; of a number the default and its limits."""
+    if option.min is None or option.max is None:
+        return "|".join(option.values)
+    return f"{option.values[0]}, {option.min} to {option.max}"

@@ -1,0 +1,53 @@
+"""What `vs`, `run` and `report` share: a run is followed to its end, and its results are printed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+
+from iolab import cli, runner, spoken, terminal
+from iolab.cli.streams import stderr, stdout
+from iolab.results import Results
+from iolab.runner import Tell
+from iolab.wording import when
+
+
+def watched(measure: Callable[[Tell], Results], *, as_json: bool) -> int:
+    """Shows on standard error how a run goes, and then prints its results; returns the exit code."""
+    console = stderr()
+    try:
+        with runner.stopping_on(), terminal.Screen(console) as screen:
+            found = measure(screen)
+    except runner.ContestantFailed as failed:
+        advice = protocol_probe.remedy(failed.failure.kind, as_flags=True)
+        terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure, advice)
+        return failed.code
+    except runner.Stopped as stopped:
+        is_kept = screen.folder is not None and screen.folder.is_dir()
+        kept = f"finished trials are kept in {screen.folder}" if is_kept else "no trial had ended"
+        terminal.say(console, f"stopped by {stopped}; {kept}")
+        terminal.say(console, f"to go on: {again()}")
+        return stopped.code
+    return show(found, as_json=as_json)
+
+
+def show(found: Results, *, as_json: bool) -> int:
+    """Prints the results of a run; returns the exit code."""
+    if as_json:
+        print(json.dumps(found.document(), indent=2))
+    else:
+        console = stdout()
+        terminal.show_verdicts(console, found.verdicts, found.claims)
+        if found.began:
+            terminal.say(console, f"measured {when(found.began)}")
+        terminal.say(console, f"report: {found.report}")
+    if found.is_empty:
+        return cli.failed("nothing could be measured: see the reasons above", 1)
+    return 0
+
+
+def again() -> str:
+    """The command that goes on where this one stopped."""
+    return shlex.join(["iolab", *(word for word in sys.argv[1:] if word != "--fresh")])

@@ -1,0 +1,137 @@
+"""The stored runs: where they are, and what each of them found, in one line.
+
+What a run found is worked out once and kept beside it, in summary.json, under a digest of the record and of the lab's
+own code. So it cannot go stale: after any change of either it is worked out again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from iolab.errors import BadInput, IolabError
+
+if TYPE_CHECKING:
+    from iolab.results import Results
+
+# The file of a folder that makes it a run: of a comparison, or of a search for a capacity. `store` and `capacity` have
+# these names too, and are slow to load.
+PLAN, QUESTION = "plan.json", "question.json"
+SUMMARY, REPORT = "summary.json", "report.html"
+# What is made from the record, and is no part of it.
+MADE = frozenset({SUMMARY, REPORT})
+
+
+class StoredRun(NamedTuple):
+    """A stored run for a list: its folder's name, when its first trial began (ISO 8601), its question and answer."""
+
+    name: str
+    began: str
+    question: str
+    found: str
+
+
+def find(name: str | Path, out: Path) -> Path:
+    """The folder of a stored run, given by its path or by its name in `out`; raises BadInput."""
+    for folder in (Path(name), out / name):
+        if any((folder / file).is_file() for file in (PLAN, QUESTION)):
+            return folder
+    raise BadInput(f"there is no run {str(name)!r} here or in {out}: iolab list runs has the names")
+
+
+def is_capacity(folder: Path) -> bool:
+    """Whether a run is a search for a capacity."""
+    return (folder / QUESTION).is_file()
+
+
+def stored(out: Path) -> list[StoredRun]:
+    """All runs in a folder, the oldest first. One that cannot be read says why."""
+    folders = {path.parent for file in (PLAN, QUESTION) for path in out.glob(f"*/{file}")}
+    return sorted(map(_listed, sorted(folders)), key=lambda run: run.began)
+
+
+def summary(folder: Path, found: Results | None = None) -> StoredRun:
+    """What a run found: as it was kept, or else from its results, which are read unless they are given.
+
+    Raises StoreError where they cannot be read.
+    """
+    key = _key(folder)
+    kept = _kept(folder, key)
+    if kept is None:
+        kept = _judged(folder, found)
+        _keep(folder, key, kept)
+    return kept
+
+
+def _listed(folder: Path) -> StoredRun:
+    try:
+        return summary(folder)
+    except IolabError as error:
+        return StoredRun(folder.name, "", "", str(error))
+
+
+def _kept(folder: Path, key: str) -> StoredRun | None:
+    """What was kept of a run; None where that is of another record or another lab."""
+    try:
+        known = json.loads((folder / SUMMARY).read_bytes())
+        if known["key"] == key:
+            return StoredRun(folder.name, known["began"], known["question"], known["found"])
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return None
+
+
+def _keep(folder: Path, key: str, run: StoredRun) -> None:
+    """Keeps what was found. Where that cannot be written, it is worked out each time."""
+    from iolab import store
+
+    document = {"schema": 1, "key": key, **run._asdict()}
+    with suppress(store.StoreError):
+        store.write_file(folder / SUMMARY, json.dumps(document, indent=2) + "\n")
+
+
+def _judged(folder: Path, found: Results | None) -> StoredRun:
+    from iolab import capacity, results, store
+
+    if is_capacity(folder):
+        records = capacity.read_records(folder)[0]
+        answer = capacity.follow(capacity.read_question(folder), records)
+        began = _first(record.started for record in records)
+        return StoredRun(folder.name, began, f"capacity of {answer.question.url}?", capacity.verdict(answer))
+    if store.ended(folder) is None:
+        plan, trials = store.read_plan(folder), store.read_trials(folder).results
+        return StoredRun(
+            folder.name,
+            _first(trial.started for trial in trials),
+            plan.question,
+            f"unfinished, {len(trials)} trials",
+        )
+    found = found or results.read(folder)
+    return StoredRun(folder.name, found.began, found.plan.question, found.short)
+
+
+def _first(times: Iterable[str]) -> str:
+    return min(times, default="")
+
+
+def _key(folder: Path) -> str:
+    """A digest of all that decides what is said of a run: its record, and the code of the lab."""
+    sha256 = hashlib.sha256(_code())
+    for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in MADE):
+        with suppress(OSError), path.open("rb") as file:
+            sha256.update(path.name.encode() + b"\0" + hashlib.file_digest(file, "sha256").digest())
+    return sha256.hexdigest()[:16]
+
+
+@cache
+def _code() -> bytes:
+    """A digest of the lab's own code. Its version alone would not do: in a checkout it stays while the code changes."""
+    sha256 = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        sha256.update(path.name.encode() + b"\0" + path.read_bytes())
+    return sha256.digest()
