@@ -373,7 +373,7 @@ def test_a_flag_that_does_not_exist_is_bad_input() -> None:
         ("vs epoll thread --protocol htp", "iolab vs: --protocol: there is no 'htp': did you mean 'http'?"),
         ("vs epoll thread --quik", "iolab vs: there is no flag --quik: did you mean '--quick'?"),
         ("vs epoll thread --zzz=1", "iolab vs: there is no flag --zzz: iolab vs --help lists them"),
-        ("vs epoll thread --conn 5", "iolab vs: there is no flag --conn: iolab vs --help lists them"),
+        ("vs epoll thread --conn 5", "iolab vs: there is no flag --conn: did you mean '--connections'?"),
         ("vs epoll thread --quick=yes", "iolab vs: --quick: takes no value"),
         ("run", "iolab run: EXPERIMENT is missing: iolab run --help shows what to write"),
         ("report", "iolab report: RUN is missing: iolab report --help shows what to write"),
@@ -432,7 +432,7 @@ def test_the_defaults_of_capacity_are_those_of_its_question(key: str) -> None:
 
 @pytest.mark.usefixtures("fake", "quiet")
 def test_flags_may_be_between_contestants(tmp_path: Path) -> None:
-    done = iolab("vs", "epoll", "--quick", "thread", "--blocks", "6", "io_uring", "--out", tmp_path)
+    done = iolab("vs", "epoll", "--quick", "thread", "--blocks", "7", "io_uring", "--out", tmp_path)
     assert done.exit_code == 0, done.stderr
     assert "epoll or thread or io_uring?" in done.stderr
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -219,6 +218,8 @@ def _watched(asked: Question, options: Namespace) -> int:
 
 def show(folder: Path, *, as_json: bool) -> Found:
     """Prints what is known of a question, and writes its report."""
+    import json
+
     from iolab import capacity, prober, runs, terminal
     from iolab.cli.streams import stdout
     from iolab.report.capacity import write

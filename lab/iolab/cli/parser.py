@@ -14,6 +14,8 @@ Value = TypeVar("Value")
 
 # How much room flags have in help before their descriptions begin below them.
 FLAG_COLUMNS = 26
+# What argparse says of a flag, by how it begins, and what we say.
+WORDS = {"expected one argument": "needs a value", "ignored explicit argument": "takes no value"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,8 +42,8 @@ class Parser(argparse.ArgumentParser):
             options, unknown = self.parse_known_intermixed_args(arguments)
         except argparse.ArgumentError as error:
             name = (error.argument_name or "").rpartition("/")[2]
-            needs = "needs a value" if error.message.startswith("expected") else error.message
-            raise BadInput(f"{name}: {needs}") from None
+            message = next((ours for theirs, ours in WORDS.items() if error.message.startswith(theirs)), error.message)
+            raise BadInput(f"{name}: {message}") from None
         if unknown:
             raise BadInput(self._unknown(unknown))
         return options

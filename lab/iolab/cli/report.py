@@ -6,7 +6,6 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from iolab import runs
 from iolab.cli.parser import Parser, add_shared
 from iolab.errors import BadInput
 
@@ -28,6 +27,8 @@ def add(parser: Parser) -> None:
 
 def run(options: Namespace) -> int:
     """Writes the report and prints the results."""
+    from iolab import runs
+
     if options.as_json and options.as_csv:
         raise BadInput("--json and --csv do not fit: leave one of them out")
     folder = runs.find(options.run, options.out)

@@ -17,8 +17,9 @@ from iolab.wording import when
 def watched(measure: Callable[[Tell], Results], *, as_json: bool) -> int:
     """Shows on standard error how a run goes, and then prints its results; returns the exit code."""
     console = stderr()
+    screen = terminal.Screen(console)
     try:
-        with runner.stopping_on(), terminal.Screen(console) as screen:
+        with runner.stopping_on(), screen:
             found = measure(screen)
     except runner.ContestantFailed as failed:
         advice = protocol_probe.remedy(failed.failure.kind, as_flags=True)
