@@ -67,7 +67,9 @@ class Parser(argparse.ArgumentParser):
         flag = next((each.partition("=")[0] for each in arguments if each.startswith("-")), None)
         if flag is None:
             return f"{arguments[0]!r} is one argument too many: {self.prog} --help shows what to write"
-        near = instead(flag, self.flags.values())
+        flags = self.flags.values()
+        # An abbreviation means what it begins, even where another flag is nearer in letters.
+        near = instead(flag, [each for each in flags if each.startswith(flag)] or flags)
         advice = near if "did you mean" in near else f": {self.prog} --help lists them"
         return f"there is no flag {flag}{advice}"
 
