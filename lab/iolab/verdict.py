@@ -12,7 +12,6 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
-from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -60,9 +59,6 @@ MEMORY_CONNECTIONS_MIN = 500
 
 # What contestants are ranked by, and whether more of it is better.
 RANKED_BY: dict[Metric, bool] = {"throughput": True, "cpu_per_request": False}
-
-# A verdict is asked for more than once in a run, and its bootstraps are most of its work.
-_bootstrap = lru_cache(maxsize=4_096)(stats.bootstrap_interval)
 
 
 class Level(Frozen):
@@ -658,7 +654,7 @@ def _estimate(
     rivals: int,
 ) -> Estimate:
     word = _bounded_word(stats.word(ratio, p_holm), ratio, bound)
-    bootstrap = _bootstrap(x, seed)
+    bootstrap = stats.bootstrap_interval(x, seed)
     low = None if bootstrap.low is None else math.exp(bootstrap.low)
     high = None if bootstrap.high is None else math.exp(bootstrap.high)
     leaves_out_one = ratio.low > 1 or ratio.high < 1
