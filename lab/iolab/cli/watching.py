@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable
 
-from iolab import cli, runner, spoken, terminal
+from iolab import cli, protocol_probe, runner, terminal
 from iolab.cli.streams import stderr, stdout
 from iolab.results import Results
 from iolab.runner import Tell

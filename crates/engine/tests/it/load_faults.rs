@@ -564,8 +564,9 @@ fn check(case: &Case, driver: &str) {
 }
 
 /// Puts times of a report as people read them: for SILENCE how long no reply came, which is the window and a warm-up
-/// without one, or what its oldest request has waited; for SERVED the time until the last reply and the window. They are held against the report
-/// itself, because the machine makes a window shorter or longer than was asked. Without a report nothing is to be put.
+/// without one, or what its oldest request has waited; for SERVED the time until the last reply and the window. They
+/// are held against the report itself, because the machine makes a window shorter or longer than was asked. Without a
+/// report nothing is to be put.
 fn fill_times(text: &str, told: &str) -> String {
     let Ok(report) = serde_json::from_str::<Value>(told) else { return text.to_owned() };
     let number = |name: &str| report[name].as_u64().unwrap_or_default();

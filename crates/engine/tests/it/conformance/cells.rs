@@ -175,7 +175,8 @@ fn half_close_behind_a_queue(subject: &Subject) -> Outcome {
     })
 }
 
-/// The requests of many exchanges. `concat` copies blocks: unoptimised, collecting byte by byte takes half of the matrix.
+/// The requests of many exchanges. `concat` copies blocks: unoptimised, collecting byte by byte takes half of the
+/// matrix.
 fn in_a_row(exchanges: &[Exchange]) -> Vec<u8> {
     exchanges.iter().map(|exchange| exchange.request.as_slice()).collect::<Vec<&[u8]>>().concat()
 }

@@ -486,8 +486,8 @@ fn nothing_is_sent_on_a_connection_whose_end_came_with_the_last_reply() {
     }
 }
 
-/// Sends requests, so many at a time, to a server that closes in one packet with each reply; says whether every end came
-/// so, and none was lost then.
+/// Sends requests, so many at a time, to a server that closes in one packet with each reply; says whether all were
+/// answered. A request may only be lost where the packet and the end came apart.
 fn sends_nothing_beyond_ends(driver: &str, in_flight: usize) -> bool {
     const REQUESTS: u64 = 400;
     let server = Server::start(Behaviour::ClosesEachAtOnce);
