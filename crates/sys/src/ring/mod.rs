@@ -380,7 +380,6 @@ impl Ring {
 
     /// Receives again where no buffer was free, for as many connections as there is room for now.
     fn receive_again(&mut self) {
-        self.starved.begin();
         if self.starved.is_empty() {
             return;
         }

@@ -7,27 +7,35 @@ use super::Slot;
 
 /// What a connection may receive before others have had their turn: as much as one buffer holds at most.
 const SHARE_BYTES: usize = 64 * 1024;
+/// No receive has this number.
+const NO_RECEIVE: u64 = 0;
 
-/// A connection that waits for its share, or for what is left of it.
-#[derive(Clone, Copy)]
-struct Claim {
-    slot: Slot,
+/// What a connection may still receive before the others.
+#[derive(Clone, Copy, Default)]
+struct Share {
     left_bytes: usize,
+    /// The number of the receive that takes from it; [`NO_RECEIVE`] if none is in flight.
+    receive: u64,
+    /// A receive has ended with a part of it, and more bytes were there: the next receive gets the rest.
+    has_rest: bool,
 }
 
 /// Connections that wait for a receive buffer.
 #[derive(Default)]
 pub(super) struct Starved {
     /// In the order in which they receive.
-    queue: VecDeque<Claim>,
-    /// So many at the front have had a part of their share, or were asked for and found no buffer.
-    front: usize,
-    /// Those that were asked for with the last submissions.
-    asked: VecDeque<Claim>,
-    /// Those of them that have got a part of their share, while more was there; they are not asked for yet.
-    owed: Vec<Claim>,
-    /// How often more was there behind a whole share, in the mean: 0 is never, `ALWAYS` is always.
-    more: u32,
+    queue: VecDeque<Slot>,
+    /// How many at the front of the queue have a part of their share already, or were asked for and found no buffer.
+    returned: usize,
+    /// By slot.
+    shares: Vec<Share>,
+    /// How many receives were asked for.
+    asked: u64,
+    /// The number of the latest of them that has completed. The kernel begins them in order, so those before it that
+    /// have not completed have found nothing to receive, and have had their turn.
+    completed: u64,
+    /// How often more bytes were there behind a whole share, in the mean: 0 is never, `ALWAYS` is always.
+    overflows: u32,
 }
 
 /// The scale of a mean, over roughly the last sixteen.
@@ -40,80 +48,93 @@ impl Starved {
 
     /// Whether a receive has to wait: behind others, or for the rest of its own share.
     pub(super) fn delays(&self, slot: Slot) -> bool {
-        !self.queue.is_empty() || self.owed.iter().any(|claim| claim.slot == slot)
+        !self.queue.is_empty() || self.shares.get(slot.index()).is_some_and(|share| share.has_rest)
     }
 
-    /// Queues a connection that is to receive: behind the others, unless it is owed a part of its share.
+    /// Queues a connection that is to receive: behind the others, unless a rest of its share is left.
     pub(super) fn push(&mut self, slot: Slot) {
-        match take(&mut self.owed, slot) {
-            Some(claim) => self.push_front(claim),
-            None => self.queue.push_back(Claim { slot, left_bytes: SHARE_BYTES }),
+        if self.shares.len() <= slot.index() {
+            self.shares.resize(slot.index() + 1, Share::default());
+        }
+        let share = &mut self.shares[slot.index()];
+        if std::mem::take(&mut share.has_rest) {
+            self.push_front(slot);
+        } else {
+            share.left_bytes = SHARE_BYTES;
+            self.queue.push_back(slot);
         }
     }
 
     /// Queues a connection that found no buffer. It keeps its place if others have taken what was free for it.
     pub(super) fn found_none(&mut self, slot: Slot) {
-        match self.asked.iter().find(|claim| claim.slot == slot && claim.left_bytes > 0) {
-            Some(&claim) => self.push_front(claim),
+        match self.current(slot) {
+            Some(share) => {
+                share.receive = NO_RECEIVE;
+                self.push_front(slot);
+            }
             None => self.push(slot),
         }
     }
 
     /// Whether connections mostly have more than their share.
     pub(super) fn has_much(&self) -> bool {
-        self.more > ALWAYS / 2
+        self.overflows > ALWAYS / 2
     }
 
-    /// Notes that a connection has received so many bytes. `more`: there are more; `last`: it is not asked for them
-    /// yet.
+    /// Notes that a connection has received so many bytes. `more`: more bytes are there; `last`: the receive has ended.
     pub(super) fn received(&mut self, slot: Slot, bytes: usize, more: bool, last: bool) {
-        let Some(claim) = self.asked.iter_mut().find(|claim| claim.slot == slot) else { return };
-        let was_left = claim.left_bytes > 0;
-        claim.left_bytes = claim.left_bytes.saturating_sub(bytes);
-        if claim.left_bytes > 0 {
-            self.owed.extend((more && last).then_some(*claim));
-        } else if was_left {
-            self.more += if more { ALWAYS / 16 } else { 0 };
-            self.more -= self.more / 16;
+        let Some(share) = self.current(slot) else { return };
+        share.left_bytes = share.left_bytes.saturating_sub(bytes);
+        let is_used_up = share.left_bytes == 0;
+        if is_used_up || last || !more {
+            share.receive = NO_RECEIVE;
+        }
+        share.has_rest = more && last && !is_used_up;
+        if is_used_up {
+            self.overflows += if more { ALWAYS / 16 } else { 0 };
+            self.overflows -= self.overflows / 16;
         }
     }
 
-    /// Begins to ask anew.
-    pub(super) fn begin(&mut self) {
-        self.asked.clear();
-        self.front = 0;
+    /// The share that a receive in flight takes from. One that had found nothing until the kernel came to a later one
+    /// takes from none.
+    fn current(&mut self, slot: Slot) -> Option<&mut Share> {
+        let share = self.shares.get_mut(slot.index())?;
+        if share.receive == NO_RECEIVE || share.receive < self.completed {
+            return None;
+        }
+        self.completed = share.receive;
+        Some(share)
     }
 
     /// The next that is to be asked for.
     pub(super) fn ask(&mut self) -> Option<Slot> {
-        let claim = self.queue.pop_front()?;
-        self.front = self.front.saturating_sub(1);
-        self.asked.push_back(claim);
-        Some(claim.slot)
+        let slot = self.queue.pop_front()?;
+        self.returned = self.returned.saturating_sub(1);
+        self.asked += 1;
+        self.shares[slot.index()].receive = self.asked;
+        Some(slot)
     }
 
     /// Takes a connection out of the queue, and says whether it was there.
     pub(super) fn remove(&mut self, slot: Slot) -> bool {
-        let place = self.queue.iter().position(|claim| claim.slot == slot);
+        let place = self.queue.iter().position(|&queued| queued == slot);
         let Some(place) = place else { return false };
-        self.front -= usize::from(place < self.front);
+        self.returned -= usize::from(place < self.returned);
         self.queue.remove(place).is_some()
     }
 
     /// Forgets a connection that is not in the queue and ends.
     pub(super) fn forget(&mut self, slot: Slot) {
-        take(&mut self.owed, slot);
+        if let Some(share) = self.shares.get_mut(slot.index()) {
+            *share = Share::default();
+        }
     }
 
-    fn push_front(&mut self, claim: Claim) {
-        self.queue.insert(self.front, claim);
-        self.front += 1;
+    fn push_front(&mut self, slot: Slot) {
+        self.queue.insert(self.returned, slot);
+        self.returned += 1;
     }
-}
-
-fn take(claims: &mut Vec<Claim>, slot: Slot) -> Option<Claim> {
-    let place = claims.iter().position(|claim| claim.slot == slot)?;
-    Some(claims.swap_remove(place))
 }
 
 #[cfg(test)]
@@ -127,7 +148,6 @@ mod tests {
     }
 
     fn check(starved: &mut Starved, count: usize, expected: &[u32]) {
-        starved.begin();
         let next: Vec<u32> = (0..count).map_while(|_| starved.ask()).map(|slot| slot.0).collect();
         assert_eq!(next, expected);
     }
@@ -162,6 +182,36 @@ mod tests {
         starved.received(Slot(1), SHARE_BYTES, true, true);
         starved.push(Slot(1));
         check(&mut starved, 10, &[2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn a_connection_keeps_its_place_if_others_are_asked_for_before_its_receive_completes() {
+        let mut starved = starved(5);
+        check(&mut starved, 2, &[0, 1]);
+        check(&mut starved, 2, &[2, 3]);
+        starved.received(Slot(0), SHARE_BYTES, true, true);
+        (1..4).for_each(|slot| starved.found_none(Slot(slot)));
+        starved.push(Slot(0));
+        check(&mut starved, 10, &[1, 2, 3, 4, 0]);
+    }
+
+    #[test]
+    fn a_connection_gets_the_rest_of_its_share_if_others_are_asked_for_before_its_receive_completes() {
+        let mut starved = starved(4);
+        check(&mut starved, 1, &[0]);
+        check(&mut starved, 1, &[1]);
+        starved.received(Slot(0), SHARE_BYTES - 1, true, true);
+        starved.push(Slot(0));
+        check(&mut starved, 10, &[0, 2, 3]);
+    }
+
+    #[test]
+    fn a_connection_that_had_nothing_to_receive_in_its_turn_goes_behind_the_others() {
+        let mut starved = starved(4);
+        check(&mut starved, 2, &[0, 1]);
+        starved.received(Slot(1), SHARE_BYTES, false, true);
+        starved.found_none(Slot(0));
+        check(&mut starved, 10, &[2, 3, 0]);
     }
 
     #[test]
