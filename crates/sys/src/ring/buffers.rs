@@ -14,7 +14,7 @@ const OWN_BYTES: usize = 16 * 1024;
 /// What is received in one go, if it is there.
 const MESSAGE_BYTES: usize = 64 * 1024;
 /// Shorter messages are taken to be of this length.
-const LEAST_BYTES: usize = 4 * 1024;
+const LEAST_BYTES: usize = 1024;
 /// The mean length of messages is that of so many, roughly.
 const MEAN_OF: u32 = 16;
 
@@ -91,12 +91,16 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(buffer.start.as_ptr(), buffer.len as usize) }
     }
 
-    /// Notes that a receive has taken up so many bytes.
-    pub(super) fn fill(&mut self, len: u32) {
+    /// Notes that a receive has taken up so many bytes. `more`: more bytes are there.
+    pub(super) fn fill(&mut self, len: u32, more: bool) {
         if let (Kind::Chosen(ring), 1..) = (&mut self.kind, len) {
             ring.free_bytes -= if ring.incremental { len } else { ring.buffer_bytes } as usize;
-            ring.mean_bytes += len / MEAN_OF;
-            ring.mean_bytes -= ring.mean_bytes / MEAN_OF;
+            ring.message_bytes += len;
+            if !more || ring.message_bytes as usize >= MESSAGE_BYTES {
+                ring.mean_bytes -= ring.mean_bytes / MEAN_OF;
+                ring.mean_bytes += ring.message_bytes / MEAN_OF;
+                ring.message_bytes = 0;
+            }
         }
     }
 
@@ -105,15 +109,15 @@ impl Buffers {
         matches!(&self.kind, Kind::Chosen(ring) if ring.buffer_bytes as usize >= MESSAGE_BYTES)
     }
 
-    /// How many messages there is room for, if they are as long as the last ones.
-    pub(super) fn room_messages(&self) -> usize {
+    /// How many receives there is room for, if messages are as long as the last ones. `whole`: each receive takes a
+    /// whole message, however many buffers it fills.
+    pub(super) fn room(&self, whole: bool) -> usize {
         match &self.kind {
-            Kind::Chosen(ring) if self.are_large() => {
-                // Rounded up: where messages are cut at the ends of buffers, they seem to be shorter.
-                let usual = (ring.mean_bytes as usize).next_power_of_two();
-                ring.free_bytes.div_ceil(usual.clamp(LEAST_BYTES, MESSAGE_BYTES))
+            Kind::Chosen(ring) if whole || self.are_large() => {
+                let least_bytes = if ring.incremental { LEAST_BYTES } else { ring.buffer_bytes as usize };
+                ring.free_bytes.div_ceil((ring.mean_bytes as usize).clamp(least_bytes, MESSAGE_BYTES))
             }
-            Kind::Chosen(ring) => ring.free_bytes.div_ceil(MESSAGE_BYTES),
+            Kind::Chosen(ring) => ring.free_bytes / ring.buffer_bytes as usize,
             Kind::Own(_) => usize::MAX,
         }
     }
@@ -159,7 +163,9 @@ pub(super) struct BufferRing {
     buffer_bytes: u32,
     /// Room in all the buffers that the kernel has.
     free_bytes: usize,
-    /// Bytes of the last receives, in the mean.
+    /// What has come of a message whose rest is still to come.
+    message_bytes: u32,
+    /// The mean length of the last messages, each counted up to [`MESSAGE_BYTES`].
     mean_bytes: u32,
     incremental: bool,
 }
@@ -171,8 +177,16 @@ impl BufferRing {
         let entries = Entries::map(count)?;
         let memory = map_pages(usize::from(count) * buffer_bytes as usize)?;
         let uses = vec![Use { filled_bytes: 0, slices: 0, full: false }; usize::from(count)];
-        let mut ring =
-            Self { entries, memory, uses, buffer_bytes, free_bytes: 0, mean_bytes: 0, incremental };
+        let mut ring = Self {
+            entries,
+            memory,
+            uses,
+            buffer_bytes,
+            free_bytes: 0,
+            message_bytes: 0,
+            mean_bytes: 0,
+            incremental,
+        };
         (0..count).for_each(|id| ring.add(id));
         Ok(ring)
     }
@@ -322,4 +336,46 @@ fn map_pages(bytes: usize) -> io::Result<NonNull<u8>> {
         return Err(io::Error::last_os_error());
     }
     NonNull::new(address.cast()).ok_or_else(|| io::Error::other("the kernel mapped the page at address zero"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Receives messages of `message_bytes` until their mean length is known, and expects how many receives all buffers
+    /// have room for, of a part of a message and of a whole one each.
+    fn check(incremental: bool, (count, buffer_bytes): (u16, u32), message_bytes: u32, expected: [usize; 2]) {
+        let mut buffers = Buffers::chosen(BufferRing::map(count, buffer_bytes, incremental).unwrap());
+        let all_bytes = usize::from(count) * buffer_bytes as usize;
+        for _ in 0..16 * MEAN_OF {
+            let mut left_bytes = message_bytes;
+            while left_bytes > 0 {
+                let Kind::Chosen(ring) = &mut buffers.kind else { unreachable!("they are chosen") };
+                ring.free_bytes = all_bytes;
+                let len = left_bytes.min(buffer_bytes);
+                left_bytes -= len;
+                buffers.fill(len, left_bytes > 0);
+            }
+        }
+        let Kind::Chosen(ring) = &mut buffers.kind else { unreachable!("they are chosen") };
+        ring.free_bytes = all_bytes;
+        assert_eq!([false, true].map(|whole| buffers.room(whole)), expected, "{message_bytes} bytes");
+    }
+
+    #[test]
+    fn small_buffers_have_room_for_one_receive_each_or_for_the_messages_that_fill_them() {
+        check(false, (512, 2048), 64, [512, 512]);
+        check(false, (512, 2048), 2048, [512, 512]);
+        check(false, (512, 2048), 16 * 1024, [512, 64]);
+        check(false, (512, 2048), 64 * 1024, [512, 16]);
+        check(false, (512, 2048), 1024 * 1024, [512, 16]);
+    }
+
+    #[test]
+    fn large_buffers_have_room_for_many_messages_each() {
+        check(true, (8, 64 * 1024), 64, [512, 512]);
+        check(true, (8, 64 * 1024), 1024, [512, 512]);
+        check(true, (8, 64 * 1024), 16 * 1024, [32, 32]);
+        check(true, (8, 64 * 1024), 1024 * 1024, [8, 8]);
+    }
 }

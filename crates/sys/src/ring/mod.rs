@@ -387,7 +387,7 @@ impl Ring {
         // Where that takes several buffers, a multishot receive costs less; it stops where the buffers end, or at 33.
         let several = !self.buffers.are_large() || self.starved.has_much();
         let how = if self.multishot && several { RECEIVE_MULTISHOT } else { 0 };
-        for _ in 0..self.buffers.room_messages() {
+        for _ in 0..self.buffers.room(how == RECEIVE_MULTISHOT) {
             let Some(slot) = self.starved.ask() else { break };
             self.push_receive(slot, how);
         }
@@ -606,7 +606,7 @@ impl Ring {
                     let len = result.max(0) as u32;
                     let more = cqueue::sock_nonempty(entry.flags());
                     self.starved.received(slot, len as usize, more, is_last);
-                    self.buffers.fill(len);
+                    self.buffers.fill(len, more);
                     self.pending.push_back(entry);
                 }
                 Kind::Tracked | Kind::EndSending => self.pending.push_back(entry),

@@ -442,6 +442,39 @@ fn connections_that_want_more_than_the_buffers_hold_receive_alike() {
 }
 
 #[test]
+fn connections_with_small_messages_receive_in_turn_as_many_at_once_as_there_are_buffers() {
+    const BUFFERS: u16 = 8;
+    let options = Options { incremental: false, multishot: false, ..FULL };
+    let mut ring = Ring::with_buffers(&Variant::from(&options), PROBE_BUFFERS, (BUFFERS, 2048)).unwrap();
+    // Over Unix sockets a message is there as soon as it has been sent.
+    let mut peers: Vec<(Slot, UnixStream)> = Vec::new();
+    for _ in 0..3 * BUFFERS {
+        let (ours, mut theirs) = pair();
+        theirs.write_all(b"x").unwrap();
+        peers.push((ring.adopt(ours).unwrap(), theirs));
+    }
+    peers.iter().for_each(|&(slot, _)| ring.receive(slot, false));
+    for round in 0..12 {
+        turn(&mut ring);
+        let mut served = Vec::new();
+        while let Some(completion) = ring.next() {
+            let Completion::Received { slot, buffer, .. } = completion else {
+                panic!("not expected here: {completion:?}")
+            };
+            ring.recycle(buffer);
+            served.push(slot);
+        }
+        let turns = peers.chunks(usize::from(BUFFERS)).cycle().nth(round).unwrap().iter();
+        assert_eq!(served, turns.map(|&(slot, _)| slot).collect::<Vec<_>>(), "round {round}");
+        for slot in served {
+            let (_, theirs) = peers.iter_mut().find(|(peer, _)| *peer == slot).unwrap();
+            theirs.write_all(b"x").unwrap();
+            ring.receive(slot, false);
+        }
+    }
+}
+
+#[test]
 fn a_connection_that_waits_for_a_buffer_can_be_stopped() {
     let mut ring = Ring::new(&FULL).unwrap();
     let mut floods = Floods::new(&mut ring);
