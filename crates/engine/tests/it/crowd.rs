@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::common::{ENGINE, Engine};
 use crate::load::report::Report;
 use crate::load::server::{Behaviour, Fault, Server, free_address};
-use crate::process::{Supervised, command, signal};
+use crate::process::{PATIENCE, Supervised, command, signal};
 use serde_json::{Value, json};
 
 const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];
@@ -333,7 +333,6 @@ fn wait_for_replies(server: &Server) {
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    const PATIENCE: Duration = Duration::from_secs(60);
     let begin = Instant::now();
     while !holds() {
         assert!(begin.elapsed() < PATIENCE, "not after {PATIENCE:?}: {what}");

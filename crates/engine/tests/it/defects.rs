@@ -6,10 +6,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::common::Engine;
+use crate::process::PATIENCE;
 use serde_json::json;
-
-/// Longer than anything here takes on a busy machine; only what never comes reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn every_defect_is_told_when_the_server_is_ready() {

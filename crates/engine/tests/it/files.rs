@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::process::{Outcome, Supervised, command, engine};
+use crate::process::{Outcome, PATIENCE, Supervised, command, engine};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
@@ -23,9 +23,6 @@ const ENDINGS: [&str; 5] = ["json", "ndjson", "csv", "hlog", "svg"];
 
 /// Nothing listens there: whoever tries to connect says so.
 const NOBODY: &str = "http://127.0.0.1:1/";
-
-/// Longer than anything here takes on a busy machine; only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn every_file_of_a_closed_loop_tells_the_same_run() {

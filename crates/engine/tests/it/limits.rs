@@ -12,9 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{ENGINE, Engine};
+use crate::process::PATIENCE;
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A user that owns no processes, not even those of the same test run beside this one. Limits on processes count
 /// those of a user, and do not bind root.

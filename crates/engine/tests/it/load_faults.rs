@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::load::peer::Peer;
 use crate::load::report::Report;
 use crate::load::server::{Behaviour, Fault};
-use crate::process::{Outcome, command, engine, outcome, signal};
+use crate::process::{Outcome, PATIENCE, command, engine, outcome, signal};
 use crate::tls::identity::Identity;
 use crate::tls::server::Behaviour as Tls;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
@@ -646,7 +646,6 @@ fn whoever_stops_a_run_keeps_what_it_had_measured() {
 
 /// Stops a long run by a signal once its first slice is over, and expects it to end well and to be told whole.
 fn check_stop(driver: &str, name: &str, behaviour: Behaviour, flags: &str, correct: RangeInclusive<u64>) {
-    const PATIENCE: Duration = Duration::from_secs(60);
     let running = Peer::Plain(behaviour).start();
     let what = format!("{name}, {driver}, {behaviour:?}, {flags}");
     let folder = folder(&what);

@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::strict;
-use super::subject::{Client, Outcome, PATIENCE, Subject};
+use super::subject::{Client, Outcome, Subject};
 use super::wire::{Exchange, Wire, is_right};
+use crate::process::PATIENCE;
 
 /// One thing that every server must stand.
 pub(crate) struct Cell {

@@ -19,11 +19,9 @@ use socket2::SockRef;
 
 use super::wire::{Exchange, Wire, is_right};
 use crate::common::Engine;
+use crate::process::PATIENCE;
 
 pub(crate) type Outcome<T = ()> = Result<T, String>;
-
-/// Longer than anything here takes on a busy machine; only a server that hangs reaches it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where a server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
