@@ -67,6 +67,7 @@ def test_a_trial_whose_books_balance_raises_no_doubt() -> None:
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 0.97)),
         ("littles_law", {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.93), "age_end_ns": 2 * WINDOW_NS}),
         ("littles_law", {"age_begin_ns": 2 * WINDOW_NS}),
+        ("littles_law", {"age_failed_ns": 2 * WINDOW_NS}),
         # However long a single request took.
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.2, max=200_000_000)),
         ("generator_late", changed("generator", turn_ns_max=20_000_001)),
@@ -92,6 +93,8 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
         {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.96), "age_end_ns": 2 * WINDOW_NS},
         # The same stall just before the window began: the time is in the latencies and not in the window.
         {**changed("latency_ns", mean=GOOD.latency_ns.mean * 1.04), "age_begin_ns": 2 * WINDOW_NS},
+        # The same stall, but the requests came to nothing.
+        {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.96), "age_failed_ns": 2 * WINDOW_NS},
         # The same at both edges.
         {"age_begin_ns": 2 * WINDOW_NS, "age_end_ns": 2 * WINDOW_NS},
         changed("generator", turn_ns_max=20_000_000),
@@ -108,6 +111,11 @@ def test_failed_requests_are_an_error_rate_and_not_a_speed() -> None:
     correct = GOOD.requests.correct
     failed = changed("requests", sent=correct + 1_000, failed=1_000)
     check(["errors"], **failed, **changed("bytes", sent=GOOD.bytes.sent + 64_000), first_error="reset by peer")
+
+
+def test_wrong_replies_have_a_latency_and_keep_littles_law() -> None:
+    correct, wrong = round(GOOD.requests.correct * 0.9), GOOD.requests.correct - round(GOOD.requests.correct * 0.9)
+    check(["wrong_replies"], **changed("requests", correct=correct, wrong=wrong))
 
 
 def test_a_window_without_an_answer_is_void() -> None:

@@ -450,6 +450,7 @@ class Report(Frozen):
     unanswered_ns_max: Count = 0
     age_begin_ns: Count = 0
     age_end_ns: Count = 0
+    age_failed_ns: Count = 0
     statuses: dict[str, Count] = {}
     intervals: Intervals
     generator: Generator

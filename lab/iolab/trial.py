@@ -217,9 +217,10 @@ def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Dou
         yield Doubt(word="bytes_open", detail=bytes_fault)
     if r.correct == 0 or report.generator.wall_ns == 0 or not _connections_stay_open(result, report):
         return
-    # A request that is in flight when the window begins counts in it whole, and one that is in flight when it ends
-    # not at all. Their ages are known, so the law is exact whatever stalled at either edge.
-    latencies_ns = r.correct * report.latency_ns.mean + report.age_end_ns - report.age_begin_ns
+    # A request that is in flight when the window begins counts in it whole; one that is in flight when it ends, or that
+    # failed, not at all. Their ages are known, so the law is exact whatever stalled at either edge.
+    ages_ns = report.age_end_ns + report.age_failed_ns - report.age_begin_ns
+    latencies_ns = (r.correct + r.wrong) * report.latency_ns.mean + ages_ns
     # Each thread of the generator has a window of its own.
     concurrency = latencies_ns / (report.generator.wall_ns / report.threads)
     if abs(concurrency / report.connections_open - 1) > LITTLE_MAX:

@@ -196,10 +196,12 @@ pub struct Report {
     pub backlog: Backlog,
     /// How long the oldest request that was in flight at the end had been due.
     pub unanswered_ns_max: u64,
-    /// How long the requests in flight when the window began, and when it ended, had been due by then: sums. With them
-    /// Little's law is exact: a window cuts through requests at both edges.
+    /// How long the requests in flight when the window began, and when it ended, had been due by then: sums.
     pub age_begin_ns: u64,
     pub age_end_ns: u64,
+    /// How long the failed requests had been due when they failed: a sum. With the three, Little's law is exact in a
+    /// closed loop: a window cuts through requests at both edges, and a request that failed has no latency.
+    pub age_failed_ns: u64,
     /// When the last whole reply of the window came; 0 where none did.
     pub last_reply_ns: u64,
     pub statuses: Statuses,
@@ -393,7 +395,10 @@ impl Recorder {
     pub(crate) fn failed(&mut self, lost: &InFlight, fault: Fault, text: impl FnOnce() -> String) {
         let requests = lost.len() as u64;
         self.in_flight -= requests;
-        self.due_sum_ns = lost.iter().fold(self.due_sum_ns, |sum, begun| sum.wrapping_sub(begun.due_ns));
+        for begun in lost.iter() {
+            self.due_sum_ns = self.due_sum_ns.wrapping_sub(begun.due_ns);
+            self.record.age_failed_ns += self.now_ns.saturating_sub(begun.due_ns);
+        }
         self.record.requests.failed += requests;
         if let Some(Slicer { slice, .. }) = &mut self.slicer {
             slice.failed += requests;
@@ -483,7 +488,7 @@ impl Recorder {
         record.backlog = Backlog::default();
         record.statuses = Statuses::new();
         record.begin_ns = now_ns;
-        record.age_begin_ns = age_ns;
+        (record.age_begin_ns, record.age_failed_ns) = (age_ns, 0);
         record.generator = Generator {
             cpu_ns: clock::thread_cpu_ns(),
             run_delay_ns: process::thread_run_delay_ns(),
@@ -538,6 +543,7 @@ impl Report {
             unanswered_ns_max: 0,
             age_begin_ns: 0,
             age_end_ns: 0,
+            age_failed_ns: 0,
             last_reply_ns: 0,
             statuses: Statuses::new(),
             intervals: Intervals::default(),
@@ -567,6 +573,7 @@ impl Report {
         self.unanswered_ns_max = self.unanswered_ns_max.max(other.unanswered_ns_max);
         self.age_begin_ns += other.age_begin_ns;
         self.age_end_ns += other.age_end_ns;
+        self.age_failed_ns += other.age_failed_ns;
         self.last_reply_ns = self.last_reply_ns.max(other.last_reply_ns);
         self.statuses.add(&other.statuses);
         self.intervals.add(&other.intervals);
@@ -683,9 +690,13 @@ mod tests {
         }
     }
 
-    /// Sends a request and takes its reply at each of `times_ns`, with one request always in flight, and expects
-    /// the counts of the window and of the intervals.
     fn check(times_ns: &[u64], in_window: u64, completed: &[u64]) {
+        check_failing(times_ns, &[], in_window, completed);
+    }
+
+    /// Sends a request and takes its reply at each of `times_ns`, or loses it at those of `failed_ns`, with one request
+    /// always in flight, and expects the counts of the window and of the intervals.
+    fn check_failing(times_ns: &[u64], failed_ns: &[u64], in_window: u64, completed: &[u64]) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         recorder.timeline = TIMELINE;
         recorder.next_edge_ns = TIMELINE.start_ns + TIMELINE.interval_ns;
@@ -698,19 +709,27 @@ mod tests {
             if !recorder.begin_turn(at_ns) {
                 break;
             }
-            recorder.replied(Verdict::Correct, None, &begun, at_ns);
+            if failed_ns.contains(&at_ns) {
+                let mut lost = InFlight::default();
+                lost.push(begun);
+                recorder.failed(&lost, Fault::Timeout, || "it came to nothing".to_owned());
+            } else {
+                recorder.replied(Verdict::Correct, None, &begun, at_ns);
+            }
             recorder.sent(10, &turn(at_ns), at_ns, 0);
             begun = Begun { due_ns: at_ns, sent_ns: at_ns, ..begun };
         }
         let record = recorder.finish();
         let requests = record.requests;
         // Little's law, but for the three digits of the histogram: one request is in flight all the time.
-        let latency_ns = record.latency.mean() * in_window as f64 + record.age_end_ns as f64;
+        let latency_ns =
+            record.latency.mean() * in_window as f64 + (record.age_end_ns + record.age_failed_ns) as f64;
         let window_ns = record.end_ns - record.begin_ns + record.age_begin_ns;
         assert!((latency_ns - window_ns as f64).abs() <= 0.001 * latency_ns, "{latency_ns} and {window_ns}");
         assert_eq!(requests.correct, in_window);
         let is_in_window = |at_ns: &&u64| (TIMELINE.begin_ns..TIMELINE.end_ns).contains(at_ns);
-        assert_eq!(record.last_reply_ns, times_ns.iter().rfind(is_in_window).copied().unwrap_or(0));
+        let mut replies_ns = times_ns.iter().filter(|at_ns| !failed_ns.contains(at_ns));
+        assert_eq!(record.last_reply_ns, replies_ns.rfind(is_in_window).copied().unwrap_or(0));
         assert_eq!(record.latency.len(), in_window);
         assert_eq!(
             requests.sent + requests.in_flight_begin,
@@ -722,6 +741,12 @@ mod tests {
     #[test]
     fn warm_up_is_left_out_and_what_comes_after_the_end_too() {
         check(&[1_500, 2_500, 3_500, 4_500, 5_500, 6_500, 7_500], 3, &[1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn the_time_of_failed_requests_belongs_to_the_window_in_which_they_failed() {
+        check_failing(&[2_500, 3_500, 4_500, 5_500, 6_500], &[2_500, 4_500], 2, &[0, 0, 1, 0, 1]);
+        check_failing(&[1_500, 4_500, 6_500], &[4_500], 0, &[1, 0, 0, 0, 0]);
     }
 
     #[test]

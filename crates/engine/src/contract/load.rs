@@ -329,9 +329,13 @@ pub(crate) struct Report {
     /// The ages, since they were due, of the requests in flight when the window began, added up.
     #[serde(default)]
     pub(crate) age_begin_ns: u64,
-    /// The same when it ended: sum of latencies + age_end_ns - age_begin_ns = mean number in flight x window.
+    /// The same when it ended.
     #[serde(default)]
     pub(crate) age_end_ns: u64,
+    /// The ages of the failed requests when they failed, added up. In a closed loop: sum of latencies + age_end_ns +
+    /// age_failed_ns - age_begin_ns = mean number in flight x window.
+    #[serde(default)]
+    pub(crate) age_failed_ns: u64,
     /// How often each status came; empty where the protocol has none.
     pub(crate) statuses: BTreeMap<String, u64>,
     pub(crate) intervals: Intervals,

@@ -84,7 +84,7 @@ impl Run {
         let requests = json!({"sent": replies, "correct": replies, "wrong": 0, "failed": 0, "in_flight_begin": 0,
             "in_flight_end": 0});
         report["requests"] = requests;
-        for field in ["age_begin_ns", "age_end_ns"] {
+        for field in ["age_begin_ns", "age_end_ns", "age_failed_ns"] {
             report[field] = self.connections.into();
         }
         for field in ["cpu_ns", "wall_ns", "run_delay_ns", "turns", "rss_bytes_max"] {

@@ -133,9 +133,10 @@ impl Report {
         assert_eq!(self.float(&self.0["requests"]["in_flight_end"]), room, "{self}");
         // A request in flight when the window begins counts in it whole, and one in flight when it ends not at all.
         // Each thread has a window of its own.
-        let latencies_ns =
-            self.float(&self.0["requests"]["correct"]) * self.float(&self.0["latency_ns"]["mean"]);
-        let ages_ns = self.float(&self.0["age_end_ns"]) - self.float(&self.0["age_begin_ns"]);
+        let replies = self.requests("correct") + self.requests("wrong");
+        let latencies_ns = replies as f64 * self.float(&self.0["latency_ns"]["mean"]);
+        let age = |name: &str| self.float(&self.0[name]);
+        let ages_ns = age("age_end_ns") + age("age_failed_ns") - age("age_begin_ns");
         let window_ns = self.float(&self.0["generator"]["wall_ns"]) / self.float(&self.0["threads"]);
         let in_flight = (latencies_ns + ages_ns) / window_ns;
         // Nothing is in flight from a reply to the next reading of the clock: the thread driver reads it before each
