@@ -69,9 +69,7 @@ impl Evidence<'_> {
     pub(crate) fn unsound(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         if self.gone {
-            let asked = count((self.connections + self.idle) as u64);
-            let when = self.when_gone();
-            reasons.push(format!("{when}: none of {asked} connections was open or could be opened"));
+            reasons.push(none_open(&self.when_gone(), self.connections + self.idle));
         }
         reasons.extend(self.generator_limit());
         // What was slow may be this where it has not limited the rate, too.
@@ -147,7 +145,8 @@ impl Evidence<'_> {
 
     /// How the generator itself has limited the run, if it has.
     fn generator_limit(&self) -> Option<String> {
-        // Who has mostly waited for replies, and little for a processor, would have waited for them all the same.
+        // A generator that mostly waited for replies, and little for a processor, was not the limit: with a processor
+        // of its own it would have waited for the same replies.
         let mostly_waited = self.starved_share() < DELAY_SHARE_LIMIT
             && self.busy_share() + self.starved_share() < self.waiting_share();
         self.starved().filter(|_| !mostly_waited).or_else(|| self.late()).or_else(|| self.restless())
@@ -251,6 +250,11 @@ impl Evidence<'_> {
     fn window_s(&self) -> f64 {
         self.measured.end_ns.saturating_sub(self.measured.begin_ns).max(1) as f64 / 1e9
     }
+}
+
+/// That no connection was left of a server that was gone; `when` says since when.
+pub(crate) fn none_open(when: &str, connections: usize) -> String {
+    format!("{when}: none of {} connections was open or could be opened", count(connections as u64))
 }
 
 fn quantile(histogram: &Histogram<u64>, quantile: f64) -> u64 {

@@ -3,6 +3,7 @@
 use super::{duration_ns, printable};
 use crate::contract::{Address, Http, Report, Verify, Workload};
 use crate::failure::{Failure, for_people};
+use crate::judgement::none_open;
 use crate::units::count;
 
 /// What there is to say of a run beside why it cannot be trusted.
@@ -25,9 +26,11 @@ pub(crate) fn failure(report: &Report) -> Option<Failure> {
     if report.requests.correct == 0 {
         return Some(Failure::work("no_correct_reply", nothing_correct(report)));
     }
-    // Why it cannot be trusted begins with that.
-    let gone = report.unsound.first().filter(|_| report.gone);
-    gone.map(|reason| Failure::work("server_gone", reason))
+    report.gone.then(|| {
+        // The limit of such a run says since when.
+        let reason = none_open(&report.bound.why, report.connections + report.idle);
+        Failure::work("server_gone", reason)
+    })
 }
 
 fn nothing_correct(report: &Report) -> String {
