@@ -113,7 +113,8 @@ impl<P: Protocol> Shared<P> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// The output was full: requests wait in the session until others have had their turn. It is in the queue of those.
+    /// The output was full: requests wait in the session, and the connection in `resuming`, until others have had
+    /// their turn.
     Resuming,
     /// It ends when everything has been sent and nothing is in flight.
     Closing,
@@ -177,15 +178,17 @@ impl<P: Protocol> Loop<P> {
     fn turn(&mut self) -> io::Result<()> {
         self.submit(if self.resuming.is_empty() { Wait::Forever } else { Wait::AtMost(Duration::ZERO) })?;
         self.output.tick(sys::clock::unix_s());
-        // Only those that are there now: what is added meanwhile goes behind all others.
-        for _ in 0..self.resuming.len() {
-            let Some(slot) = self.resuming.pop_front() else { break };
-            self.resume(slot)?;
-        }
+        let resuming = self.resuming.len();
         // Not those that come meanwhile, with the replies that are sent in the middle.
         for _ in 0..self.ring.ready() {
             let Some(completion) = self.ring.next() else { break };
             self.complete(completion)?;
+        }
+        // After the completions, so that what has come for one of these connections is answered with what it had left,
+        // in one send. Only those that were there before: what was added meanwhile goes behind all others.
+        for _ in 0..resuming {
+            let Some(slot) = self.resuming.pop_front() else { break };
+            self.resume(slot)?;
         }
         Ok(())
     }
@@ -360,6 +363,11 @@ impl<P: Protocol> Loop<P> {
         if connection.phase != Phase::Resuming {
             return Ok(());
         }
+        if connection.turn == self.turn {
+            // It was added in this iteration, and one that was there before has been closed.
+            self.resuming.push_back(slot);
+            return Ok(());
+        }
         connection.phase = Phase::Open;
         if connection.sending { Ok(()) } else { self.go_on(slot) }
     }
@@ -416,4 +424,63 @@ impl<P: Protocol> Loop<P> {
 
 fn connection<S>(connections: &mut [Option<Connection<S>>], slot: Slot) -> &mut Connection<S> {
     connections[slot.index()].as_mut().expect("a slot has a connection until it is closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::atomic::AtomicU64;
+
+    use proto::http::{Http, Verify, Workload};
+    use sys::net::Listener;
+
+    use super::*;
+    use crate::counts::Board;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    /// More than are answered in one turn, and less than a socket has room for.
+    const REQUESTS: usize = 120;
+    const REPLY_BYTES: usize = 1024;
+
+    /// How often a loop has handed over requests in one turn, at most.
+    static SUBMITS_MAX: AtomicU64 = AtomicU64::new(0);
+
+    fn serve(listener: Listener) -> io::Result<()> {
+        let counts = Board::new(1)?.workers().next().expect("there is one");
+        let workload = Workload::new(REPLY_BYTES, "/", "h", true, Verify::Status).expect("it is valid");
+        let config = Config { connections_max: 2, ..Config::default() };
+        let mut serving = Loop::<Http>::new(counts, &config, Box::leak(Box::new(workload)))?;
+        serving.accept(Listeners::new(vec![listener])?)?;
+        loop {
+            let before = serving.turn;
+            serving.turn()?;
+            SUBMITS_MAX.fetch_max(serving.turn - before, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn connections_that_go_on_and_receive_take_one_system_call_together() {
+        let listener = Listener::open(&"127.0.0.1:0".parse().unwrap(), false, 64).unwrap();
+        let address = listener.address().unwrap().to_string();
+        // It serves for as long as the process lives.
+        thread::spawn(|| serve(listener));
+        let mut clients: Vec<_> = (0..2).map(|_| TcpStream::connect(&address).unwrap()).collect();
+        for _ in 0..50 {
+            for _ in 0..REQUESTS / 10 {
+                clients.iter_mut().for_each(|client| client.write_all(&REQUEST.repeat(10)).unwrap());
+            }
+            for client in &mut clients {
+                let mut letters = 0;
+                // A body consists of this letter, and "text/plain" in the head has it once.
+                while letters < REQUESTS * (REPLY_BYTES + 1) {
+                    let mut bytes = [0; 4096];
+                    let len = client.read(&mut bytes).unwrap();
+                    assert_ne!(len, 0, "the server has failed");
+                    letters += bytes[..len].iter().filter(|&&byte| byte == b'x').count();
+                }
+            }
+        }
+        assert_eq!(SUBMITS_MAX.load(Ordering::Relaxed), 1);
+    }
 }
