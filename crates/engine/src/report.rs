@@ -41,7 +41,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         tls: spec.tls.clone(),
         connections: spec.connections,
         idle: spec.idle,
-        connections_open: measured.connections_open,
+        connections_open: if gone { 0 } else { measured.connections_open },
         threads: spec.threads(),
         processes: spec.processes,
         cpus: spec.cpus.clone(),
@@ -83,11 +83,11 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
 }
 
 /// Whether no connection was open at the end and none could be opened, of those that were to stay open. One that is
-/// opened for each request may be none at any moment.
+/// opened for each request may be none at any moment; one that was just begun to be opened again is none yet.
 fn is_gone(spec: &LoadSpec, measured: &::load::Report) -> bool {
     let stays_open = spec.requests_per_connection.is_none()
         && !matches!(&spec.workload, Workload::Http(http) if !http.keep_alive);
-    stays_open && measured.connections_open == 0 && measured.errors.connect > 0
+    stays_open && measured.connections_open == measured.connections_untaken && measured.errors.connect > 0
 }
 
 /// What was asked for, as far as a report tells it.
@@ -130,6 +130,7 @@ pub(crate) fn asked(report: &Report) -> LoadSpec {
 pub(crate) fn measured(report: &Report) -> Result<::load::Report, String> {
     Ok(::load::Report {
         connections_open: report.connections_open,
+        connections_untaken: 0,
         begin_ns: report.begin_ns,
         end_ns: report.end_ns,
         requests: requests_of(&report.requests),

@@ -177,6 +177,8 @@ impl Statuses {
 #[derive(Clone, Debug)]
 pub struct Report {
     pub connections_open: usize,
+    /// Those of them that were opened again and from which nothing has come since: what listened may be gone.
+    pub connections_untaken: usize,
     /// The measured window, CLOCK_MONOTONIC.
     pub begin_ns: u64,
     pub end_ns: u64,
@@ -217,6 +219,22 @@ enum Phase {
     WarmUp,
     Window,
     Over,
+}
+
+/// Connections that are open at the end of a run.
+pub(crate) struct Open {
+    connections: usize,
+    untaken: usize,
+}
+
+impl Open {
+    /// Of each open connection, whether the server has shown that it has taken it; and those that are idle on purpose.
+    pub(crate) fn of(taken: impl Iterator<Item = bool>, idle: usize) -> Self {
+        taken.fold(Self { connections: idle, untaken: 0 }, |open, taken| Self {
+            connections: open.connections + 1,
+            untaken: open.untaken + usize::from(!taken),
+        })
+    }
 }
 
 /// One thread's record in the making.
@@ -416,8 +434,9 @@ impl Recorder {
     }
 
     /// The run is over: what it leaves open, unsent, and unanswered, of which the oldest was due at `oldest_ns`.
-    pub(crate) fn leave(&mut self, connections_open: usize, oldest_ns: Option<u64>, turns: &Turns) {
-        self.record.connections_open = connections_open;
+    pub(crate) fn leave(&mut self, open: Open, oldest_ns: Option<u64>, turns: &Turns) {
+        self.record.connections_open = open.connections;
+        self.record.connections_untaken = open.untaken;
         // Whoever has sent all that was asked for has kept to the schedule if nothing else was due by then.
         let end_ns = self.last_sent_ns.unwrap_or_else(|| self.now_ns.min(self.timeline.end_ns));
         let (before, all) = turns.unsent(self.timeline.begin_ns, end_ns);
@@ -525,6 +544,7 @@ impl Report {
     pub fn empty(is_open: bool) -> Self {
         Self {
             connections_open: 0,
+            connections_untaken: 0,
             begin_ns: u64::MAX,
             end_ns: 0,
             requests: Requests::default(),
@@ -557,6 +577,7 @@ impl Report {
     /// window is that of both.
     pub fn add(&mut self, other: &Self) {
         self.connections_open += other.connections_open;
+        self.connections_untaken += other.connections_untaken;
         self.begin_ns = self.begin_ns.min(other.begin_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
         if self.first_error.is_none() {
@@ -765,7 +786,7 @@ mod tests {
         recorder.timeline = TIMELINE;
         (recorder.turn_began_ns, recorder.now_ns) = (TIMELINE.start_ns, TIMELINE.start_ns);
         assert!(recorder.begin_turn(3_500) && recorder.begin_turn(4_500));
-        recorder.leave(0, None, &Turns::closed(1, 1));
+        recorder.leave(Open::of([].into_iter(), 0), None, &Turns::closed(1, 1));
         assert_eq!(recorder.finish().end_ns, 4_500);
     }
 

@@ -45,8 +45,16 @@ fn a_server_is_gone_where_no_connection_is_left_and_none_can_be_opened() {
         change(&mut spec, &mut measured);
         (report(&spec, Vec::new(), &measured), example.rate_per_s)
     };
-    let (gone, rate_per_s) = example(|_, _| ());
-    assert!(gone.gone && (gone.rate_per_s / rate_per_s - 4.0).abs() < 1e-3, "{}", gone.rate_per_s);
+    let gone: [fn(&mut LoadSpec, &mut ::load::Report); 2] = [
+        |_, _| (),
+        // One was just being opened again.
+        |_, measured| (measured.connections_open, measured.connections_untaken) = (1, 1),
+    ];
+    for change in gone {
+        let (gone, rate_per_s) = example(change);
+        assert!(gone.gone && (gone.rate_per_s / rate_per_s - 4.0).abs() < 1e-3, "{}", gone.rate_per_s);
+        assert_eq!(gone.connections_open, 0);
+    }
     let lasting: [fn(&mut LoadSpec, &mut ::load::Report); 3] = [
         |_, measured| measured.connections_open = 1,
         |_, measured| measured.errors.connect = 0,

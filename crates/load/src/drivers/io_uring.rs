@@ -16,7 +16,7 @@ use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
 use super::waiting::Waiting;
 use super::{Drive, Plan};
 use crate::exchange::{Exchange, Outcome};
-use crate::record::{Fault, Recorder};
+use crate::record::{Fault, Open, Recorder};
 use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
@@ -383,8 +383,10 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
                 sweep_ns = now_ns + self.plan.sweep_ns;
             }
         }
-        let open = self.connections.iter().filter(|one| one.slot.is_some()).count();
+        let open =
+            self.connections.iter().filter(|one| one.slot.is_some()).map(|one| one.exchange.is_taken());
+        let open = Open::of(open, self.plan.idle_open());
         let oldest_ns = self.connections.iter().filter_map(|one| one.exchange.oldest_ns()).min();
-        recorder.leave(open + self.plan.idle_open(), oldest_ns, turns);
+        recorder.leave(open, oldest_ns, turns);
     }
 }

@@ -23,7 +23,7 @@ use sys::net::{Address, Socket};
 use super::link::Link;
 use super::{Drive, Plan, SWEEP_NS};
 use crate::exchange::{Exchange, Outcome};
-use crate::record::Recorder;
+use crate::record::{Open, Recorder};
 use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
@@ -197,7 +197,8 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
                 }
             }
         }
-        let open = usize::from(self.link.is_some()) + self.plan.idle_open();
+        let open = self.link.iter().map(|_| self.exchange.is_taken());
+        let open = Open::of(open, self.plan.idle_open());
         recorder.leave(open, self.exchange.oldest_ns(), turns);
     }
 }
