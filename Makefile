@@ -56,6 +56,7 @@ clean:
 # The engine, the `iolab` command and the package (in place: an edit of lab/ needs no build). touch, because an
 # installer may keep the time of the file it copies.
 $(BIN)/iolab-engine: $(RUST) $(PACKAGE) .venv/.requirements
+	@echo "compiling the engine: some minutes the first time"
 	$(IN_VENV) $(UV) pip install --quiet --no-deps --no-build-isolation --reinstall-package iolab --editable .
 	touch $@
 
