@@ -329,8 +329,10 @@ def test_a_limit_is_read_as_it_is_written(text: str, metric: str, below: float, 
     ("text", "message"),
     [
         ("", "'' is no limit: write it as in 'p99<5ms'"),
-        ("p99>5ms", "'p99>5ms' is no limit"),
-        ("p99<5", "'p99<5' is no limit"),
+        ("p99>5ms", "'p99>5ms': only < is possible: write p99<5ms"),
+        ("errors=1", "'errors=1': only < is possible: write errors<1%"),
+        ("p99<5", "'p99<5': a unit is missing: write it as in p99<5ms"),
+        ("errors<5", "'errors<5': a unit is missing: write it as in errors<5%"),
         ("p99<-5ms", "'p99<-5ms' is no limit"),
         ("p99<5ms,p50<1ms", "is no limit"),
         ("p98<5ms", "p98 is not measured: use one of p50, p90, p99, p99.9, p99.99, p99.999, mean, max, errors"),
@@ -931,7 +933,7 @@ def test_what_could_not_be_settled_ends_with_a_code_of_its_own(tmp_path: Path, h
     ("arguments", "message"),
     [
         (["--slo", "p98<5ms", "http://127.0.0.1:1/"], "p98 is not measured: use one of p50, "),
-        (["--slo", "p99<5", "http://127.0.0.1:1/"], "'p99<5' is no limit: write it as in 'p99<5ms'"),
+        (["--slo", "p99<5", "http://127.0.0.1:1/"], "'p99<5': a unit is missing: write it as in p99<5ms"),
         (["--slo", "p99<5ms", "127.0.0.1:1"], "'127.0.0.1:1' is not complete: write http://127.0.0.1:1 or tcp://"),
         (
             ["--slo", "p99<5ms", "ftp://127.0.0.1:1"],

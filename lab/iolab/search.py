@@ -27,7 +27,7 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.99
 TIMES = (*QUANTILES, "mean", "max")
 ERRORS = "errors"
 UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-LIMIT = re.compile(r"([a-z][a-z0-9.]*)\s*<=?\s*([0-9]*\.?[0-9]+)\s*([a-zµ]+|%)")
+LIMIT = re.compile(r"([a-z][a-z0-9.]*)\s*([<>]=?|=)\s*([0-9]*\.?[0-9]+)\s*([a-zµ]+|%|)")
 DURATION = re.compile(r"([0-9]*\.?[0-9]+)(ms|s|m)")
 DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000}
 # A server that answers less than this of what was asked of it does not hold the rate, however fast its replies are.
@@ -155,9 +155,15 @@ def parse_limit(text: str) -> Limit:
     found = LIMIT.fullmatch(text.strip())
     if found is None:
         raise PlanError(f"{text!r} is no limit: write it as in 'p99<5ms' or 'errors<0.1%'")
-    metric, number, unit = found[1], float(found[2]), found[3]
+    metric, sign, digits, unit = found.groups()
+    number = float(digits)
     if metric not in (*TIMES, ERRORS):
         raise PlanError(f"{metric} is not measured: use one of {', '.join((*TIMES, ERRORS))}")
+    usual = unit or ("%" if metric == ERRORS else "ms")
+    if not sign.startswith("<"):
+        raise PlanError(f"{text!r}: only < is possible: write {metric}<{digits}{usual}")
+    if not unit:
+        raise PlanError(f"{text!r}: a unit is missing: write it as in {metric}<{digits}{usual}")
     if (unit == "%") != (metric == ERRORS):
         raise PlanError(
             f"{text!r}: {metric} is {'a share: write %' if metric == ERRORS else 'a time: write us, ms or s'}"
@@ -167,7 +173,7 @@ def parse_limit(text: str) -> Limit:
     below = number / 100 if unit == "%" else number * UNITS_NS[unit]
     if below <= 0:
         raise PlanError(f"{text!r}: nothing is under 0: give it some room")
-    return Limit(metric, below, f"{metric}<{found[2]}{unit}")
+    return Limit(metric, below, f"{metric}<{digits}{unit}")
 
 
 def parse_share(text: str) -> float:
