@@ -317,7 +317,7 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
     ("arguments", "message"),
     [
         (["vs", "epoll"], "name two contestants or more"),
-        (["vs", "epoll", "eppol"], "there is no model 'eppol': name one of blocking, epoll, io_uring, thread"),
+        (["vs", "epoll", "eppol"], "there is no model 'eppol': did you mean 'epoll'?\n"),
         (
             ["vs", "epoll", "blocking"],
             "blocking holds 1 at a time, of 50 connections: use --connections 1, or another model",
@@ -327,7 +327,7 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["vs", "epoll", "absent"], "absent cannot run here: this machine has none"),
         (["vs", "epoll", "io_uring[fault=nine]"], "nine is no fault of io_uring: use one of none, "),
         (["vs", "epoll", "thread", "--protocol", "line", "--framing", "raw"], "framing: is not a setting of line"),
-        (["vs", "epoll", "io_uring[speed=9]"], "io_uring has no option 'speed': it has fault"),
+        (["vs", "epoll", "io_uring[speed=9]"], "io_uring has no option 'speed': use one of fault"),
         (["vs", "epoll", "io_uring[speed"], "'io_uring[speed' is no contestant"),
         (["vs", "epoll", "cmd:./mine"], "does not say where its port goes"),
         (
@@ -344,7 +344,9 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["vs", "epoll", "thread", "--load-cpus", "99999"], "processor 99999 may not be used here"),
         (["report", "nothing"], "there is no run 'nothing' here or in "),
         (["report", "nothing", "--csv"], "iolab list runs has the names"),
-        (["run", "nothing"], "there is no experiment 'nothing': name one of "),
+        (["vs", "epoll", "nginx"], "there is no model 'nginx': use one of "),
+        (["run", "nothing"], "there is no experiment 'nothing': use one of "),
+        (["run", "io-uring-vs-epoll"], "there is no experiment 'io-uring-vs-epoll': did you mean 'io_uring-vs-epoll'?"),
         (["run", "./nothing.toml"], "nothing.toml: cannot be read: No such file or directory"),
     ],
 )

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from iolab.errors import BadInput
+from iolab.wording import instead
 
 FOLDER = Path(__file__).parent / "experiments"
+# What is written for an experiment that does not come with iolab.
+OWN = "the path of a .toml file"
 
 
 def path_of(name: str) -> Path:
@@ -17,8 +20,7 @@ def path_of(name: str) -> Path:
         return Path(name)
     known = [path.stem for path in _paths()]
     if name not in known:
-        names = ", ".join(known)
-        raise BadInput(f"there is no experiment {name!r}: name one of {names}, or the path of a .toml file")
+        raise BadInput(f"there is no experiment {name!r}{instead(name, [*known, OWN])}")
     return FOLDER / f"{name}.toml"
 
 

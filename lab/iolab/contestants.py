@@ -19,6 +19,7 @@ from iolab.child import Child, Ended, ending
 from iolab.contract import Description, ModelAbout, ServeReady, ServeSpec
 from iolab.engine import Engine, TrialFailed, serve, variant
 from iolab.plan import Cell, Failure, Plan, PlanError
+from iolab.wording import instead
 
 HOST = "127.0.0.1"
 # How long a command may take until it accepts a connection: an interpreter or a virtual machine has to start.
@@ -60,14 +61,14 @@ def refuse_unknown(plan: Plan, engine: Description) -> None:
             continue
         model = models.get(contestant.name)
         if model is None:
-            raise PlanError(f"there is no model {contestant.name!r}: name one of {', '.join(models)}")
+            raise PlanError(f"there is no model {contestant.name!r}{instead(contestant.name, models)}")
         if protocol not in model.protocols:
             raise PlanError(f"{model.name} does not speak {protocol}: it speaks {', '.join(model.protocols)}")
         options = [option.name for option in model.options]
         unknown = next((name for name in contestant.options if name not in options), None)
         if unknown is not None:
-            known = f"it has {', '.join(options)}" if options else "it has none"
-            raise PlanError(f"{model.name} has no option {unknown!r}: {known}")
+            known = instead(unknown, options) if options else ": it has none"
+            raise PlanError(f"{model.name} has no option {unknown!r}{known}")
 
 
 def variants(plan: Plan, engine: Engine) -> dict[str, ModelAbout]:

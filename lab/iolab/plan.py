@@ -398,8 +398,8 @@ class Plan(Frozen):
         """Raises ValueError for a contestant, an axis or a value of it that is in no comparison."""
         titles = {title for comparison in self.comparisons for title in comparison.titles}
         for contestant in sorted(set(named) - titles):
-            known = ", ".join(sorted(titles))
-            raise ValueError(f"{where}.{key}: no contestant is called {contestant!r}: use one of {known}")
+            known = instead(contestant, sorted(titles))
+            raise ValueError(f"{where}.{key}: no contestant is called {contestant!r}{known}")
         values: dict[str, dict[Scalar, None]] = {}
         for comparison in self.comparisons:
             for axis, value in comparison.setting.items():
