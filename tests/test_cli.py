@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from iolab.capacity import Question
 from iolab.cli import vs
 from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload
 from iolab.engine import Engine
+from iolab.errors import BadInput
 from iolab.plan import Cell, CostCount, Plan, Quick, Result
 
 EXPERIMENT = """
@@ -199,6 +201,33 @@ def test_a_run_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> 
     done = iolab("list", "runs", "--out", tmp_path)
     assert done.exit_code == 0
     assert re.fullmatch(r"not begun +vs-1 +.*plan\.json: .*: run the experiment again\n", done.stdout)
+
+
+def stored_run(out: Path, name: str, began: str) -> Path:
+    """The folder of a run of which only the beginning and what it found are known."""
+    folder = out / name
+    folder.mkdir()
+    (folder / store.PLAN).write_text("{}")
+    (folder / store.MACHINE).write_text(json.dumps({store.ENDED: began}))
+    found: Any = SimpleNamespace(began=began, plan=SimpleNamespace(question="Which?"), short="neither")
+    runs.summary(folder, found)
+    return folder
+
+
+def test_a_run_is_found_by_the_beginning_of_its_name_and_the_newest_by_its_experiment(tmp_path: Path) -> None:
+    new = stored_run(tmp_path, "models-0123456789abcdef", "2026-02-01T00:00:00+00:00")
+    old = stored_run(tmp_path, "models-0123456789abcdee", "2026-01-01T00:00:00+00:00")
+    aside = stored_run(tmp_path, "models-0123456789abcdee.1", "2025-01-01T00:00:00+00:00")
+    other = stored_run(tmp_path, "models-of-mine-fedcba9876543210", "2026-03-01T00:00:00+00:00")
+    assert runs.find("models", tmp_path) == new
+    assert runs.find("models-of", tmp_path) == other
+    assert runs.find("models-0123456789abcdee", tmp_path) == old
+    assert runs.find("models-0123456789abcdee.", tmp_path) == aside
+    said = re.escape(f"several runs begin with 'models-0': write more of one of {old.name}, {aside.name}, {new.name}")
+    with pytest.raises(BadInput, match=said):
+        runs.find("models-0", tmp_path)
+    with pytest.raises(BadInput, match="there is no run 'model-' here"):
+        runs.find("model-", tmp_path)
 
 
 MANY = """

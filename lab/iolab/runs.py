@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 # these names too, and are slow to load.
 PLAN, QUESTION = "plan.json", "question.json"
 SUMMARY, REPORT = "summary.json", "report.html"
+# What comes after an experiment's name in the name of a run's folder.
+DIGEST = "-[0-9a-f]{16}"
 # What is made from the record, and is no part of it.
 MADE = frozenset({SUMMARY, REPORT})
 
@@ -37,11 +40,23 @@ class StoredRun(NamedTuple):
 
 
 def find(name: str | Path, out: Path) -> Path:
-    """The folder of a stored run, given by its path or by its name in `out`; raises BadInput."""
+    """The folder of a stored run, given by its path, or by its name in `out`; raises BadInput.
+
+    The beginning of a name will do if no other run's begins so. An experiment's name stands for its newest run.
+    """
     for folder in (Path(name), out / name):
         if any((folder / file).is_file() for file in (PLAN, QUESTION)):
             return folder
-    raise BadInput(f"there is no run {str(name)!r} here or in {out}: iolab list runs has the names")
+    begun = [folder for folder in _folders(out) if folder.name.startswith(str(name))]
+    newest = [folder for folder in begun if re.fullmatch(DIGEST, folder.name.removeprefix(str(name)))]
+    if newest:
+        return max(newest, key=lambda folder: _listed(folder).began)
+    if len(begun) > 1:
+        names = ", ".join(folder.name for folder in begun)
+        raise BadInput(f"several runs begin with {str(name)!r}: write more of one of {names}")
+    if not begun:
+        raise BadInput(f"there is no run {str(name)!r} here or in {out}: iolab list runs has the names")
+    return begun[0]
 
 
 def is_capacity(folder: Path) -> bool:
@@ -51,8 +66,7 @@ def is_capacity(folder: Path) -> bool:
 
 def stored(out: Path) -> list[StoredRun]:
     """All runs in a folder, the oldest first. One that cannot be read says why."""
-    folders = {path.parent for file in (PLAN, QUESTION) for path in out.glob(f"*/{file}")}
-    return sorted(map(_listed, sorted(folders)), key=lambda run: run.began)
+    return sorted(map(_listed, _folders(out)), key=lambda run: run.began)
 
 
 def summary(folder: Path, found: Results | None = None) -> StoredRun:
@@ -66,6 +80,10 @@ def summary(folder: Path, found: Results | None = None) -> StoredRun:
         kept = _judged(folder, found)
         _keep(folder, key, kept)
     return kept
+
+
+def _folders(out: Path) -> list[Path]:
+    return sorted({path.parent for file in (PLAN, QUESTION) for path in out.glob(f"*/{file}")})
 
 
 def _listed(folder: Path) -> StoredRun:

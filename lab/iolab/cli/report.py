@@ -10,13 +10,17 @@ from iolab.cli.parser import Parser, add_shared
 from iolab.errors import BadInput
 
 USAGE = "[FLAGS] RUN"
-EXAMPLES = ("iolab report vs-0123456789abcdef", "iolab report vs-0123456789abcdef --csv > trials.csv")
+EXAMPLES = ("iolab report vs-0123", "iolab report vs-0123456789abcdef --csv > trials.csv")
 
 
 def add(parser: Parser) -> None:
     """Declares the flags."""
     parser.add_argument(
-        "run", type=Path, metavar="RUN", help="a run's folder, or its name in --out (iolab list runs has the names)"
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="a run's folder; or its name in --out, or the beginning of it (iolab list runs has the names); "
+        "or the name of an experiment, for its newest run",
     )
     add_shared(parser, "--json")
     parser.add_argument(
