@@ -94,7 +94,8 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
     pub(crate) spec: Option<String>,
 
-    /// How the server waits and spreads connections; `describe` lists the models and their options.
+    /// How the server waits and spreads connections; `iolab list models` shows the models and their options
+    /// (as JSON: `iolab-engine describe`).
     #[arg(long, short, required_unless_present = "spec")]
     model: Option<String>,
 
