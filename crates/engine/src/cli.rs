@@ -411,8 +411,11 @@ fn parse_cpus(text: &str) -> Result<Cpus, String> {
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let parts: Vec<&str> =
-        lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
+    // That a flag could be passed as a value is true and helps with nothing.
+    let is_said = |line: &&str| {
+        !(line.is_empty() || line.starts_with("For more information") || line.starts_with("tip: to pass '"))
+    };
+    let parts: Vec<&str> = lines.filter(is_said).collect();
     let hint = match error.kind() {
         ErrorKind::MissingRequiredArgument => "; --help shows how",
         _ => "",

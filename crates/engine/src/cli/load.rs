@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::UnknownArgumentValueParser;
+use clap::{Arg, Args};
 
 use super::tls::TlsFlags;
 use super::{Cpus, MessageFlags, Protocol, list, milliseconds, parse_cpus, refuse_others};
@@ -29,6 +30,7 @@ const GENERATOR: &str = "Generator";
 const OUTPUT: &str = "Output";
 
 #[derive(Args, Debug)]
+#[command(args = flags_of_other_tools())]
 pub(crate) struct LoadFlags {
     /// Read one line of JSON from standard input instead of flags, and end when it ends.
     #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
@@ -387,6 +389,20 @@ fn parse_body(text: &str) -> Result<String, String> {
         Some("" | "-") => Err("to send what is in a file, write -D FILE".into()),
         Some(path) => Err(format!("to send what is in a file, write -D {path}")),
     }
+/// Flags that other tools have for a file, which are refused with what to write here.
+fn flags_of_other_tools() -> [Arg; 2] {
+    [("output", "-o foo.json"), ("csv", "-o foo.csv")].map(|(name, instead)| {
+        let refusal = UnknownArgumentValueParser::suggest(format!("to write a file, use {instead}"));
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .num_args(0..=1)
+            .default_missing_value("-")
+            .value_parser(refusal)
+            .hide(true)
+    })
+}
+
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {

@@ -329,6 +329,19 @@ fn a_flag_beside_another_tools_line_wins_over_what_the_line_means() {
         http(Http { headers, ..Http::default() })
     };
     let meant = LoadSpec { workload: with_headers(&["A"]), ..timeless };
+#[test]
+fn the_tip_to_pass_an_unknown_flag_as_a_value_is_not_given() {
+    let said = |flags: &str| {
+        let line = format!("iolab-engine load http://127.0.0.1:8080 {flags}");
+        one_line(&Cli::try_parse_from(line.split_whitespace()).expect_err("there is no such flag"))
+    };
+    assert_eq!(said("--xyzzy 1"), "error: unexpected argument '--xyzzy' found");
+    for (flag, instead) in [("--output foo.json", "-o foo.json"), ("--csv", "-o foo.csv")] {
+        let tip = format!("tip: to write a file, use {instead}");
+        assert!(said(flag).ends_with(&tip), "{}", said(flag));
+    }
+}
+
     check_beside(line, "", Ok(meant.clone()));
     check_beside(
         line,
