@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use hdrhistogram::Histogram;
 
 pub(crate) use self::advice::failure;
-use crate::contract::{BoundBy, Errors, Report, Schedule};
+use crate::contract::{BoundBy, Errors, Report, Schedule, Workload};
 use crate::failure::for_people;
 use crate::fold::folded;
 use crate::units::{bytes, count, counted, duration_ns};
@@ -51,7 +51,8 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
         threads.push_str(&format!(" in {} processes", count(report.processes as u64)));
     }
     let driver = ::load::Driver::from(report.driver).name();
-    writeln!(out, "{subject}   {}, {connections}, {threads}, {driver}\n", duration_ns(window_ns))?;
+    let (asked, window) = (asked(&report.workload), duration_ns(window_ns));
+    writeln!(out, "{subject}   {asked}{window}, {connections}, {threads}, {driver}\n")?;
     write_distrust(out, report)?;
     write_requests(out, report)?;
     if !latency_ns.is_empty() {
@@ -64,6 +65,17 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
+}
+
+/// What is sent, unless it is a plain GET: `POST of 3 B, `.
+fn asked(workload: &Workload) -> String {
+    match workload {
+        Workload::Http(http) if !http.body.is_empty() => {
+            format!("{} of {}, ", http.method, bytes(http.body.len() as f64))
+        }
+        Workload::Http(http) if http.method != "GET" => format!("{}, ", http.method),
+        _ => String::new(),
+    }
 }
 
 /// Why the figures that follow are not to be trusted, where they are not.

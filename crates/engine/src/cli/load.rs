@@ -328,6 +328,7 @@ impl LoadFlags {
             return Err(Failure::request("bad_flag", message));
         }
         self.refuse_http_flags(protocol)?;
+        self.refuse_duration_as_body()?;
         let default = Http::default();
         let body = self.body()?;
         let http = Http {
@@ -359,6 +360,17 @@ impl LoadFlags {
             ("--expect-echo", self.expect_echo),
         ];
         refuse_others(&flags.map(|(flag, given)| (flag, given, Protocol::Http)), protocol)
+    }
+
+    /// Refuses `-d 10s`, which is how wrk takes its duration: a run that sends "10s" is not what was meant.
+    fn refuse_duration_as_body(&self) -> Result<(), Failure> {
+        let body = self.body.as_deref().filter(|body| self.method.is_none() && parse_duration(body).is_ok());
+        body.map_or(Ok(()), |body| {
+            let message = format!(
+                "-d is the body of a request: for a duration write -z {body}; to send it write -m POST -d {body}"
+            );
+            Err(Failure::request("bad_flag", message))
+        })
     }
 
     fn has_body(&self) -> bool {

@@ -248,6 +248,16 @@ fn a_body_is_posted_unless_another_method_is_given() {
 }
 
 #[test]
+fn a_body_that_looks_like_a_duration_is_sent_only_with_a_method() {
+    let http = http(Http { method: "PUT".into(), body: "1s".into(), ..Http::default() });
+    check_load("http://127.0.0.1:8080/ -d 1s -m PUT", Ok(LoadSpec { workload: http, ..load_spec() }));
+    check_load(
+        "http://127.0.0.1:8080/ -t2 -c10 -d1s",
+        Err("-d is the body of a request: for a duration write -z 1s; to send it write -m POST -d 1s"),
+    );
+}
+
+#[test]
 fn what_is_asked_over_http_can_be_chosen() {
     let flags =
         "http://127.0.0.1:8080/ -m POST -H A:b -H 'c:  d' -d hello --expect-status 201 --expect-body ok";
@@ -320,16 +330,6 @@ fn flags_of_a_load_that_cannot_be_say_what_to_do() {
 }
 
 #[test]
-fn a_flag_beside_another_tools_line_wins_over_what_the_line_means() {
-    let line = "http://127.0.0.1:8080/ -c 10 -t 2 -z 10s --warmup 0s --timeout 2s -H A:b";
-    let timeless =
-        LoadSpec { connections: 10, threads: 2, warmup_ms: Some(0), timeout_ms: 2000, ..load_spec() };
-    let with_headers = |names: &[&str]| {
-        let headers = names.iter().map(|name| ((*name).to_owned(), "b".to_owned())).collect();
-        http(Http { headers, ..Http::default() })
-    };
-    let meant = LoadSpec { workload: with_headers(&["A"]), ..timeless };
-#[test]
 fn the_tip_to_pass_an_unknown_flag_as_a_value_is_not_given() {
     let said = |flags: &str| {
         let line = format!("iolab-engine load http://127.0.0.1:8080 {flags}");
@@ -342,6 +342,16 @@ fn the_tip_to_pass_an_unknown_flag_as_a_value_is_not_given() {
     }
 }
 
+#[test]
+fn a_flag_beside_another_tools_line_wins_over_what_the_line_means() {
+    let line = "http://127.0.0.1:8080/ -c 10 -t 2 -z 10s --warmup 0s --timeout 2s -H A:b";
+    let timeless =
+        LoadSpec { connections: 10, threads: 2, warmup_ms: Some(0), timeout_ms: 2000, ..load_spec() };
+    let with_headers = |names: &[&str]| {
+        let headers = names.iter().map(|name| ((*name).to_owned(), "b".to_owned())).collect();
+        http(Http { headers, ..Http::default() })
+    };
+    let meant = LoadSpec { workload: with_headers(&["A"]), ..timeless };
     check_beside(line, "", Ok(meant.clone()));
     check_beside(
         line,

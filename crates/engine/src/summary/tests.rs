@@ -342,7 +342,7 @@ fn the_spread_of_few_replies_is_not_drawn_and_no_empty_row_begins_or_ends_it() {
 }
 
 #[test]
-fn a_summary_tells_of_idle_connections_and_that_its_times_are_of_wrong_replies() {
+fn a_summary_tells_of_idle_connections_of_what_is_sent_and_that_its_times_are_of_wrong_replies() {
     let shown = |change: fn(&mut Report)| {
         let mut report = report();
         change(&mut report);
@@ -351,6 +351,15 @@ fn a_summary_tells_of_idle_connections_and_that_its_times_are_of_wrong_replies()
     let head = shown(|report| report.idle = 10_000);
     assert!(head.starts_with("http://a/   2.00 s, 50 connections and 10,000 idle, 1 thread"), "{head}");
     let wrong = "of wrong replies: not one was correct";
+    let asked = |method: &str, body: &str| {
+        let mut report = report();
+        let (method, body) = (method.to_owned(), body.to_owned());
+        report.workload = Workload::Http(Http { method, body, ..Http::default() });
+        text(&report, &vec![("service", &histogram(&[(1_000, 5)]))], "http://a/")
+    };
+    assert!(asked("GET", "").starts_with("http://a/   2.00 s, "));
+    assert!(asked("HEAD", "").starts_with("http://a/   HEAD, 2.00 s, "));
+    assert!(asked("POST", "1s").starts_with("http://a/   POST of 2 B, 2.00 s, "));
     assert!(!head.contains(wrong));
     assert!(shown(|report| report.requests.correct = 0).contains(wrong));
 }
