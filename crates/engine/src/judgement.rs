@@ -50,6 +50,8 @@ impl Evidence<'_> {
             (BoundBy::Server, self.when_gone())
         } else if self.replies() == 0 {
             (BoundBy::Unclear, "no reply came".into())
+        } else if self.is_mostly_wrong() {
+            (BoundBy::Unclear, "most replies were wrong".into())
         } else if self.is_short() {
             (BoundBy::Unclear, "the run was too short to say".into())
         } else if let Some(why) = self.generator_limit() {
@@ -145,6 +147,10 @@ impl Evidence<'_> {
 
     /// How the generator itself has limited the run, if it has.
     fn generator_limit(&self) -> Option<String> {
+        // A server that answers mostly wrong may be slower than this when it answers right.
+        if self.is_mostly_wrong() {
+            return None;
+        }
         // A generator that mostly waited for replies, and little for a processor, was not the limit: with a processor
         // of its own it would have waited for the same replies.
         let mostly_waited = self.starved_share() < DELAY_SHARE_LIMIT
@@ -241,6 +247,11 @@ impl Evidence<'_> {
 
     fn is_short(&self) -> bool {
         self.measured.end_ns.saturating_sub(self.measured.begin_ns) < WINDOW_NS_MIN
+    }
+
+    /// Whether fewer than half of the replies were correct.
+    fn is_mostly_wrong(&self) -> bool {
+        self.measured.requests.correct < self.measured.requests.wrong
     }
 
     fn replies(&self) -> u64 {

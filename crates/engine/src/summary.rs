@@ -169,8 +169,13 @@ fn write_times(out: &mut String, report: &Report, rows: &Rows<'_>) -> fmt::Resul
         )?;
         writeln!(out, "              the generator itself was with its sends")?;
     }
-    if report.requests.correct == 0 {
-        writeln!(out, "              of wrong replies: not one was correct")?;
+    match (report.requests.correct, report.requests.wrong) {
+        (0, _) => writeln!(out, "              of wrong replies: not one was correct")?,
+        (_, 0) => (),
+        (correct, wrong) => {
+            let (all, wrong) = (count(correct + wrong), count(wrong));
+            writeln!(out, "              of all {all} replies, {wrong} wrong ones among them")?;
+        }
     }
     if report.probe.is_some() {
         writeln!(out, "              probes are connections apart from the load, asked seldom")?;

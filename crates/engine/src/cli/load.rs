@@ -389,18 +389,6 @@ impl LoadFlags {
     }
 }
 
-/// What people expect who give a body to `curl` or `ab`, and say no more.
-const fn natural_method(has_body: bool) -> &'static str {
-    if has_body { "POST" } else { "GET" }
-}
-
-/// A body as it is sent. Of `curl` people know that what begins so is the name of a file.
-fn parse_body(text: &str) -> Result<String, String> {
-    match text.strip_prefix('@') {
-        None => Ok(text.to_owned()),
-        Some("" | "-") => Err("to send what is in a file, write -D FILE".into()),
-        Some(path) => Err(format!("to send what is in a file, write -D {path}")),
-    }
 /// Flags that other tools have for a file, which are refused with what to write here.
 fn flags_of_other_tools() -> [Arg; 2] {
     [("output", "-o foo.json"), ("csv", "-o foo.csv")].map(|(name, instead)| {
@@ -415,6 +403,18 @@ fn flags_of_other_tools() -> [Arg; 2] {
     })
 }
 
+/// What people expect who give a body to `curl` or `ab`, and say no more.
+const fn natural_method(has_body: bool) -> &'static str {
+    if has_body { "POST" } else { "GET" }
+}
+
+/// A body as it is sent. Of `curl` people know that what begins so is the name of a file.
+fn parse_body(text: &str) -> Result<String, String> {
+    match text.strip_prefix('@') {
+        None => Ok(text.to_owned()),
+        Some("" | "-") => Err("to send what is in a file, write -D FILE".into()),
+        Some(path) => Err(format!("to send what is in a file, write -D {path}")),
+    }
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {

@@ -82,6 +82,21 @@ fn a_generator_that_lacked_a_processor_and_mostly_waited_for_replies_is_doubted_
 }
 
 #[test]
+fn nothing_limits_a_run_in_which_most_replies_are_wrong() {
+    let wrong = |wrong: u64| {
+        move |run: &mut ::load::Report| {
+            (run.requests.correct, run.requests.wrong) = (1_000 - wrong, wrong);
+            run.generator.cpu_ns = 1_900_000_000;
+        }
+    };
+    let busy = "busy 95 % of the time: the server may be faster";
+    check(false, wrong(500), BoundBy::Generator, busy, &[busy, "not every reply was correct"]);
+    let unclear = "most replies were wrong";
+    check(false, wrong(501), BoundBy::Unclear, unclear, &["not every reply was correct"]);
+    check(false, wrong(1_000), BoundBy::Unclear, unclear, &["no reply was correct"]);
+}
+
+#[test]
 fn a_run_that_is_over_at_once_says_nothing_of_its_limit() {
     let short = |run: &mut ::load::Report| {
         run.end_ns = run.begin_ns + 99_000_000;
