@@ -196,13 +196,18 @@ def _wait_until_it_accepts(child: Child, pid: int, port: int) -> None:
 
 def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
     """Why a server that runs does not listen on its port, as far as its sockets show."""
-    waited, elsewhere = f"within {ACCEPTS_S_MAX:.0f} s", listener.addresses(proc.look(pid).pids)
+    elsewhere = listener.addresses(proc.look(pid).pids)
     if any(address.endswith(f":{port}") for address in elsewhere):
         message = f"it listens on {', '.join(elsewhere)}, not on {HOST}: let it listen there"
     elif elsewhere:
-        message = f"it listens on {', '.join(elsewhere)}, not on {{port}}: use {{port}} in its command"
+        message = (
+            f"it listens on {', '.join(elsewhere)}, not on {port}, the port it was given: let it listen on {{port}}"
+        )
     else:
-        message = f"it did not listen on {HOST}:{port} {waited}: use {{port}} in its command"
+        message = (
+            f"it listens nowhere {ACCEPTS_S_MAX:.0f} s after its start, which is the limit: "
+            "let it listen on {port}, and sooner if it starts slowly"
+        )
         return TrialFailed("hung", message, final=True, said=child.last_words())
     return TrialFailed("wrong_address", message, final=True, said=child.last_words())
 
