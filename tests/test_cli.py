@@ -360,6 +360,15 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["vs", "epoll", "io_uring[speed"], "'io_uring[speed' is no contestant"),
         (["vs", "epoll", "cmd:./mine"], "does not say where its port goes"),
         (
+            ["vs", "epoll", "cmd:PORT={port} node app.js"],
+            "'cmd:PORT={port} node app.js': no shell reads the command: "
+            "write it as in cmd:env PORT={port} node app.js, or as cmd:sh -c '…'",
+        ),
+        (
+            ["vs", "epoll", "cmd:cd /x && ./mine"],
+            "no shell reads the command, and cd is no program: write cmd:sh -c '…'",
+        ),
+        (
             ["vs", "epoll", "thread", "--protocol", "http", "--message-bytes", "9"],
             "--message-bytes: is not a setting of http: leave",
         ),

@@ -341,13 +341,27 @@ def listens(address: str) -> str:
             "died",
             "before it accepted a connection on port .*: no licence",
         ),
-        (f"cmd:{sys.executable} -c 'import time; time.sleep(60)' {{port}}", "hung", "listens nowhere 120 s after its start"),
+        (
+            f"cmd:{sys.executable} -c 'import time; time.sleep(60)' {{port}}",
+            "hung",
+            "listens nowhere 120 s after its start",
+        ),
         (
             listens("('127.0.0.1', 0)"),
             "wrong_address",
             r"it listens on 127.0.0.1:\d+, not on \d+, the port it was given: let it listen on {port}$",
         ),
         (listens("('127.0.0.3', int(sys.argv[1]))"), "wrong_address", "it listens on 127.0.0.3:.*, not on 127.0.0.1: "),
+        (
+            f"cmd:{sys.executable} -c '' {{port}}",
+            "died",
+            "ended with code 0 before .*: if it goes into the background, keep it in the foreground$",
+        ),
+        (
+            f"cmd:{sys.executable} -c '' && ./mine {{port}}",
+            "died",
+            "ended with code 0 before .*: no shell reads the command, so && is an argument: write cmd:sh -c '…'$",
+        ),
         (f"cmd:{FAKE_ENGINE.parent / 'made'} {{port}}", "cannot_start", "does not exist: check the command after cmd:"),
     ],
 )

@@ -10,7 +10,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ HOST = "127.0.0.1"
 # How long a command may take until it accepts a connection: an interpreter or a virtual machine has to start.
 ACCEPTS_S_MAX = 15.0
 POLL_S = 0.01
+# What a shell reads between commands, and a program as an argument.
+OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<"})
 # How long its keeper may take until it has started it.
 KEEPER_S_MAX = 10.0
 
@@ -162,7 +164,7 @@ def _start_command(cell: Cell) -> Server:
     child = Child([sys.executable, "-I", "-S", keeper.__file__, cpus, *argv], b"")
     try:
         pid = _pid_kept(child, argv[0])
-        _wait_until_it_accepts(child, pid, port)
+        _wait_until_it_accepts(child, pid, port, argv)
     except BaseException:
         child.stop()
         raise
@@ -181,11 +183,11 @@ def _pid_kept(child: Child, program: str) -> int:
     return int(line)
 
 
-def _wait_until_it_accepts(child: Child, pid: int, port: int) -> None:
+def _wait_until_it_accepts(child: Child, pid: int, port: int, argv: Sequence[str]) -> None:
     deadline = time.monotonic() + ACCEPTS_S_MAX
     while time.monotonic() < deadline:
         if not child.alive():
-            raise _died(child, f"before it accepted a connection on port {port}", kept=True)
+            raise _died(child, f"before it accepted a connection on port {port}", kept=True, argv=argv)
         try:
             socket.create_connection((HOST, port), timeout=POLL_S * 10).close()
             return
@@ -212,11 +214,24 @@ def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
     return TrialFailed("wrong_address", message, final=True, said=child.last_words())
 
 
-def _died(child: Child, when: str, *, kept: bool) -> TrialFailed:
-    """How a server ended, and its last words. The keeper of a command says how, because it ends with a code itself."""
+def _died(child: Child, when: str, *, kept: bool, argv: Sequence[str] = ()) -> TrialFailed:
+    """How a server ended, and its last words. The keeper of a command says how, because it ends with a code itself.
+
+    `argv` is given of a command that has not served yet.
+    """
     try:
         line = child.line(0) if kept else None
-        how = ending(child.wait(0) if line is None else int(line))
+        code = child.wait(0) if line is None else int(line)
+        how = ending(code)
     except Ended as ended:
-        how = str(ended)
-    return TrialFailed("died", f"the server {how} {when}", said=child.last_words())
+        code, how = ended.code, str(ended)
+    advice = _advice(argv, code) if argv else ""
+    return TrialFailed("died", f"the server {how} {when}{advice}", said=child.last_words())
+
+
+def _advice(argv: Sequence[str], code: int | None) -> str:
+    """What to do about a command that ended before it served."""
+    operator = next((word for word in argv if word in OPERATORS), None)
+    if operator is not None:
+        return f": no shell reads the command, so {operator} is an argument: write cmd:sh -c '…'"
+    return ": if it goes into the background, keep it in the foreground" if code == 0 else ""

@@ -58,6 +58,8 @@ TRIAL_MS_MAX = 3_600_000
 TEXT_BYTES_MAX = 4_096
 EXPERIMENT_BYTES_MAX = 1 << 20
 
+# What begins a line for a shell, and is no program.
+SHELL_WORDS = frozenset({".", "cd", "exec", "export", "source", "ulimit"})
 # A command's name in tables and sentences is at most so long.
 TITLE_MAX = 40
 
@@ -1149,6 +1151,15 @@ def _canonical_command(text: str) -> str:
         raise ValueError(f"{_shown(text)} cannot be split into words ({error}): balance its quotes") from None
     if not words or not words[0]:
         raise ValueError("cmd: needs a program after it, as in 'cmd:./mine --port {port}'")
+    if re.match(r"[A-Za-z_]\w*=", words[0]):
+        raise ValueError(
+            f"{_shown(text)}: no shell reads the command: "
+            "write it as in cmd:env PORT={port} node app.js, or as cmd:sh -c '…'"
+        )
+    if words[0] in SHELL_WORDS:
+        raise ValueError(
+            f"{_shown(text)}: no shell reads the command, and {words[0]} is no program: write cmd:sh -c '…'"
+        )
     if not any("{port}" in word for word in words):
         raise ValueError(f"{_shown(text)} does not say where its port goes: write {{port}} there")
     return text
