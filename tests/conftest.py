@@ -22,7 +22,7 @@ from iolab import agent, binary, cli, machine, proc, runner
 from iolab.agent import Calls, Sample
 from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts, Workload
 from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
-from iolab.plan import Cell, Failure, Plan
+from iolab.plan import Cell, Failure, MachineNoise, Plan
 from iolab.protocol_probe import Mismatch
 from iolab.runner import Clocks
 
@@ -222,6 +222,7 @@ class FakeHost:
         self.uncountable = uncountable
         assert set(self.faults.values()) <= set(self.FAULTS)
         self.identity = identity
+        self.others = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0)
         self.speaks: Mismatch | None = None
         self.executed: dict[str, dict[str, str]] = {}
         self.started: list[str] = []
@@ -231,6 +232,9 @@ class FakeHost:
 
     def describe(self) -> dict[str, Any]:
         return {"schema": 1, "identity": {"engine": self.identity}}
+
+    def noise(self) -> MachineNoise:
+        return self.others
 
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
         return self.executed

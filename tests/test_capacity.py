@@ -25,7 +25,7 @@ from iolab import agent, capacity, listener, prober, proc, programs, search, sto
 from iolab.capacity import Found, Question, Record
 from iolab.contract import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.engine import Engine, LoadEvent, TrialFailed
-from iolab.plan import Cell, PlanError
+from iolab.plan import Cell, MachineNoise, PlanError
 from iolab.protocol_probe import Mismatch
 from iolab.report import capacity as page
 from iolab.search import Done, Judged, Measurement, Probe, Settings, State
@@ -370,6 +370,9 @@ class SimulatedHost:
 
     def mismatch(self, connect: str, workload: object) -> Mismatch | None:
         return self.speaks
+
+    def noise(self) -> MachineNoise:
+        raise AssertionError("a search judges each run by itself")
 
     def programs(self, plan: object) -> dict[str, dict[str, str]]:
         raise AssertionError("nothing is executed")

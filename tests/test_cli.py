@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from conftest import FAKE_ENGINE, PATIENCE_S, iolab
+from conftest import FAKE_ENGINE, PATIENCE_S, FakeHost, iolab
 from iolab import capacity, cli, protocol_probe, runs, store, verdict
 from iolab.capacity import Question
 from iolab.cli import vs
@@ -293,6 +293,17 @@ def test_when_nothing_can_be_measured_the_exit_code_is_one(tmp_path: Path) -> No
     assert "61 of 64 requests over 4 connections were answered rightly (a pretended wrong reply)" in unfolded(
         done.stdout
     )
+
+
+def test_when_nothing_can_be_concluded_the_exit_code_is_three(simulated: FakeHost, tmp_path: Path) -> None:
+    simulated.faults = dict.fromkeys(range(2, 200), "busy")
+    command = ("vs", "epoll", "io_uring", "--quick", "--out", tmp_path)
+    done = iolab(*command)
+    assert done.exit_code == 3
+    assert "Inconclusive: the machine was too busy (" in unfolded(done.stdout)
+    assert last_line(done.stderr) == "iolab: nothing could be concluded: see the reasons above"
+    assert "warning: no trial of the first 3 blocks can be used: machine busy (6 of 6 trials): " in done.stderr
+    assert iolab("report", "vs", "--out", tmp_path).exit_code == 0
 
 
 def web_server() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from contextlib import suppress
@@ -12,14 +13,16 @@ import pytest
 from conftest import FakeHost, FakeServer
 from iolab import runner, store, verdict
 from iolab.machine import Cpu
-from iolab.plan import Cell, Failure, Plan, Result, Scalar, schedule, vs_plan
+from iolab.plan import Cell, Failure, MachineNoise, Plan, Result, Scalar, schedule, vs_plan
 from iolab.runner import (
     CanTakePart,
     Checked,
     ContestantFailed,
     Counted,
+    Crowded,
     Event,
     LeftOut,
+    NothingUsable,
     Opened,
     PutBack,
     Stopped,
@@ -52,6 +55,37 @@ def test_every_trial_runs_once_in_the_order_of_the_schedule_with_a_fresh_server(
     assert sorted(host.started[:2]) == ["epoll", "io_uring"]
     assert [event.reply_bytes for event in events if isinstance(event, Checked)] == [64, 64]
     assert not any(result.void for result in results)
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        (MachineNoise(steal_share=0.05, foreign_cpu_cores=0.25), []),
+        (MachineNoise(steal_share=0.0, foreign_cpu_cores=1.87), ["other programs use 1.9 of its processors"]),
+        (MachineNoise(steal_share=0.2, foreign_cpu_cores=0.0), ["its hypervisor takes 20 % of it"]),
+    ],
+)
+def test_a_busy_machine_is_told_before_the_first_trial(tmp_path: Path, others: MachineNoise, why: list[str]) -> None:
+    host = FakeHost()
+    host.others = others
+    _, events = run(short_plan("epoll", "io_uring"), host, tmp_path)
+    before = itertools.takewhile(lambda event: not isinstance(event, TrialBegan), events)
+    assert [event.why for event in before if isinstance(event, Crowded)] == why
+    _, again = run(short_plan("epoll", "io_uring"), host, tmp_path)
+    assert not any(isinstance(event, Crowded) for event in again), "nothing is left to measure"
+
+
+def test_without_a_usable_trial_in_three_blocks_the_cause_is_told_once(tmp_path: Path) -> None:
+    advice = "The machine was busy with other work: close it, or measure elsewhere."
+    checks, blocks = 2, 3
+    busy = dict.fromkeys(range(checks, 100), "busy")
+    _, events = run(short_plan("epoll", "io_uring"), FakeHost(busy), tmp_path / "busy")
+    (at,) = (at for at, event in enumerate(events) if isinstance(event, NothingUsable))
+    assert events[at] == NothingUsable(blocks, f"machine busy (6 of 6 trials): {advice}")
+    assert sum(isinstance(event, TrialBegan) for event in events[:at]) == 2 * blocks
+    one_good = {start: fault for start, fault in busy.items() if start != checks + 2 * blocks - 1}
+    _, events = run(short_plan("epoll", "io_uring"), FakeHost(one_good), tmp_path / "good")
+    assert not any(isinstance(event, NothingUsable) for event in events)
 
 
 def test_the_time_left_falls_to_the_last_trial(tmp_path: Path) -> None:

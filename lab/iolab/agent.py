@@ -15,11 +15,13 @@ from iolab import contestants, machine, proc, programs, protocol_probe
 from iolab.binary import EngineError
 from iolab.contract import LoadSpec, Served, ServeReady, Workload
 from iolab.engine import Engine, Load, LoadEvent, ask_served, distance_ns, open_engine, served
-from iolab.plan import Cell, Plan
+from iolab.plan import Cell, MachineNoise, Plan
 from iolab.protocol_probe import Mismatch
 
 # How often it is looked how far apart processors are, to see whether they are moved: hosts do it every few seconds.
 LOOKS, LOOK_PAUSE_S = 40, 0.1
+# How long it is looked at what others use before anything is measured: twenty ticks of the kernel's accounts.
+NOISE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Host(Protocol):
     """A machine to measure on. `start` and `load` raise TrialFailed."""
 
     def describe(self) -> dict[str, Any]: ...
+    def noise(self) -> MachineNoise: ...
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]: ...
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer: ...
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None: ...
@@ -87,6 +90,19 @@ class Agent:
         described = machine.describe(self.engine.description)
         described["engine"]["sha256"] = self.engine.digest
         return described
+
+    def noise(self) -> MachineNoise:
+        """What others use of this machine while nothing is measured, over a short while."""
+        began_ns, began, lab_ns = time.monotonic_ns(), machine.ticks(), proc.process_cpu_ns(os.getpid())
+        time.sleep(NOISE_S)
+        return machine.noise(
+            began,
+            machine.ticks(),
+            ours_ns=proc.process_cpu_ns(os.getpid()) - lab_ns,
+            wall_ns=time.monotonic_ns() - began_ns,
+            cpu_ns=0,
+            run_delay_ns=None,
+        )
 
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
         """The digests of the files that each command of a plan executes, by the command's text."""

@@ -51,6 +51,11 @@ class Results:
         return not any(result.report for result in self.trials)
 
     @property
+    def is_inconclusive(self) -> bool:
+        """Whether nothing may be said of any comparison. That there is no difference is something."""
+        return all(each.inconclusive is not None or not each.levels for each in self.verdicts)
+
+    @property
     def short(self) -> str:
         """What was found, in one line: how the claims were judged, or the sentence of the first comparison."""
         judged = Counter(each.judgement for each in self.claims)

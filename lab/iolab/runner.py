@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,19 @@ from iolab.contract import Frozen, HttpWorkload, LoadReady, LoadSpec, Measured, 
 from iolab.engine import LoadEvent, TrialFailed
 from iolab.errors import BadInput, IolabError
 from iolab.machine import Cpu, choose_cpus, noise
-from iolab.plan import Cell, CostCount, Failure, Plan, Result, ServerUsage, Trial, given_up, remaining, uncounted
+from iolab.plan import (
+    DOUBTS,
+    Cell,
+    CostCount,
+    Failure,
+    Plan,
+    Result,
+    ServerUsage,
+    Trial,
+    given_up,
+    remaining,
+    uncounted,
+)
 from iolab.protocol_probe import Mismatch
 
 # The signals that end the lab.
@@ -42,6 +55,8 @@ COUNTS_MAX = 3
 COUNTED_SHARE = 0.5
 # How long after a failure of the generator a server may take to be seen dead.
 DEATH_S_MAX = 0.5
+# After so many blocks without a trial that can be used, the reader is told.
+FIRST_BLOCKS = 3
 # Failures of a contestant that are the fault of its command.
 BAD_COMMANDS = frozenset({"cannot_start", "wrong_address"})
 # How an engine begins to say that the kernel does not let it count.
@@ -110,6 +125,21 @@ class CanTakePart:
 
 
 @dataclass(frozen=True, slots=True)
+class Crowded:
+    """Others use much of the machine before the first trial; `why` says what, in words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NothingUsable:
+    """The first `blocks` blocks are over, and no trial of them can be used; `why` says what most of them failed for."""
+
+    blocks: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
     """The system calls of a contestant were counted, or could not be."""
 
@@ -143,7 +173,19 @@ Record = TypeVar("Record", bound=Frozen)
 Process = TypeVar("Process", RunningServer, RunningLoad)
 End = TypeVar("End")
 Told = TypeVar("Told", LoadReady, Measuring, Measured, Report)
-Event = Planned | Opened | PutBack | LeftOut | CanTakePart | Checked | TrialBegan | TrialEnded | Counted
+Event = (
+    Planned
+    | Opened
+    | PutBack
+    | LeftOut
+    | CanTakePart
+    | Crowded
+    | Checked
+    | TrialBegan
+    | TrialEnded
+    | NothingUsable
+    | Counted
+)
 Tell = Callable[[Event], None]
 # The digests of the files of each command, by the command's text.
 Executed = dict[str, dict[str, str]]
@@ -211,6 +253,8 @@ def run(
         done, planned = len(progress.results), progress.planned
         ended = ended if done == planned else None
         tell(Opened(folder, plan, done, planned, writer.trials.faults, set_aside, changed, ended))
+        if progress.rest() and (why := trial.crowded(host.noise())):
+            tell(Crowded(why))
         _leave_out(progress, left_out or {})
         _check_contestants(progress, host)
         if executed:
@@ -220,6 +264,7 @@ def run(
         # Asked anew after each trial: a void one of many is run again in its own block.
         while rest := progress.rest():
             _refuse_changed(plan, host, executed)
+            progress.look_back(rest[0])
             _run_trial(progress, host, rest[0])
         left = uncounted(plan, progress.results, writer.trials.counts)
         _refuse_changed(plan, host, executed)
@@ -290,6 +335,7 @@ class _Progress:
         self._expected_s, self._spent_s = 0.0, 0.0
         self._rest_known: tuple[Trial, ...] = ()
         self._rest_after = -1
+        self._has_looked_back = False
 
     @property
     def planned(self) -> int:
@@ -331,6 +377,14 @@ class _Progress:
             self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
         self.tell(TrialEnded(result, title, comparison, len(self.results), self.planned))
 
+    def look_back(self, upcoming: Trial) -> None:
+        """Tells, once the first blocks are over, that no trial can be used so far: the rest will hardly be better."""
+        if self._has_looked_back or upcoming.block < FIRST_BLOCKS:
+            return
+        self._has_looked_back = True
+        if why := _why_unusable(self.results):
+            self.tell(NothingUsable(FIRST_BLOCKS, why))
+
     def keep_count(self, count: CostCount, *, passing: bool) -> None:
         """Stores a count of system calls as a result is stored, and tells of it.
 
@@ -341,6 +395,18 @@ class _Progress:
                 self._writer.append(count)
         comparison = self.plan.comparisons[count.comparison]
         self.tell(Counted(comparison.titles[count.slot], comparison.name, count))
+
+
+def _why_unusable(results: Sequence[Result]) -> str:
+    """What most trials were discarded for, or failed with; empty where one can be used."""
+    if not all(result.void for result in results):
+        return ""
+    words = Counter(doubt.word for result in results for doubt in result.doubts if doubt.voids)
+    if words:
+        word, trials = words.most_common(1)[0]
+        return f"{word.replace('_', ' ')} ({trials} of {len(results)} trials): {DOUBTS[word].advice}"
+    failures = Counter(result.failure.message for result in results if result.failure is not None)
+    return "".join(message for message, _ in failures.most_common(1))
 
 
 def _executed(plan: Plan, host: Host, folder: Path) -> Executed:

@@ -27,8 +27,10 @@ from iolab.runner import (
     CanTakePart,
     Checked,
     Counted,
+    Crowded,
     Event,
     LeftOut,
+    NothingUsable,
     Opened,
     Planned,
     PutBack,
@@ -108,6 +110,10 @@ class Screen:
         elif isinstance(event, CanTakePart):
             names = ", ".join(event.contestants)
             self._say(f"{names}: left out when this run began, and could take part now: run it again with --fresh")
+        elif isinstance(event, Crowded):
+            self._say(f"warning: this machine is busy: {event.why}: trials will be discarded (see iolab doctor)")
+        elif isinstance(event, NothingUsable):
+            self._say(f"warning: no trial of the first {event.blocks} blocks can be used: {event.why}")
         elif isinstance(event, TrialBegan):
             self._began(event)
         elif isinstance(event, TrialEnded):

@@ -14,7 +14,7 @@ import scipy  # which loads scipy.stats, for more than a second, only where it i
 from numpy.typing import NDArray
 
 from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, RpcWorkload, Workload, percent
-from iolab.plan import Cell, Doubt, Result
+from iolab.plan import Cell, Doubt, MachineNoise, Result
 
 Floats = NDArray[np.float64]
 
@@ -50,6 +50,8 @@ SERVER_BUSY = 0.90
 STEAL_NOISY, STEAL_MAX = 0.01, 0.05
 # The same for other programs, in cores. They are not spread evenly: one may sit on a server's processor.
 FOREIGN_CORES_NOISY, FOREIGN_CORES_MAX = 0.05, 0.10
+# Before anything is measured the others may use more: many programs rest while they are not looked at.
+FOREIGN_CORES_AT_REST = 0.25
 # Both are differences of counters in ticks of 10 ms, each rounded. In a short window less than four of them is no
 # evidence for anything, and less than two not even for a doubt.
 TICKS_SURE_NS = 40_000_000
@@ -73,6 +75,15 @@ def judged(cell: Cell, result: Result) -> Result:
     if result.failure is not None or result.report is None:
         return result
     return result.model_copy(update={"doubts": tuple(_doubts(cell, result, result.report))})
+
+
+def crowded(noise: MachineNoise) -> str:
+    """What others take of a machine before anything is measured, in words; empty where trials can be used."""
+    if noise.steal_share > STEAL_MAX:
+        return f"its hypervisor takes {percent(noise.steal_share)} of it"
+    if noise.foreign_cpu_cores > FOREIGN_CORES_AT_REST:
+        return f"other programs use {noise.foreign_cpu_cores:.1f} of its processors"
+    return ""
 
 
 def bottleneck(cell: Cell, result: Result) -> Bottleneck:

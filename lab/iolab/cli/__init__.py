@@ -1,7 +1,8 @@
 """The command line: a module a verb, which declares its flags and prints what other modules have worked out.
 
-Results go to standard output, progress and trouble to standard error. An exit code of 2 is bad input, 1 a failure, and
-128 and the signal's number an interrupted run, which the same command goes on with.
+Results go to standard output, progress and trouble to standard error. An exit code of 0 says that something could be
+concluded, be it that there is no difference; 1 is a failure; 2 is bad input; 3 is a run of `vs` or `run` that measured
+and could conclude nothing; and 128 and the signal's number is an interrupted run, which the same command goes on with.
 
 A verb's module has a line on what it does (its documentation), USAGE, EXAMPLES, `add`, which declares its flags, and
 `run`, which returns the exit code. Help comes at once: what does the work is imported in `run`, because it is slow to
@@ -26,6 +27,8 @@ from iolab.wording import instead
 
 # The verbs that have a module here; those of `handover` are the engine's own.
 VERBS = ("vs", "run", "capacity", "list", "report", "doctor")
+# The exit code of a run that could conclude nothing. A script must not take it for one that found no difference.
+INCONCLUSIVE = 3
 ABOUT = "Which I/O and concurrency model should my network server use, for my workload, on my machine?"
 FLAGS = {"-h, --help": "show this help, or that of a command after its name", "--version": "show the version"}
 START = "Start with: iolab doctor; then: iolab vs epoll io_uring --quick"

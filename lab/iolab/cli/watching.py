@@ -31,7 +31,10 @@ def watched(measure: Callable[[Tell], Results], *, as_json: bool) -> int:
         terminal.say(console, f"stopped by {stopped}; {kept}")
         terminal.say(console, f"to go on: {again()}")
         return stopped.code
-    return show(found, as_json=as_json)
+    code = show(found, as_json=as_json)
+    if code == 0 and found.is_inconclusive:
+        return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
+    return code
 
 
 def show(found: Results, *, as_json: bool) -> int:
