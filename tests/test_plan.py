@@ -214,7 +214,7 @@ def test_quick_has_ten_blocks_unless_fewer_are_planned_or_more_are_needed() -> N
 
 HEAD = b'name = "a"\nquestion = "why?"\n'
 MODELS = {"epoll": ["trigger"], "io_uring": ["recv", "send"], "thread": []}
-# Files with one mistake each, and below each, after "=>", what is said of it.
+# Files with mistakes, and below each, after "=>", what is said of them, a line each.
 MISTAKES = (Path(__file__).parent / "golden" / "mistakes.txt").read_text(encoding="utf-8").split("\n\n")
 
 
@@ -226,7 +226,7 @@ MISTAKES = (Path(__file__).parent / "golden" / "mistakes.txt").read_text(encodin
         (b"x = 1 #" + b"x" * (1 << 20), "an experiment has at most 1024 KiB"),
     ],
 )
-def test_a_mistake_in_an_experiment_is_one_line_with_its_key_and_what_to_write(text: bytes, line: str) -> None:
+def test_each_mistake_in_an_experiment_is_one_line_with_its_key_and_what_to_write(text: bytes, line: str) -> None:
     with pytest.raises(PlanError) as caught:
         parse_experiment(text, MODELS)
     assert str(caught.value) == line
@@ -238,22 +238,22 @@ def test_a_bad_file_is_named(tmp_path: Path) -> None:
             load_experiment(path)
     bad = tmp_path / "bad.toml"
     bad.write_text("name = 1")
-    with pytest.raises(PlanError, match=r"bad\.toml: name: must be text"):
+    with pytest.raises(PlanError, match=r"bad\.toml: name: must be text.*\n/.*bad\.toml: question: is missing"):
         load_experiment(bad)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_a_damaged_experiment_is_a_plan_or_one_line(data: st.DataObject) -> None:
+def test_a_damaged_experiment_is_a_plan_or_lines_that_say_what_is_wrong(data: st.DataObject) -> None:
     text = bytearray(data.draw(st.sampled_from(EXPERIMENTS)).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
-    refusal = ""
+    refusal = "it is a plan"
     try:
         parse_experiment(bytes(text))
     except PlanError as error:
         refusal = str(error)
-    assert "\n" not in refusal
+    assert all(refusal.split("\n"))
 
 
 # --- The order of trials ------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def test_every_protocol_takes_its_own_settings(setting: dict[str, Scalar], workl
     [
         ({"protocol": "line", "framing": "raw"}, "framing: is not a setting of line"),
         ({"protocol": "rpc", "message_bytes": 5}, "message_bytes: is not a setting of rpc"),
-        ({"protocol": "morse"}, "must be one of http, echo, line, rpc"),
+        ({"protocol": "morse"}, "there is no protocol 'morse': use one of http, echo, line, rpc"),
         ({"protocol": "echo", "worker_kind": "fibre"}, "worker_kind: "),
         ({"protocol": "echo", "sockets": 0}, "sockets: "),
     ],

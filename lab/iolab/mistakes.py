@@ -1,10 +1,11 @@
-"""A mistake in an experiment file or in flags as one line: which key, what is wrong with it, and what to write.
+"""Mistakes in an experiment file or in flags, a line each: which key, what is wrong with it, and what to write.
 
 pydantic finds most mistakes. Its words are for programmers; these are for the author of the file or the command.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -40,7 +41,6 @@ WORDS = {
     "string_type": "must be text in quotes",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
-    "tuple_type": "must be a list, as in [1, 2]",
     "dict_type": "must be a table, as in {{ key = 1 }}",
     "model_type": "must be a table, as in {{ key = 1 }}",
     "model_attributes_type": "must be a table, as in {{ key = 1 }}",
@@ -55,6 +55,8 @@ WORDS = {
     "string_pattern_mismatch": "must be small letters, digits, '.', '_' and '-', beginning with a letter or digit",
     "literal_error": "must be {expected}",
 }
+# The keys of lists of tables.
+TABLES = frozenset({"comparisons", "published", "claims"})
 # A value that may be of several types has a complaint of each; their places end in these.
 SCALARS = ("bool", "int", "str")
 SCALAR = "must be a whole number, text in quotes, or true or false"
@@ -62,22 +64,46 @@ SCALAR = "must be a whole number, text in quotes, or true or false"
 
 def of_file(
     error: ValidationError, table: Mapping[str, Any], keys: Mapping[str, Iterable[str]], relations: Sequence[str]
+) -> list[str]:
+    """The mistakes in a file. `keys` are those that each of its tables takes, by the last name of its path."""
+    # A value that may be of several types has a complaint of each, which read alike.
+    lines: list[str] = []
+    for fault in error.errors(include_url=False):
+        if fault["loc"]:
+            lines.append(_of_place(fault, table, keys, relations))
+        else:
+            lines += fault["msg"].removeprefix("Value error, ").split("\n")
+    return list(dict.fromkeys(lines))
+
+
+def _of_place(
+    fault: ErrorDetails, table: Mapping[str, Any], keys: Mapping[str, Iterable[str]], relations: Sequence[str]
 ) -> str:
-    """The first mistake in a file. `keys` are those that each of its tables takes, by the last name of its path."""
-    first = error.errors(include_url=False)[0]
-    place = list(first["loc"])
-    if first["type"].startswith("union_tag"):
-        wrong = first.get("ctx", {}).get("tag")
+    place = list(fault["loc"])
+    if fault["type"].startswith("union_tag"):
+        wrong = fault.get("ctx", {}).get("tag")
         found = "is missing" if wrong is None else f"{wrong!r} is no relation"
         return f"{_spelt(place, table, relations)}.relation: {found}: write one of {', '.join(relations)}"
     if place and place[-1] in SCALARS:
         return f"{_spelt(place[:-1], table, relations)}: {SCALAR}"
-    if first["type"] == "extra_forbidden":
-        tables = [part for part in place[:-1] if isinstance(part, str)]
-        known = keys.get(tables[-1] if tables else "", ())
-        return f"{_spelt(place, table, relations)}: there is no such key here{instead(str(place[-1]), known)}"
     where = _spelt(place, table, relations)
-    return f"{where}: {words(first)}" if where else words(first)
+    if fault["type"] == "extra_forbidden":
+        tables = [part for part in place[:-1] if isinstance(part, str)]
+        name, key = tables[-1] if tables else "", str(place[-1])
+        if "fixed" in keys.get(name, ()) and key in keys["fixed"]:
+            return f"{where}: belongs under [{f'{name}.fixed'.lstrip('.')}]"
+        return f"{where}: there is no such key here{instead(key, keys.get(name, ()))}"
+    return f"{where}: {words(fault)}" if where else words(fault)
+
+
+def of_toml(error: str, text: str) -> str:
+    """A mistake in the form of a file, from what tomllib says: of a key that is given twice it names the line alone."""
+    found = re.fullmatch(r"Cannot overwrite a value \(at (line (\d+)), .*\)", error)
+    if found is not None:
+        key, equals, _ = text.splitlines()[int(found[2]) - 1].partition("=")
+        if equals:
+            return f"the key {key.strip()} is given twice (at {found[1]}): keep one"
+    return " ".join(error.split())
 
 
 def of_settings(error: ValidationError) -> str:
@@ -97,12 +123,26 @@ def words(fault: ErrorDetails, unit: str = "") -> str:
     if kind == "missing":
         key = str(fault["loc"][-1])
         return f"is missing: write {key} = {EXAMPLES.get(key, '…')}"
+    if kind == "tuple_type":
+        return _no_list(fault)
     if kind not in WORDS:
         return fault["msg"].removeprefix("Value error, ").replace("\n", " ")
     said = WORDS[kind].format(**{name: f"{value}{unit}" for name, value in context.items()})
-    value = fault["input"]
-    is_shown = isinstance(value, bool | int | float | str) and len(str(value)) <= 60 and not unit
-    return f"{said}, not {value!r}" if is_shown else said
+    return said if unit else f"{said}{_instead_of(fault['input'])}"
+
+
+def _no_list(fault: ErrorDetails) -> str:
+    key, value = fault["loc"][-1], fault["input"]
+    if key in TABLES:
+        return f"must be a list of tables: write [[{key}]]"
+    example = '["epoll", "io_uring"]' if isinstance(value, str) else "[1, 2]"
+    return f"must be a list, as in {example}{_instead_of(value)}"
+
+
+def _instead_of(value: object) -> str:
+    """What was written, where it is short."""
+    is_shown = isinstance(value, bool | int | float | str) and len(str(value)) <= 60
+    return f", not {value!r}" if is_shown else ""
 
 
 def _spelt(place: Sequence[int | str], table: Mapping[str, Any], relations: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ random generator's state, so any trial's place can be worked out alone: that is 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import json
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_serializer, model_validator
+from pydantic_core import ErrorDetails
 
 from iolab import mistakes
 from iolab.contract import (
@@ -38,7 +40,7 @@ from iolab.contract import (
 )
 from iolab.errors import BadInput
 from iolab.literals import Driver, WorkerKind
-from iolab.wording import instead
+from iolab.wording import instead, nearest
 
 Record = TypeVar("Record", bound=Frozen)
 Scalar = bool | int | str
@@ -358,13 +360,17 @@ class Plan(Frozen):
     analysis: str = ""
 
     @model_validator(mode="after")
-    def _blocks_suffice(self) -> Self:
-        if self.blocks < self.blocks_min:
-            raise ValueError(f"blocks: {self.blocks} cannot give a 95 % interval here: use {self.blocks_min} or more")
+    def _can_be_answered(self) -> Self:
+        wrong = [*self._too_few_blocks(), *self._names_given_twice(), *self._not_measured()]
+        if wrong:
+            raise ValueError("\n".join(line.replace("\n", " ") for line in wrong))
         return self
 
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> Self:
+    def _too_few_blocks(self) -> Iterator[str]:
+        if self.blocks < self.blocks_min:
+            yield f"blocks: {self.blocks} cannot give a 95 % interval here: use {self.blocks_min} or more"
+
+    def _names_given_twice(self) -> Iterator[str]:
         for what, names in (
             ("comparison", [comparison.name for comparison in self.comparisons]),
             ("claim", [claim.id for claim in self.claims]),
@@ -372,46 +378,49 @@ class Plan(Frozen):
         ):
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
-                raise ValueError(f"two of the {what}s are called {twice!r}: give each its own name")
-        return self
+                yield f"two of the {what}s are called {twice!r}: give each its own name"
 
-    @model_validator(mode="after")
-    def _claims_are_about_what_is_measured(self) -> Self:
+    def _not_measured(self) -> Iterator[str]:
+        """What published rows and claims are about and no comparison has, a line each."""
         for row in self.published:
-            self._refuse_unmeasured(f"published[{row.id}]", "values", row.values.keys(), row.setting)
+            yield from self._unknown(f"published[{row.id}]", {"values": row.values}, row.setting)
         for claim in self.claims:
             test, where = claim.decide, f"claims[{claim.id}].decide"
             setting = test.setting if isinstance(test, RatioTest | LittlesLawTest) else {}
-            key, named = _named_by(test)
-            self._refuse_unmeasured(where, key, named, setting)
+            unknown = list(self._unknown(where, _named_by(test), setting))
+            yield from unknown
             axes = {axis for comparison in self.comparisons for axis in comparison.setting}
             if isinstance(test, FlatTest) and test.axis not in axes:
-                raise ValueError(f"{where}.axis: {_no_axis(test.axis, axes)}")
-            if isinstance(test, WinsTest) and not any(
-                test.contestant in each.titles and test.reference == each.titles[0] for each in self.comparisons
+                yield f"{where}.axis: {_no_axis(test.axis, axes)}"
+            if (
+                isinstance(test, WinsTest)
+                and not unknown
+                and not any(
+                    test.contestant in each.titles and test.reference == each.titles[0] for each in self.comparisons
+                )
             ):
-                raise ValueError(
+                yield (
                     f"{where}.reference: no comparison has {test.reference!r} as its first contestant and "
                     f"{test.contestant!r} after it: list {test.reference!r} first, or swap the two here"
                 )
-        return self
 
-    def _refuse_unmeasured(self, where: str, key: str, named: Iterable[str], setting: Setting) -> None:
-        """Raises ValueError for a contestant, an axis or a value of it that is in no comparison."""
+    def _unknown(self, where: str, named: Mapping[str, Iterable[str]], setting: Setting) -> Iterator[str]:
+        """The contestants, by the keys that name them, the axes and their values that are in no comparison."""
         titles = {title for comparison in self.comparisons for title in comparison.titles}
-        for contestant in sorted(set(named) - titles):
-            known = instead(contestant, sorted(titles))
-            raise ValueError(f"{where}.{key}: no contestant is called {contestant!r}{known}")
+        for key, names in named.items():
+            for contestant in sorted(set(names) - titles):
+                known = instead(contestant, sorted(titles))
+                yield f"{where}.{key}: no contestant is called {contestant!r}{known}"
         values: dict[str, dict[Scalar, None]] = {}
         for comparison in self.comparisons:
             for axis, value in comparison.setting.items():
                 values.setdefault(axis, {})[value] = None
         for axis, value in setting.items():
             if axis not in values:
-                raise ValueError(f"{where}.setting.{axis}: {_no_axis(axis, values)}")
-            if value not in values[axis]:
+                yield f"{where}.setting.{axis}: {_no_axis(axis, values)}"
+            elif value not in values[axis]:
                 known = ", ".join(map(str, values[axis]))
-                raise ValueError(f"{where}.setting.{axis}: {value!r} is not measured: use one of {known}")
+                yield f"{where}.setting.{axis}: {value!r} is not measured: use one of {known}"
 
     @cached_property
     def digest(self) -> str:
@@ -942,7 +951,8 @@ class _Experiment(Frozen):
 
 
 def load_experiment(path: Path, models: Models | None = None) -> Plan:
-    """Reads an experiment; raises PlanError with one line: the file, the key, what is wrong and what to write.
+    """Reads an experiment; raises PlanError with a line for each mistake: the file, the key, what is wrong and what to
+    write.
 
     With `models` a contestant that the engine does not have is refused too, where it is listed.
     """
@@ -953,24 +963,55 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
     try:
         return parse_experiment(text, models)
     except PlanError as error:
-        raise PlanError(f"{path}: {error}") from None
+        raise PlanError("\n".join(f"{path}: {line}" for line in str(error).split("\n"))) from None
 
 
 def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
-    """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with one line."""
+    """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with a line a mistake."""
+    table = _toml(text)
+    keys = {**{name: kind.model_fields for name, kind in _TABLES.items()}, "fixed": SETTINGS}
+    wrong: list[str] = []
+    try:
+        experiment = _Experiment.model_validate(table)
+    except ValidationError as error:
+        wrong = mistakes.of_file(error, table, keys, tuple(_TESTS))
+        unknown = [fault["loc"] for fault in error.errors(include_url=False) if fault["type"] == "extra_forbidden"]
+        if len(unknown) < error.error_count():
+            raise PlanError("\n".join(wrong)) from None
+        # Without the keys that mean nothing, the rest of the file can be looked at too.
+        experiment = _Experiment.model_validate(_without(table, unknown, tuple(_TESTS)))
+    try:
+        plan = _plan_of(experiment, models)
+    except ValidationError as error:
+        raise PlanError("\n".join(wrong + mistakes.of_file(error, table, keys, tuple(_TESTS)))) from None
+    except PlanError as error:
+        raise PlanError("\n".join([*wrong, str(error)])) from None
+    if wrong:
+        raise PlanError("\n".join(wrong))
+    return plan
+
+
+def _toml(text: bytes) -> dict[str, Any]:
     if len(text) > EXPERIMENT_BYTES_MAX:
         raise PlanError(f"an experiment has at most {EXPERIMENT_BYTES_MAX >> 10} KiB")
     try:
-        table = tomllib.loads(text.decode())
+        return tomllib.loads(text.decode())
     except UnicodeDecodeError:
         raise PlanError("is not UTF-8 text: save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise PlanError(f"is not TOML: {' '.join(str(error).split())}") from None
-    try:
-        return _plan_of(_Experiment.model_validate(table), models)
-    except ValidationError as error:
-        keys = {name: kind.model_fields for name, kind in _TABLES.items()}
-        raise PlanError(mistakes.of_file(error, table, keys, tuple(_TESTS))) from None
+        raise PlanError(f"is not TOML: {mistakes.of_toml(str(error), text.decode())}") from None
+
+
+def _without(table: dict[str, Any], places: Iterable[Sequence[int | str]], relations: Sequence[str]) -> dict[str, Any]:
+    """A copy of a file's table without the keys at these places."""
+    copied = copy.deepcopy(table)
+    for *above, key in places:
+        at: Any = copied
+        for part in above:
+            # The kind of a claim's test is in its place, and is no key of the file.
+            at = at if part in relations and isinstance(at, dict) and part not in at else at[part]
+        at.pop(key, None)
+    return copied
 
 
 def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
@@ -980,28 +1021,21 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
     if not groups:
         groups = [_Group(title="all", contestants=experiment.contestants)]
     comparisons: list[Comparison] = []
+    # A mistake in a setting is in every comparison of its group.
+    wrong: dict[str, None] = {}
     for group in groups:
         where = f"comparisons[{group.title}]." if experiment.comparisons else ""
-        _refuse_unknown(group.contestants, f"{where}contestants", models)
         axes = experiment.axes | group.axes
-        fixed = _fixed(experiment, group)
         if math.prod(len(values) for values in axes.values()) > COMPARISONS_MAX:
             raise PlanError(f"axes: their values make more than {COMPARISONS_MAX} comparisons: use fewer")
+        wrong |= dict.fromkeys(_unknown(group.contestants, f"{where}contestants", models))
+        wrong |= dict.fromkeys(_fixed_and_varied(experiment, group))
         for point in itertools.product(*axes.values()):
-            setting: Setting = dict(zip(axes, point, strict=True))
-            spelt = " ".join(f"{key}={value}" for key, value in setting.items())
-            title = "" if group.title == "all" and spelt else group.title
-            name = " ".join(part for part in (title, spelt) if part)
-            try:
-                comparison = _comparison(name, group.contestants, fixed, setting)
-            except _SettingError as error:
-                raise PlanError(f"{_table_of(error.key, experiment, group)}.{error}") from None
-            except ValidationError as error:
-                fault = error.errors(include_url=False)[0]
-                key = str(fault["loc"][0]) if fault["loc"] else ""
-                where = f"{_table_of(key, experiment, group)}.{key}".rstrip(".")
-                raise PlanError(f"{where}: {mistakes.words(fault)}") from None
-            comparisons.append(_updated(comparison, ladder=group.ladder, labels=group.labels))
+            made, faults = _made(experiment, group, dict(zip(axes, point, strict=True)))
+            wrong |= dict.fromkeys(faults)
+            comparisons += made
+    if wrong:
+        raise PlanError("\n".join(line.replace("\n", " ") for line in wrong))
     return Plan(
         name=experiment.name,
         question=experiment.question,
@@ -1016,28 +1050,53 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
     )
 
 
-def _fixed(experiment: _Experiment, group: _Group) -> Setting:
-    """What is fixed in a group; raises PlanError for a key that is an axis too, which would be overridden silently."""
+def _made(experiment: _Experiment, group: _Group, setting: Setting) -> tuple[list[Comparison], list[str]]:
+    """The comparison at one point of the axes, or what is wrong with its settings."""
+    spelt = " ".join(f"{key}={value}" for key, value in setting.items())
+    title = "" if group.title == "all" and spelt else group.title
+    name = " ".join(part for part in (title, spelt) if part)
+    fixed, wrong = experiment.fixed | group.fixed, list[str]()
+    while True:
+        try:
+            comparison = _comparison(name, group.contestants, fixed, setting)
+        except _SettingError as error:
+            wrong.append(f"{_table_of(error.key, experiment, group)}.{error}")
+            if "protocol" not in fixed | setting or error.key == "protocol":
+                return [], wrong
+            # The other settings are looked at without it.
+            fixed, setting = ({k: v for k, v in each.items() if k != error.key} for each in (fixed, setting))
+        except ValidationError as error:
+            return [], wrong + [_of_setting(fault, experiment, group) for fault in error.errors(include_url=False)]
+        else:
+            return [_updated(comparison, ladder=group.ladder, labels=group.labels)], wrong
+
+
+def _of_setting(fault: ErrorDetails, experiment: _Experiment, group: _Group) -> str:
+    key = str(fault["loc"][0]) if fault["loc"] else ""
+    where = f"{_table_of(key, experiment, group)}.{key}".rstrip(".")
+    return f"{where}: {mistakes.words(fault)}"
+
+
+def _fixed_and_varied(experiment: _Experiment, group: _Group) -> Iterator[str]:
+    """The keys of a group that are fixed and an axis too, which would be overridden silently."""
     tables = (("fixed", experiment.fixed), (f"comparisons[{group.title}].fixed", group.fixed))
     axes = ((f"comparisons[{group.title}].axes", group.axes), ("axes", experiment.axes))
     for (fixed, values), (axis, varied) in itertools.product(tables, axes):
-        twice = next((key for key in values if key in varied), None)
-        if twice is not None:
-            raise PlanError(f"{fixed}.{twice}: is also in {axis}: keep one of the two")
-    return experiment.fixed | group.fixed
+        for twice in (key for key in values if key in varied):
+            yield f"{fixed}.{twice}: is also in {axis}: keep one of the two"
 
 
-def _refuse_unknown(contestants: Iterable[Contestant], where: str, models: Models | None) -> None:
-    """Raises PlanError for a model or an option that the engine does not have."""
+def _unknown(contestants: Iterable[Contestant], where: str, models: Models | None) -> Iterator[str]:
+    """The models and the options that the engine does not have."""
     for number, each in enumerate(contestants, start=1):
         if models is None or each.kind == "command":
             continue
         if each.name not in models:
-            raise PlanError(f"{where}[{number}]: there is no model {each.name!r}{instead(each.name, models)}")
-        unknown = next((option for option in each.options if option not in models[each.name]), None)
-        if unknown is not None:
-            known = instead(unknown, models[each.name])
-            raise PlanError(f"{where}[{number}]: {each.name} has no option {unknown!r}{known}")
+            yield f"{where}[{number}]: there is no model {each.name!r}{instead(each.name, models)}"
+            continue
+        for unknown in (option for option in each.options if option not in models[each.name]):
+            known = instead(unknown, models[each.name]) if models[each.name] else ": it has none"
+            yield f"{where}[{number}]: {each.name} has no option {unknown!r}{known}"
 
 
 def _no_axis(axis: str, axes: Iterable[str]) -> str:
@@ -1072,6 +1131,12 @@ def _table_of(key: str, experiment: _Experiment, group: _Group) -> str:
     return next((name for name, keys in tables.items() if key in keys), "fixed")
 
 
+# All that may be fixed or an axis, whatever the protocol.
+SETTINGS: Set[str] = frozenset(
+    {key for kind in (Cell, *WORKLOADS.values()) for key in kind.model_fields} - {"contestant", "workload"}
+)
+
+
 class _SettingError(PlanError):
     """A setting that cannot be: its key, and why."""
 
@@ -1084,11 +1149,13 @@ def _comparison(name: str, contestants: Sequence[Contestant], fixed: Setting, se
     """Sorts the keys of a setting into those of the workload and those of the cell, and refuses the rest."""
     values: dict[str, Any] = {**fixed, **setting}
     protocol = values.pop("protocol", None)
+    if protocol is None:
+        raise _without_protocol(values)
     if protocol not in WORKLOADS:
-        raise _SettingError("protocol", f"must be one of {', '.join(WORKLOADS)}")
+        raise _SettingError("protocol", f"there is no protocol {protocol!r}{instead(str(protocol), WORKLOADS)}")
     kind = WORKLOADS[protocol]
     workload = {key: values.pop(key) for key in kind.model_fields if key in values}
-    known = (set(kind.model_fields) | set(Cell.model_fields)) - {"contestant", "workload", "protocol"}
+    known = (set(kind.model_fields) | set(Cell.model_fields)) & SETTINGS - {"protocol"}
     for key in values:
         if key not in known:
             is_another = any(key in each.model_fields for each in WORKLOADS.values())
@@ -1101,13 +1168,21 @@ def _comparison(name: str, contestants: Sequence[Contestant], fixed: Setting, se
     return Comparison(name=name, setting=setting, cells=cells)
 
 
-def _named_by(test: Test) -> tuple[str, Set[str]]:
-    """The contestants a claim's test speaks of, and the key that names them."""
+def _without_protocol(values: Iterable[str]) -> _SettingError:
+    """That no protocol is given, or the key that may have been meant for it."""
+    for key in values:
+        if key not in SETTINGS and nearest(key, SETTINGS) == "protocol":
+            return _SettingError(key, "there is no such setting: did you mean 'protocol'?")
+    return _SettingError("protocol", f"must be one of {', '.join(WORKLOADS)}")
+
+
+def _named_by(test: Test) -> dict[str, Iterable[str]]:
+    """The contestants a claim's test speaks of, by the keys that name them."""
     if isinstance(test, FlatTest):
-        return "contestants", {*test.contestants, *test.published}
+        return {"contestants": test.contestants, "published": test.published}
     if isinstance(test, LittlesLawTest):
-        return "published_ms", test.published_ms.keys()
-    return "contestant", {test.contestant, test.reference}
+        return {"published_ms": test.published_ms}
+    return {"contestant": [test.contestant], "reference": [test.reference]}
 
 
 def _quick(cell: Cell, short: Quick) -> Cell:

@@ -73,11 +73,16 @@ def when(iso: str) -> str:
 
 def instead(word: str, known: Iterable[str]) -> str:
     """What to write instead of a word that is none of these: the nearest of them, or all."""
+    known = list(known)
+    near = nearest(word, known)
+    return f": use one of {', '.join(known)}" if near is None else f": did you mean {near!r}?"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The word of these that may have been meant; None where none is near."""
     import difflib  # only a mistake needs it
 
-    known = list(known)
-    near = difflib.get_close_matches(word, known, n=1)
-    return f": did you mean {near[0]!r}?" if near else f": use one of {', '.join(known)}"
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -59,8 +59,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def failed(message: str, code: int, command: str = "iolab") -> int:
-    """Prints the one line of a failure; returns its exit code."""
-    print(f"{command}: {message}", file=sys.stderr)
+    """Prints a failure, which is one line, or a line for each mistake in a file; returns its exit code."""
+    for line in message.split("\n"):
+        print(f"{command}: {line}", file=sys.stderr)
     return code
 
 
