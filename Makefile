@@ -29,11 +29,12 @@ lint: build
 	$(BIN)/mypy
 	cargo clippy --workspace --all-targets -- -D warnings
 
+# Most of a test of the engine is waiting.
 test-rust: build
-	cargo test --workspace
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --workspace
 
 test-python: build
-	$(BIN)/pytest --numprocesses=2
+	$(BIN)/pytest --numprocesses=$$(nproc) --dist=worksteal
 
 bench-peers: build
 	$(BIN)/python bench/peers.py

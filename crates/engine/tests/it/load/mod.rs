@@ -697,7 +697,7 @@ const REPLIES_MIN: u64 = 20;
 fn check_echo(spec: &Value, message_bytes: u64) {
     const DURATION_MS_MAX: u64 = 30_000;
     let mut spec = spec.clone();
-    (spec["warmup_ms"], spec["duration_ms"], spec["timeout_ms"]) = (50.into(), 200.into(), 60_000.into());
+    (spec["warmup_ms"], spec["duration_ms"], spec["timeout_ms"]) = (20.into(), 80.into(), 60_000.into());
     let mut report = Report::of(&spec);
     // A busy machine may let a warm-up pass before all requests are out, and a window before many replies are in.
     while report.requests("correct") < REPLIES_MIN || !report.is_busy() {
