@@ -61,9 +61,10 @@ $(BIN)/iolab-engine: $(RUST) $(PACKAGE) .venv/.requirements
 	$(IN_VENV) $(UV) pip install --quiet --no-deps --no-build-isolation --reinstall-package iolab --editable .
 	touch $@
 
+# Compiled once here. Where Python may not write into .venv, each start of it would compile what it imports anew.
 .venv/.requirements: requirements/dev.txt $(UV)
 	test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
-	$(IN_VENV) $(UV) pip sync --quiet --require-hashes requirements/dev.txt
+	$(IN_VENV) $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements/dev.txt
 	touch $@
 
 .tools/bin/uv:
