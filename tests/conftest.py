@@ -134,9 +134,12 @@ def open_sockets() -> set[str]:
 
 @pytest.fixture(scope="session")
 def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake engine as one executable file, run by the Python of these tests and with nothing it does not need."""
+    """The fake engine as one executable file, run by the Python of these tests and with nothing it does not need.
+
+    It cannot tell how far processors are apart. The lab asks twice a trial, so it says so before Python starts.
+    """
     path = tmp_path_factory.mktemp("engine") / "iolab-engine"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {FAKE_ENGINE} "$@"\n')
+    path.write_text(f'#!/bin/sh\n[ "$1" = distance ] && exit 1\nexec {sys.executable} -I -S {FAKE_ENGINE} "$@"\n')
     path.chmod(0o755)
     return path
 
