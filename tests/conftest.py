@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
+from markupsafe import Markup
 
 import fake_engine
 from iolab import agent, binary, cli, machine, proc, runner
@@ -167,13 +168,16 @@ def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch, fake: Engine) -> FakeHost:
-    """The host that the command line finds: no process is started on it, so a run takes no time.
+def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without drawings, which take most of the time of a page: the tests of the report draw them."""
+    for name in ("ratios", "strips", "quantiles", "timeline"):
+        monkeypatch.setattr(f"iolab.report.charts.{name}", lambda *figures: None)
+    monkeypatch.setattr("iolab.report.drawing.inline", lambda chart, title, description: Markup("<svg></svg>"))
 
-    Nor is a chart drawn in its reports, which takes most of the time of a page.
-    """
-    blank = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1" viewBox="0 0 1 1"></svg>'
-    monkeypatch.setattr("vl_convert.vegalite_to_svg", lambda *_, **__: blank)
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch, fake: Engine, no_charts: None) -> FakeHost:
+    """The host that the command line finds: no process is started on it, so a run takes no time."""
     host = FakeHost(engine=fake)
     monkeypatch.setattr(agent, "Agent", lambda engine: host)
     return host

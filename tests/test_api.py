@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs/python.md"
 SHORT = {"quick": True, "blocks": 6}
 
 
-@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.usefixtures("simulated")
 def test_the_page_about_python_is_a_session_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -39,7 +39,7 @@ def test_the_page_about_python_is_a_session_that_runs(
         assert expected in said
 
 
-@pytest.mark.usefixtures("fake", "quiet")
+@pytest.mark.usefixtures("fake", "quiet", "no_charts")
 def test_results_are_data_and_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     told: list[Event] = []
     found = iolab.vs("epoll", "io_uring", **SHORT, out=tmp_path, tell=told.append)  # type: ignore[arg-type]

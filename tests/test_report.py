@@ -28,7 +28,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from markupsafe import Markup
 
 import made
 from iolab import report, stats, store, verdict
@@ -368,11 +367,9 @@ def with_texts(result: Result, said: list[str]) -> Result:
     return result.model_copy(update=changes)
 
 
+@pytest.mark.usefixtures("no_charts")  # The next test is theirs.
 def test_no_text_from_outside_becomes_an_element_or_an_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats, "BOOTSTRAP_RESAMPLES", 99)
-    monkeypatch.setattr(drawing, "inline", lambda chart, title, description: Markup("<svg></svg>"))
-    for name in ("ratios", "strips", "quantiles", "timeline"):  # The next test is theirs.
-        monkeypatch.setattr(charts, name, lambda *figures: None)
     benign = (f"harmless {number}" for number in itertools.count())
     expected = tags_of(report.render(judged(*laden(benign))))
     assert len(HOSTILE) == 100

@@ -51,6 +51,7 @@ def test_help_loads_no_library_of_the_work(fake: Engine, verb: str) -> None:
     check(fake, f"{verb} --help", SLOW)
 
 
+@pytest.mark.usefixtures("simulated")
 def test_a_list_loads_only_what_it_shows(fake: Engine, tmp_path: Path) -> None:
     check(fake, "list models", SLOW - {"pydantic"})
     check(fake, "list experiments", SLOW)
