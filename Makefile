@@ -18,8 +18,10 @@ main: build
 
 build: $(BIN)/iolab-engine
 
-# Both halves wait for much of their time, so they run side by side; each prints what it has to say in one piece.
+# Both halves wait for much of their time, so they run side by side; each prints what it has to say in one piece. The
+# engine's tests are compiled before, because a compiler and Python's tests only slow each other down.
 test: lint
+	cargo test --workspace --no-run
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-rust test-python
 
 lint: build
