@@ -655,27 +655,34 @@ fn however_a_closed_loop_is_shaped_what_is_in_flight_is_rate_times_latency() {
 
 #[test]
 fn in_an_open_loop_rate_times_latency_is_what_the_server_had_in_flight() {
+    for driver in DRIVERS {
+        // A machine that keeps the generator waiting shows nothing.
+        let shows = (0..10).any(|_| sees_what_the_server_had_in_flight(driver));
+        assert!(shows, "{driver}: it sees more than the server had, or the machine is too busy");
+    }
+}
+
+/// Says whether the generator had no more in flight than the server, but for a tolerance; never has it less.
+fn sees_what_the_server_had_in_flight(driver: &str) -> bool {
     /// By how much the generator may see more: the way to the server and back, and waiting for processors. Of the time
     /// that the server sleeps it is 75 ms on average, which takes an idle machine less than one.
     const TOLERANCE: f64 = 0.25;
     let stage = json!({"from_per_s": 250.0, "to_per_s": 250.0, "duration_ms": null});
-    for driver in DRIVERS {
-        let server = Server::start(Behaviour::SleepsFirst(Duration::from_millis(300)));
-        let workload = json!({"protocol": "http", "host": "h"});
-        let mut spec = spec(driver, &server.address().to_string(), &workload, 150);
-        spec["requests"] = 150.into();
-        spec["pace"] = json!({"loop": "open", "arrivals": "poisson", "stages": [stage]});
-        let report = Report::of(&spec);
-        report.assert_physics();
-        report.assert_schedule();
-        let busy_s = server.end().busy.as_secs_f64();
-        let of = |path: &str| report.field(path).as_f64().expect("a number");
-        let window_s = (of("/end_ns") - of("/begin_ns")) / 1e9;
-        let by_law = of("/rate_per_s") * of("/views/service_ns/mean") / 1e9;
-        let expected = busy_s / window_s;
-        let range = 0.99 * expected..=(1.0 + TOLERANCE) * expected;
-        assert!(range.contains(&by_law), "{driver}: {by_law} in flight, the server had {expected}: {report}");
-    }
+    let server = Server::start(Behaviour::SleepsFirst(Duration::from_millis(300)));
+    let workload = json!({"protocol": "http", "host": "h"});
+    let mut spec = spec(driver, &server.address().to_string(), &workload, 150);
+    spec["requests"] = 150.into();
+    spec["pace"] = json!({"loop": "open", "arrivals": "poisson", "stages": [stage]});
+    let report = Report::of(&spec);
+    report.assert_physics();
+    report.assert_schedule();
+    let busy_s = server.end().busy.as_secs_f64();
+    let of = |path: &str| report.field(path).as_f64().expect("a number");
+    let window_s = (of("/end_ns") - of("/begin_ns")) / 1e9;
+    let by_law = of("/rate_per_s") * of("/views/service_ns/mean") / 1e9;
+    let expected = busy_s / window_s;
+    assert!(by_law >= 0.99 * expected, "{driver}: {by_law} in flight, the server had {expected}: {report}");
+    by_law <= (1.0 + TOLERANCE) * expected
 }
 
 /// An echo server of the engine, where it listens, and what is said to it.
