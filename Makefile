@@ -13,8 +13,9 @@ PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 .PHONY: main build test lint test-rust test-python clean
 .PHONY: bench-peers bench-models bench-fairness bench-truth bench-startup
 
+# A machine that is too busy for a conclusion (3) has said so: that is an answer, not a failure.
 main: build
-	$(BIN)/iolab run io_uring-vs-epoll --quick
+	$(BIN)/iolab run io_uring-vs-epoll --quick || [ $$? -eq 3 ]
 
 build: $(BIN)/iolab-engine
 
