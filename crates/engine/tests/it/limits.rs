@@ -8,6 +8,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,11 @@ use crate::common::{ENGINE, Engine};
 use crate::process::PATIENCE;
 use serde_json::{Value, json};
 
-/// A user that owns no processes, not even those of the same test run beside this one. Limits on processes count
-/// those of a user, and do not bind root.
+/// A user that owns no processes, not even those of another test beside this one. Limits on processes count those of a
+/// user, and do not bind root.
 fn stranger() -> u32 {
-    1_000_000_000 + std::process::id()
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    1_000_000_000 + (std::process::id() << 4) + NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 #[test]
@@ -97,9 +99,9 @@ fn a_full_cache_of_connections_closes_the_one_that_was_idle_longest() {
 /// Runs a server as a user that may have few processes and threads.
 fn check_tasks(model: &str, limit: &str) {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    let mut command = Command::new("prlimit");
-    command.uid(stranger()).args(["--nproc=16:16", ENGINE]);
-    if !is_root || Command::new(ENGINE).uid(stranger()).arg("--version").output().is_err() {
+    let (user, mut command) = (stranger(), Command::new("prlimit"));
+    command.uid(user).args(["--nproc=16:16", ENGINE]);
+    if !is_root || Command::new(ENGINE).uid(user).arg("--version").output().is_err() {
         eprintln!("skipped: it takes root to run the engine as another user");
         return;
     }
