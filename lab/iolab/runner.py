@@ -55,7 +55,7 @@ COUNTS_MAX = 3
 COUNTED_SHARE = 0.5
 # How long after a failure of the generator a server may take to be seen dead.
 DEATH_S_MAX = 0.5
-# After so many blocks without a trial that can be used, the reader is told.
+# The run prints a warning if none of its first blocks, this many, has a usable trial.
 FIRST_BLOCKS = 3
 # Failures of a contestant that are the fault of its command.
 BAD_COMMANDS = frozenset({"cannot_start", "wrong_address"})

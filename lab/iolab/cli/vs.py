@@ -32,8 +32,8 @@ def _word(help_: str, kind: Any, default: str = "") -> Setting:
     return Setting(help_, default, one_of(words), usage_of(words))
 
 
-# The settings by their keys in an experiment. A test holds the defaults to those of a plan. What is left out is left
-# to the plan, so that a setting of another protocol is told from a default.
+# The settings by their keys in an experiment. The defaults here are only shown; a test compares them with those of the
+# plan. A flag that is absent stays out of the plan's settings, so a flag of another protocol is an error.
 GROUPS: Mapping[str, Mapping[str, Setting]] = {
     "what is asked of the servers": {
         "protocol": _word("what they speak", Protocol, "echo"),
