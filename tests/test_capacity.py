@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from conftest import iolab
-from iolab import agent, capacity, listener, prober, proc, programs, search, store
+from iolab import agent, capacity, layout, listener, prober, proc, programs, search
 from iolab.capacity import Found, Question, Record
 from iolab.contract import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.engine import Engine, LoadEvent, TrialFailed
@@ -655,7 +655,7 @@ def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: P
     if stops > 1:
         assert len(capacity.known(folder).shots) == stops - 1
         # A crash may have torn the line that was being written.
-        with (folder / capacity.PROBES).open("ab") as file:
+        with (folder / layout.PROBES).open("ab") as file:
             file.write(b'01234567 {"step":')
     host = SimulatedHost(Server(10_000))
     prober.run(asked(), host, tmp_path / "runs", lambda found: None)
@@ -666,8 +666,8 @@ def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: P
 def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
     whole = answered(Server(10_000), tmp_path)
     folder = capacity.folder_of(asked(), tmp_path)
-    lines = (folder / capacity.PROBES).read_bytes().splitlines(keepends=True)
-    (folder / capacity.PROBES).write_bytes(b"".join([*lines[:4], lines[4][:50] + b"\n", *lines[5:]]))
+    lines = (folder / layout.PROBES).read_bytes().splitlines(keepends=True)
+    (folder / layout.PROBES).write_bytes(b"".join([*lines[:4], lines[4][:50] + b"\n", *lines[5:]]))
     records, faults = capacity.read_records(folder)
     assert len(records) == 4
     assert "line 5 is torn or altered" in faults[0]
@@ -732,7 +732,7 @@ def test_a_damaged_answer_is_set_aside_and_has_its_folder_again_where_nothing_ne
     with pytest.raises(KeyboardInterrupt):
         ask(3)
     folder = capacity.folder_of(asked(), tmp_path)
-    (folder / store.MACHINE).write_text('{"torn')
+    (folder / layout.MACHINE).write_text('{"torn')
     with pytest.raises(KeyboardInterrupt):
         ask(1)
     aside = folder.with_name(f"{folder.name}.1")

@@ -21,8 +21,9 @@ import pytest
 from pydantic import BaseModel
 
 from conftest import FAKE_ENGINE, PATIENCE_S, FakeHost, iolab
-from iolab import capacity, cli, protocol_probe, runs, store, verdict
+from iolab import cli, layout, protocol_probe, runs, store, verdict
 from iolab.capacity import Question
+from iolab.cli import capacity as capacity_verb
 from iolab.cli import vs
 from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload
 from iolab.engine import Engine
@@ -158,11 +159,11 @@ def test_a_run_that_is_not_finished_is_listed_as_such(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     assert iolab("run", experiment(tmp_path, "epoll", "thread"), "--out", runs).exit_code == 0
     (folder,) = runs.iterdir()
-    lines = (folder / store.TRIALS).read_bytes().splitlines(keepends=True)
-    (folder / store.TRIALS).write_bytes(b"".join(lines[:5]))
-    machine = json.loads((folder / store.MACHINE).read_text())
+    lines = (folder / layout.TRIALS).read_bytes().splitlines(keepends=True)
+    (folder / layout.TRIALS).write_bytes(b"".join(lines[:5]))
+    machine = json.loads((folder / layout.MACHINE).read_text())
     del machine[store.ENDED]
-    (folder / store.MACHINE).write_text(json.dumps(machine))
+    (folder / layout.MACHINE).write_text(json.dumps(machine))
     assert iolab("list", "runs", "--out", runs).stdout.endswith(" Which? unfinished, 5 trials\n")
 
 
@@ -170,7 +171,6 @@ def test_a_run_that_is_not_finished_is_listed_as_such(tmp_path: Path) -> None:
 def test_a_run_is_judged_once_and_again_when_its_record_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (store.PLAN, store.REPORT, capacity.QUESTION) == (runs.PLAN, runs.REPORT, runs.QUESTION)
     judged: list[Plan] = []
     judge = verdict.judge
 
@@ -185,19 +185,19 @@ def test_a_run_is_judged_once_and_again_when_its_record_changes(
     listed = iolab("list", "runs", "--out", out)
     assert len(judged) == 1, "what was found is kept"
     (folder,) = out.iterdir()
-    lines = (folder / store.TRIALS).read_bytes().splitlines(keepends=True)
-    (folder / store.TRIALS).write_bytes(b"".join(lines[:-1]))
+    lines = (folder / layout.TRIALS).read_bytes().splitlines(keepends=True)
+    (folder / layout.TRIALS).write_bytes(b"".join(lines[:-1]))
     assert iolab("list", "runs", "--out", out) != listed
-    (folder / store.TRIALS).write_bytes(b"".join(lines))
+    (folder / layout.TRIALS).write_bytes(b"".join(lines))
     assert iolab("list", "runs", "--out", out) == listed
-    (folder / runs.SUMMARY).write_text("[]")
+    (folder / layout.SUMMARY).write_text("[]")
     assert iolab("list", "runs", "--out", out) == listed
 
 
 def test_a_run_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "vs-1").mkdir()
-    (tmp_path / "vs-1" / store.PLAN).write_text("{")
-    (tmp_path / "vs-1" / store.MACHINE).write_text("{}")
+    (tmp_path / "vs-1" / layout.PLAN).write_text("{")
+    (tmp_path / "vs-1" / layout.MACHINE).write_text("{}")
     done = iolab("list", "runs", "--out", tmp_path)
     assert done.exit_code == 0
     assert re.fullmatch(r"not begun +vs-1 +.*plan\.json: .*: run the experiment again\n", done.stdout)
@@ -207,8 +207,8 @@ def stored_run(out: Path, name: str, began: str) -> Path:
     """The folder of a run of which only the beginning and what it found are known."""
     folder = out / name
     folder.mkdir()
-    (folder / store.PLAN).write_text("{}")
-    (folder / store.MACHINE).write_text(json.dumps({store.ENDED: began}))
+    (folder / layout.PLAN).write_text("{}")
+    (folder / layout.MACHINE).write_text(json.dumps({store.ENDED: began}))
     found: Any = SimpleNamespace(began=began, plan=SimpleNamespace(question="Which?"), short="neither")
     runs.summary(folder, found)
     return folder
@@ -476,9 +476,19 @@ def test_the_defaults_in_the_help_of_vs_are_those_of_a_plan(key: str) -> None:
     assert vs.SETTINGS[key].default == (DEFAULTS.get(key) or next(known))
 
 
-@pytest.mark.parametrize("key", sorted(Question.model_fields.keys() & cli.parser("capacity").flags.keys()))
-def test_the_defaults_of_capacity_are_those_of_its_question(key: str) -> None:
-    assert cli.parser("capacity").get_default(key) == default(Question, key)
+# What help says of a question's defaults, beside those that are one value of one field.
+QUESTION_DEFAULTS = {
+    "cpus": "all",
+    "precision": f"{default(Question, 'precision'):.0%}",
+    "probe_ms": f"{default(Question, 'probe_ms') // 1_000}s",
+    "timeout_ms": f"{default(Question, 'timeout_ms') // 1_000}s",
+}
+
+
+@pytest.mark.parametrize("key", [*capacity_verb.SEARCH, *capacity_verb.GENERATOR])
+def test_the_defaults_in_the_help_of_capacity_are_those_of_its_question(key: str) -> None:
+    setting = {**capacity_verb.SEARCH, **capacity_verb.GENERATOR}[key]
+    assert setting.default == QUESTION_DEFAULTS.get(key, str(default(Question, key)))
 
 
 @pytest.mark.usefixtures("simulated")

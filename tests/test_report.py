@@ -30,7 +30,7 @@ import numpy as np
 import pytest
 
 import made
-from iolab import report, stats, store, verdict
+from iolab import layout, report, stats, store, verdict
 from iolab.contract import ServeReady
 from iolab.plan import (
     Claim,
@@ -177,7 +177,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def html(run_dir: Path) -> str:
-    return (run_dir / store.REPORT).read_text(encoding="utf-8")
+    return (run_dir / layout.REPORT).read_text(encoding="utf-8")
 
 
 def test_question_and_verdict_come_before_the_doubts_and_the_doubts_before_the_charts(html: str) -> None:
@@ -773,7 +773,7 @@ def test_a_browser_has_nothing_to_complain_of_on_any_screen(run_dir: Path, tmp_p
     with browser(tmp_path / "profile") as seen:
         many(tmp_path)
         ranked = next(tmp_path.glob("*/report.html"))
-        for path in (run_dir / store.REPORT, hostile, ranked):
+        for path in (run_dir / layout.REPORT, hostile, ranked):
             for width in (320, 375, 1200):
                 for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(18, 22, 28)")):
                     assert look(seen, path, width, scheme) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import FakeHost, FakeServer
-from iolab import runner, store, verdict
+from iolab import layout, runner, store, verdict
 from iolab.machine import Cpu
 from iolab.plan import Cell, Failure, MachineNoise, Plan, Result, Scalar, schedule, vs_plan
 from iolab.runner import (
@@ -254,7 +254,7 @@ def test_a_run_goes_on_only_with_the_programs_it_began_with(
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-@pytest.mark.parametrize("damaged", [store.MACHINE, store.PLAN])
+@pytest.mark.parametrize("damaged", [layout.MACHINE, layout.PLAN])
 def test_an_earlier_run_that_cannot_be_read_is_set_aside(tmp_path: Path, damaged: str, fresh: bool) -> None:
     plan = short_plan("epoll", "io_uring")
     with suppress(KeyboardInterrupt):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iolab import store, verdict
+from iolab import layout, store, verdict
 from iolab.plan import CostCount, Plan, Result, remaining, schedule, vs_plan
 from made import result, results
 
@@ -36,7 +36,7 @@ def write(runs: Path, made: list[Result], plan: Plan = PLAN) -> Path:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a record of four trials."""
-    return (write(tmp_path_factory.mktemp("runs"), RESULTS[:4]) / store.TRIALS).read_bytes()
+    return (write(tmp_path_factory.mktemp("runs"), RESULTS[:4]) / layout.TRIALS).read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(folder: Path, text: bytes) -> store.Trials:
-    (folder / store.TRIALS).write_bytes(text)
+    (folder / layout.TRIALS).write_bytes(text)
     return store.read_trials(folder)
 
 
@@ -96,7 +96,7 @@ def test_two_labs_do_not_write_one_run(tmp_path: Path) -> None:
 
 def test_a_result_is_on_the_disk_before_the_next_trial_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[bytes] = []
-    path = store.folder_of(PLAN, tmp_path) / store.TRIALS
+    path = store.folder_of(PLAN, tmp_path) / layout.TRIALS
     with store.writing(PLAN, MACHINE, tmp_path) as writer:
         monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.pread(file, 1 << 20, 0)))
         for one in RESULTS[:3]:
@@ -128,7 +128,7 @@ def test_one_flipped_bit_anywhere_is_detected_and_the_rest_is_kept(
     assert len(trials.results) == 4 - lost
     assert all(one in RESULTS for one in trials.results)
     assert trials.faults
-    assert all(fault.startswith(f"{scratch / store.TRIALS}: line ") and "\n" not in fault for fault in trials.faults)
+    assert all(fault.startswith(f"{scratch / layout.TRIALS}: line ") and "\n" not in fault for fault in trials.faults)
 
 
 @settings(max_examples=200, deadline=None)
@@ -154,7 +154,7 @@ def test_a_trial_that_stands_twice_counts_once(whole: bytes, scratch: Path) -> N
 
 @pytest.mark.parametrize("cut", [1, 2, 500])
 def test_a_torn_line_is_cut_off_before_the_next_is_written(tmp_path: Path, cut: int) -> None:
-    path = write(tmp_path, RESULTS[:4]) / store.TRIALS
+    path = write(tmp_path, RESULTS[:4]) / layout.TRIALS
     path.write_bytes(path.read_bytes()[:-cut])
     with store.writing(PLAN, MACHINE, tmp_path) as writer:
         assert len(writer.trials.results) == 3
@@ -179,7 +179,7 @@ def test_a_disk_that_fills_up_at_any_write_keeps_what_was_complete(tmp_path: Pat
     generator = random.Random(1)
     for full in range(12):
         runs = tmp_path / str(full)
-        path = store.folder_of(PLAN, runs) / store.TRIALS
+        path = store.folder_of(PLAN, runs) / layout.TRIALS
         with store.writing(PLAN, MACHINE, runs) as writer:
             for one in RESULTS[:full]:
                 writer.append(one)
@@ -196,8 +196,8 @@ def test_a_disk_too_full_for_a_report_keeps_the_old_one(tmp_path: Path) -> None:
     store.write_report(folder, "old")
     with largest_file(1_000), pytest.raises(store.StoreError, match=r"report\.html: cannot be written"):
         store.write_report(folder, "n" * 2_000)
-    assert (folder / store.REPORT).read_text() == "old"
-    kept = {store.PLAN, store.MACHINE, store.TRIALS, store.COUNTS, store.REPORT}
+    assert (folder / layout.REPORT).read_text() == "old"
+    kept = {layout.PLAN, layout.MACHINE, layout.TRIALS, layout.COUNTS, layout.REPORT}
     assert {path.name for path in folder.iterdir()} == kept
 
 
@@ -213,12 +213,12 @@ def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b'{"schema": 1}', b"[" * 100_000])
 def test_a_damaged_plan_or_machine_is_one_line(tmp_path: Path, text: bytes) -> None:
     folder = write(tmp_path, RESULTS[:1])
-    (folder / store.PLAN).write_bytes(text)
+    (folder / layout.PLAN).write_bytes(text)
     with pytest.raises(store.StoreError, match=r"plan\.json: ") as caught:
         store.read_plan(folder)
     assert "\n" not in str(caught.value)
     if text != b'{"schema": 1}':
-        (folder / store.MACHINE).write_bytes(text)
+        (folder / layout.MACHINE).write_bytes(text)
         with pytest.raises(store.StoreError, match=r"machine\.json: is damaged"):
             store.read_machine(folder)
 
@@ -248,10 +248,10 @@ def test_a_lab_killed_at_any_instant_loses_nothing_and_counts_nothing_twice(tmp_
     """The record of a run that was killed again and again is byte for byte that of the unbroken run."""
     unbroken = write(tmp_path / "unbroken", RESULTS)
     generator = random.Random(2)
-    path = store.folder_of(PLAN, tmp_path / "killed") / store.TRIALS
+    path = store.folder_of(PLAN, tmp_path / "killed") / layout.TRIALS
     command = [sys.executable, "-c", WRITER, str(unbroken), str(tmp_path / "killed"), *sys.path]
     before, kills = 0, 0
-    while not path.exists() or path.read_bytes() != (unbroken / store.TRIALS).read_bytes():
+    while not path.exists() or path.read_bytes() != (unbroken / layout.TRIALS).read_bytes():
         kills += 1
         assert kills < 20, "a writer that is killed makes progress"
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
@@ -287,7 +287,7 @@ def test_costs_lie_in_a_file_of_their_own_and_a_torn_one_is_named(tmp_path: Path
             writer.append(count)
     trials = store.read_trials(writer.folder)
     assert (trials.results, trials.faults, trials.counts) == ((), (), tuple(counts)), "the first of two stands"
-    path = writer.folder / store.COUNTS
+    path = writer.folder / layout.COUNTS
     path.write_bytes(path.read_bytes()[:-2])
     assert "line 3 is torn or altered" in store.read_trials(writer.folder).faults[0]
     with store.writing(PLAN, MACHINE, tmp_path) as writer:

@@ -31,7 +31,7 @@ RPC = {"serde", "serde_json"}
 
 # The modules of the lab from the ground up: each may use those of the layers before its own.
 LAYERS: tuple[set[str], ...] = (
-    {"errors", "literals", "wording"},
+    {"errors", "layout", "literals", "wording"},
     {"proc", "child", "keeper", "work", "listener", "binary", "live", "mistakes", "programs", "catalog"},
     {"contract"},
     {"plan", "protocol_probe"},
@@ -48,7 +48,7 @@ LAYERS: tuple[set[str], ...] = (
 )
 # These judge stored results, and must do so where there is no engine and nothing to measure.
 JUDGES = {"literals", "wording", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report"}
-JUDGES |= {"search", "capacity", "mistakes", "errors", "export", "results", "runs"}
+JUDGES |= {"search", "capacity", "mistakes", "errors", "export", "layout", "results", "runs"}
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
 PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")

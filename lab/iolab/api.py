@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from iolab import agent, catalog, contestants, engine, machine, report, results, runner, runs
+from iolab import agent, catalog, contestants, engine, layout, machine, report, results, runner, runs
 from iolab.plan import Plan, Scalar, load_experiment, vs_plan, whole_intervals_ms
 from iolab.results import Results
 from iolab.runner import Event, Tell
 
-# Where runs are stored, from the working directory.
-RUNS = Path("runs")
 # The settings of a trial that are times.
 TIMES = ("warmup_ms", "duration_ms")
 
@@ -34,7 +32,7 @@ def vs(
     load_cpus: Sequence[int] = (),
     quick: bool = False,
     fresh: bool = False,
-    out: str | Path = RUNS,
+    out: str | Path = layout.RUNS,
     tell: Tell = _unheard,
     **setting: Scalar,
 ) -> Results:
@@ -56,7 +54,7 @@ def run(
     *,
     quick: bool = False,
     fresh: bool = False,
-    out: str | Path = RUNS,
+    out: str | Path = layout.RUNS,
     tell: Tell = _unheard,
 ) -> Results:
     """Runs an experiment, given by its name, its file or its plan, or what is left of it.
@@ -71,7 +69,7 @@ def run(
     return _run(plan.quick() if quick else plan, Path(out), tell, fresh=fresh, by_hand=False)
 
 
-def open_run(name: str | Path, *, out: str | Path = RUNS) -> Results:
+def open_run(name: str | Path, *, out: str | Path = layout.RUNS) -> Results:
     """The results of a stored comparison or experiment, given by its folder or by its name in `out`."""
     return results.read(runs.find(name, Path(out)))
 

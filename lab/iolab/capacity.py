@@ -24,7 +24,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from iolab import search, store
+from iolab import layout, search, store
 from iolab.contract import (
     Frozen,
     Interval,
@@ -42,7 +42,6 @@ from iolab.search import Done, Judged, Limit, Measurement, Probe, Settings, rate
 from iolab.store import StoreError
 from iolab.trial import BATCH
 
-QUESTION, PROBES = "question.json", "probes.jsonl"
 # The rates of the curve as shares of the capacity, closer together where it bends.
 CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
 # The overload that is looked at, and what the server gets afterwards, as shares of the capacity.
@@ -374,7 +373,7 @@ def folder_of(question: Question, runs: Path) -> Path:
 
 def read_question(folder: Path) -> Question:
     """The question of a stored run; raises StoreError."""
-    path = folder / QUESTION
+    path = folder / layout.QUESTION
     try:
         return Question.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -387,7 +386,7 @@ def read_records(folder: Path) -> tuple[tuple[Record, ...], tuple[str, ...]]:
     """All whole runs up to the first line that is torn or altered, and a line on each that was lost."""
     faults: list[str] = []
     records: list[Record] = []
-    for number, record in store.records_of(folder / PROBES, Record, faults):
+    for number, record in store.records_of(folder / layout.PROBES, Record, faults):
         # What follows a lost run was asked for because of it: it is asked for again.
         if number != len(records) + 1:
             break
@@ -417,7 +416,8 @@ class Writer:
             os.fsync(self._file)
         except OSError as error:
             store.cut_back(self._file, end)
-            raise StoreError(store.unwritten(self.folder / PROBES, "the run could not be written", error)) from error
+            path = self.folder / layout.PROBES
+            raise StoreError(store.unwritten(path, "the run could not be written", error)) from error
         self.records.append(record)
 
 
@@ -425,7 +425,7 @@ class Writer:
 def writing(question: Question, machine: Mapping[str, Any], runs: Path) -> Iterator[Writer]:
     """Opens the folder of a question for writing, made or gone on with; raises StoreError."""
     folder = folder_of(question, runs)
-    path = folder / PROBES
+    path = folder / layout.PROBES
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -440,7 +440,7 @@ def writing(question: Question, machine: Mapping[str, Any], runs: Path) -> Itera
         # What a crash left unfinished, or what follows a damaged line, makes room for runs that are asked for again.
         lines = path.read_bytes().splitlines(keepends=True)
         os.ftruncate(file, sum(map(len, lines[: len(records)])))
-        store.write_file(folder / QUESTION, question.model_dump_json(indent=2) + "\n")
+        store.write_file(folder / layout.QUESTION, question.model_dump_json(indent=2) + "\n")
         store.write_machine(folder, machine)
         writer = Writer(folder, list(records), faults, file)
         try:
@@ -455,7 +455,7 @@ def writing(question: Question, machine: Mapping[str, Any], runs: Path) -> Itera
 def _forget(folder: Path) -> None:
     """Takes away a folder in which there is no run: a question that came to nothing leaves nothing behind."""
     with suppress(OSError):
-        for name in (QUESTION, store.MACHINE, PROBES):
+        for name in (layout.QUESTION, layout.MACHINE, layout.PROBES):
             (folder / name).unlink(missing_ok=True)
         folder.rmdir()
 

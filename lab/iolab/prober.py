@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from iolab import capacity, listener, mistakes, proc, programs, protocol_probe, runner, search, store
+from iolab import capacity, layout, listener, mistakes, proc, programs, protocol_probe, runner, search, store
 from iolab.agent import Host
 from iolab.capacity import Found, Question, Record, Shot, Step
 from iolab.contract import (
@@ -212,7 +212,7 @@ def _settle(folder: Path, machine: Mapping[str, Any]) -> None:
 
 
 def _is_answered(folder: Path) -> bool:
-    return (folder / capacity.QUESTION).is_file() and capacity.known(folder).next is None
+    return (folder / layout.QUESTION).is_file() and capacity.known(folder).next is None
 
 
 def show_question(console: Console, asked: Question, server_pid: int | None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from iolab import claims, export, store, verdict
+from iolab import claims, export, layout, store, verdict
 from iolab.claims import ClaimVerdict
 from iolab.plan import CostCount, Plan, Result
 from iolab.store import Trials
@@ -38,7 +38,7 @@ class Results:
     @property
     def report(self) -> Path:
         """The report: one HTML file."""
-        return self.folder / store.REPORT
+        return self.folder / layout.REPORT
 
     @property
     def began(self) -> str:

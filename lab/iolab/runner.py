@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from iolab import proc, programs, store, trial
+from iolab import layout, proc, programs, store, trial
 from iolab.agent import Calls, Host, RunningLoad, RunningServer, Sample
 from iolab.contract import Frozen, HttpWorkload, LoadReady, LoadSpec, Measured, Measuring, Report, ServeReady
 from iolab.engine import LoadEvent, TrialFailed
@@ -411,11 +411,11 @@ def _why_unusable(results: Sequence[Result]) -> str:
 
 def _executed(plan: Plan, host: Host, folder: Path) -> Executed:
     """The programs of a plan, with the files marked that servers of an earlier run in this folder wrote."""
-    earlier: Mapping[str, Any] = {}
+    known: Mapping[str, Any] = {}
     with suppress(store.StoreError):
-        earlier = store.read_machine(folder).get("identity", {}).get("programs", {})
+        known = store.read_machine(folder).get("identity", {}).get("programs", {})
     return {
-        command: programs.with_known(files, earlier.get(command, {})) for command, files in host.programs(plan).items()
+        command: programs.with_known(files, known.get(command, {})) for command, files in host.programs(plan).items()
     }
 
 
@@ -764,7 +764,7 @@ def earlier(folder: Path, identity: Mapping[str, Any], ended: Callable[[Path], E
 
     A run that cannot be read differs: it cannot be gone on with.
     """
-    is_there = (folder / store.MACHINE).exists()
+    is_there = (folder / layout.MACHINE).exists()
     try:
         changed = programs.changes(store.read_machine(folder).get("identity"), identity) if is_there else ""
         return changed, ended(folder)

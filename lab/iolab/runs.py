@@ -15,19 +15,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from iolab import layout
 from iolab.errors import BadInput, IolabError
 
 if TYPE_CHECKING:
     from iolab.results import Results
 
-# The file of a folder that makes it a run: of a comparison, or of a search for a capacity. `store` and `capacity` have
-# these names too, and are slow to load.
-PLAN, QUESTION = "plan.json", "question.json"
-SUMMARY, REPORT = "summary.json", "report.html"
 # What comes after an experiment's name in the name of a run's folder.
 DIGEST = "-[0-9a-f]{16}"
 # What is made from the record, and is no part of it.
-MADE = frozenset({SUMMARY, REPORT})
+MADE = frozenset({layout.SUMMARY, layout.REPORT})
 
 
 class StoredRun(NamedTuple):
@@ -45,7 +42,7 @@ def find(name: str | Path, out: Path) -> Path:
     The beginning of a name will do if no other run's begins so. An experiment's name stands for its newest run.
     """
     for folder in (Path(name), out / name):
-        if any((folder / file).is_file() for file in (PLAN, QUESTION)):
+        if any((folder / file).is_file() for file in (layout.PLAN, layout.QUESTION)):
             return folder
     begun = [folder for folder in _folders(out) if folder.name.startswith(str(name))]
     newest = [folder for folder in begun if re.fullmatch(DIGEST, folder.name.removeprefix(str(name)))]
@@ -61,7 +58,7 @@ def find(name: str | Path, out: Path) -> Path:
 
 def is_capacity(folder: Path) -> bool:
     """Whether a run is a search for a capacity."""
-    return (folder / QUESTION).is_file()
+    return (folder / layout.QUESTION).is_file()
 
 
 def stored(out: Path) -> list[StoredRun]:
@@ -83,7 +80,7 @@ def summary(folder: Path, found: Results | None = None) -> StoredRun:
 
 
 def _folders(out: Path) -> list[Path]:
-    return sorted({path.parent for file in (PLAN, QUESTION) for path in out.glob(f"*/{file}")})
+    return sorted({path.parent for file in (layout.PLAN, layout.QUESTION) for path in out.glob(f"*/{file}")})
 
 
 def _listed(folder: Path) -> StoredRun:
@@ -96,7 +93,7 @@ def _listed(folder: Path) -> StoredRun:
 def _kept(folder: Path, key: str) -> StoredRun | None:
     """What was kept of a run; None where that is of another record or another lab."""
     try:
-        known = json.loads((folder / SUMMARY).read_bytes())
+        known = json.loads((folder / layout.SUMMARY).read_bytes())
         if known["key"] == key:
             return StoredRun(folder.name, known["began"], known["question"], known["found"])
     except (OSError, ValueError, LookupError, TypeError):
@@ -110,7 +107,7 @@ def _keep(folder: Path, key: str, run: StoredRun) -> None:
 
     document = {"schema": 1, "key": key, **run._asdict()}
     with suppress(store.StoreError):
-        store.write_file(folder / SUMMARY, json.dumps(document, indent=2) + "\n")
+        store.write_file(folder / layout.SUMMARY, json.dumps(document, indent=2) + "\n")
 
 
 def _judged(folder: Path, found: Results | None) -> StoredRun:

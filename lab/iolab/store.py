@@ -24,15 +24,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from iolab import layout
 from iolab.contract import Frozen, one_line
 from iolab.errors import IolabError
 from iolab.plan import CostCount, Place, Plan, Result, remaining, uncounted
 
 # A line holds a report with its histogram and series: some 20 KiB. One far longer is not ours.
 LINE_BYTES_MAX = 16 << 20
-
-PLAN, MACHINE, REPORT = "plan.json", "machine.json", "report.html"
-TRIALS, COUNTS = "trials.jsonl", "costs.jsonl"
 # The key of machine.json that says when a run had nothing left to do.
 ENDED = "ended"
 
@@ -64,7 +62,7 @@ class Writer:
 
     def append(self, record: Result | CostCount) -> None:
         """Adds one finished trial and syncs it to the disk; raises StoreError, and then nothing was added."""
-        name = TRIALS if isinstance(record, Result) else COUNTS
+        name = layout.TRIALS if isinstance(record, Result) else layout.COUNTS
         path, file = self.folder / name, self._files[name]
         end = os.fstat(file).st_size
         try:
@@ -96,24 +94,24 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for name in (TRIALS, COUNTS):
+            for name in (layout.TRIALS, layout.COUNTS):
                 files[name] = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreError(unwritten(folder, "the run's folder cannot be written", error)) from error
         try:
-            fcntl.flock(files[TRIALS], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(files[layout.TRIALS], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise StoreError(f"{folder}: another iolab is writing this run: wait for it, or stop it") from None
         trials = read_trials(folder)
         _check_identity(folder, machine, resumed=bool(trials.results))
-        write_file(folder / PLAN, plan.model_dump_json(indent=2) + "\n")
+        write_file(folder / layout.PLAN, plan.model_dump_json(indent=2) + "\n")
         write_machine(folder, machine)
         for name, file in files.items():
             _end_line(folder / name, file)
         try:
             yield Writer(folder, trials, machine, files)
         except BaseException:
-            if not os.fstat(files[TRIALS]).st_size:
+            if not os.fstat(files[layout.TRIALS]).st_size:
                 _forget(folder)
             raise
     finally:
@@ -124,16 +122,16 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
 def read_plan(folder: Path) -> Plan:
     """The plan of a stored run; raises StoreError."""
     try:
-        return Plan.model_validate_json((folder / PLAN).read_bytes())
+        return Plan.model_validate_json((folder / layout.PLAN).read_bytes())
     except OSError as error:
-        raise StoreError(_unread(folder / PLAN, error)) from error
+        raise StoreError(_unread(folder / layout.PLAN, error)) from error
     except ValidationError as error:
-        raise StoreError(f"{folder / PLAN}: {one_line(error)}: run the experiment again") from None
+        raise StoreError(f"{folder / layout.PLAN}: {one_line(error)}: run the experiment again") from None
 
 
 def write_machine(folder: Path, machine: Mapping[str, Any]) -> None:
     """Keeps the circumstances of a run; raises StoreError."""
-    write_file(folder / MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
+    write_file(folder / layout.MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
 
 
 def ended(folder: Path) -> str | None:
@@ -141,7 +139,7 @@ def ended(folder: Path) -> str | None:
 
     Runs that were stored before this was noted have ended when nothing is left to do.
     """
-    if not (folder / PLAN).exists() or not (folder / MACHINE).exists():
+    if not (folder / layout.PLAN).exists() or not (folder / layout.MACHINE).exists():
         return None
     noted = read_machine(folder).get(ENDED)
     if noted is not None:
@@ -154,13 +152,13 @@ def ended(folder: Path) -> str | None:
 def read_machine(folder: Path) -> dict[str, Any]:
     """The machine of a stored run; raises StoreError."""
     try:
-        machine = json.loads((folder / MACHINE).read_bytes())
+        machine = json.loads((folder / layout.MACHINE).read_bytes())
     except OSError as error:
-        raise StoreError(_unread(folder / MACHINE, error)) from error
+        raise StoreError(_unread(folder / layout.MACHINE, error)) from error
     except (ValueError, RecursionError):
         machine = None
     if not isinstance(machine, dict):
-        raise StoreError(f"{folder / MACHINE}: is damaged: run the experiment again in another folder")
+        raise StoreError(f"{folder / layout.MACHINE}: is damaged: run the experiment again in another folder")
     return machine
 
 
@@ -171,20 +169,20 @@ def read_trials(folder: Path) -> Trials:
     """
     faults: list[str] = []
     results: dict[Place, Result] = {}
-    for number, result in records_of(folder / TRIALS, Result, faults):
+    for number, result in records_of(folder / layout.TRIALS, Result, faults):
         if result.trial.place in results:
-            faults.append(f"{folder / TRIALS}: line {number} repeats a trial; the first stands")
+            faults.append(f"{folder / layout.TRIALS}: line {number} repeats a trial; the first stands")
         results.setdefault(result.trial.place, result)
     counts: dict[tuple[int, int], CostCount] = {}
-    for _, count in records_of(folder / COUNTS, CostCount, faults):
+    for _, count in records_of(folder / layout.COUNTS, CostCount, faults):
         counts.setdefault((count.comparison, count.slot), count)
     return Trials(tuple(results.values()), tuple(faults), tuple(counts.values()))
 
 
 def write_report(folder: Path, html: str) -> Path:
     """Replaces the report of a run as a whole, so that a reader never sees half of one; raises StoreError."""
-    write_file(folder / REPORT, html)
-    return folder / REPORT
+    write_file(folder / layout.REPORT, html)
+    return folder / layout.REPORT
 
 
 def sealed(body: bytes) -> bytes:
@@ -223,13 +221,13 @@ def _record_of(line: bytes, kind: type[Record]) -> Record | str:
 def _forget(folder: Path) -> None:
     """Takes away a run that failed before its first trial, so that it leaves nothing behind."""
     with suppress(OSError):
-        for name in (PLAN, MACHINE, TRIALS, COUNTS, REPORT):
+        for name in (layout.PLAN, layout.MACHINE, layout.TRIALS, layout.COUNTS, layout.REPORT):
             (folder / name).unlink(missing_ok=True)
         folder.rmdir()
 
 
 def _check_identity(folder: Path, machine: Mapping[str, Any], *, resumed: bool) -> None:
-    if not resumed or not (folder / MACHINE).exists():
+    if not resumed or not (folder / layout.MACHINE).exists():
         return
     before, now = read_machine(folder).get("identity"), machine.get("identity")
     if before == now:
@@ -295,4 +293,4 @@ def unwritten(path: Path, what: str, error: OSError) -> str:
 
 
 def _unread(path: Path, error: OSError) -> str:
-    return f"{path}: cannot be read: {error.strerror or error}: name the folder of a run, one that holds {PLAN}"
+    return f"{path}: cannot be read: {error.strerror or error}: name the folder of a run, one that holds {layout.PLAN}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from iolab.cli.parser import Parser, add_shared, cpus, milliseconds, one_of, read_by, usage_of, whole
-from iolab.literals import Arrivals, Driver, Framing, Protocol
+from iolab.cli.parser import Parser, add_shared, milliseconds, read_by, whole
+from iolab.cli.settings import CALLS, LOAD, MESSAGES, Setting, add_settings, cpu_list, given, protocol, word
+from iolab.literals import Arrivals
 
 if TYPE_CHECKING:
     from iolab.capacity import Found, Question
@@ -18,8 +20,21 @@ EXAMPLES = (
     "iolab capacity --slo 'p99<5ms' --slo 'errors<0.1%' http://127.0.0.1:8080/",
     "iolab capacity --slo 'p50<1ms' --message-bytes 512 tcp://127.0.0.1:7000",
 )
-# The flags that are settings of a protocol, and not of the search.
-WORKLOAD = ("method", "headers", "body", "framing", "message_bytes", "target", "text_bytes")
+# The settings of a protocol.
+WORKLOAD: Mapping[str, Setting] = {
+    "method": Setting("http", "GET, or POST with a body", str, "METHOD", ("-m",)),
+    "body": Setting("http: what is sent with each request", type=str, metavar="TEXT", flags=("-d",)),
+    **MESSAGES,
+    **CALLS,
+}
+# The settings of the generator.
+GENERATOR: Mapping[str, Setting] = {
+    **LOAD,
+    "cpus": cpu_list("all"),
+    "arrivals": word("how requests fall due", Arrivals, "poisson"),
+    "timeout_ms": Setting("how long a reply may take", "10s", milliseconds, "TIME", ("--timeout",)),
+    "seed": Setting("decides the random arrivals", "1"),
+}
 
 
 def add(parser: Parser) -> None:
@@ -35,7 +50,7 @@ def add(parser: Parser) -> None:
         "--cacert", type=Path, metavar="PATH", help="a PEM file of trusted authorities (default: this machine's)"
     )
     tls.add_argument("--insecure", action="store_true", help="do not check the server's certificate")
-    _add_load(parser)
+    add_settings(parser.add_argument_group("the load"), GENERATOR)
     group = parser.add_argument_group("the run")
     group.add_argument(
         "--server-pid", type=whole, metavar="PID", help="the server's process, where it is not found by itself"
@@ -53,85 +68,16 @@ def _add_search(parser: Parser) -> None:
         metavar="LIMIT",
         help="what must hold, as 'p99<5ms' or 'errors<0.1%%'; may be given several times",
     )
-    group.add_argument(
-        "--precision", type=share, default=0.05, metavar="SHARE", help="how far the capacity may be off (default: 5%%)"
-    )
-    group.add_argument(
-        "--probe",
-        dest="probe_ms",
-        type=milliseconds,
-        default=3_000,
-        metavar="TIME",
-        help="length of a run; longer where its quantiles need more (default: 3s)",
-    )
+    add_settings(group, SEARCH)
 
 
 def _add_requests(parser: Parser) -> None:
     group = parser.add_argument_group("what is asked of the server")
-    group.add_argument(
-        "--protocol",
-        type=one_of(get_args(Protocol)),
-        metavar=usage_of(get_args(Protocol)),
-        help="what it speaks (default: http for http:// and https://, else echo)",
-    )
-    group.add_argument("-m", "--method", metavar="METHOD", help="http (default: GET, or POST with a body)")
+    add_settings(group, {"protocol": protocol("http for http:// and https://, else echo")})
     group.add_argument(
         "-H", "--header", dest="headers", action="append", metavar="LINE", help="http: one more, as 'Name: value'"
     )
-    group.add_argument("-d", "--body", metavar="TEXT", help="http: what is sent with each request")
-    group.add_argument(
-        "--framing",
-        type=one_of(get_args(Framing)),
-        metavar=usage_of(get_args(Framing)),
-        help="echo: how messages end (default: raw)",
-    )
-    group.add_argument(
-        "--message-bytes", type=whole, metavar="N", help="echo, line: size of a message (default: 64; line: 12)"
-    )
-    group.add_argument(
-        "--target", type=whole, metavar="N", help="rpc: steps of the loop that makes an answer (default: 1000)"
-    )
-    group.add_argument(
-        "--text-bytes", type=whole, metavar="N", help="rpc: size of the text that comes back (default: 11)"
-    )
-
-
-def _add_load(parser: Parser) -> None:
-    group = parser.add_argument_group("the load")
-    group.add_argument(
-        "-c", "--connections", type=whole, default=50, metavar="N", help="open at once (default: %(default)s)"
-    )
-    group.add_argument(
-        "-t", "--threads", type=whole, default=1, metavar="N", help="of the generator (default: %(default)s)"
-    )
-    group.add_argument(
-        "--driver",
-        type=one_of(get_args(Driver)),
-        default="epoll",
-        metavar=usage_of(get_args(Driver)),
-        help="of the generator (default: %(default)s)",
-    )
-    group.add_argument(
-        "--cpus", type=cpus, default=(), metavar="LIST", help="of the generator, as 0,2 or 0-3 (default: all)"
-    )
-    group.add_argument(
-        "--arrivals",
-        type=one_of(get_args(Arrivals)),
-        default="poisson",
-        metavar=usage_of(get_args(Arrivals)),
-        help="how requests fall due (default: %(default)s)",
-    )
-    group.add_argument(
-        "--timeout",
-        dest="timeout_ms",
-        type=milliseconds,
-        default=10_000,
-        metavar="TIME",
-        help="how long a reply may take (default: 10s)",
-    )
-    group.add_argument(
-        "--seed", type=whole, default=1, metavar="N", help="decides the random arrivals (default: %(default)s)"
-    )
+    add_settings(group, WORKLOAD)
 
 
 @read_by
@@ -150,6 +96,15 @@ def share(text: str) -> float:
     return search.parse_share(text)
 
 
+# The settings of the search.
+SEARCH: Mapping[str, Setting] = {
+    "precision": Setting("how far the capacity may be off", "5%", share, "SHARE"),
+    "probe_ms": Setting(
+        "length of a run; longer where its quantiles need more", "3s", milliseconds, "TIME", ("--probe",)
+    ),
+}
+
+
 def run(options: Namespace) -> int:
     """Searches for the capacity and prints what is known; returns the exit code."""
     from iolab import listener, prober
@@ -160,20 +115,9 @@ def run(options: Namespace) -> int:
         cacert=options.cacert,
         insecure=options.insecure,
     )
+    workload = given(options, WORKLOAD) | ({} if options.headers is None else {"headers": options.headers})
     asked = prober.question(
-        at,
-        {name: value for name in WORKLOAD if (value := getattr(options, name)) is not None},
-        url=options.url,
-        limits=tuple(options.slo),
-        connections=options.connections,
-        threads=options.threads,
-        driver=options.driver,
-        cpus=options.cpus,
-        arrivals=options.arrivals,
-        seed=options.seed,
-        precision=options.precision,
-        probe_ms=options.probe_ms,
-        timeout_ms=options.timeout_ms,
+        at, workload, url=options.url, limits=tuple(options.slo), **given(options, {**SEARCH, **GENERATOR})
     )
     if options.server_pid is not None:
         listener.refuse_absent(options.server_pid)

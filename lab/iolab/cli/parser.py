@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from iolab import layout
 from iolab.errors import BadInput, IolabError
 from iolab.wording import instead
 
@@ -135,7 +136,7 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--out": {
         "type": Path,
-        "default": Path("runs"),
+        "default": layout.RUNS,
         "metavar": "FOLDER",
         "help": "folder of all runs (default: %(default)s)",
     },

@@ -1,0 +1,15 @@
+"""Where runs are, and the names of the files in a run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# The folder of all runs, from the working directory.
+RUNS = Path("runs")
+
+# The file that makes a folder a run: of a comparison or an experiment, or of a search for a capacity.
+PLAN, QUESTION = "plan.json", "question.json"
+# The rest of its record.
+MACHINE, TRIALS, COUNTS, PROBES = "machine.json", "trials.jsonl", "costs.jsonl", "probes.jsonl"
+# What is made from the record, and is no part of it.
+SUMMARY, REPORT = "summary.json", "report.html"
