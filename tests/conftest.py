@@ -38,6 +38,9 @@ MARK = "IOLAB_TESTS"
 settings.register_profile("iolab", deadline=None, derandomize=True, database=None)
 settings.load_profile("iolab")
 
+# A shell that starts a command in the background has it ignore SIGINT, and so would all that these tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     """Waits for what is sure to come, and fails where it does not."""
