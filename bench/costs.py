@@ -26,12 +26,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from iolab import machine, proc
-from iolab.binary import EngineError
-from iolab.child import Child
-from iolab.contract import EchoWorkload, HttpWorkload, LoadSpec, ModelAbout, Report, ServeSpec
-from iolab.engine import Engine, Load, TrialFailed, ask_served, open_engine, serve, served, variant
-from iolab.plan import Contestant, PlanError
+from iolab.contract.types import EchoWorkload, HttpWorkload, LoadSpec, ModelAbout, Report, ServeSpec
+from iolab.errors import PlanError
+from iolab.machine import facts, proc
+from iolab.machine.cpus import CpuSets, choose_cpus, topology
+from iolab.measure.binary import EngineError
+from iolab.measure.child import Child
+from iolab.measure.engine import Engine, Load, TrialFailed, ask_served, open_engine, serve, served, variant
+from iolab.plan.contestant import Contestant
 
 # Beside each model as it is: the variants that wait in another way, or for another number of connections.
 VARIANTS = (
@@ -89,7 +91,7 @@ class Row:
     text: str
     about: ModelAbout
     engine: Engine
-    cpus: machine.CpuSets
+    cpus: CpuSets
 
     @property
     def workload(self) -> EchoWorkload | HttpWorkload:
@@ -125,7 +127,7 @@ def main() -> int:
         return 1
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    cpus = machine.choose_cpus(machine.topology())
+    cpus = choose_cpus(topology())
     print_header(engine, cpus)
     for model in engine.description.models:
         for text in (model.name, *(text for text in VARIANTS if text.startswith(f"{model.name}["))):
@@ -134,8 +136,8 @@ def main() -> int:
     return 0
 
 
-def print_header(engine: Engine, cpus: machine.CpuSets) -> None:
-    known = machine.describe(engine.description)
+def print_header(engine: Engine, cpus: CpuSets) -> None:
+    known = facts.describe(engine.description)
     processor, kernel = known["cpu"]["model"], known["system"]["kernel"]
     print(f"{processor}, {known['cpu']['logical']} processors ({cpus.why}), Linux {kernel}")
     print(f"Engine {engine.description.version}, build {engine.description.build}")
@@ -145,7 +147,7 @@ def print_header(engine: Engine, cpus: machine.CpuSets) -> None:
     print(f"\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
 
 
-def cells(text: str, engine: Engine, cpus: machine.CpuSets) -> list[str]:
+def cells(text: str, engine: Engine, cpus: CpuSets) -> list[str]:
     """The figures of a model, or why there are none."""
     try:
         about = variant(engine, Contestant.parse(text))

@@ -30,7 +30,7 @@ from typing import Any
 from peers import Distance, at_least_one, completed, find_engine, raise_descriptor_limit, run_with_edges
 from servers import Server, Skipped, pinned, start_server
 
-from iolab.plan import APART_MAX
+from iolab.results.records import APART_MAX
 
 BASE = "epoll"
 MODELS = (

@@ -25,10 +25,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from iolab import machine, stats
-from iolab.binary import EngineError
-from iolab.contract import HttpWorkload, ServeSpec
-from iolab.engine import TrialFailed, open_engine, serve
+from iolab.contract.types import HttpWorkload, ServeSpec
+from iolab.judge import stats
+from iolab.machine.cpus import choose_cpus, topology
+from iolab.measure.binary import EngineError
+from iolab.measure.engine import TrialFailed, open_engine, serve
 
 LOADS = {"closed loop, 50 connections": ["-c", "50"], "5 000/s, 50 connections": ["-c", "50", "--rate", "5000"]}
 METRICS = ("rate", "p99")
@@ -46,7 +47,7 @@ def main() -> int:
     flags = parser.parse_args()
     try:
         engine = open_engine()
-        cpus = machine.choose_cpus(machine.topology())
+        cpus = choose_cpus(topology())
         spec = ServeSpec(model="epoll", workload=HttpWorkload(), cpus=cpus.server)
         child, ready = serve(engine, spec)
     except (EngineError, TrialFailed) as error:

@@ -36,7 +36,7 @@ from typing import Any, Literal
 
 from servers import ROOT, SLACK_S, Server, Skipped, last_line, pinned, start_server
 
-from iolab.plan import APART_MAX
+from iolab.results.records import APART_MAX
 
 # hey keeps no more than a million results and would say too little of a longer run.
 SECONDS_MAX = 20

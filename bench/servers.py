@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from iolab.plan import Contestant
+from iolab.plan.contestant import Contestant
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "bench/peers"

@@ -19,13 +19,27 @@ from hypothesis import settings
 from markupsafe import Markup
 
 import fake_engine
-from iolab import agent, binary, cli, machine, proc, runner
-from iolab.agent import Calls, Sample
-from iolab.contract import LoadReady, LoadSpec, Measured, Measuring, Report, Served, ServeReady, WorkerCounts, Workload
-from iolab.engine import Engine, LoadEvent, TrialFailed, open_engine
-from iolab.plan import Cell, Failure, MachineNoise, Plan
-from iolab.protocol_probe import Mismatch
-from iolab.runner import Clocks
+from iolab import cli
+from iolab.contract.types import (
+    LoadReady,
+    LoadSpec,
+    Measured,
+    Measuring,
+    Report,
+    Served,
+    ServeReady,
+    WorkerCounts,
+    Workload,
+)
+from iolab.machine import noise, proc
+from iolab.measure import agent, binary, runner
+from iolab.measure.agent import Calls, Sample
+from iolab.measure.engine import Engine, LoadEvent, TrialFailed, open_engine
+from iolab.measure.protocol_probe import Mismatch
+from iolab.measure.runner import Clocks
+from iolab.plan.plan import Plan
+from iolab.plan.settings import Cell
+from iolab.results.records import Failure, MachineNoise
 
 FAKE_ENGINE = Path(fake_engine.__file__)
 MS = 1_000_000
@@ -159,7 +173,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, fake_path: Path, tmp_path_factory: pyt
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which nothing else runs, whatever runs on it."""
-    monkeypatch.setattr(machine, "ticks", lambda: machine.Ticks(0, 0, 0))
+    monkeypatch.setattr(noise, "ticks", lambda: noise.Ticks(0, 0, 0))
     # There the lab is never late to read a server; here it may be, for all that the figures of a fake depend on it.
     monkeypatch.setattr(runner, "LATE_SHARE_MAX", 0.99)
 
@@ -308,7 +322,7 @@ class FakeServer:
         usage = proc.Usage(now_ns, now_ns // 2, *switching)
         # Server and generator together use 1.1 processors of two.
         idle_ns = 0 if self.fault == "busy" else now_ns * 9 // 10
-        return Sample(usage, machine.Ticks(2 * now_ns, idle_ns, 0), 0)
+        return Sample(usage, noise.Ticks(2 * now_ns, idle_ns, 0), 0)
 
     def memory(self, tree: proc.Tree) -> proc.Memory:
         self.sizes_read += 1

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from iolab.contract import Report
-from iolab.plan import Cell, MachineNoise, Plan, Result, ServerUsage, Trial, schedule
-from iolab.trial import judged
+from iolab.contract.types import Report
+from iolab.judge.trial import judged
+from iolab.plan.plan import Plan, Trial
+from iolab.plan.schedule import schedule
+from iolab.plan.settings import Cell
+from iolab.results.records import MachineNoise, Result, ServerUsage
 
 BEGIN_NS = 10_000_000_000
 

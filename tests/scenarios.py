@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iolab.plan import Failure, MachineNoise, Plan, Result, Trial, remaining, vs_plan
+from iolab.plan.experiment import vs_plan
+from iolab.plan.plan import Plan, Trial
+from iolab.results.records import Failure, MachineNoise, Result
+from iolab.results.remaining import remaining
 from made import BEGIN_NS, report, result
 
 BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)

@@ -21,15 +21,20 @@ import numpy as np
 import pytest
 
 from conftest import iolab
-from iolab import agent, capacity, layout, listener, prober, proc, programs, search
-from iolab.capacity import Found, Question, Record
-from iolab.contract import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
-from iolab.engine import Engine, LoadEvent, TrialFailed
-from iolab.plan import Cell, MachineNoise, PlanError
-from iolab.protocol_probe import Mismatch
+from iolab.capacity import prober, search, state
+from iolab.capacity.search import Done, Judged, Measurement, Probe, Settings, State
+from iolab.capacity.state import Found, Question, Record
+from iolab.contract.types import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
+from iolab.errors import PlanError
+from iolab.machine import listener, proc
+from iolab.measure import agent, programs
+from iolab.measure.engine import Engine, LoadEvent, TrialFailed
+from iolab.measure.protocol_probe import Mismatch
+from iolab.plan.settings import Cell
 from iolab.report import capacity as page
-from iolab.search import Done, Judged, Measurement, Probe, Settings, State
-from iolab.store import StoreError
+from iolab.results import layout
+from iolab.results.records import MachineNoise
+from iolab.results.store import StoreError
 
 MS = 1e6
 LIMITS = (search.parse_limit("p99<5ms"),)
@@ -499,7 +504,7 @@ def answered(server: Server, runs: Path, **changes: Any) -> Found:
     """Asks a server everything, and reads the answer back from the folder."""
     told: list[Found] = []
     folder = prober.run(asked(**changes), SimulatedHost(server), runs, told.append)
-    found = capacity.known(folder)
+    found = state.known(folder)
     assert len(told) == len(found.shots) + 1
     assert found.next is None
     return found
@@ -511,7 +516,7 @@ def test_after_the_capacity_come_the_curve_the_overload_and_the_recovery(tmp_pat
     assert found.done.kind == "capacity"
     assert found.done.rate_per_s == pytest.approx(CAPACITY, rel=0.03)
     rates = [shot.step.rate_per_s for shot in found.shots if shot.step.purpose == "curve"]
-    assert rates == [search.rounded(share * (found.done.rate_per_s or 0)) for share in capacity.CURVE]
+    assert rates == [search.rounded(share * (found.done.rate_per_s or 0)) for share in state.CURVE]
     asks = [shot.step.rate_per_s or 0.0 for shot in found.curve]
     assert asks == sorted(asks)
     assert found.overload is not None
@@ -523,7 +528,7 @@ def test_after_the_capacity_come_the_curve_the_overload_and_the_recovery(tmp_pat
     empty_s = waiting / (10_000 - found.recovery.afterwards_per_s)
     assert found.recovery.back_s is not None
     assert empty_s <= found.recovery.back_s <= empty_s + 0.15
-    verdict, overload, recovery = capacity.sentences(found)
+    verdict, overload, recovery = state.sentences(found)
     assert verdict.startswith("The capacity under p99<5ms is 9,")
     assert "At 1.5 times that it answers 10,000/s, 10" in overload
     assert "it was back within 2." in recovery
@@ -533,7 +538,7 @@ def test_a_server_that_collapses_is_not_back_while_it_is_watched(tmp_path: Path)
     found = answered(Server(10_000, collapses=0.3), tmp_path)
     assert found.recovery is not None
     assert found.recovery.back_s is None
-    assert capacity.sentences(found)[-1].endswith("it was not back within 12 s.")
+    assert state.sentences(found)[-1].endswith("it was not back within 12 s.")
 
 
 # What a slice may look like, each by the sign it has below: how many were answered rightly, and how long that took;
@@ -551,13 +556,13 @@ SLICES = {
 def check_back(overload: str, afterwards: str, back_s: float | None, length_ms: int = 100, **changes: Any) -> None:
     """Half a second of light load, a second of overload and four seconds afterwards: when is the server back?"""
     question = asked(**({"probe_ms": 1_000} | changes))
-    step = capacity.Step(purpose="recovery", rate_per_s=1_500.0, duration_ms=1_000)
+    step = state.Step(purpose="recovery", rate_per_s=1_500.0, duration_ms=1_000)
     signs = "." * (500 // length_ms) + overload + afterwards
     told = [interval(at * length_ms, length_ms, *SLICES[sign]) for at, sign in enumerate(signs)]
     # The window ends a little later than its last slice.
     told.append(interval(len(signs) * length_ms, 1, *SLICES["0"]))
-    said = report(Server(10_000), capacity.load_spec(question, step, 0))
-    seen = capacity.recovery(question, Record(step=step, started="now", report=said, slices=tuple(told)))
+    said = report(Server(10_000), state.load_spec(question, step, 0))
+    seen = state.recovery(question, Record(step=step, started="now", report=said, slices=tuple(told)))
     assert seen.back_s == (None if back_s is None else pytest.approx(back_s)), afterwards
     assert len(seen.slices) == len(signs)
 
@@ -602,22 +607,22 @@ def test_in_slices_too_errors_are_judged_by_their_limit_where_there_is_one() -> 
 def test_slices_have_requests_enough_or_are_at_least_enough_of_them(
     capacity_per_s: float, probe_ms: int, slice_ms: int
 ) -> None:
-    step = capacity.Step(purpose="recovery", rate_per_s=1.5 * capacity_per_s, duration_ms=probe_ms)
-    assert capacity.load_spec(asked(), step, 0).slice_ms == slice_ms
+    step = state.Step(purpose="recovery", rate_per_s=1.5 * capacity_per_s, duration_ms=probe_ms)
+    assert state.load_spec(asked(), step, 0).slice_ms == slice_ms
 
 
 def test_a_recovery_in_which_the_generator_was_the_limit_says_so(tmp_path: Path) -> None:
     found = answered(Server(10_000), tmp_path)
     assert found.recovery is not None
     busy = replace(found, recovery=replace(found.recovery, generator="it was 99 % busy: give it more"))
-    assert capacity.recovery_sentence(busy).endswith(" s (it was 99 % busy).")
+    assert state.recovery_sentence(busy).endswith(" s (it was 99 % busy).")
 
 
 def test_of_a_recovery_that_was_stored_without_slices_nothing_is_said(tmp_path: Path) -> None:
     found = answered(Server(10_000), tmp_path)
-    records, _ = capacity.read_records(capacity.folder_of(found.question, tmp_path))
+    records, _ = state.read_records(state.folder_of(found.question, tmp_path))
     bare = [record.model_copy(update={"slices": ()}) for record in records]
-    assert capacity.recovery_sentence(capacity.follow(found.question, bare)) == ""
+    assert state.recovery_sentence(state.follow(found.question, bare)) == ""
 
 
 def test_where_the_generator_is_the_limit_nothing_is_run_beyond_it(tmp_path: Path) -> None:
@@ -626,21 +631,21 @@ def test_where_the_generator_is_the_limit_nothing_is_run_beyond_it(tmp_path: Pat
     assert found.done.kind == "at least"
     assert found.recovery is None
     assert max(shot.step.rate_per_s or 0 for shot in found.shots if shot.step.purpose == "curve") < 20_000
-    assert "is at least 1" in capacity.verdict(found)
+    assert "is at least 1" in state.verdict(found)
 
 
 def test_without_a_capacity_there_is_no_curve(tmp_path: Path) -> None:
     found = answered(Server(100), tmp_path)
     assert {shot.step.purpose for shot in found.shots} <= {"closed loop", "search"}
-    assert "p99<5ms does not hold at any rate: " in capacity.verdict(found)
+    assert "p99<5ms does not hold at any rate: " in state.verdict(found)
 
 
 def test_long_limits_make_long_warm_ups_and_probes() -> None:
     assert (asked().warmup_ms, asked().settings.probe_ms) == (500, 3_000)
     slow = asked(limits=("p99<2s", "p50<1ms", "errors<1%"))
     assert (slow.warmup_ms, slow.settings.probe_ms) == (4_000, 40_000)
-    step = capacity.Step(purpose="search", rate_per_s=100.0, duration_ms=40_000)
-    spec = capacity.load_spec(slow, step, 7).model_dump(mode="json")
+    step = state.Step(purpose="search", rate_per_s=100.0, duration_ms=40_000)
+    spec = state.load_spec(slow, step, 7).model_dump(mode="json")
     assert (spec["warmup_ms"], spec["duration_ms"], spec["interval_ms"]) == (4_000, 40_000, 160)
     assert spec["pace"]["seed"] == 8, "every run has arrivals of its own"
 
@@ -650,31 +655,31 @@ def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: P
     whole = answered(Server(10_000), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         prober.run(asked(), SimulatedHost(Server(10_000), stops=stops), tmp_path / "runs", lambda found: None)
-    folder = capacity.folder_of(asked(), tmp_path / "runs")
+    folder = state.folder_of(asked(), tmp_path / "runs")
     assert folder.exists() == (stops > 1), "a question without a run leaves nothing behind"
     if stops > 1:
-        assert len(capacity.known(folder).shots) == stops - 1
+        assert len(state.known(folder).shots) == stops - 1
         # A crash may have torn the line that was being written.
         with (folder / layout.PROBES).open("ab") as file:
             file.write(b'01234567 {"step":')
     host = SimulatedHost(Server(10_000))
     prober.run(asked(), host, tmp_path / "runs", lambda found: None)
     assert host.runs == len(whole.shots) - (stops - 1)
-    assert capacity.document(capacity.known(folder)) == capacity.document(whole)
+    assert state.document(state.known(folder)) == state.document(whole)
 
 
 def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
     whole = answered(Server(10_000), tmp_path)
-    folder = capacity.folder_of(asked(), tmp_path)
+    folder = state.folder_of(asked(), tmp_path)
     lines = (folder / layout.PROBES).read_bytes().splitlines(keepends=True)
     (folder / layout.PROBES).write_bytes(b"".join([*lines[:4], lines[4][:50] + b"\n", *lines[5:]]))
-    records, faults = capacity.read_records(folder)
+    records, faults = state.read_records(folder)
     assert len(records) == 4
     assert "line 5 is torn or altered" in faults[0]
     host = SimulatedHost(Server(10_000))
     prober.run(asked(), host, tmp_path, lambda found: None)
     assert host.runs == len(whole.shots) - 4
-    assert capacity.document(capacity.known(folder)) == capacity.document(whole)
+    assert state.document(state.known(folder)) == state.document(whole)
 
 
 def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_kept(
@@ -694,7 +699,7 @@ def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_k
     monkeypatch.setattr(proc, "usage", lambda tree: proc.Usage(0, 0, None, None, None))
     with pytest.raises(TrialFailed, match=r"process 7 was started again: run the same command again"):
         prober.run(asked(), host, tmp_path, lambda found: None, server_pid=7)
-    assert len(capacity.read_records(capacity.folder_of(asked(), tmp_path))[0]) == 3
+    assert len(state.read_records(state.folder_of(asked(), tmp_path))[0]) == 3
 
 
 @pytest.mark.parametrize(
@@ -717,8 +722,8 @@ def test_only_a_question_that_was_stopped_goes_on(
     host = SimulatedHost(Server(10_000), identity=now)
     prober.run(asked(), host, tmp_path, lambda found: None, fresh=fresh, tell_aside=lambda *each: told.append(each))
     assert [changed for changed, _ in told] == ([] if kept is None else [kept])
-    assert all(capacity.read_records(folder)[0] for _, folder in told), "what was measured is kept"
-    whole = len(capacity.known(capacity.folder_of(asked(), tmp_path)).shots)
+    assert all(state.read_records(folder)[0] for _, folder in told), "what was measured is kept"
+    whole = len(state.known(state.folder_of(asked(), tmp_path)).shots)
     assert host.runs == (whole - (first.runs - 1) if kept is None else whole)
 
 
@@ -731,13 +736,13 @@ def test_a_damaged_answer_is_set_aside_and_has_its_folder_again_where_nothing_ne
 
     with pytest.raises(KeyboardInterrupt):
         ask(3)
-    folder = capacity.folder_of(asked(), tmp_path)
+    folder = state.folder_of(asked(), tmp_path)
     (folder / layout.MACHINE).write_text('{"torn')
     with pytest.raises(KeyboardInterrupt):
         ask(1)
     aside = folder.with_name(f"{folder.name}.1")
     assert told == [("the earlier run cannot be read", aside), ("nothing was measured", folder)]
-    assert capacity.read_records(folder)[0]
+    assert state.read_records(folder)[0]
 
 
 def test_another_process_at_the_same_address_is_another_server(tmp_path: Path) -> None:
@@ -758,24 +763,24 @@ def test_another_process_at_the_same_address_is_another_server(tmp_path: Path) -
 
 def test_runs_of_another_procedure_are_refused(tmp_path: Path) -> None:
     answered(Server(10_000), tmp_path)
-    folder = capacity.folder_of(asked(), tmp_path)
-    records, _ = capacity.read_records(folder)
+    folder = state.folder_of(asked(), tmp_path)
+    records, _ = state.read_records(folder)
     with pytest.raises(StoreError, match="another version of the search"):
-        capacity.follow(asked(precision=0.01), records)
+        state.follow(asked(precision=0.01), records)
 
 
 def test_the_page_loads_nothing_runs_nothing_and_shows_every_run(tmp_path: Path) -> None:
     found = answered(Server(10_000), tmp_path, url="http://127.0.0.1:8080/<script>", limits=("p99<5ms", "errors<1%"))
-    path = page.write(capacity.folder_of(found.question, tmp_path))
+    path = page.write(state.folder_of(found.question, tmp_path))
     html = path.read_text()
     assert "<script" not in html
     assert "src=" not in html
     assert "http://127.0.0.1:8080/&lt;script&gt;" in html
     assert html.count("<svg") == 4
     assert html.count('<tr><th scope="row">') == len(found.shots) - 1
-    for sentence in capacity.sentences(found):
+    for sentence in state.sentences(found):
         assert sentence.replace("<", "&lt;") in html
-    assert page.write(capacity.folder_of(found.question, tmp_path)).read_text() == html
+    assert page.write(state.folder_of(found.question, tmp_path)).read_text() == html
 
 
 # --- The command line ---------------------------------------------------------------------------------------------
@@ -1030,8 +1035,8 @@ def test_how_tls_is_spoken_is_part_of_the_question_and_of_every_run(tmp_path: Pa
         question = prober.question(prober.secured(at, **(plain | flags)), {}, url="u", limits=("p99<5ms",))
         for purpose in ("closed loop", "recovery"):
             rate_per_s = 100.0 if purpose == "recovery" else None
-            step = capacity.Step.model_validate({"purpose": purpose, "rate_per_s": rate_per_s, "duration_ms": 1_000})
-            assert capacity.load_spec(question, step, 0).model_dump()["tls"] == spoken
+            step = state.Step.model_validate({"purpose": purpose, "rate_per_s": rate_per_s, "duration_ms": 1_000})
+            assert state.load_spec(question, step, 0).model_dump()["tls"] == spoken
         digests.add(question.digest)
     assert len(digests) == 5
 

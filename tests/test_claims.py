@@ -10,23 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iolab import claims, verdict
-from iolab.claims import ClaimVerdict
-from iolab.plan import (
-    Claim,
-    FlatTest,
-    LittlesLawTest,
-    MachineNoise,
-    Plan,
-    RatioTest,
-    Result,
-    Test,
-    Trial,
-    WinsTest,
-    load_experiment,
-    schedule,
-    vs_plan,
-)
+from iolab.judge import claims, verdict
+from iolab.judge.claims import ClaimVerdict
+from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, RatioTest, Test, WinsTest
+from iolab.plan.experiment import load_experiment, vs_plan
+from iolab.plan.plan import Plan, Trial
+from iolab.plan.schedule import schedule
+from iolab.results.records import MachineNoise, Result
 from made import result, results
 
 PLAN = load_experiment(Path(__file__).parent.parent / "experiments" / "io_uring-vs-epoll.toml")

@@ -21,14 +21,19 @@ import pytest
 from pydantic import BaseModel
 
 from conftest import FAKE_ENGINE, PATIENCE_S, FakeHost, iolab
-from iolab import cli, layout, protocol_probe, runs, store, verdict
-from iolab.capacity import Question
+from iolab import cli, runs
+from iolab.capacity.state import Question
 from iolab.cli import capacity as capacity_verb
 from iolab.cli import vs
-from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload
-from iolab.engine import Engine
+from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload
 from iolab.errors import BadInput
-from iolab.plan import Cell, CostCount, Plan, Quick, Result
+from iolab.judge import verdict
+from iolab.measure import protocol_probe
+from iolab.measure.engine import Engine
+from iolab.plan.plan import Plan, Quick
+from iolab.plan.settings import Cell
+from iolab.results import layout, store
+from iolab.results.records import CostCount, Result
 
 EXPERIMENT = """
 name = "small"
@@ -600,7 +605,7 @@ def test_the_times_of_a_trial_are_flags_of_vs_also_when_it_is_quick(tmp_path: Pa
 
 
 # The commands under which the messages of a module are printed; the others speak to all who measure.
-PRINTED_UNDER = dict.fromkeys(("capacity", "prober", "search", "listener"), ("capacity",))
+PRINTED_UNDER = dict.fromkeys(("state", "prober", "search", "listener"), ("capacity",))
 # What the engine is given, and the servers of readers' own.
 NOT_OURS = {"commands.py", "engine.py", "handover.py"}
 EXAMPLES = {"--port", "--help", "--version"}

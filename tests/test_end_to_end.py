@@ -19,9 +19,15 @@ from typing import Any
 import pytest
 
 from conftest import FAKE_ENGINE, PATIENCE_S, wait_until
-from iolab import engine, proc, runner, store, trial
-from iolab.agent import Agent
-from iolab.plan import Result, Scalar, load_experiment, schedule, vs_plan
+from iolab.judge import trial
+from iolab.machine import proc
+from iolab.measure import engine, runner
+from iolab.measure.agent import Agent
+from iolab.plan.experiment import load_experiment, vs_plan
+from iolab.plan.schedule import schedule
+from iolab.plan.settings import Scalar
+from iolab.results import store
+from iolab.results.records import Result
 
 LAB = Path(engine.__file__).resolve().parent.parent
 FOREIGN = f"cmd:{sys.executable} -S {FAKE_ENGINE} forks {{port}}"

@@ -16,12 +16,15 @@ from types import SimpleNamespace
 import pytest
 
 from conftest import FAKE_ENGINE, PATIENCE_S, is_alive, wait_until
-from iolab import binary, child, contestants, engine, listener, proc
-from iolab.binary import EngineError
-from iolab.child import Child, Ended
-from iolab.contract import LoadSpec, Report
-from iolab.engine import Engine, Load, TrialFailed
-from iolab.plan import Cell, Failure, Scalar, vs_plan
+from iolab.contract.types import LoadSpec, Report
+from iolab.machine import listener, proc
+from iolab.measure import binary, child, contestants, engine
+from iolab.measure.binary import EngineError
+from iolab.measure.child import Child, Ended
+from iolab.measure.engine import Engine, Load, TrialFailed
+from iolab.plan.experiment import vs_plan
+from iolab.plan.settings import Cell, Scalar
+from iolab.results.records import Failure
 
 NOISY_SERVER = "import os, sys; print('first'); print('last words', file=sys.stderr); sys.exit(3)"
 

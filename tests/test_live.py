@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from conftest import PATIENCE_S
-from iolab import handover, live
-from iolab.live import Seen
+from iolab.measure import handover, live
+from iolab.measure.live import Seen
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "schema/examples"
@@ -217,14 +217,14 @@ def test_ctrl_c_comes_to_the_engine_which_reports(tmp_path: Path, number: signal
 
 @pytest.mark.parametrize("error", ["OSError(5)", "ValueError('torn')", "AssertionError()"])
 def test_a_view_that_fails_changes_neither_what_the_engine_says_nor_its_code(tmp_path: Path, error: str) -> None:
-    program = f"from iolab import live\ndef show(_): raise {error}\nlive.show = show"
+    program = f"from iolab.measure import live\ndef show(_): raise {error}\nlive.show = show"
     with Terminal(tmp_path, "a b", program=program) as terminal:
         assert terminal.end() == 5
     assert terminal.shown == "warned\r\nsummary of a b\r\n"
 
 
 def test_an_engine_does_not_outlive_the_process_that_shows_it(tmp_path: Path) -> None:
-    program = "import sys\nfrom iolab import live\nlive.show = lambda _: sys.exit(9)"
+    program = "import sys\nfrom iolab.measure import live\nlive.show = lambda _: sys.exit(9)"
     with Terminal(tmp_path, "wait", program=program) as terminal:
         # What is shown ends when no process has the terminal any more, the engine included.
         assert terminal.end() == 9

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import fake_engine
-from iolab import machine, proc
-from iolab.contract import Description
-from iolab.machine import Check, Cpu, CpuSets, Ticks
+from iolab.contract.types import Description
+from iolab.machine import cpus, doctor, facts, noise, proc
+from iolab.machine.cpus import Cpu, CpuSets
+from iolab.machine.doctor import Check
+from iolab.machine.noise import Ticks
 
 S = 1_000_000_000
 
@@ -51,7 +53,7 @@ def cores(count: int, siblings: int = 1, nodes: int = 1) -> list[Cpu]:
 def test_processors_are_chosen(
     topology: list[Cpu], workers: int, threads: int, server: tuple[int, ...], load: tuple[int, ...]
 ) -> None:
-    chosen = machine.choose_cpus(topology, workers, threads)
+    chosen = cpus.choose_cpus(topology, workers, threads)
     assert (chosen.server, chosen.load) == (server, load), chosen.why
     assert chosen.why
 
@@ -63,7 +65,7 @@ def test_processors_are_chosen(
 def test_server_and_generator_never_share_a_core(count: int, siblings: int, workers: int, threads: int) -> None:
     topology = cores(count, siblings)
     core_of = {cpu.id: cpu.core for cpu in topology}
-    chosen: CpuSets = machine.choose_cpus(topology, workers, threads)
+    chosen: CpuSets = cpus.choose_cpus(topology, workers, threads)
     assert not {core_of[cpu] for cpu in chosen.server} & {core_of[cpu] for cpu in chosen.load}
     assert (len(chosen.server), len(chosen.load)) in ((workers, threads), (0, 0))
     assert chosen.server or workers + threads > count, "enough cores, but nothing was chosen"
@@ -76,11 +78,11 @@ def test_the_topology_is_read_from_sysfs(tmp_path: Path) -> None:
         (folder / "topology/core_id").write_text(f"{core}\n")
         (folder / "topology/physical_package_id").write_text("0\n")
         (folder / f"node{core}").mkdir()
-    assert machine.topology(tmp_path, {1, 2, 3}) == (Cpu(1, 1, 0, 1), Cpu(2, 0, 0, 0), Cpu(3, 1, 0, 1))
+    assert cpus.topology(tmp_path, {1, 2, 3}) == (Cpu(1, 1, 0, 1), Cpu(2, 0, 0, 0), Cpu(3, 1, 0, 1))
 
 
 def test_a_machine_that_hides_its_topology_has_a_core_for_each_processor(tmp_path: Path) -> None:
-    assert machine.topology(tmp_path, {0, 7}) == (Cpu(0, 0), Cpu(7, 7))
+    assert cpus.topology(tmp_path, {0, 7}) == (Cpu(0, 0), Cpu(7, 7))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_a_machine_that_hides_its_topology_has_a_core_for_each_processor(tmp_pat
 def test_proc_stat_is_read(apart: bool, expected: Ticks) -> None:
     stat = "cpu  100 10 10 100 5 5 20 5 0 0\ncpu0 1 2 3\n"
     assert proc.TICK_NS == 10_000_000, "the figures below are in ticks of 10 ms"
-    assert machine.ticks(stat, apart=apart) == expected
+    assert noise.ticks(stat, apart=apart) == expected
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_proc_stat_is_read(apart: bool, expected: Ticks) -> None:
     ],
 )
 def test_noise_is_what_others_used(before: Ticks, after: Ticks, ours_ns: int, steal: float, foreign: float) -> None:
-    found = machine.noise(before, after, ours_ns=ours_ns, wall_ns=2 * S, cpu_ns=S, run_delay_ns=S // 10)
+    found = noise.noise(before, after, ours_ns=ours_ns, wall_ns=2 * S, cpu_ns=S, run_delay_ns=S // 10)
     assert found.steal_share == pytest.approx(steal)
     assert found.foreign_cpu_cores == pytest.approx(foreign, abs=1e-6)
     assert found.run_delay_share == pytest.approx(0.1)
@@ -139,7 +141,7 @@ def test_the_quota_of_a_control_group_is_found(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
-    assert machine.cgroup_cpus(tmp_path, membership) == limit
+    assert facts.cgroup_cpus(tmp_path, membership) == limit
 
 
 def good_machine() -> dict[str, Any]:
@@ -176,7 +178,7 @@ def good_machine() -> dict[str, Any]:
 )
 def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what: str | None) -> None:
     description = Description.model_validate(all_here())
-    checks = machine.doctor(good_machine() | change, description)
+    checks = doctor.checks(good_machine() | change, description)
     doubtful = [check for check in checks if check.status != "ok"]
     assert [check.what for check in doubtful] == ([what] if what else [])
     assert all(check.advice for check in doubtful)
@@ -192,7 +194,7 @@ def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what:
     ],
 )
 def test_doctor_sees_processors_that_are_moved(distances_ns: tuple[float, ...], status: str | None, found: str) -> None:
-    checks = machine.doctor(good_machine(), Description.model_validate(all_here()), distances_ns=distances_ns)
+    checks = doctor.checks(good_machine(), Description.model_validate(all_here()), distances_ns=distances_ns)
     about = [(check.status, check.found) for check in checks if check.what == "distance of processors"]
     assert about == ([(status, found)] if status else [])
 
@@ -204,19 +206,19 @@ def all_here() -> dict[str, Any]:
 
 
 def test_doctor_says_why_there_is_no_engine_and_which_model_is_missing() -> None:
-    assert machine.doctor(good_machine(), None, "run: make build")[0] == Check(
+    assert doctor.checks(good_machine(), None, "run: make build")[0] == Check(
         "bad", "engine", "run: make build", "Nothing can be measured without it."
     )
     said = all_here()
     said["models"][0] |= {"available": False, "why_not": "forbidden by seccomp"}
-    checks = machine.doctor(good_machine(), Description.model_validate(said))
+    checks = doctor.checks(good_machine(), Description.model_validate(said))
     assert [(check.what, check.found) for check in checks if check.status == "warn"] == [
         ("model blocking", "forbidden by seccomp")
     ]
 
 
 def test_this_machine_can_be_described_and_the_lab_may_use_its_processors() -> None:
-    described = machine.describe()
-    assert described["cpu"]["logical"] == len(machine.topology()) >= 1
+    described = facts.describe()
+    assert described["cpu"]["logical"] == len(cpus.topology()) >= 1
     assert described["identity"]["kernel"]
-    assert machine.doctor(described, None, "none")
+    assert doctor.checks(described, None, "none")

@@ -18,27 +18,14 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iolab.plan import (
-    RETRIES_MAX,
-    Cell,
-    Contestant,
-    CostCount,
-    Failure,
-    MachineNoise,
-    Place,
-    Plan,
-    PlanError,
-    Quick,
-    Result,
-    Scalar,
-    Trial,
-    load_experiment,
-    parse_experiment,
-    remaining,
-    schedule,
-    uncounted,
-    vs_plan,
-)
+from iolab.errors import PlanError
+from iolab.plan.contestant import Contestant
+from iolab.plan.experiment import load_experiment, parse_experiment, vs_plan
+from iolab.plan.plan import RETRIES_MAX, Place, Plan, Quick, Trial
+from iolab.plan.schedule import schedule
+from iolab.plan.settings import Cell, Scalar
+from iolab.results.records import CostCount, Failure, MachineNoise, Result
+from iolab.results.remaining import remaining, uncounted
 from made import result
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))

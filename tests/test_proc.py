@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from iolab import proc
+from iolab.machine import proc
 
 MS = 1_000_000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from iolab import programs
+from iolab.measure import programs
 
 
 @pytest.mark.parametrize(

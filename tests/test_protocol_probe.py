@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from iolab import protocol_probe
-from iolab.contract import WORKLOADS, Workload
+from iolab.contract.types import WORKLOADS, Workload
+from iolab.measure import protocol_probe
 
 Answer = Callable[[bytes], bytes]
 

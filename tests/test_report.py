@@ -30,30 +30,20 @@ import numpy as np
 import pytest
 
 import made
-from iolab import layout, report, stats, store, verdict
-from iolab.contract import ServeReady
-from iolab.plan import (
-    Claim,
-    Comparison,
-    Contestant,
-    CostCount,
-    Doubt,
-    Failure,
-    MachineNoise,
-    Plan,
-    Published,
-    RatioTest,
-    Result,
-    Trial,
-    block_trials,
-    parse_experiment,
-    schedule,
-    vs_plan,
-)
+from iolab import report
+from iolab.contract.types import ServeReady
+from iolab.judge import stats, verdict
+from iolab.judge.results import judged, read
+from iolab.measure.runner import with_cpus
+from iolab.plan.claims import Claim, Published, RatioTest
+from iolab.plan.contestant import Contestant
+from iolab.plan.experiment import parse_experiment, vs_plan
+from iolab.plan.plan import Comparison, Plan, Trial
+from iolab.plan.schedule import block_trials, schedule
 from iolab.report import charts, commands, drawing, figures, page, palette
-from iolab.results import judged, read
-from iolab.runner import with_cpus
-from iolab.store import Trials
+from iolab.results import layout, store
+from iolab.results.records import CostCount, Doubt, Failure, MachineNoise, Result
+from iolab.results.store import Trials
 
 GOLDEN = Path(__file__).parent / "golden" / "report.html"
 EXPERIMENT = b"""

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from conftest import FakeHost, FakeServer
-from iolab import layout, runner, store, verdict
-from iolab.machine import Cpu
-from iolab.plan import Cell, Failure, MachineNoise, Plan, Result, Scalar, schedule, vs_plan
-from iolab.runner import (
+from iolab.judge import verdict
+from iolab.machine.cpus import Cpu
+from iolab.measure import runner
+from iolab.measure.runner import (
     CanTakePart,
     Checked,
     ContestantFailed,
@@ -28,6 +28,12 @@ from iolab.runner import (
     Stopped,
     TrialBegan,
 )
+from iolab.plan.experiment import vs_plan
+from iolab.plan.plan import Plan
+from iolab.plan.schedule import schedule
+from iolab.plan.settings import Cell, Scalar
+from iolab.results import layout, store
+from iolab.results.records import Failure, MachineNoise, Result
 
 SHORT: dict[str, Scalar] = {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600}
 

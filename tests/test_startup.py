@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import iolab
-from iolab.engine import Engine
+from iolab.measure.engine import Engine
 
 LAB = Path(__file__).resolve().parent.parent / "lab"
 # What takes tens of milliseconds to import, each.

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from iolab import stats
-from iolab.plan import blocks_min
-from iolab.stats import Ratio
+from iolab.judge import stats
+from iolab.judge.stats import Ratio
+from iolab.plan.plan import blocks_min
 
 Floats = NDArray[np.float64]
 

@@ -17,8 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iolab import layout, store, verdict
-from iolab.plan import CostCount, Plan, Result, remaining, schedule, vs_plan
+from iolab.judge import verdict
+from iolab.plan.experiment import vs_plan
+from iolab.plan.plan import Plan
+from iolab.plan.schedule import schedule
+from iolab.results import layout, store
+from iolab.results.records import CostCount, Result
+from iolab.results.remaining import remaining
 from made import result, results
 
 PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50}, blocks=6)
@@ -233,8 +238,8 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[3:]
-from iolab import store
-from iolab.plan import remaining
+from iolab.results import store
+from iolab.results.remaining import remaining
 unbroken, runs = Path(sys.argv[1]), Path(sys.argv[2])
 plan, results = store.read_plan(unbroken), {one.trial: one for one in store.read_trials(unbroken).results}
 with store.writing(plan, store.read_machine(unbroken), runs) as writer:

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from iolab import terminal, verdict
-from iolab.plan import DOUBTS, CostCount, Failure, MachineNoise, Plan, Result, Trial, schedule, vs_plan
+from iolab.cli import terminal
+from iolab.judge import verdict
+from iolab.plan.experiment import vs_plan
+from iolab.plan.plan import Plan, Trial
+from iolab.plan.schedule import schedule
+from iolab.results.records import DOUBTS, CostCount, Failure, MachineNoise, Result
 from made import result, results
 from scenarios import SCENARIOS
 

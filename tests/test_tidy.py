@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from iolab.plan import load_experiment
+from iolab.plan.experiment import load_experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 LAB = ROOT / "lab/iolab"
@@ -29,26 +30,14 @@ CRATES: dict[str, set[str]] = {
 JSON = {"serde", "serde_json", "schemars", "clap"}
 RPC = {"serde", "serde_json"}
 
-# The modules of the lab from the ground up: each may use those of the layers before its own.
-LAYERS: tuple[set[str], ...] = (
-    {"errors", "layout", "literals", "wording"},
-    {"proc", "child", "keeper", "work", "listener", "binary", "live", "mistakes", "programs", "catalog"},
-    {"contract"},
-    {"plan", "protocol_probe"},
-    {"stats", "store", "machine", "engine"},
-    {"trial", "contestants"},
-    {"verdict", "agent", "search"},
-    {"claims", "runner", "capacity"},
-    {"export"},
-    {"results"},
-    {"report", "terminal", "handover", "runs"},
-    {"prober", "api"},
-    {"cli"},
-    {"__main__"},
+# The folders and the single modules of the lab from the ground up: each may use those before it.
+LAYERS = (
+    *("errors", "wording", "work", "contract", "plan", "results", "judge", "machine", "measure"),
+    *("capacity", "report", "runs", "api", "cli", "__main__"),
 )
-# These judge stored results, and must do so where there is no engine and nothing to measure.
-JUDGES = {"literals", "wording", "contract", "plan", "stats", "trial", "verdict", "claims", "store", "report"}
-JUDGES |= {"search", "capacity", "mistakes", "errors", "export", "layout", "results", "runs"}
+# Stored results are judged where there is no engine and nothing to measure.
+JUDGES = ("judge.results", "capacity.state", "report", "runs")
+MEASURES = ("measure", "machine", "capacity.prober", "cli", "api")
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
 PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")
@@ -83,39 +72,62 @@ def test_every_crate_of_the_workspace_has_its_place() -> None:
 
 @cache
 def modules() -> dict[str, set[str]]:
-    """Each module of the lab (the report as one) and the modules of the lab it imports."""
-    uses: dict[str, set[str]] = {}
-    for path in files("lab/iolab/**/*.py"):
-        name = path.relative_to(LAB).parts[0].removesuffix(".py")
-        uses.setdefault(name, set()).update(set(imports(path)) - {name})
+    """Each module of the lab, as `judge.stats`, and those it imports; a folder is the module of its __init__."""
+    paths = {path: path.relative_to(LAB).with_suffix("") for path in files("lab/iolab/**/*.py")}
+    names = {path: ".".join(parts.parts).removesuffix(".__init__") for path, parts in paths.items()}
+    known = set(names.values())
+    uses = {names[path]: {module_of(name, known) for name in imports(path)} & known for path in paths}
     # It names what a script uses, and loads it when it is used.
     uses.pop("__init__")
     return uses
+
+
+def module_of(name: str, known: Set[str]) -> str:
+    """The module that a dotted name is in: its longest beginning that is one."""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module == "iolab":
-            names = [f"iolab.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue
-        yield from (name.split(".")[1] for name in names if name.startswith("iolab."))
+        yield from (name.removeprefix("iolab.") for name in names if name.startswith("iolab."))
 
 
-@pytest.mark.parametrize("module", modules())
-def test_a_module_of_the_lab_imports_only_from_the_layers_below(module: str) -> None:
-    own = next((number for number, layer in enumerate(LAYERS) if module in layer), None)
-    assert own is not None, f"give {module} its layer in this test, and in ARCHITECTURE.md"
-    assert modules()[module] <= set().union(*LAYERS[:own])
+def layer(module: str) -> int:
+    folder = module.partition(".")[0]
+    assert folder in LAYERS, f"give {folder} its place in this test, and in ARCHITECTURE.md"
+    return LAYERS.index(folder)
 
 
-@pytest.mark.parametrize("module", sorted(JUDGES))
-def test_what_judges_results_needs_no_engine(module: str) -> None:
-    assert modules()[module] <= JUDGES
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_a_module_of_the_lab_imports_only_from_its_folder_and_those_below(module: str) -> None:
+    assert all(layer(used) <= layer(module) for used in modules()[module])
+
+
+def is_in(module: str, places: Sequence[str]) -> bool:
+    return any(f"{module}.".startswith(f"{place}.") for place in places)
+
+
+def test_what_judges_results_needs_no_engine() -> None:
+    reached, found = set[str](), {each for each in modules() if is_in(each, JUDGES)}
+    while found:
+        reached |= found
+        found = set().union(*(modules()[each] for each in found)) - reached
+    assert not {each for each in reached if is_in(each, MEASURES)}
+
+
+@pytest.mark.parametrize("folder", sorted({each.partition(".")[0] for each in modules()}))
+def test_modules_of_a_folder_import_each_other_in_one_direction(folder: str) -> None:
+    inside = {each: {used for used in modules()[each] if used.startswith(f"{folder}.")} for each in modules()}
+    graph = {each: used - {each} for each, used in inside.items() if each.startswith(f"{folder}.")}
+    TopologicalSorter(graph).prepare()
 
 
 def test_every_model_has_its_file_and_its_section_in_the_documents() -> None:

@@ -12,8 +12,7 @@ import pytest
 import scipy.signal
 from pydantic import ValidationError
 
-from iolab import trial
-from iolab.contract import (
+from iolab.contract.types import (
     ContractError,
     Description,
     Failed,
@@ -29,7 +28,11 @@ from iolab.contract import (
     parse_load_event,
     parse_serve_event,
 )
-from iolab.plan import MachineNoise, Plan, Trial, schedule, vs_plan
+from iolab.judge import trial
+from iolab.plan.experiment import vs_plan
+from iolab.plan.plan import Plan, Trial
+from iolab.plan.schedule import schedule
+from iolab.results.records import MachineNoise
 from made import report, result
 
 PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50, "threads": 1})

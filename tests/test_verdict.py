@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iolab import verdict
-from iolab.plan import CostCount, Failure, MachineNoise, Plan, Result, Trial, remaining, schedule, vs_plan
-from iolab.verdict import ComparisonVerdict
+from iolab.judge import verdict
+from iolab.judge.verdict import ComparisonVerdict
+from iolab.plan.experiment import vs_plan
+from iolab.plan.plan import Plan, Trial
+from iolab.plan.schedule import schedule
+from iolab.results.records import CostCount, Failure, MachineNoise, Result
+from iolab.results.remaining import remaining
 from made import BEGIN_NS, result, results
 
 BLOCKS = 12

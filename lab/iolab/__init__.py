@@ -2,8 +2,8 @@
 
 From Python, start with `iolab.vs("epoll", "io_uring")`; docs/python.md shows the rest.
 
-The modules are nouns, and each says first what it is for. `plan` and `contract` hold the data; `stats`, `trial`,
-`verdict` and `claims` are pure functions over it; `store` keeps it. They run without an engine or a Rust toolchain.
+The folders say what the lab does, and each module says first what it is for. `contract`, `plan` and `results` hold the
+data, `judge` and `report` are functions over it: they need no engine. `machine`, `measure` and `capacity` measure.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from iolab.api import open_run, run, vs, write_report
     from iolab.errors import IolabError
-    from iolab.results import Results
+    from iolab.judge.results import Results
 
 __all__ = ["IolabError", "Results", "open_run", "run", "vs", "write_report"]
 
 # Where each name is. They are looked up when they are used, because commands start faster without what is behind them.
-_HOMES = {"IolabError": "errors", "Results": "results"}
+_HOMES = {"IolabError": "errors", "Results": "judge.results"}
 
 
 def __getattr__(name: str) -> object:

@@ -13,7 +13,7 @@ def main() -> int:
     if raises:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    from iolab import handover
+    from iolab.measure import handover
 
     if len(sys.argv) > 1 and sys.argv[1] in handover.VERBS:
         return handover.run(sys.argv[1], sys.argv[2:])

@@ -11,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from iolab import agent, catalog, contestants, engine, layout, machine, report, results, runner, runs
-from iolab.plan import Plan, Scalar, load_experiment, vs_plan, whole_intervals_ms
-from iolab.results import Results
-from iolab.runner import Event, Tell
+from iolab import report, runs
+from iolab.judge import results
+from iolab.judge.results import Results
+from iolab.machine import cpus
+from iolab.measure import agent, contestants, engine, runner
+from iolab.measure.runner import Event, Tell
+from iolab.plan import catalog
+from iolab.plan.experiment import load_experiment, vs_plan
+from iolab.plan.plan import Plan
+from iolab.plan.settings import Scalar, whole_intervals_ms
+from iolab.results import layout
 
 # The settings of a trial that are times.
 TIMES = ("warmup_ms", "duration_ms")
@@ -89,7 +96,7 @@ def _run(plan: Plan, out: Path, tell: Tell, *, fresh: bool, by_hand: bool) -> Re
     variants = contestants.variants(plan, host.engine)
     if by_hand:
         contestants.refuse_unfit(plan, variants)
-    plan, why = runner.placed(plan, machine.topology())
+    plan, why = runner.placed(plan, cpus.topology())
     tell(runner.Planned(plan, why))
     left_out = contestants.left_out(plan, variants)
     folder = runner.run(plan, host, out, tell, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh)

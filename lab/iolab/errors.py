@@ -13,3 +13,7 @@ class BadInput(IolabError):
     """What was asked for cannot be."""
 
     code = 2
+
+
+class PlanError(BadInput, ValueError):
+    """A plan that cannot be. The message is one line: where, which key, and what to do."""

@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from iolab import layout
 from iolab.errors import BadInput, IolabError
+from iolab.results import layout
 
 if TYPE_CHECKING:
-    from iolab.results import Results
+    from iolab.judge.results import Results
 
 # What comes after an experiment's name in the name of a run's folder.
 DIGEST = "-[0-9a-f]{16}"
@@ -103,7 +103,7 @@ def _kept(folder: Path, key: str) -> StoredRun | None:
 
 def _keep(folder: Path, key: str, run: StoredRun) -> None:
     """Keeps what was found. Where that cannot be written, it is worked out each time."""
-    from iolab import store
+    from iolab.results import store
 
     document = {"schema": 1, "key": key, **run._asdict()}
     with suppress(store.StoreError):
@@ -111,13 +111,15 @@ def _keep(folder: Path, key: str, run: StoredRun) -> None:
 
 
 def _judged(folder: Path, found: Results | None) -> StoredRun:
-    from iolab import capacity, results, store
+    from iolab.capacity import state
+    from iolab.judge import results
+    from iolab.results import store
 
     if is_capacity(folder):
-        records = capacity.read_records(folder)[0]
-        answer = capacity.follow(capacity.read_question(folder), records)
+        records = state.read_records(folder)[0]
+        answer = state.follow(state.read_question(folder), records)
         began = _first(record.started for record in records)
-        return StoredRun(folder.name, began, f"capacity of {answer.question.url}?", capacity.verdict(answer))
+        return StoredRun(folder.name, began, f"capacity of {answer.question.url}?", state.verdict(answer))
     if store.ended(folder) is None:
         plan, trials = store.read_plan(folder), store.read_trials(folder).results
         return StoredRun(

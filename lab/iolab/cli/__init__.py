@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 
-from iolab import handover
 from iolab.cli.parser import Parser
 from iolab.errors import BadInput, IolabError
+from iolab.measure import handover
 from iolab.wording import instead
 
 # The verbs that have a module here; those of `handover` are the engine's own.

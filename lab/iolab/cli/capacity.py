@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from iolab.cli.parser import Parser, add_shared, milliseconds, read_by, whole
 from iolab.cli.settings import CALLS, LOAD, MESSAGES, Setting, add_settings, cpu_list, given, protocol, word
-from iolab.literals import Arrivals
+from iolab.contract.literals import Arrivals
 
 if TYPE_CHECKING:
-    from iolab.capacity import Found, Question
+    from iolab.capacity.state import Found, Question
 
 USAGE = "[FLAGS] --slo LIMIT URL"
 EXAMPLES = (
@@ -83,7 +83,7 @@ def _add_requests(parser: Parser) -> None:
 @read_by
 def limit(text: str) -> str:
     """A limit such as p99<5ms."""
-    from iolab import search
+    from iolab.capacity import search
 
     return search.parse_limit(text).text
 
@@ -91,7 +91,7 @@ def limit(text: str) -> str:
 @read_by
 def share(text: str) -> float:
     """A share such as 5%."""
-    from iolab import search
+    from iolab.capacity import search
 
     return search.parse_share(text)
 
@@ -107,7 +107,8 @@ SEARCH: Mapping[str, Setting] = {
 
 def run(options: Namespace) -> int:
     """Searches for the capacity and prints what is known; returns the exit code."""
-    from iolab import listener, prober
+    from iolab.capacity import prober
+    from iolab.machine import listener
 
     at = prober.secured(
         prober.target(options.url, options.protocol),
@@ -126,17 +127,19 @@ def run(options: Namespace) -> int:
 
 def _watched(asked: Question, options: Namespace) -> int:
     """Asks what is left of a question, and prints what is known however that ends."""
-    from iolab import agent, capacity, engine, listener, prober, runner, terminal
-    from iolab.cli import failed
+    from iolab.capacity import prober, state
+    from iolab.cli import failed, searching, terminal
     from iolab.cli.streams import stderr
     from iolab.cli.watching import again
+    from iolab.machine import listener
+    from iolab.measure import agent, engine, runner
 
     host, console = agent.Agent(engine.open_engine()), stderr()
     server_pid = options.server_pid or listener.find(asked.connect)
-    prober.show_question(console, asked, server_pid)
-    folder = capacity.folder_of(asked, options.out)
+    searching.show_question(console, asked, server_pid)
+    folder = state.folder_of(asked, options.out)
     prober.refuse_mismatch(asked, host)
-    lines = prober.Lines(console, knows_server=server_pid is not None)
+    lines = searching.Lines(console, knows_server=server_pid is not None)
     try:
         with runner.stopping_on():
             prober.run(
@@ -164,17 +167,19 @@ def show(folder: Path, *, as_json: bool) -> Found:
     """Prints what is known of a question, and writes its report."""
     import json
 
-    from iolab import capacity, prober, runs, terminal
+    from iolab import runs
+    from iolab.capacity import state
+    from iolab.cli import searching, terminal
     from iolab.cli.streams import stdout
     from iolab.report.capacity import write
 
-    found = capacity.known(folder)
+    found = state.known(folder)
     path = write(folder)
     runs.summary(folder)
     if as_json:
         places = {"folder": str(folder), "report": str(path)}
-        print(json.dumps(capacity.document(found) | places, indent=2))
+        print(json.dumps(state.document(found) | places, indent=2))
     else:
-        prober.show_found(stdout(), found)
+        searching.show_found(stdout(), found)
         terminal.say(stdout(), f"report: {path}")
     return found

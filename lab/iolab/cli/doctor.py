@@ -17,9 +17,9 @@ def add(_parser: Parser) -> None:
 
 def run(_options: Namespace) -> int:
     """Prints every check in a line, with its advice."""
-    from iolab import agent
     from iolab.cli.streams import stdout
-    from iolab.terminal import say
+    from iolab.cli.terminal import say
+    from iolab.measure import agent
 
     console, checks = stdout(), agent.examine()
     for check in checks:

@@ -12,7 +12,7 @@ from iolab.cli.parser import Parser, add_shared, one_of
 from iolab.wording import when
 
 if TYPE_CHECKING:
-    from iolab.contract import ModelAbout, Option
+    from iolab.contract.types import ModelAbout, Option
 
 USAGE = "[FLAGS] [models | experiments | runs]"
 EXAMPLES = ("iolab list", "iolab list experiments", "iolab list runs")
@@ -43,7 +43,7 @@ def run(options: Namespace) -> int:
 
 
 def _experiments() -> Iterator[str]:
-    from iolab import catalog
+    from iolab.plan import catalog
 
     return (f"{name:<24} {question}" for name, question in catalog.questions())
 
@@ -60,7 +60,7 @@ def _runs(options: Namespace) -> Iterator[str]:
 
 def _models() -> Iterator[str]:
     """What there is to know of every model; an option that all of them have is listed once, at the end."""
-    from iolab import engine
+    from iolab.measure import engine
 
     models = engine.open_engine().description.models
     common = [option for option in models[0].options if all(option in model.options for model in models)]
@@ -73,7 +73,7 @@ def _models() -> Iterator[str]:
 
 def _model(model: ModelAbout, common: Sequence[Option]) -> Iterator[str]:
     """What a model is, what it needs, whether it is here, and its own options."""
-    from iolab.contract import WORKLOADS
+    from iolab.contract.types import WORKLOADS
 
     yield f"{model.name:<{NAME_WIDTH}} {model.about}"
     more = [] if model.holds is None else [f"holds {model.holds} connection{'' if model.holds == 1 else 's'} a worker"]

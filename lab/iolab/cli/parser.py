@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from iolab import layout
 from iolab.errors import BadInput, IolabError
+from iolab.results import layout
 from iolab.wording import instead
 
 Value = TypeVar("Value")
@@ -109,7 +109,7 @@ def read_by(parse: Callable[[str], Value]) -> Callable[[str], Value]:
 @read_by
 def milliseconds(text: str) -> int:
     """A time such as 500ms or 3s."""
-    from iolab import search
+    from iolab.capacity import search
 
     return search.parse_ms(text)
 
@@ -117,9 +117,9 @@ def milliseconds(text: str) -> int:
 @read_by
 def cpus(text: str) -> tuple[int, ...]:
     """Processors such as 0,2 or 0-3."""
-    from iolab import machine
+    from iolab.machine import cpus
 
-    return machine.parse_cpus(text)
+    return cpus.parse_cpus(text)
 
 
 def usage_of(words: Sequence[str]) -> str:

@@ -39,8 +39,9 @@ def run(options: Namespace) -> int:
     if runs.is_capacity(folder):
         return _capacity(folder, as_json=options.as_json, as_csv=options.as_csv)
 
-    from iolab import api, export
+    from iolab import api
     from iolab.cli.watching import show
+    from iolab.results import export
 
     found = api.open_run(folder)
     if options.as_csv:
@@ -51,11 +52,12 @@ def run(options: Namespace) -> int:
 
 
 def _capacity(folder: Path, *, as_json: bool, as_csv: bool) -> int:
-    from iolab import capacity, export
+    from iolab.capacity import state
     from iolab.cli.capacity import show
+    from iolab.results import export
 
     if as_csv:
-        sys.stdout.write(export.csv_of(export.capacity_rows(capacity.known(folder))))
+        sys.stdout.write(export.csv_of(state.rows(state.known(folder))))
     else:
         show(folder, as_json=as_json)
     return 0

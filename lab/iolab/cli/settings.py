@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 
 from iolab.cli.parser import cpus, one_of, usage_of, whole
-from iolab.literals import Driver, Framing, Protocol
+from iolab.contract.literals import Driver, Framing, Protocol
 
 
 class Setting(NamedTuple):

@@ -7,7 +7,7 @@ import sys
 
 from rich.console import Console
 
-from iolab import terminal
+from iolab.cli import terminal
 
 
 def stdout() -> Console:

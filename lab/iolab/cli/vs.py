@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from iolab.cli.parser import Parser, add_shared, milliseconds
 from iolab.cli.settings import CALLS, LOAD, MESSAGES, Setting, add_settings, cpu_list, given, protocol, word
-from iolab.literals import WorkerKind
+from iolab.contract.literals import WorkerKind
 
 USAGE = "[FLAGS] CONTESTANT CONTESTANT ..."
 EXAMPLES = (

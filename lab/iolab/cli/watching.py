@@ -7,10 +7,12 @@ import shlex
 import sys
 from collections.abc import Callable
 
-from iolab import cli, protocol_probe, runner, terminal
+from iolab import cli
+from iolab.cli import terminal
 from iolab.cli.streams import stderr, stdout
-from iolab.results import Results
-from iolab.runner import Tell
+from iolab.judge.results import Results
+from iolab.measure import protocol_probe, runner
+from iolab.measure.runner import Tell
 from iolab.wording import when
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iolab import results, store
+from iolab.judge import results
+from iolab.judge.results import Results
 from iolab.report.page import render
 from iolab.report.picture import ratios_svg
-from iolab.results import Results
+from iolab.results import store
 
 __all__ = ["render", "save_picture", "write"]
 

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import altair as alt
 from markupsafe import Markup
 
-from iolab import capacity, search, store
-from iolab.capacity import Found, Recovery, Shot, Slice
-from iolab.contract import percent
+from iolab.capacity import search, state
+from iolab.capacity.search import Limit, Measurement, rate_words, time_words
+from iolab.capacity.state import Found, Recovery, Shot, Slice
+from iolab.contract.types import percent
+from iolab.judge.trial import quantile_supported
 from iolab.report import charts, drawing, figures, palette
 from iolab.report.page import Drawing, number, policy_of, resource, templates
-from iolab.search import Limit, Measurement, rate_words, time_words
-from iolab.trial import quantile_supported
+from iolab.results import store
 
 # The quantiles that are drawn, each in the colour of its slot.
 DRAWN = ("p50", "p99", "p99.9")
@@ -69,9 +70,9 @@ class Level(NamedTuple):
 
 def write(folder: Path) -> Path:
     """Writes `report.html` into the folder of a question and returns its path; raises StoreError with one line."""
-    question, machine = capacity.read_question(folder), store.read_machine(folder)
-    records, faults = capacity.read_records(folder)
-    return store.write_report(folder, render(capacity.follow(question, records), machine, faults))
+    question, machine = state.read_question(folder), store.read_machine(folder)
+    records, faults = state.read_records(folder)
+    return store.write_report(folder, render(state.follow(question, records), machine, faults))
 
 
 def render(found: Found, machine: Mapping[str, Any], faults: Sequence[str] = ()) -> str:
@@ -85,7 +86,7 @@ def render(found: Found, machine: Mapping[str, Any], faults: Sequence[str] = ())
             question=found.question,
             policy=policy_of(style),
             style=Markup(style),
-            sentences=capacity.sentences(found),
+            sentences=state.sentences(found),
             is_known=found.done is not None and found.done.kind in KNOWN,
             doubts=tuple(_doubts(found, faults)),
             drawings=tuple(_drawings(found)),
@@ -149,7 +150,7 @@ def _drawings(found: Found) -> Iterator[Drawing]:
 
 
 def _recovery_drawings(found: Found, seen: Recovery) -> Iterator[Drawing]:
-    said = capacity.recovery_sentence(found)
+    said = state.recovery_sentence(found)
     svg = drawing.inline(timeline(seen), "An overload and the time after it", said)
     yield Drawing("An overload, and after it", said, svg, ((0, "answered"), (1, "asked")))
     lines: dict[int, list[Point]] = {

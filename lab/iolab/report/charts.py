@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-from iolab import stats
+from iolab.judge import stats
 from iolab.report import palette
 from iolab.report.drawing import clean
 

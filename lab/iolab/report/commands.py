@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
-from iolab.plan import Cell, Plan
+from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
+from iolab.plan.plan import Plan
+from iolab.plan.settings import Cell
 
 PORT = 8080
 # What a phone shows of a line of code.

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iolab import stats, trial, verdict
-from iolab.contract import EchoWorkload, HttpWorkload, LineWorkload, Report, Workload
-from iolab.literals import WorkerKind
-from iolab.plan import Comparison, Place, Plan, Result
+from iolab.contract.literals import WorkerKind
+from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Report, Workload
+from iolab.judge import stats, trial, verdict
+from iolab.judge.verdict import ComparisonVerdict, Cost, Ranked
+from iolab.plan.plan import Comparison, Place, Plan
 from iolab.report.charts import Line
-from iolab.verdict import ComparisonVerdict, Cost, Ranked
+from iolab.results.records import Result
 from iolab.wording import Bound
 
 QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999))

@@ -18,12 +18,14 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from iolab import claims, stats, verdict
-from iolab.plan import Metric, Plan, Result
+from iolab.judge import claims, stats, verdict
+from iolab.judge.results import Results
+from iolab.judge.verdict import ComparisonVerdict, Estimate, Level, Ranked
+from iolab.plan.claims import Metric
+from iolab.plan.plan import Plan
 from iolab.report import charts, commands, drawing, figures, palette
 from iolab.report.figures import ContestantRow, Figure, RankRow
-from iolab.results import Results
-from iolab.verdict import ComparisonVerdict, Estimate, Level, Ranked
+from iolab.results.records import Result
 from iolab.wording import BOUND_SIGNS, Interval
 
 # Comparisons whose drawings would be more than these together get their tables only: each drawing takes a tenth of a

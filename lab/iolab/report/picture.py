@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from iolab import stats
-from iolab.plan import Metric
+from iolab.judge import stats
+from iolab.judge.results import Results
+from iolab.plan.claims import Metric
 from iolab.report import charts, drawing
 from iolab.report.page import METRICS, headline, only_pair, ratio_rows
-from iolab.results import Results
-from iolab.store import StoreError
+from iolab.results.store import StoreError
 
 SHOWN: tuple[Metric, ...] = ("throughput", "cpu_per_request")
 EFFECT = f"±{stats.EFFECT * 100:.0f} %"

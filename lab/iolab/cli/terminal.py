@@ -1,0 +1,509 @@
+"""What a person sees: progress while a plan runs; then the table and verdict of each comparison, every notice once.
+
+On a terminal there is one moving line, and prose is wrapped to its width; elsewhere there are plain lines, whole, so
+that a log of a CI run stays readable and can be searched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path, PurePath
+from types import TracebackType
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+
+from iolab.judge.claims import ClaimVerdict
+from iolab.judge.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
+from iolab.machine.cpus import cpu_words
+from iolab.measure.protocol_probe import remedy
+from iolab.measure.runner import (
+    NOTHING_MEASURED,
+    CanTakePart,
+    Checked,
+    Counted,
+    Crowded,
+    Event,
+    LeftOut,
+    NothingUsable,
+    Opened,
+    Planned,
+    PutBack,
+    TrialBegan,
+    TrialEnded,
+)
+from iolab.plan.claims import Metric
+from iolab.plan.plan import Plan
+from iolab.results.records import DOUBTS, Failure
+from iolab.wording import BOUND_SIGNS, when, wrapped
+
+# The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
+# the server for one request.
+COLUMNS: tuple[tuple[Metric, str, float], ...] = (
+    ("throughput", "requests/s", 1.0),
+    ("cpu_per_request", "CPU µs", 1e3),
+    ("latency_p50", "p50 µs", 1e3),
+    ("latency_p99", "p99 µs", 1e3),
+    ("rss", "RSS MiB", 1 << 20),
+)
+# How many columns a ranking needs to show all there is in one line a contestant.
+WIDE_COLUMNS = 120
+# A longer name is shortened in tables, and a line above the table says what it stands for.
+NAME_MAX = 24
+# What stands for the ratio of two figures that are both bounds.
+NOT_COMPARABLE = "not comparable"
+# What a request and a connection cost a contestant: system calls, memory, and what the kernel has to schedule.
+COSTS = ("calls", "KiB/conn", "tasks")
+# A reason longer than this is told in a line of its own, and not in a column of figures.
+WORD_MAX = 14
+
+
+class Screen:
+    """A listener for the runner's events. Use it as a context manager; call it with each event.
+
+    `folder` is that of the run, once it is open.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.folder: Path | None = None
+        self._failures: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        if console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[left]}"),
+            )
+            self._bar = Progress(*columns, console=console, transient=True)
+            self._task = self._bar.add_task("starting", total=None, left="")
+
+    def __enter__(self) -> Screen:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Shows one event of the runner."""
+        if isinstance(event, Planned):
+            show_plan(self._console, event.plan, event.why)
+        elif isinstance(event, Opened):
+            self._opened(event)
+        elif isinstance(event, PutBack):
+            self._say(aside(NOTHING_MEASURED, event.folder))
+        elif isinstance(event, Checked):
+            if event.failure is not None:
+                self._failed(event.contestant, event.failure, remedy(event.failure.kind, as_flags=False))
+        elif isinstance(event, LeftOut):
+            self._say(f"{event.comparison}: without {event.contestant}: {event.why}")
+        elif isinstance(event, CanTakePart):
+            names = ", ".join(event.contestants)
+            self._say(f"{names}: left out when this run began, and could take part now: run it again with --fresh")
+        elif isinstance(event, Crowded):
+            self._say(f"warning: this machine is busy: {event.why}: trials will be discarded (see iolab doctor)")
+        elif isinstance(event, NothingUsable):
+            self._say(f"warning: no trial of the first {event.blocks} blocks can be used: {event.why}")
+        elif isinstance(event, TrialBegan):
+            self._began(event)
+        elif isinstance(event, TrialEnded):
+            self._ended(event)
+        else:
+            self._counted(event)
+
+    def _opened(self, event: Opened) -> None:
+        self.folder = event.folder
+        if event.set_aside is not None:
+            self._say(aside(event.changed, event.set_aside))
+        for fault in event.faults:
+            self._say(fault)
+        if event.done:
+            finished = "" if event.ended is None else f", measured by {when(event.ended)}: --fresh measures anew"
+            self._say(f"{event.done} of {event.planned} trials are there already, in {event.folder}{finished}")
+        if self._bar is not None:
+            self._bar.update(self._task, total=event.planned, completed=event.done)
+
+    def _began(self, event: TrialBegan) -> None:
+        if self._bar is not None:
+            where = f"block {event.trial.block + 1} {event.comparison} {event.title}"
+            self._bar.update(self._task, description=escape(where), left=f"{duration(event.left_s)} left")
+
+    def _ended(self, event: TrialEnded) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, total=event.planned, completed=event.done)
+        else:
+            self._say(f"{event.done}/{event.planned} {event.comparison}: {event.title}: {outcome(event)}")
+        if event.result.failure is not None and event.result.failure.said:
+            self._failed(event.title, event.result.failure)
+
+    def _counted(self, event: Counted) -> None:
+        where = f"{event.comparison}: {event.contestant}"
+        if self._bar is not None:
+            self._bar.update(self._task, description=escape(f"counting system calls: {where}"), left="")
+        else:
+            calls = event.count.per_request
+            counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} a request"
+            self._say(f"system calls: {where}: {counted}")
+
+    def _failed(self, contestant: str, failure: Failure, advice: str = "") -> None:
+        """A failure, once however often it comes again: servers that die tend to die of the same fault."""
+        if (contestant, failure.kind, failure.said) not in self._failures:
+            self._failures.add((contestant, failure.kind, failure.said))
+            show_failure(self._console, contestant, failure, advice)
+
+    def _say(self, line: str) -> None:
+        say(self._console, line)
+
+
+def say(console: Console, line: str) -> None:
+    """Prints one line as it is: no markup in what a server or a plan says, and no wrapping."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_failure(console: Console, contestant: str, failure: Failure, advice: str = "") -> None:
+    """Why a contestant failed, and below that the last lines of its standard error."""
+    said = ", and said last:" if failure.said else ""
+    say(console, f"{contestant}: {failure.message}{advice}{said}")
+    for line in failure.said:
+        say(console, f"    {line}")
+
+
+def aside(changed: str, folder: Path) -> str:
+    """That an earlier run is kept, and why it is not gone on with."""
+    return f"{changed}: " * bool(changed) + f"the earlier run is kept as {folder}"
+
+
+def outcome(event: TrialEnded) -> str:
+    """A finished trial in a few words; the figures behind a discarded one are in the record."""
+    result = event.result
+    if result.failure is not None:
+        return f"failed: {result.failure.line}"
+    rate = f"{result.report.rate_per_s:,.0f} requests/s" if result.report else "no report"
+    words = ", ".join(_spelt(doubt.word) for doubt in result.doubts if doubt.voids)
+    return f"discarded: {words}" if words else rate
+
+
+def show_plan(console: Console, plan: Plan, why: Sequence[str]) -> None:
+    """Says before the first trial what is asked, for how long, and on which processors."""
+    trials = plan.blocks * sum(len(comparison.cells) for comparison in plan.comparisons)
+    say(console, plan.question)
+    say(console, f"{plan.blocks} blocks, {trials} trials, about {duration(plan.duration_s + plan.counting_s)}")
+    sets = dict.fromkeys((cell.server_cpus, cell.load_cpus) for each in plan.comparisons for cell in each.cells)
+    for server, load in sets:
+        say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(why)})")
+
+
+def prose(console: Console, line: str) -> None:
+    """Prints one line for people: in lines of the terminal's width, and whole where it goes to a file."""
+    fits = console.is_terminal or "COLUMNS" in os.environ
+    say(console, wrapped(line, console.width) if fits else line)
+
+
+def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claims: Iterable[ClaimVerdict]) -> None:
+    """The tables and the sentence of each comparison, what became of the claims, and last every notice once."""
+    for verdict in verdicts:
+        console.print()
+        _show_comparison(console, verdict)
+    for claim in claims:
+        prose(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
+    told = notices(verdicts)
+    if told:
+        console.print()
+    for line in told:
+        prose(console, line)
+
+
+def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
+    names = short_names(verdict)
+    for text, title, name in zip(verdict.texts, verdict.titles, names, strict=True):
+        if name != title:
+            prose(console, f"{name} = {text}")
+    shown = rankings if verdict.rankings else tables
+    for number, each in enumerate(shown(verdict, names, console.width)):
+        if number:
+            console.print()
+        console.print(each)
+    if verdict.ladder:
+        prose(console, "each ratio is to the nearest measured row above it")
+    prose(console, verdict.sentence)
+    prose(console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_void} discarded")
+    for line in cost_lines(verdict.costs) if not verdict.rankings else ():
+        prose(console, line)
+
+
+def short_names(verdict: ComparisonVerdict) -> tuple[str, ...]:
+    """The contestants as tables name them: a long one by its program and script without folders, or by a letter."""
+    names = [
+        title if len(title) <= NAME_MAX else " ".join(PurePath(word).name for word in title.split()[:2])
+        for title in verdict.titles
+    ]
+    letters = (chr(ord("A") + slot) for slot in range(len(names)))
+    unfit = {name for name in names if len(name) > NAME_MAX or names.count(name) > 1}
+    return tuple(letter if name in unfit else name for name, letter in zip(names, letters, strict=True))
+
+
+def tables(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
+    """The figures and their ratios: of two side by side, a row a metric; of others a row a contestant."""
+    if len(verdict.titles) == 2 and not verdict.ladder:
+        return [_pair_table(verdict, names)]
+    return _contestant_tables(verdict, names, width)
+
+
+def _pair_table(verdict: ComparisonVerdict, names: Sequence[str]) -> Table:
+    reference, contestant = verdict.titles
+    heading = f"{names[1]} / {names[0]}"
+    shown = _table(verdict, *names, heading if len(heading) <= NAME_MAX else "ratio")
+    for metric, what, unit in COLUMNS:
+        levels = (_level_of(verdict, metric, title, unit) for title in (reference, contestant))
+        estimate = verdict.estimate(metric, contestant)
+        shown.add_row(what, *levels, "-" if estimate is None else escape(_ratio(estimate)))
+    return shown
+
+
+def _contestant_tables(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
+    """A row a contestant, a column a metric, in as few tables as fit: a figure, and below it the ratio."""
+    for count in range(1, len(COLUMNS) + 1):
+        for between in (" ", "\n"):
+            cells = [_cells(verdict, column, between) for column in COLUMNS]
+            at = [len(COLUMNS) * part // count for part in range(count + 1)]
+            parts = [cells[begin:end] for begin, end in pairwise(at)]
+            room = width - max(map(len, names))
+            if count == len(COLUMNS) or all(sum(map(_width, part)) <= room for part in parts):
+                return [_contestant_table(verdict, names, part) for part in parts]
+    raise AssertionError("a table of one column each is the last resort")
+
+
+def _cells(verdict: ComparisonVerdict, column: tuple[Metric, str, float], between: str) -> list[str]:
+    """One column: its heading, and the cell of every contestant."""
+    metric, heading, unit = column
+    return [heading, *(figure(verdict, metric, title, unit, between) for title in verdict.titles)]
+
+
+def _width(cells: Iterable[str]) -> int:
+    return 1 + max(len(line) for cell in cells for line in cell.splitlines())
+
+
+def _contestant_table(verdict: ComparisonVerdict, names: Sequence[str], columns: Sequence[Sequence[str]]) -> Table:
+    shown = _table(verdict, *(heading for heading, *_ in columns))
+    for name, *figures in zip(names, *(cells for _, *cells in columns), strict=True):
+        shown.add_row(escape(name), *map(escape, figures))
+    return shown
+
+
+def _table(verdict: ComparisonVerdict, *headings: str) -> Table:
+    title = None if verdict.name == "vs" else escape(verdict.name)
+    shown = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
+    shown.add_column("", overflow="fold")
+    for heading in headings:
+        shown.add_column(escape(heading), justify="right", no_wrap=True)
+    return shown
+
+
+def rankings(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
+    """One row a contestant, the most requests first: its ranks, its figures, its ratios to the best, and its costs.
+
+    On a narrow terminal the ranks of CPU stay without their ratios, and the costs have a table of their own. Below
+    are the contestants that have no rank, with the reason in place of figures.
+    """
+    is_wide = width >= WIDE_COLUMNS
+    cpu_ratio = ["of the best"] if is_wide else []
+    columns = ("requests/s", "of the best", "CPU µs", *cpu_ratio, "#", *(COSTS if is_wide else ()))
+    shown = _ranked(verdict.name, "#", columns)
+    by = {each.metric: {row.contestant: row for row in each.rows} for each in verdict.rankings}
+    costs = {cost.contestant: cost for cost in verdict.costs}
+    name = dict(zip(verdict.titles, names, strict=True))
+    for title in by["throughput"]:
+        requests, cpu = by["throughput"][title], by.get("cpu_per_request", {}).get(title)
+        shown.add_row(
+            _rank(requests),
+            escape(name[title]),
+            _level_of(verdict, "throughput", title, 1.0),
+            _of_the_best(requests),
+            _level_of(verdict, "cpu_per_request", title, 1e3),
+            *([_of_the_best(cpu)] if is_wide else []),
+            _rank(cpu),
+            *(_cost(costs.get(title)) if is_wide else ()),
+        )
+    for title, why in verdict.rankings[0].absent.items():
+        short = "not ranked" if title in verdict.spoilt else "not here"
+        shown.add_row("", escape(name[title]), escape(why) if len(why) <= WORD_MAX else short)
+    if is_wide or not costs:
+        return [shown]
+    apart = _ranked("", "", COSTS)
+    for title in by["throughput"]:
+        apart.add_row("", escape(name[title]), *_cost(costs.get(title)))
+    return [shown, apart]
+
+
+def _ranked(name: str, rank: str, columns: Iterable[str]) -> Table:
+    title = None if name == "vs" else escape(name) or None
+    shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    shown.add_column(rank, justify="right", min_width=2)
+    shown.add_column("", overflow="fold")
+    for heading in columns:
+        shown.add_column(heading, justify="right", no_wrap=True)
+    return shown
+
+
+def _rank(row: Ranked | None) -> str:
+    return "-" if row is None or row.rank is None else str(row.rank)
+
+
+def _of_the_best(row: Ranked | None) -> str:
+    if row is None or row.bound == "unknown":
+        return "-"
+    return escape(row.interval.alone if row.low == row.high else str(row.interval))
+
+
+def _cost(cost: Cost | None) -> tuple[str, str, str]:
+    """System calls a request, KiB a connection, and how many tasks the kernel had to schedule."""
+    if cost is None:
+        return "-", "-", "-"
+    calls = "-" if cost.calls_per_request is None else f"{cost.calls_per_request:.2f}"
+    memory = "-" if cost.connection_bytes is None else f"{cost.connection_bytes / 1024:.1f}"
+    return calls, memory, str(cost.threads)
+
+
+def _level_of(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float) -> str:
+    level = verdict.level(metric, title)
+    return "-" if level is None else _level(level, unit)
+
+
+def figure(verdict: ComparisonVerdict, metric: Metric, title: str, unit: float, between: str) -> str:
+    """A level and, below it, its ratio to the reference and the interval, with `between` between the two."""
+    level, estimate = verdict.level(metric, title), verdict.estimate(metric, title)
+    if level is None:
+        return "-"
+    if estimate is None:
+        return _level(level, unit)
+    return f"{_level(level, unit)}\n{_ratio(estimate).replace('x [', f'x{between}[')}"
+
+
+def _ratio(estimate: Estimate) -> str:
+    return NOT_COMPARABLE if estimate.bound == "unknown" else str(estimate.interval)
+
+
+def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
+    """What to know besides the figures, each once, with the comparisons it is about; and last what to do."""
+    about: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        for line in _notices_of(verdict):
+            about.setdefault(line, []).append(verdict.name)
+    told = [line + _where(names, len(verdicts)) for line, names in about.items()]
+    words = dict.fromkeys(each.doubt.word for verdict in verdicts for each in verdict.doubts)
+    counted = ((voids, _counted(verdicts, voids=voids)) for voids in (True, False))
+    told += [f"{'discarded trials' if voids else 'warnings'}: {line}" for voids, line in counted if line]
+    if any(verdict.uneven for verdict in verdicts):
+        told.append(MOVED)
+    return told + [f"{_spelt(word)}: {DOUBTS[word].advice}" for word in words]
+
+
+# What became of the blocks in which processors were moved.
+MOVED = (
+    "processors moved: server and generator were not equally near all the time; ratios are of the blocks whose trials "
+    "were alike, where there are enough of them."
+)
+
+
+def _where(names: Sequence[str], total: int) -> str:
+    if total == 1:
+        return ""
+    return " (everywhere)" if len(names) == total else f" ({'; '.join(names)})"
+
+
+def _notices_of(verdict: ComparisonVerdict) -> list[str]:
+    told = _uncounted(verdict)
+    told += [
+        f"{title} was left out: {why}"
+        for title, why in verdict.left_out.items()
+        if (len(why) > WORD_MAX if verdict.rankings else why.rstrip(".") not in verdict.sentence)
+    ]
+    told += [f"{title} is not judged: {why}" for title, why in verdict.spoilt.items()]
+    told += [
+        f"{each.contestant}: failed {each.trials}x: {each.message}"
+        for each in verdict.failures
+        if each.message.rstrip(".") not in verdict.sentence
+    ]
+    told += [
+        f"{each.contestant}: replies are of unequal size: {each.doubt.detail}"
+        for each in verdict.doubts
+        if each.doubt.word == "unequal_replies" and each.contestant not in verdict.spoilt
+    ]
+    return told + ([f"processors moved: {verdict.uneven}"] if verdict.uneven else [])
+
+
+def cost_lines(costs: Iterable[Cost]) -> list[str]:
+    """What a request and a connection cost, a line for all of which it is true."""
+    whose: dict[str, list[str]] = {}
+    for cost in costs:
+        whose.setdefault(_cost_words(cost), []).append(cost.contestant)
+    return [f"{', '.join(titles)}: {words}" for words, titles in whose.items()]
+
+
+def _cost_words(cost: Cost) -> str:
+    told = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} system calls a request"]
+    if cost.connection_bytes is not None:
+        told.append(f"{cost.connection_bytes / 1024:.1f} KiB a connection")
+    told.append(f"{cost.processes} process{'' if cost.processes == 1 else 'es'}")
+    return f"{', '.join(told)}, {cost.threads} thread{'' if cost.threads == 1 else 's'}"
+
+
+def _uncounted(verdict: ComparisonVerdict) -> list[str]:
+    """Why system calls were not counted, each reason once with those it holds for."""
+    whose: dict[str, list[str]] = {}
+    for cost in verdict.costs:
+        if cost.calls_why_not is not None:
+            whose.setdefault(cost.calls_why_not, []).append(cost.contestant)
+    return [f"system calls not counted of {', '.join(titles)}: {why}" for why, titles in whose.items()]
+
+
+def _counted(verdicts: Sequence[ComparisonVerdict], *, voids: bool) -> str:
+    """Warnings with the trials they were raised in: `machine noisy (epoll 5, io_uring 3), too short (10 of each)`."""
+    whose: dict[str, Counter[str]] = {}
+    measured: dict[str, None] = {}
+    for verdict in verdicts:
+        measured |= dict.fromkeys(title for title in verdict.titles if verdict.level("throughput", title) is not None)
+        for each in verdict.doubts:
+            if each.doubt.voids == voids:
+                whose.setdefault(each.doubt.word, Counter())[each.contestant] += each.trials
+    return ", ".join(f"{_spelt(word)} ({_whose(counts, tuple(measured))})" for word, counts in whose.items())
+
+
+def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:
+    alike = set(counts.values())
+    if len(measured) > 1 and counts.keys() >= set(measured) and len(alike) == 1:
+        return f"{alike.pop()} of each"
+    return ", ".join(f"{title} {trials}" for title, trials in counts.items())
+
+
+def _spelt(word: str) -> str:
+    """A doubt's word for people."""
+    return word.replace("_", " ")
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _level(level: Level, unit: float) -> str:
+    value = level.median / unit
+    return f"{BOUND_SIGNS[level.bound]}{value:,.0f}" if value >= 1_000 else f"{BOUND_SIGNS[level.bound]}{value:.3g}"

@@ -1,0 +1,561 @@
+"""The contract between the lab and an engine, as data: see docs/contract.md, which is the law.
+
+Every document carries `"schema": 1`. Unknown fields are refused in both directions, because a field that one side
+ignores is a setting that was not measured. Times are CLOCK_MONOTONIC nanoseconds unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from iolab.contract.literals import Arrivals, Driver, Framing, WorkerKind
+
+SCHEMA: Literal[1] = 1
+
+# A count, a size or a time: what 63 bits hold, so that arithmetic on it cannot overflow a float.
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+
+Record = TypeVar("Record", bound="Frozen")
+
+
+class Frozen(BaseModel):
+    """The one setting all of the lab's data shares: it never changes, and it holds nothing it does not name."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, allow_inf_nan=False
+    )
+
+
+class HttpWorkload(Frozen):
+    """Requests for `target`, answered by `reply_bytes` of body.
+
+    A reply must have `expect_status`, or any 2xx where that is None; and `expect_body`, or that of the first reply.
+    """
+
+    protocol: Literal["http"] = "http"
+    reply_bytes: int = Field(default=1, ge=0, le=1 << 30)
+    target: str = Field(default="/", pattern=r"^/[!-~]*$", max_length=2048)
+    host: str | None = Field(default=None, pattern=r"^[!-~]+$", max_length=255)
+    keep_alive: bool = True
+    verify: Literal["bytes", "status"] = "bytes"
+    method: str = "GET"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str = ""
+    expect_status: int | None = Field(default=None, ge=200, le=599)
+    expect_body: str | None = None
+
+
+class EchoWorkload(Frozen):
+    """Messages of `message_bytes` (without their frame) that must come back as they were sent."""
+
+    protocol: Literal["echo"] = "echo"
+    framing: Framing = "raw"
+    message_bytes: int = Field(default=64, ge=1, le=1 << 30)
+
+    @model_validator(mode="after")
+    def _length_fits_its_prefix(self) -> Self:
+        if self.framing == "prefix" and self.message_bytes > 0xFFFF:
+            raise ValueError("message_bytes: a two-byte prefix counts to 65535: use fewer, or another framing")
+        return self
+
+
+class LineWorkload(Frozen):
+    """Lines of `message_bytes`, their line feed included, that must come back as they were sent."""
+
+    protocol: Literal["line"] = "line"
+    message_bytes: int = Field(default=12, ge=1, le=4096)
+
+
+class RpcWorkload(Frozen):
+    """Calls in JSON whose answer costs `target` steps of a stated loop, and then about `work_ns` more of it.
+
+    The text of a call is `text_bytes` long and comes back with the answer.
+    """
+
+    protocol: Literal["rpc"] = "rpc"
+    target: int = Field(default=1_000, ge=0, lt=1 << 32)
+    text_bytes: int = Field(default=11, ge=0, le=1 << 16)
+    work_ns: int = Field(default=0, ge=0, le=1_000_000_000)
+
+
+Workload = Annotated[HttpWorkload | EchoWorkload | LineWorkload | RpcWorkload, Field(discriminator="protocol")]
+# The workloads by the name of their protocol.
+WORKLOADS: dict[str, type[HttpWorkload] | type[EchoWorkload] | type[LineWorkload] | type[RpcWorkload]] = {
+    "http": HttpWorkload,
+    "echo": EchoWorkload,
+    "line": LineWorkload,
+    "rpc": RpcWorkload,
+}
+
+
+class ServeSpec(Frozen):
+    """What a server is told on the first line of its standard input.
+
+    Each further line asks it for a `served` event. An address is `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
+    `count_calls` has it count its system calls, which costs time of its own.
+    """
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    role: Literal["serve"] = "serve"
+    model: str
+    options: dict[str, str] = {}
+    workload: Workload
+    listen: tuple[str, ...] = ("127.0.0.1:0",)
+    workers: int = Field(default=1, ge=1)
+    worker_kind: WorkerKind = "thread"
+    cpus: tuple[int, ...] = ()
+    connections_max: int = Field(default=16_384, ge=1)
+    count_calls: bool = False
+
+
+class Stage(Frozen):
+    """A rate for a time, changing linearly; `duration_ms` is None only of the last, which goes on to the end."""
+
+    from_per_s: float = Field(ge=0)
+    to_per_s: float = Field(ge=0)
+    duration_ms: int | None = Field(default=None, ge=1)
+
+
+class ClosedLoop(Frozen):
+    """A request goes out when the reply before it has come."""
+
+    loop: Literal["closed"] = "closed"
+
+
+class OpenLoop(Frozen):
+    """A request goes out at its time; the stages begin with the window, and before it the first rate holds."""
+
+    loop: Literal["open"] = "open"
+    arrivals: Arrivals = "poisson"
+    seed: Count = 1
+    stages: tuple[Stage, ...] = Field(min_length=1)
+
+
+Pace = Annotated[ClosedLoop | OpenLoop, Field(discriminator="loop")]
+
+
+class Tls(Frozen):
+    """A server that is spoken to in TLS: the name its certificate must be for, and a file with those who may sign it.
+
+    None of these are those of the machine; `insecure` takes any certificate.
+    """
+
+    server_name: str
+    cacert: str | None = None
+    insecure: bool = False
+
+
+class Place(Frozen):
+    """Where a process stands among several that load a server as one.
+
+    Its threads and connections, of all kinds, are a stretch of theirs; rates in its spec are those of all of them.
+    """
+
+    threads_before: Count
+    threads: int = Field(ge=1)
+    connections_before: Count
+
+
+class LoadSpec(Frozen):
+    """What a load generator is told on the first line of its standard input: for so long, or so many requests.
+
+    Its connections take the addresses of `connect`, and come from those of `sources`, in turn. `active` of them are
+    busy at the same time in a closed loop, all if None; `idle` more are never used. One that is `held` waits for a line
+    before its warm-up, which may say the time at which that begins, and again before it closes its connections.
+    """
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    role: Literal["load"] = "load"
+    driver: Driver = "epoll"
+    workload: Workload
+    connect: tuple[str, ...] = Field(min_length=1)
+    tls: Tls | None = None
+    sources: tuple[str, ...] = ()
+    connections: int = Field(ge=1)
+    idle: Count = 0
+    connect_per_s: float | None = Field(default=None, gt=0)
+    pace: Pace = ClosedLoop()
+    active: int | None = Field(default=None, ge=1)
+    pipeline: int = Field(default=1, ge=1)
+    requests_per_connection: int | None = Field(default=None, ge=1)
+    probes: Count = 0
+    spin_us: Count = 0
+    threads: int = Field(default=1, ge=1)
+    processes: int = Field(default=1, ge=1)
+    place: Place | None = None
+    cpus: tuple[int, ...] = ()
+    warmup_ms: Count = 0
+    duration_ms: int | None = Field(default=None, ge=1)
+    requests: int | None = Field(default=None, ge=1)
+    timeout_ms: int = Field(default=10_000, ge=1)
+    interval_ms: int = Field(default=20, ge=1)
+    slice_ms: int | None = Field(default=None, ge=100)
+    held: bool = False
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if (self.duration_ms is None) == (self.requests is None):
+            raise ValueError("give either duration_ms or requests")
+        return self
+
+
+class ServeReady(Frozen):
+    """The server accepts connections. `model` names the options that are not default.
+
+    `holds` is how many connections one worker serves at a time, None when only `connections_max` limits it. `defects`
+    are sentences on what is known to be wrong with it, where a defective flavour was asked for.
+    """
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["ready"] = "ready"
+    role: Literal["serve"] = "serve"
+    model: str
+    listen: tuple[str, ...] = Field(min_length=1)
+    pid: Count
+    build: str
+    workers: int
+    worker_kind: WorkerKind = "thread"
+    holds: Count | None = None
+    lacks: tuple[str, ...] = ()
+    defects: tuple[str, ...] = ()
+
+
+class WorkerCounts(Frozen):
+    """The connections one worker has accepted so far, and those it refused by the reason for it."""
+
+    connections: Count
+    refused: dict[str, Count] = {}
+
+
+class Served(Frozen):
+    """What a server has done so far. `calls` is None unless system calls are counted, and the kernel lets us."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["served"] = "served"
+    role: Literal["serve"] = "serve"
+    workers: tuple[WorkerCounts, ...]
+    restarts: Count
+    calls: Count | None = None
+
+
+class LoadReady(Frozen):
+    """All connections of the generator are open."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["ready"] = "ready"
+    role: Literal["load"] = "load"
+    driver: Driver
+    connections: int
+    pid: Count
+    build: str
+    lacks: tuple[str, ...] = ()
+
+
+class Measuring(Frozen):
+    """The warm-up is over and the window begins."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["measuring"] = "measuring"
+    role: Literal["load"] = "load"
+    monotonic_ns: Count
+
+
+class Measured(Frozen):
+    """The window has ended."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["measured"] = "measured"
+    role: Literal["load"] = "load"
+    monotonic_ns: Count
+
+
+class Failed(Frozen):
+    """Sent instead of going on. `kind` is a word for programs, `message` one line for people."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["failed"] = "failed"
+    role: Literal["serve", "load"]
+    kind: str
+    message: str
+
+
+class Requests(Frozen):
+    """Counts that must close: sent + in_flight_begin = correct + wrong + failed + in_flight_end."""
+
+    sent: Count
+    correct: Count
+    wrong: Count
+    failed: Count
+    in_flight_begin: Count
+    in_flight_end: Count
+
+
+class Errors(Frozen):
+    """What went wrong, by kind."""
+
+    connect: Count = 0
+    reset: Count = 0
+    closed: Count = 0
+    timeout: Count = 0
+    malformed: Count = 0
+    tls: Count = 0
+    status: Count = 0
+    wrong: Count = 0
+
+
+class Bytes(Frozen):
+    """Bytes of the measured window with frames and heads, before they are encrypted where there is TLS."""
+
+    sent: Count
+    received: Count
+    bodies: Count | None = None
+
+
+class Latency(Frozen):
+    """A distribution of times in nanoseconds. `histogram` is a whole HdrHistogram (V2, deflated, base64)."""
+
+    min: Count
+    mean: float = Field(ge=0)
+    p50: Count
+    p90: Count
+    p99: Count
+    p99_9: Count
+    p99_99: Count
+    # What was stored before it was told has none.
+    p99_999: Count | None = None
+    max: Count
+    stdev: float = Field(ge=0)
+    histogram: str
+
+
+class Views(Frozen):
+    """An open loop by other clocks than that of the response time: from the send; the same of requests that found a
+    connection free, which is all that a closed loop would have seen; and how late the generator itself was.
+    """
+
+    service_ns: Latency
+    closed_ns: Latency
+    lateness_ns: Latency
+
+
+class Probe(Frozen):
+    """What connections apart from the load have seen; nothing of it is in the other figures."""
+
+    connections: int = Field(ge=1)
+    requests: Requests
+    latency_ns: Latency
+    service_ns: Latency
+    lateness_ns: Latency
+
+
+class Schedule(Frozen):
+    """What became of what was due: due + unsent_begin = sent + unsent_end. `waited` found no connection free."""
+
+    due: Count
+    unsent_begin: Count
+    unsent_end: Count
+    waited: Count
+    asked_per_s: float = Field(ge=0)
+
+
+class Bound(Frozen):
+    """What limited the rate, and one line on why."""
+
+    by: Literal["server", "generator", "rate", "unclear"]
+    why: str
+
+
+class Interval(Frozen):
+    """A slice of the measured window, told when it is over."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["interval"] = "interval"
+    role: Literal["load"] = "load"
+    index: Count
+    begin_ns: Count
+    end_ns: Count
+    correct: Count
+    wrong: Count
+    failed: Count
+    rate_per_s: float = Field(ge=0)
+    latency_ns: Latency
+
+
+class Intervals(Frozen):
+    """Completed requests in equal slices of time, warm-up included; slice k begins at begin_ns + k * length_ns."""
+
+    begin_ns: Count
+    length_ns: Annotated[Count, Field(ge=1)]
+    completed: tuple[Count, ...]
+
+
+class Generator(Frozen):
+    """The generator's account of itself over the measured window.
+
+    `cpu_ns`, `run_delay_ns` (time runnable without a processor) and `wall_ns` are sums over its threads, so `wall_ns`
+    is the window times their number. `turn_ns_max` is the longest time one was away: busy between two waits, or woken
+    later than it had asked for.
+    """
+
+    cpu_ns: Count
+    wall_ns: Count
+    run_delay_ns: Count
+    turn_ns_max: Count
+    turns: Count
+    rss_bytes_max: Count
+
+
+class Report(Frozen):
+    """The last event of a load generator: everything it saw in the measured window [begin_ns, end_ns).
+
+    `latency_ns` counts from when a request was due; in a closed loop, from its send. `views` and `schedule` are None
+    there. `unsound` are sentences on why the figures are not to be trusted. Where the server was `gone` at the end,
+    `rate_per_s` is over the time until `last_reply_ns`, which is None where no whole reply came.
+    """
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["report"] = "report"
+    role: Literal["load"] = "load"
+    build: str
+    driver: Driver
+    lacks: tuple[str, ...] = ()
+    workload: Workload
+    connect: tuple[str, ...] = Field(min_length=1)
+    tls: Tls | None = None
+    connections: int = Field(ge=1)
+    idle: Count = 0
+    connections_open: Count
+    threads: int = Field(ge=1)
+    processes: int = Field(default=1, ge=1)
+    cpus: tuple[int, ...] = ()
+    pace: Pace = ClosedLoop()
+    active: int | None = None
+    pipeline: int = 1
+    requests_per_connection: int | None = None
+    spin_us: Count = 0
+    interrupted: bool
+    begin_ns: Count
+    end_ns: Count
+    requests: Requests
+    errors: Errors
+    first_error: str | None = None
+    bytes: Bytes
+    rate_per_s: float = Field(ge=0)
+    gone: bool = False
+    last_reply_ns: Count | None = None
+    latency_ns: Latency
+    views: Views | None = None
+    schedule: Schedule | None = None
+    probe: Probe | None = None
+    unanswered_ns_max: Count = 0
+    age_begin_ns: Count = 0
+    age_end_ns: Count = 0
+    age_failed_ns: Count = 0
+    statuses: dict[str, Count] = {}
+    intervals: Intervals
+    generator: Generator
+    bound: Bound | None = None
+    unsound: tuple[str, ...] = ()
+
+
+class Option(Frozen):
+    """An option of a model; the first value is the default.
+
+    A number has its default alone in `values`, and its limits in `min` and `max`; of words these are None. `defects`
+    says what is wrong with a value that is a known fault, offered to be faithful to somebody's server.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    min: int | None = None
+    max: int | None = None
+    defects: dict[str, str] = {}
+    about: str
+
+
+class ModelAbout(Frozen):
+    """What the engine says of one I/O model, or of one variant of it. `why_not` is None when it is available here.
+
+    `needs` is what it needs beyond any Linux, empty if nothing. `holds` is how many connections one of its workers
+    serves at the same time, None when only the limit on descriptors counts.
+    """
+
+    name: str
+    about: str
+    needs: str = ""
+    protocols: tuple[str, ...]
+    options: tuple[Option, ...] = ()
+    holds: int | None = Field(default=None, ge=1)
+    available: bool
+    why_not: str | None = None
+    lacks: tuple[str, ...] = ()
+
+
+class DriverAbout(Frozen):
+    """What the engine says of one driver of its generator."""
+
+    name: str
+    about: str
+    available: bool
+    why_not: str | None = None
+    lacks: tuple[str, ...] = ()
+
+
+class Description(Frozen):
+    """The document `iolab-engine describe` prints."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    build: str
+    version: str
+    models: tuple[ModelAbout, ...]
+    drivers: tuple[DriverAbout, ...]
+    protocols: tuple[str, ...]
+
+
+ServeEvent = Annotated[ServeReady | Served | Failed, Field(discriminator="event")]
+LoadEvent = Annotated[LoadReady | Measuring | Interval | Measured | Report | Failed, Field(discriminator="event")]
+
+_SERVE_EVENT: TypeAdapter[ServeReady | Served | Failed] = TypeAdapter(ServeEvent)
+_LOAD_EVENT: TypeAdapter[LoadReady | Measuring | Interval | Measured | Report | Failed] = TypeAdapter(LoadEvent)
+
+
+class ContractError(ValueError):
+    """A peer said something the contract does not know. The message is one line."""
+
+
+def parse_serve_event(line: str | bytes) -> ServeReady | Served | Failed:
+    """Reads one JSON line of a server; raises ContractError with one line that names the field."""
+    try:
+        return _SERVE_EVENT.validate_json(line)
+    except ValidationError as error:
+        raise ContractError(f"the server broke the contract: {one_line(error)}") from None
+
+
+def parse_load_event(line: str | bytes) -> LoadReady | Measuring | Interval | Measured | Report | Failed:
+    """Reads one JSON line of a load generator; raises ContractError with one line that names the field."""
+    try:
+        return _LOAD_EVENT.validate_json(line)
+    except ValidationError as error:
+        raise ContractError(f"the load generator broke the contract: {one_line(error)}") from None
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share for people: 0.02 is `2 %`."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def one_line(error: ValidationError) -> str:
+    """The first fault of a pydantic error as `field: what is wrong (and n more)`."""
+    faults = error.errors(include_url=False, include_context=False)
+    first = faults[0]
+    where = "".join(f"{part}: " for part in [".".join(str(part) for part in first["loc"])] if part)
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{where}{first['msg'].removeprefix('Value error, ')}{more}".replace("\n", " ")
+
+
+def updated(record: Record, **changes: object) -> Record:
+    """A copy with other values that has been validated again, which pydantic's own copy is not."""
+    values = {name: getattr(record, name) for name in type(record).model_fields}
+    return type(record)(**(values | changes))

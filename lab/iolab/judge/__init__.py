@@ -1,0 +1,1 @@
+"""What may be said of a record: validity, statistics, verdicts and claims. Nothing here needs an engine."""

@@ -1,0 +1,94 @@
+"""A run as data: what was measured, and what may be said of it.
+
+A run is judged once. The terminal, the report, JSON and a script of your own all show what is here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from iolab.judge import claims, verdict
+from iolab.judge.claims import ClaimVerdict
+from iolab.judge.verdict import ComparisonVerdict
+from iolab.plan.plan import Plan
+from iolab.results import export, layout, store
+from iolab.results.records import CostCount, Result
+from iolab.results.store import Trials
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A run and its verdicts.
+
+    `trials` are in the order in which they were stored, the discarded ones among them. `verdicts` has one for each
+    comparison of the plan, `claims` one for each of its claims. `faults` has a line on each trial that was lost.
+    """
+
+    folder: Path
+    plan: Plan
+    machine: Mapping[str, Any]
+    trials: tuple[Result, ...]
+    counts: tuple[CostCount, ...]
+    faults: tuple[str, ...]
+    verdicts: tuple[ComparisonVerdict, ...]
+    claims: tuple[ClaimVerdict, ...]
+
+    @property
+    def report(self) -> Path:
+        """The report: one HTML file."""
+        return self.folder / layout.REPORT
+
+    @property
+    def began(self) -> str:
+        """When the first trial began, as ISO 8601; empty where there is none."""
+        return min((result.started for result in self.trials), default="")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no trial measured anything."""
+        return not any(result.report for result in self.trials)
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Whether nothing may be said of any comparison. That there is no difference is something."""
+        return all(each.inconclusive is not None or not each.levels for each in self.verdicts)
+
+    @property
+    def short(self) -> str:
+        """What was found, in one line: how the claims were judged, or the sentence of the first comparison."""
+        judged = Counter(each.judgement for each in self.claims)
+        if judged:
+            return f"claims: {', '.join(f'{count} {word}' for word, count in judged.items())}"
+        others = f" ({len(self.verdicts)} comparisons)" if len(self.verdicts) > 1 else ""
+        return self.verdicts[0].sentence + others
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A table of all trials, one row each; the names of the columns state the units."""
+        return export.trial_rows(self.plan, self.trials)
+
+    def document(self) -> dict[str, Any]:
+        """The verdicts as a JSON document."""
+        return {
+            "schema": 1,
+            "folder": str(self.folder),
+            "report": str(self.report),
+            "verdicts": [each.model_dump(mode="json") for each in self.verdicts],
+            "claims": [each.model_dump(mode="json") for each in self.claims],
+        }
+
+
+def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path = Path()) -> Results:
+    """The results of what a run has stored so far. Pure: the same record gives the same results."""
+    kept = tuple(result for result in trials.results if plan.holds(result.trial))
+    verdicts = verdict.judge(plan, kept, trials.counts)
+    judgements = claims.judge(plan, kept, verdicts)
+    return Results(folder, plan, machine, kept, trials.counts, trials.faults, verdicts, judgements)
+
+
+def read(folder: Path) -> Results:
+    """The results of a stored run; raises StoreError."""
+    return judged(store.read_plan(folder), store.read_machine(folder), store.read_trials(folder), folder)

@@ -1,0 +1,334 @@
+"""The rules within one trial: what makes it void, what makes it doubtful, and what limited it.
+
+Pure functions over one report. No rule looks at which contestant is ahead, and none removes a value for being large:
+that is what keeps a void trial from being a vote. Each limit stands here once, with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import numpy as np
+import scipy  # which loads scipy.stats, for more than a second, only where it is used
+from numpy.typing import NDArray
+
+from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Report, RpcWorkload, Workload, percent
+from iolab.plan.settings import Cell
+from iolab.results.records import Doubt, MachineNoise, Result
+
+Floats = NDArray[np.float64]
+
+# Intervals are judged in batches of five, as MSER-5 does: it evens out the beat of timers and schedulers.
+BATCH = 5
+# Throughput that moves by more than this within a window is not one figure.
+DRIFT_MAX = 0.05
+# A difference of two halves must also stand out of the batches' own noise by this many standard errors.
+DRIFT_ERRORS = 3.0
+# A warm-up is too short only when the window itself moves by more than this. In a quick run MSER has some twenty
+# batches, and there noise of 10 to 20 % an interval, with a memory of a few intervals, looks like a late settling.
+UNSETTLED_MIN = 0.10
+# Fewer batches than this show no trend.
+BATCHES_MIN = 10
+# Two halves of so many show whether throughput had settled.
+SETTLED_BATCHES_MIN = 2 * BATCHES_MIN
+# A quantile q needs this many requests beyond it: n (1 - q) >= 10.
+BEYOND_QUANTILE_MIN = 10
+# Little's law may be missed by this much: the gap between a reply and the next send is the generator's own.
+LITTLE_MAX = 0.02
+# Above this share of failed requests a figure is an error rate and not a speed.
+ERRORS_MAX = 0.001
+# The longest turn of a generator that still times what it says it times.
+TURN_NS_MAX = 20_000_000
+# Time runnable without a processor, over run time.
+RUN_DELAY_MAX = 0.05
+# A generator above this share of its processors may be the limit; a server above its share surely is one.
+GENERATOR_BUSY = 0.80
+SERVER_BUSY = 0.90
+# What a hypervisor may take of the machine before a trial is doubtful, and before it is void. /proc/stat counts in
+# ticks of 10 ms, so 2 % of a second's window are two or three ticks; and steal of a few per cent strikes both sides of
+# a pair alike, so it widens the interval instead of moving it.
+STEAL_NOISY, STEAL_MAX = 0.01, 0.05
+# The same for other programs, in cores. They are not spread evenly: one may sit on a server's processor.
+FOREIGN_CORES_NOISY, FOREIGN_CORES_MAX = 0.05, 0.10
+# Before anything is measured the others may use more: many programs rest while they are not looked at.
+FOREIGN_CORES_AT_REST = 0.25
+# Both are differences of counters in ticks of 10 ms, each rounded. In a short window less than four of them is no
+# evidence for anything, and less than two not even for a doubt.
+TICKS_SURE_NS = 40_000_000
+
+
+class Bottleneck(StrEnum):
+    """What limited a closed-loop trial.
+
+    `server`: its throughput is the server's. `both`: the server was busy too, so it is the server's within what was
+    left idle. `generator`: the server could have done more. `latency`: neither was busy; the round trip decided.
+    """
+
+    SERVER = "server"
+    GENERATOR = "generator"
+    BOTH = "both"
+    LATENCY = "latency"
+
+
+def judged(cell: Cell, result: Result) -> Result:
+    """The result with its doubts filled in; `cell` is `plan.cell(result.trial)`. A failed trial has none."""
+    if result.failure is not None or result.report is None:
+        return result
+    return result.model_copy(update={"doubts": tuple(_doubts(cell, result, result.report))})
+
+
+def crowded(noise: MachineNoise) -> str:
+    """What others take of a machine before anything is measured, in words; empty where trials can be used."""
+    if noise.steal_share > STEAL_MAX:
+        return f"its hypervisor takes {percent(noise.steal_share)} of it"
+    if noise.foreign_cpu_cores > FOREIGN_CORES_AT_REST:
+        return f"other programs use {noise.foreign_cpu_cores:.1f} of its processors"
+    return ""
+
+
+def bottleneck(cell: Cell, result: Result) -> Bottleneck:
+    """What limited the trial, from the processor time of both sides. Without the server's it is seen from one side."""
+    assert result.report is not None, "a trial without a report has no bottleneck"
+    generator_busy = generator_share(cell, result.report) > GENERATOR_BUSY
+    share = server_share(cell, result)
+    server_busy = share is not None and share >= SERVER_BUSY
+    if generator_busy and server_busy:
+        return Bottleneck.BOTH
+    if server_busy:
+        return Bottleneck.SERVER
+    return Bottleneck.GENERATOR if generator_busy else Bottleneck.LATENCY
+
+
+def generator_share(cell: Cell, report: Report) -> float:
+    """The generator's processor time over what its threads could have used, 0 to 1 and a little.
+
+    `wall_ns` counts the window once for each thread; on fewer processors than threads it could only use those.
+    """
+    wall_ns = report.generator.wall_ns
+    if cell.load_cpus:
+        wall_ns = wall_ns * min(report.threads, len(cell.load_cpus)) // report.threads
+    return report.generator.cpu_ns / wall_ns if wall_ns else 0.0
+
+
+def server_share(cell: Cell, result: Result) -> float | None:
+    """The server's processor time over its processors (its workers, when it is not pinned); None when unknown."""
+    if result.server is None:
+        return None
+    cores = len(cell.server_cpus) or cell.workers
+    return result.server.cpu_ns / (cores * result.server.wall_ns)
+
+
+def quantile_supported(requests: int, quantile: float) -> bool:
+    """Whether so many requests carry this quantile: 1,000 for a p99, 10,000 for a p99.9."""
+    return requests * (1 - quantile) >= BEYOND_QUANTILE_MIN - 1e-6
+
+
+def mser5(series: NDArray[np.float64]) -> tuple[int, int]:
+    """MSER-5: the number of batches to cut from the front, and the number there are.
+
+    The cut d minimises S²_d / (m - d)², S²_d the sum of squares about the mean of what is kept.
+    """
+    batches = _batches(series)
+    m = batches.size
+    if m < 2:
+        return 0, m
+    kept = np.arange(m, 0, -1, dtype=np.float64)
+    sums = np.cumsum(batches[::-1])[::-1]
+    squares = np.cumsum((batches**2)[::-1])[::-1]
+    spread = np.maximum(squares - sums**2 / kept, 0.0) / kept**2
+    return int(np.argmin(spread[:-1])), m
+
+
+def never_steady(series: NDArray[np.float64], warmup: int = 0) -> bool:
+    """Whether throughput had not settled by half of the series, of which the first `warmup` intervals are warm-up.
+
+    The bare rule (a cut beyond the half) also fires on a third of all perfectly flat noisy series, because the
+    statistic is flat there. So the two halves must also differ by more than the drift that is allowed, and those of
+    the window by more than a warm-up that is a little short would explain.
+    """
+    cut, m = mser5(series)
+    if m < SETTLED_BATCHES_MIN or cut <= m / 2:
+        return False
+    return _differ(_batches(series), DRIFT_MAX) and _differ(_batches(series[warmup:]), UNSETTLED_MIN)
+
+
+def drift(series: NDArray[np.float64]) -> float:
+    """How much throughput moved over a window, relative to its level: by trend or halves; 0 if by chance."""
+    batches = _batches(series)
+    if batches.size < BATCHES_MIN or batches.mean() == 0:
+        return 0.0
+    slope, _, low, high = scipy.stats.theilslopes(batches)
+    trend = abs(slope) * batches.size / batches.mean() if low > 0 or high < 0 else 0.0
+    first, second = np.array_split(batches, 2)
+    halves = abs(second.mean() / first.mean() - 1) if first.mean() > 0 and _differ(batches, DRIFT_MAX) else 0.0
+    return float(max(trend, halves))
+
+
+def _differ(batches: Floats, least: float) -> bool:
+    """Whether the two halves differ by more than `least`, relative to the second, and by more than their own noise."""
+    if batches.size < 2:
+        return False
+    first, second = np.array_split(batches, 2)
+    gap = abs(float(first.mean() - second.mean()))
+    error = float(np.sqrt(sum(part.var(ddof=1) / part.size for part in (first, second) if part.size > 1)))
+    return gap > least * float(second.mean()) and gap > DRIFT_ERRORS * error
+
+
+def _batches(series: Floats) -> Floats:
+    whole = series.size // BATCH * BATCH
+    means: Floats = np.asarray(series[:whole], dtype=np.float64).reshape(-1, BATCH).mean(axis=1)
+    return means
+
+
+def _doubts(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
+    yield from _doubts_of_replies(result, report)
+    yield from _doubts_of_books(cell, result, report)
+    yield from _doubts_of_generator(cell, result, report)
+    yield from _doubts_of_machine(result)
+    yield from _doubts_of_series(report)
+    correct = report.requests.correct
+    if not quantile_supported(correct, 0.5):
+        yield Doubt(word="too_short", detail=f"{correct} requests in the window")
+    elif not quantile_supported(correct, 0.99):
+        yield Doubt(word="p99_not_supported", detail=f"{correct} requests, a p99 needs 1000")
+
+
+def _doubts_of_replies(result: Result, report: Report) -> Iterator[Doubt]:
+    """Was every connection open and every reply right?"""
+    requests = report.requests
+    if report.interrupted:
+        yield Doubt(word="interrupted", detail="the window was cut short")
+    if report.connections_open < report.connections:
+        yield Doubt(
+            word="connections_missing",
+            detail=f"{report.connections_open} of {report.connections} connections were open",
+        )
+    taken = None if result.server is None else result.server.connections_taken
+    if taken is not None and taken < report.connections:
+        detail = f"{taken} of {report.connections} connections were accepted when the window began"
+        yield Doubt(word="connections_waiting", detail=detail)
+    if requests.wrong or report.errors.wrong:
+        yield Doubt(word="wrong_replies", detail=f"{max(requests.wrong, report.errors.wrong)} replies were wrong")
+    ended = requests.correct + requests.wrong + requests.failed
+    if ended and requests.failed / ended > ERRORS_MAX:
+        first = f", first: {report.first_error}" if report.first_error else ""
+        yield Doubt(word="errors", detail=f"{requests.failed} of {ended} requests failed{first}")
+    elif requests.correct == 0:
+        yield Doubt(word="errors", detail="no request was answered")
+
+
+def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
+    """Do counts, bytes and Little's law agree with one another? If not, a figure is wrong, however good it looks."""
+    r = report.requests
+    begun, ended = r.sent + r.in_flight_begin, r.correct + r.wrong + r.failed + r.in_flight_end
+    if begun != ended:
+        yield Doubt(word="counts_open", detail=f"{begun} requests were begun, {ended} are accounted for")
+    bytes_fault = _bytes_fault(cell, report)
+    if bytes_fault:
+        yield Doubt(word="bytes_open", detail=bytes_fault)
+    if r.correct == 0 or report.generator.wall_ns == 0 or not _connections_stay_open(result, report):
+        return
+    # A request that is in flight when the window begins counts in it whole; one that is in flight when it ends, or that
+    # failed, not at all. Their ages are known, so the law is exact whatever stalled at either edge.
+    ages_ns = report.age_end_ns + report.age_failed_ns - report.age_begin_ns
+    latencies_ns = (r.correct + r.wrong) * report.latency_ns.mean + ages_ns
+    # Each thread of the generator has a window of its own.
+    concurrency = latencies_ns / (report.generator.wall_ns / report.threads)
+    if abs(concurrency / report.connections_open - 1) > LITTLE_MAX:
+        yield Doubt(
+            word="littles_law",
+            detail=f"throughput x mean latency is {concurrency:.2f}, open connections are {report.connections_open}",
+        )
+
+
+def _connections_stay_open(result: Result, report: Report) -> bool:
+    """Little's law counts connections as requests in flight: not so while each request opens one of its own.
+
+    Over HTTP a server that holds one connection ends it with its reply, whatever it was asked for.
+    """
+    workload = report.workload
+    ends = isinstance(workload, HttpWorkload) and (
+        not workload.keep_alive or (result.ready is not None and result.ready.holds == 1)
+    )
+    return report.connections_open > 0 and not ends
+
+
+def _bytes_fault(cell: Cell, report: Report) -> str | None:
+    """What is wrong with the bytes, within what requests in flight at the edges may hold; None when nothing is."""
+    r, workload = report.requests, report.workload
+    size = _message_bytes(workload)
+    if size is not None:
+        slack = (r.in_flight_begin + r.in_flight_end + r.wrong + r.failed) * size
+        for what, counted, messages in (
+            ("received", report.bytes.received, r.correct + r.wrong),
+            ("sent", report.bytes.sent, r.sent),
+        ):
+            if abs(counted - messages * size) > slack:
+                return f"{counted} bytes {what} for {messages} messages of {size}"
+        return None
+    each = _reply_bytes_min(workload, named=cell.contestant.kind == "named")
+    if report.bytes.received < (r.correct - r.in_flight_begin) * each:
+        return f"{report.bytes.received} bytes received for {r.correct} replies of at least {each}"
+    return None
+
+
+def _message_bytes(workload: Workload) -> int | None:
+    """How long each message is on the wire, the same both ways; None where replies are of another length."""
+    if isinstance(workload, EchoWorkload):
+        return workload.message_bytes + (0 if workload.framing == "raw" else 2)
+    return workload.message_bytes if isinstance(workload, LineWorkload) else None
+
+
+def _reply_bytes_min(workload: Workload, *, named: bool) -> int:
+    """What a reply holds at least. A command's HTTP replies are as long as they are, with any body."""
+    if isinstance(workload, RpcWorkload):
+        return workload.text_bytes
+    return workload.reply_bytes if isinstance(workload, HttpWorkload) and named else 0
+
+
+def _doubts_of_generator(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
+    """Could the generator see what it reports?"""
+    generator = report.generator
+    if generator.turn_ns_max > TURN_NS_MAX:
+        yield Doubt(word="generator_late", detail=f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms")
+    if generator.run_delay_ns > RUN_DELAY_MAX * generator.cpu_ns:
+        share = generator.run_delay_ns / max(generator.cpu_ns, 1)
+        yield Doubt(word="generator_starved", detail=f"it waited for a processor for {percent(share)} of its run time")
+    if bottleneck(cell, result) is Bottleneck.GENERATOR:
+        server = server_share(cell, result)
+        beside = "unknown" if server is None else percent(server)
+        detail = f"generator {percent(generator_share(cell, report))} busy, server {beside}"
+        yield Doubt(word="generator_saturated", detail=detail)
+
+
+def _doubts_of_machine(result: Result) -> Iterator[Doubt]:
+    """Had the machine other work?"""
+    noise = result.noise
+    if noise is None:
+        return
+    steal, foreign = noise.steal_share, noise.foreign_cpu_cores
+    window_ns = 1 if result.report is None else max(1, result.report.end_ns - result.report.begin_ns)
+    grain = TICKS_SURE_NS / window_ns
+    detail = f"{percent(steal, 1)} stolen, {foreign:.2f} cores used by others"
+    if steal > max(STEAL_MAX, grain) or foreign > max(FOREIGN_CORES_MAX, grain):
+        yield Doubt(word="machine_busy", detail=detail)
+    elif steal > max(STEAL_NOISY, grain / 2) or foreign > max(FOREIGN_CORES_NOISY, grain / 2):
+        yield Doubt(word="machine_noisy", detail=detail)
+
+
+def _doubts_of_series(report: Report) -> Iterator[Doubt]:
+    """Was throughput one figure over the window, and settled before it began?"""
+    series = np.asarray(report.intervals.completed, dtype=np.float64)
+    first = max(0, (report.begin_ns - report.intervals.begin_ns) // report.intervals.length_ns)
+    last = max(first, (report.end_ns - report.intervals.begin_ns) // report.intervals.length_ns)
+    cut, batches = mser5(series[:last])
+    if batches < SETTLED_BATCHES_MIN:
+        detail = f"{batches} batches of {BATCH} intervals, it takes {SETTLED_BATCHES_MIN}"
+        yield Doubt(word="steadiness_unseen", detail=detail)
+    if never_steady(series[:last], first):
+        yield Doubt(word="never_steady", detail=f"it settled only in batch {cut} of {batches}")
+        return
+    moved = drift(series[first:last])
+    if moved > DRIFT_MAX:
+        yield Doubt(word="not_steady", detail=f"throughput moved by {percent(moved)} within the window")

@@ -1,0 +1,109 @@
+"""The processors of this machine, and which of them a server and its load get."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from iolab.errors import PlanError
+from iolab.machine.files import SYS_CPU, read
+
+
+class Cpu(NamedTuple):
+    """A logical processor. Two with the same package and core are SMT siblings."""
+
+    id: int
+    core: int
+    package: int = 0
+    node: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSets:
+    """Which processors the server and the generator are bound to (empty: not bound), and why, in one sentence."""
+
+    server: tuple[int, ...]
+    load: tuple[int, ...]
+    why: str
+
+
+def choose_cpus(topology: Sequence[Cpu], workers: int = 1, threads: int = 1) -> CpuSets:
+    """Processors for `workers` of a server and `threads` of a generator that share no core, not even as SMT siblings.
+
+    One logical processor of each core comes first, within one NUMA node if one suffices, and the first core is left to
+    interrupts and to the lab where there are cores to spare. Where cores are short, siblings are used, but a core
+    never serves both sides. Where even that is impossible nothing is bound: a worse split would measure the split.
+    """
+    cores = cores_of(topology)
+    if len(cores) == 1:
+        what = "one processor" if len(topology) == 1 else "one core"
+        return CpuSets((), (), f"there is only {what}: server and generator share it, which slows both")
+    wanted = workers + threads
+    nodes = [cores_of([cpu for cpu in topology if cpu.node == node]) for node in sorted({cpu.node for cpu in topology})]
+    near = next((node for node in nodes if len(node) >= wanted), cores)
+    if len(near) >= wanted:
+        spare = 1 if len(near) > wanted else 0
+        first = [core[0] for core in near[spare : spare + wanted]]
+        siblings = "; their SMT siblings stay idle" if any(len(core) > 1 for core in near) else ""
+        return CpuSets(tuple(first[:workers]), tuple(first[workers:]), f"one core for each thread{siblings}")
+    server, rest = _whole_cores(cores, workers)
+    load, _ = _whole_cores(rest, threads)
+    if len(server) >= workers and len(load) >= threads:
+        return CpuSets(server[:workers], load[:threads], "too few cores, so SMT siblings are used, never across sides")
+    return CpuSets(
+        (), (), f"{workers} workers and {threads} generator threads do not fit on {len(topology)} processors: not bound"
+    )
+
+
+def topology(sys_cpu: Path = SYS_CPU, allowed: Iterable[int] | None = None) -> tuple[Cpu, ...]:
+    """The processors this process may use, in order of their numbers."""
+    ids = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
+    return tuple(_cpu(sys_cpu / f"cpu{id_}", id_) for id_ in ids)
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """Reads processors written as `0,2` or `0-3`; raises PlanError for what this process may not use."""
+    cpus: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            cpus += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise PlanError(f"{text!r} names no processors: write 0,2 or 0-3") from None
+    allowed = os.sched_getaffinity(0)
+    absent = sorted(set(cpus) - allowed)
+    if absent:
+        raise PlanError(f"processor {absent[0]} may not be used here: choose among {sorted(allowed)}")
+    return tuple(dict.fromkeys(cpus))
+
+
+def cpu_words(cpus: Sequence[int]) -> str:
+    """A CPU set for people."""
+    return "on any CPU" if not cpus else f"on CPU {','.join(map(str, cpus))}"
+
+
+def cores_of(topology: Sequence[Cpu]) -> list[list[int]]:
+    """The logical processors of each physical core."""
+    cores: dict[tuple[int, int, int], list[int]] = {}
+    for cpu in topology:
+        cores.setdefault((cpu.node, cpu.package, cpu.core), []).append(cpu.id)
+    return list(cores.values())
+
+
+def _whole_cores(cores: Sequence[list[int]], wanted: int) -> tuple[tuple[int, ...], list[list[int]]]:
+    """The processors of as many whole cores as hold `wanted` threads, and the cores that are left."""
+    taken: list[int] = []
+    rest = list(cores)
+    while rest and len(taken) < wanted:
+        taken += rest.pop(0)
+    return tuple(taken), rest
+
+
+def _cpu(folder: Path, id_: int) -> Cpu:
+    core, package = read(folder / "topology/core_id"), read(folder / "topology/physical_package_id")
+    node = next((int(path.name[4:]) for path in folder.glob("node[0-9]*")), 0)
+    # A machine that does not tell has a core for each processor, as far as anyone can know.
+    return Cpu(id_, id_ if core is None else int(core), max(0, int(package or 0)), node)

@@ -1,0 +1,75 @@
+"""What else the machine did while something was measured."""
+
+from __future__ import annotations
+
+import gzip
+import platform
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from iolab.machine.files import PROC, read
+from iolab.machine.proc import TICK_NS
+from iolab.results.records import MachineNoise
+
+
+class Ticks(NamedTuple):
+    """The first line of /proc/stat at one instant, in nanoseconds of processor time summed over all processors.
+
+    `interrupts_ns` is time in interrupts where the kernel keeps it apart from the tasks it interrupted, else 0.
+    """
+
+    total_ns: int
+    idle_ns: int
+    steal_ns: int
+    interrupts_ns: int = 0
+
+
+def ticks(stat: str | None = None, *, apart: bool | None = None) -> Ticks:
+    """Reads /proc/stat, or the text of one; `apart` is what `interrupts_apart` says, unless given.
+
+    Most of our traffic on loopback is handled in soft interrupts. A kernel that bills them to nobody would make us look
+    like a foreign load, so there they are left out of what others used.
+    """
+    text = (PROC / "stat").read_text() if stat is None else stat
+    fields = [int(field) * TICK_NS for field in text.split("\n", 1)[0].split()[1:]]
+    _user, _nice, _system, idle, iowait, irq, softirq, steal = (fields + [0] * 8)[:8]
+    interrupts = irq + softirq if (interrupts_apart() if apart is None else apart) else 0
+    return Ticks(sum(fields[:8]), idle + iowait, steal, interrupts)
+
+
+@cache
+def interrupts_apart() -> bool:
+    """Whether this kernel keeps the time of interrupts apart from tasks. Where it does not tell: most kernels do."""
+    try:
+        config = gzip.decompress((PROC / "config.gz").read_bytes()).decode()
+    except OSError:
+        config = read(Path("/boot") / f"config-{platform.release()}") or "CONFIG_IRQ_TIME_ACCOUNTING=y"
+    return "CONFIG_IRQ_TIME_ACCOUNTING=y" in config.split()
+
+
+def noise(
+    before: Ticks,
+    after: Ticks,
+    *,
+    ours_ns: int,
+    wall_ns: int,
+    cpu_ns: int,
+    run_delay_ns: int | None,
+    apart_ns: tuple[float, float] | None = None,
+) -> MachineNoise:
+    """What everybody else did between two readings that lie `wall_ns` apart.
+
+    `ours_ns` is the processor time of server, generator and lab together; `cpu_ns` and `run_delay_ns` are the server's
+    alone. Ticks are 10 ms, so little noise over a short window may come out as none, never as less than none.
+    """
+    total_ns = max(1, after.total_ns - before.total_ns)
+    steal_ns = max(0, after.steal_ns - before.steal_ns)
+    busy_ns = total_ns - (after.idle_ns - before.idle_ns) - steal_ns - (after.interrupts_ns - before.interrupts_ns)
+    delay = None if run_delay_ns is None else max(0, run_delay_ns) / max(1, cpu_ns)
+    return MachineNoise(
+        steal_share=min(1.0, steal_ns / total_ns),
+        foreign_cpu_cores=max(0, busy_ns - ours_ns) / max(1, wall_ns),
+        run_delay_share=delay,
+        apart_ns=apart_ns,
+    )

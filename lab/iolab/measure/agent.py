@@ -1,0 +1,222 @@
+"""What the lab can do on one host: describe it, start a server, put load on it, and read what both used.
+
+The runner knows only the protocols below. Here is the host the lab itself runs on; tests bring one that takes no time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from iolab.contract.types import LoadSpec, Served, ServeReady, Workload
+from iolab.machine import cpus, doctor, facts, noise, proc
+from iolab.measure import contestants, programs, protocol_probe
+from iolab.measure.binary import EngineError
+from iolab.measure.engine import Engine, Load, LoadEvent, ask_served, distance_ns, open_engine, served
+from iolab.measure.protocol_probe import Mismatch
+from iolab.plan.plan import Plan
+from iolab.plan.settings import Cell
+from iolab.results.records import MachineNoise
+
+# How often it is looked how far apart processors are, to see whether they are moved: hosts do it every few seconds.
+LOOKS, LOOK_PAUSE_S = 40, 0.1
+# How long it is looked at what others use before anything is measured: twenty ticks of the kernel's accounts.
+NOISE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The counters of a server, of the whole machine and of the lab itself, at one instant."""
+
+    server: proc.Usage
+    machine: noise.Ticks
+    lab_cpu_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How many system calls a server has made at one instant (CLOCK_MONOTONIC); None where they cannot be counted."""
+
+    read_ns: int
+    calls: int | None
+
+
+class RunningServer(Protocol):
+    """A server that accepts connections at `addresses`."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]: ...
+    @property
+    def ready(self) -> ServeReady | None: ...
+    def check(self, wait_s: float = 0.0) -> None: ...
+    def look(self) -> proc.Tree: ...
+    def sample(self, tree: proc.Tree) -> Sample: ...
+    def memory(self, tree: proc.Tree) -> proc.Memory: ...
+    def pss_bytes(self, tree: proc.Tree) -> int | None: ...
+    def own_bytes(self, tree: proc.Tree) -> int | None: ...
+    def ask(self) -> None: ...
+    def served(self) -> Served | None: ...
+    def calls(self) -> Calls: ...
+    def stop(self) -> None: ...
+
+
+class RunningLoad(Protocol):
+    """A load generator at work; its last event is the report."""
+
+    def events(self, tick_s: float) -> Iterator[LoadEvent | None]: ...
+    def stop(self) -> None: ...
+
+
+class Host(Protocol):
+    """A machine to measure on. `start` and `load` raise TrialFailed."""
+
+    def describe(self) -> dict[str, Any]: ...
+    def noise(self) -> MachineNoise: ...
+    def programs(self, plan: Plan) -> dict[str, dict[str, str]]: ...
+    def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer: ...
+    def mismatch(self, connect: str, workload: Workload) -> Mismatch | None: ...
+    def load(self, spec: LoadSpec) -> RunningLoad: ...
+    def apart_ns(self, cell: Cell) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The host the lab runs on. The engine is needed for all but its own description."""
+
+    engine: Engine
+
+    def describe(self) -> dict[str, Any]:
+        """The circumstances of a run, for its record."""
+        described = facts.describe(self.engine.description)
+        described["engine"]["sha256"] = self.engine.digest
+        return described
+
+    def noise(self) -> MachineNoise:
+        """What others use of this machine while nothing is measured, over a short while."""
+        began_ns, began, lab_ns = time.monotonic_ns(), noise.ticks(), proc.process_cpu_ns(os.getpid())
+        time.sleep(NOISE_S)
+        return noise.noise(
+            began,
+            noise.ticks(),
+            ours_ns=proc.process_cpu_ns(os.getpid()) - lab_ns,
+            wall_ns=time.monotonic_ns() - began_ns,
+            cpu_ns=0,
+            run_delay_ns=None,
+        )
+
+    def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
+        """The digests of the files that each command of a plan executes, by the command's text."""
+        commands = {
+            cell.contestant.text: cell.contestant
+            for comparison in plan.comparisons
+            for cell in comparison.cells
+            if cell.contestant.kind == "command"
+        }
+        return {text: programs.of_command(contestant.argv(0)) for text, contestant in commands.items()}
+
+    def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
+        """Starts the contestant of a cell, fresh, and waits until it accepts connections."""
+        return LocalServer(contestants.start(cell, self.engine, count_calls=count_calls))
+
+    def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
+        """How the server at an address answers another protocol than it is to be asked; None where it does not."""
+        return protocol_probe.mismatch(connect, workload)
+
+    def load(self, spec: LoadSpec) -> RunningLoad:
+        """Starts the load generator."""
+        return Load(self.engine, spec)
+
+    def apart_ns(self, cell: Cell) -> float | None:
+        """How far the processors of a server and of its generator are apart now; None where that has no meaning."""
+        return _apart_ns(self.engine, cell.server_cpus, cell.load_cpus)
+
+    def distances_ns(self) -> list[float]:
+        """How far the processors of a server and of its generator are apart over a few seconds; empty if unknown."""
+        sets = cpus.choose_cpus(cpus.topology())
+        seen = []
+        for _ in range(LOOKS):
+            seen.append(_apart_ns(self.engine, sets.server, sets.load))
+            if seen[-1] is None:
+                break
+            time.sleep(LOOK_PAUSE_S)
+        return [ns for ns in seen if ns is not None]
+
+
+def examine() -> tuple[doctor.Check, ...]:
+    """Whether this machine is fit to measure: what `doctor` says of it. Without an engine it says that."""
+    description, trouble, distances_ns = None, "", list[float]()
+    try:
+        agent = Agent(open_engine())
+        description, distances_ns = agent.engine.description, agent.distances_ns()
+    except EngineError as error:
+        trouble = str(error)
+    return doctor.checks(facts.describe(description), description, trouble, distances_ns)
+
+
+def _apart_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:
+    if not server_cpus or not load_cpus or set(server_cpus) & set(load_cpus):
+        return None
+    return distance_ns(engine, server_cpus[0], load_cpus[0])
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server of this host, and the account of its process tree."""
+
+    server: contestants.Server
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens."""
+        return self.server.addresses
+
+    @property
+    def ready(self) -> ServeReady | None:
+        """What it said when it was ready, if it speaks the contract."""
+        return self.server.ready
+
+    def check(self, wait_s: float = 0.0) -> None:
+        """Raises TrialFailed when it has died, or dies within `wait_s`."""
+        self.server.check(wait_s)
+
+    def look(self) -> proc.Tree:
+        """Finds its processes; slow where there are many tasks, so for a server at rest."""
+        return proc.look(self.server.pid)
+
+    def sample(self, tree: proc.Tree) -> Sample:
+        """Reads the counters, the server's CPU clocks first."""
+        return Sample(proc.usage(tree), noise.ticks(), proc.process_cpu_ns(os.getpid()))
+
+    def memory(self, tree: proc.Tree) -> proc.Memory:
+        """Its resident memory now."""
+        return proc.memory(tree.pids)
+
+    def pss_bytes(self, tree: proc.Tree) -> int | None:
+        """Its proportional memory; slow, so only for a server at rest."""
+        return proc.pss_bytes(tree.pids)
+
+    def own_bytes(self, tree: proc.Tree) -> int | None:
+        """Its proportional memory that is not of files; slow too."""
+        return proc.own_bytes(tree.pids)
+
+    def ask(self) -> None:
+        """Asks it what it has done so far, without waiting for the answer."""
+        if self.server.ready is not None:
+            ask_served(self.server.child)
+
+    def served(self) -> Served | None:
+        """The answer; None of a command, which has none. Raises TrialFailed when there is none in time."""
+        return None if self.server.ready is None else served(self.server.child)
+
+    def calls(self) -> Calls:
+        """Its system calls so far; raises TrialFailed when it does not answer."""
+        self.ask()
+        said = self.served()
+        return Calls(time.monotonic_ns(), None if said is None else said.calls)
+
+    def stop(self) -> None:
+        """Ends it and everything it started."""
+        self.server.child.stop()

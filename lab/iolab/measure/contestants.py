@@ -1,0 +1,241 @@
+"""The servers that compete: ours through the engine, and anybody's as a command.
+
+A command is an argument list and never sees a shell. A keeper starts it (see `keeper`), so that it stays on its
+processors and dies with the lab, with all that it forked.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iolab.contract.types import Description, ModelAbout, ServeReady, ServeSpec
+from iolab.errors import PlanError
+from iolab.machine import listener, proc
+from iolab.measure import keeper
+from iolab.measure.child import Child, Ended, ending
+from iolab.measure.engine import Engine, TrialFailed, serve, variant
+from iolab.plan.plan import Plan
+from iolab.plan.settings import Cell
+from iolab.results.records import Failure
+from iolab.wording import instead
+
+HOST = "127.0.0.1"
+# How long a command may take until it accepts a connection: an interpreter or a virtual machine has to start.
+ACCEPTS_S_MAX = 15.0
+POLL_S = 0.01
+# What a shell reads between commands, and a program as an argument.
+OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<"})
+# How long its keeper may take until it has started it.
+KEEPER_S_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that accepts connections at `addresses`. `ready` is what ours said; a command says nothing.
+
+    `child` is what the lab started, and `pid` the root of the server's process tree: behind a keeper, they differ.
+    """
+
+    child: Child
+    pid: int
+    addresses: tuple[str, ...]
+    ready: ServeReady | None
+
+    def check(self, wait_s: float = 0.0) -> None:
+        """Raises TrialFailed when it has died, or dies within `wait_s`."""
+        if self.child.wait(wait_s) is not None:
+            raise _died(self.child, "while it was measured", kept=self.ready is None)
+
+
+def options(engine: Description) -> dict[str, list[str]]:
+    """The names of every model's options, by the model's name."""
+    return {model.name: [option.name for option in model.options] for model in engine.models}
+
+
+def refuse_unknown(plan: Plan, engine: Description) -> None:
+    """Raises PlanError, before anything runs, for a model, an option or a protocol the engine does not have."""
+    models = {model.name: model for model in engine.models}
+    for cell in (cell for comparison in plan.comparisons for cell in comparison.cells):
+        contestant, protocol = cell.contestant, cell.workload.protocol
+        if contestant.kind == "command":
+            continue
+        model = models.get(contestant.name)
+        if model is None:
+            raise PlanError(f"there is no model {contestant.name!r}{instead(contestant.name, models)}")
+        if protocol not in model.protocols:
+            raise PlanError(f"{model.name} does not speak {protocol}: it speaks {', '.join(model.protocols)}")
+        options = [option.name for option in model.options]
+        unknown = next((name for name in contestant.options if name not in options), None)
+        if unknown is not None:
+            known = instead(unknown, options) if options else ": it has none"
+            raise PlanError(f"{model.name} has no option {unknown!r}{known}")
+
+
+def variants(plan: Plan, engine: Engine) -> dict[str, ModelAbout]:
+    """What the engine says of every named contestant of a plan, with its options, by its text.
+
+    Raises PlanError, before anything runs, for a value that an option does not take.
+    """
+    named = {
+        cell.contestant.text: cell.contestant
+        for comparison in plan.comparisons
+        for cell in comparison.cells
+        if cell.contestant.kind == "named"
+    }
+    return {text: variant(engine, contestant) for text, contestant in named.items()}
+
+
+def left_out(plan: Plan, variants: Mapping[str, ModelAbout]) -> dict[tuple[int, int], Failure]:
+    """Who cannot take part in what, as (comparison, slot), and why: what is never measured as if it could."""
+    return {
+        (at, slot): failure
+        for at, comparison in enumerate(plan.comparisons)
+        for slot, cell in enumerate(comparison.cells)
+        if (about := variants.get(cell.contestant.text)) is not None
+        if (failure := _unfit(cell, about)) is not None
+    }
+
+
+def refuse_unfit(plan: Plan, variants: Mapping[str, ModelAbout]) -> None:
+    """Raises PlanError for the first contestant that cannot take part: who was named by hand is to be compared."""
+    for (at, slot), failure in left_out(plan, variants).items():
+        cell = plan.comparisons[at].cells[slot]
+        if failure.kind == "unavailable":
+            raise PlanError(f"{cell.contestant.text} cannot run here: {failure.message}")
+        holds = _holds(cell, variants[cell.contestant.text])
+        raise PlanError(
+            f"{cell.contestant.text} {failure.message} at a time, of {cell.connections} connections: "
+            f"use --connections {holds}, or another model"
+        )
+
+
+def _unfit(cell: Cell, about: ModelAbout) -> Failure | None:
+    if not about.available:
+        return Failure(kind="unavailable", message=about.why_not or "this machine lacks what it needs", final=True)
+    holds = _holds(cell, about)
+    if holds is not None and holds < cell.held:
+        return Failure(kind="holds", message=f"holds {holds}", final=True)
+    return None
+
+
+def _holds(cell: Cell, about: ModelAbout) -> int | None:
+    """How many connections the server of a cell serves at the same time; None when only the machine limits it."""
+    return None if about.holds is None else about.holds * cell.workers
+
+
+def start(cell: Cell, engine: Engine | None, *, count_calls: bool = False) -> Server:
+    """Starts the contestant of a cell on free ports of this machine; raises TrialFailed."""
+    if cell.contestant.kind == "command":
+        return _start_command(cell)
+    if engine is None:
+        raise TrialFailed("no_engine", f"{cell.contestant.text} needs the engine: run: make build", final=True)
+    spec = ServeSpec(
+        model=cell.contestant.name,
+        options=cell.contestant.options,
+        workload=cell.workload,
+        listen=(f"{HOST}:0",) * cell.sockets,
+        workers=cell.workers,
+        worker_kind=cell.worker_kind,
+        cpus=cell.server_cpus,
+        # As many connections again, for those of the last run that are still closing.
+        connections_max=max(16_384, 2 * cell.connections),
+        count_calls=count_calls,
+    )
+    child, ready = serve(engine, spec)
+    return Server(child, child.pid, ready.listen, ready)
+
+
+def free_port() -> int:
+    """A port nobody listens on now. Another process may take it first: the command then fails, and is tried again."""
+    with socket.create_server((HOST, 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _start_command(cell: Cell) -> Server:
+    port = free_port()
+    argv = cell.contestant.argv(port)
+    if shutil.which(argv[0]) is None:
+        missing = "is not executable" if Path(argv[0]).exists() else "does not exist"
+        raise TrialFailed("cannot_start", f"{argv[0]} {missing}: check the command after cmd:", final=True)
+    cpus = ",".join(map(str, cell.server_cpus))
+    child = Child([sys.executable, "-I", "-S", keeper.__file__, cpus, *argv], b"")
+    try:
+        pid = _pid_kept(child, argv[0])
+        _wait_until_it_accepts(child, pid, port, argv)
+    except BaseException:
+        child.stop()
+        raise
+    return Server(child, pid, (f"{HOST}:{port}",), None)
+
+
+def _pid_kept(child: Child, program: str) -> int:
+    """The process id of the server, which its keeper says first."""
+    try:
+        line = child.line(KEEPER_S_MAX)
+    except Ended:
+        said = child.last_words() or (f"{program} cannot be started",)
+        raise TrialFailed("cannot_start", said[-1], final=True) from None
+    if line is None:
+        raise TrialFailed("hung", f"{program} was not started within {KEEPER_S_MAX:.0f} s")
+    return int(line)
+
+
+def _wait_until_it_accepts(child: Child, pid: int, port: int, argv: Sequence[str]) -> None:
+    deadline = time.monotonic() + ACCEPTS_S_MAX
+    while time.monotonic() < deadline:
+        if not child.alive():
+            raise _died(child, f"before it accepted a connection on port {port}", kept=True, argv=argv)
+        try:
+            socket.create_connection((HOST, port), timeout=POLL_S * 10).close()
+            return
+        except OSError:
+            time.sleep(POLL_S)
+    raise _not_there(child, pid, port)
+
+
+def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
+    """Why a server that runs does not listen on its port, as far as its sockets show."""
+    elsewhere = listener.addresses(proc.look(pid).pids)
+    if any(address.endswith(f":{port}") for address in elsewhere):
+        message = f"it listens on {', '.join(elsewhere)}, not on {HOST}: let it listen there"
+    elif elsewhere:
+        message = (
+            f"it listens on {', '.join(elsewhere)}, not on {port}, the port it was given: let it listen on {{port}}"
+        )
+    else:
+        message = (
+            f"it listens nowhere {ACCEPTS_S_MAX:.0f} s after its start, which is the limit: "
+            "let it listen on {port}, and sooner if it starts slowly"
+        )
+        return TrialFailed("hung", message, final=True, said=child.last_words())
+    return TrialFailed("wrong_address", message, final=True, said=child.last_words())
+
+
+def _died(child: Child, when: str, *, kept: bool, argv: Sequence[str] = ()) -> TrialFailed:
+    """How a server ended, and its last words. The keeper of a command says how, because it ends with a code itself.
+
+    `argv` is given of a command that has not served yet.
+    """
+    try:
+        line = child.line(0) if kept else None
+        code = child.wait(0) if line is None else int(line)
+        how = ending(code)
+    except Ended as ended:
+        code, how = ended.code, str(ended)
+    advice = _advice(argv, code) if argv else ""
+    return TrialFailed("died", f"the server {how} {when}{advice}", said=child.last_words())
+
+
+def _advice(argv: Sequence[str], code: int | None) -> str:
+    """What to do about a command that ended before it served."""
+    operator = next((word for word in argv if word in OPERATORS), None)
+    if operator is not None:
+        return f": no shell reads the command, so {operator} is an argument: write cmd:sh -c '…'"
+    return ": if it goes into the background, keep it in the foreground" if code == 0 else ""

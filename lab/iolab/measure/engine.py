@@ -1,0 +1,246 @@
+"""The engine of this environment: questioning and accepting it, and talking to its processes."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from iolab.contract.types import (
+    ContractError,
+    Description,
+    Failed,
+    Frozen,
+    Interval,
+    LoadReady,
+    LoadSpec,
+    Measured,
+    Measuring,
+    ModelAbout,
+    Report,
+    Served,
+    ServeReady,
+    ServeSpec,
+    one_line,
+    parse_load_event,
+    parse_serve_event,
+)
+from iolab.errors import PlanError
+from iolab.measure import binary
+from iolab.measure.binary import EngineError
+from iolab.measure.child import Child, Ended
+from iolab.plan.contestant import Contestant
+from iolab.results.records import Failure
+
+Event = TypeVar("Event")
+Document = TypeVar("Document", bound=Frozen)
+LoadEvent = LoadReady | Measuring | Interval | Measured | Report
+
+# How long a step may take before it is a failure. Each is far beyond what a loaded machine needs.
+DESCRIBE_S_MAX = 10.0
+READY_S_MAX = 15.0
+DISTANCE_S_MAX = 2.0
+SERVED_S_MAX = 2.0
+EXIT_S_MAX = 2.0
+# What a generator may take beyond its warm-up, window and time-out: to connect, to drain, and to merge histograms.
+LOAD_SLACK_S = 15.0
+
+# Exit codes that trying again cannot change: a wrong spec, and a machine that cannot do it.
+BAD_SPEC = 2
+FINAL_CODES = (BAD_SPEC, 78)
+
+
+class TrialFailed(Exception):
+    """A process of a trial could not do its work; `failure` says so in the words of the record."""
+
+    def __init__(self, kind: str, message: str, *, final: bool = False, said: Sequence[str] = ()) -> None:
+        self.failure = Failure(kind=kind, message=message, final=final, said=tuple(said))
+        super().__init__(self.failure.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that was found and accepted. `digest` is the SHA-256 of its file."""
+
+    path: Path
+    digest: str
+    description: Description
+
+
+def open_engine() -> Engine:
+    """Finds, questions and accepts the engine of this environment; raises EngineError with one line."""
+    path = Path(binary.find())
+    description = describe(path)
+    binary.verify(str(path), description.build)
+    return Engine(path, binary.digest(str(path)), description)
+
+
+def describe(path: Path) -> Description:
+    """What the engine says of itself; raises EngineError with one line."""
+    return _described(path, [], Description)
+
+
+def variant(engine: Engine, contestant: Contestant) -> ModelAbout:
+    """What the engine says of one model with these options; raises PlanError where they cannot be, or EngineError."""
+    words = [word for name, value in contestant.options.items() for word in ("-o", f"{name}={value}")]
+    return _described(engine.path, ["--model", contestant.name, *words], ModelAbout)
+
+
+def distance_ns(engine: Engine, one: int, other: int) -> float | None:
+    """How long a cache line takes from one processor to another and back; None where that cannot be measured."""
+    command = [str(engine.path), "distance", str(one), str(other)]
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=DISTANCE_S_MAX, check=False
+        )
+        return float(ran.stdout) if ran.returncode == 0 else None
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None
+
+
+def _described(path: Path, arguments: list[str], document: type[Document]) -> Document:
+    try:
+        ran = subprocess.run(
+            [str(path), "describe", *arguments],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=DESCRIBE_S_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"{path} cannot be run: {error}") from None
+    if ran.returncode != 0:
+        said = ran.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        if arguments and ran.returncode == BAD_SPEC:
+            raise PlanError(said[-1].removeprefix("error: "))
+        raise EngineError(f"{path} describe ended with {ran.returncode}: {said[-1]}")
+    try:
+        return document.model_validate_json(ran.stdout)
+    except ValidationError as error:
+        raise EngineError(f"{path} describe broke the contract: {one_line(error)}: run: make build") from None
+
+
+def command(engine: Engine, role: str) -> list[str]:
+    """The argument list of a supervised engine process: it reads its spec from standard input."""
+    return [str(engine.path), role, "--spec", "-"]
+
+
+def serve(engine: Engine, spec: ServeSpec) -> tuple[Child, ServeReady]:
+    """Starts a server and waits until it accepts; raises TrialFailed. The caller stops the child."""
+    child = _start(command(engine, "serve"), spec)
+    try:
+        line = _line(child, READY_S_MAX, "the server")
+        event = _parsed(parse_serve_event, line)
+        if isinstance(event, Failed):
+            raise _failed(child, event)
+        if isinstance(event, Served):
+            raise TrialFailed("contract", "the server said what it served before it was ready", final=True)
+        return child, event
+    except BaseException:
+        child.stop()
+        raise
+
+
+def ask_served(child: Child) -> None:
+    """Asks a server what it has done so far. A busy server takes its time to answer: see `served`."""
+    child.tell(b"")
+
+
+def served(child: Child) -> Served:
+    """The answer of a server that was asked; raises TrialFailed."""
+    event = _parsed(parse_serve_event, _line(child, SERVED_S_MAX, "the server", "did not say what it served"))
+    if not isinstance(event, Served):
+        raise TrialFailed("contract", f"the server said {event.event} when it was asked what it served", final=True)
+    return event
+
+
+class Load:
+    """A running load generator, whose events come as they happen.
+
+    It is held at `ready` and at `measured` until the next event is asked for.
+    """
+
+    def __init__(self, engine: Engine, spec: LoadSpec) -> None:
+        self._spec = spec.model_copy(update={"held": True})
+        self._child = _start(command(engine, "load"), self._spec)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the generator."""
+        return self._child.pid
+
+    def events(self, tick_s: float) -> Iterator[LoadEvent | None]:
+        """Yields each event, and None every `tick_s` while there is none; the report is the last.
+
+        Raises TrialFailed when the generator fails, dies, breaks the contract or takes too long.
+        """
+        deadline = time.monotonic() + load_s_max(self._spec)
+        while True:
+            try:
+                line = self._child.line(tick_s)
+            except Ended as ended:
+                raise _died(self._child, ended, "the load generator") from None
+            if line is None:
+                if time.monotonic() > deadline:
+                    raise TrialFailed(
+                        "hung", f"the load generator did not finish within {load_s_max(self._spec):.0f} s"
+                    )
+                yield None
+                continue
+            event = _parsed(parse_load_event, line)
+            if isinstance(event, Failed):
+                raise _failed(self._child, event)
+            yield event
+            if isinstance(event, Report):
+                return
+            if isinstance(event, LoadReady | Measured):
+                self._child.tell(b"")
+
+    def stop(self) -> None:
+        """Ends the generator, however far it is."""
+        self._child.stop()
+
+
+def load_s_max(spec: LoadSpec) -> float:
+    """How long a generator may take in all. A count of requests has no length of its own: it gets one time-out more."""
+    duration_ms = spec.duration_ms if spec.duration_ms is not None else spec.timeout_ms
+    return (spec.warmup_ms + duration_ms + spec.timeout_ms) / 1_000 + LOAD_SLACK_S
+
+
+def _start(argv: list[str], spec: Frozen) -> Child:
+    try:
+        return Child(argv, spec.model_dump_json(exclude_none=True).encode())
+    except OSError as error:
+        raise TrialFailed("cannot_start", f"{argv[0]} cannot be started: {error}", final=True) from None
+
+
+def _line(child: Child, timeout_s: float, who: str, what: str = "was not ready") -> bytes:
+    try:
+        line = child.line(timeout_s)
+    except Ended as ended:
+        raise _died(child, ended, who) from None
+    if line is None:
+        raise TrialFailed("hung", f"{who} {what} within {timeout_s:.0f} s")
+    return line
+
+
+def _parsed(parse: Callable[[bytes], Event], line: bytes) -> Event:
+    try:
+        return parse(line)
+    except ContractError as error:
+        raise TrialFailed("contract", str(error), final=True) from None
+
+
+def _failed(child: Child, event: Failed) -> TrialFailed:
+    """What a `failed` event means for the plan: its exit code says whether trying again can help."""
+    code = child.wait(EXIT_S_MAX)
+    return TrialFailed(event.kind, event.message, final=code in FINAL_CODES)
+
+
+def _died(child: Child, ended: Ended, who: str) -> TrialFailed:
+    return TrialFailed("died", f"{who} {ended}", final=ended.code in FINAL_CODES, said=child.last_words())

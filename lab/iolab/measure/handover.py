@@ -1,0 +1,145 @@
+"""The verbs that are the engine's own: this process becomes the engine, or shows on a terminal how its load goes.
+
+A load by hand has to begin at once, so what is slow to import comes after the engine has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING
+
+from iolab.measure import binary
+
+if TYPE_CHECKING:
+    import subprocess
+
+# What each of them does.
+VERBS = {
+    "load": "Run the load generator alone: iolab load http://127.0.0.1:8080/ -c 50 -z 10s",
+    "serve": "Run one server by hand: iolab serve --model io_uring --listen 127.0.0.1:8080",
+    "merge": "Make one report from those of several generators: iolab merge a.json b.json",
+}
+# Flags with which the engine is wanted alone: its answer is for a program, or for no run at all.
+ALONE = frozenset({"--json", "--quiet", "-q", "--spec", "--help", "-h", "--self-test"})
+CHUNK_BYTES = 1 << 16
+
+
+def run(verb: str, arguments: Sequence[str]) -> int:
+    """Runs the engine with these arguments: its flags, its output and its exit code are its own.
+
+    Returns only after a load that was watched, or where the engine cannot be started; else this process becomes it.
+    """
+    try:
+        path = _engine()
+        if verb == "load" and is_wanted(arguments) and has_terminal():
+            return watch(path, arguments)
+        os.execv(path, ["iolab", verb, *arguments])
+    except binary.EngineError as error:
+        print(f"iolab: {error}", file=sys.stderr)  # noqa: T201 (the one line of a failure)
+    except OSError as error:
+        print(f"iolab: the engine cannot be started: {error}", file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def is_wanted(arguments: Sequence[str]) -> bool:
+    """Whether a run with these arguments is one to watch, if there is a terminal to show it on."""
+    return not any(argument.partition("=")[0] in ALONE for argument in arguments)
+
+
+def has_terminal() -> bool:
+    """Whether standard error is a terminal that can be drawn on."""
+    return os.isatty(2) and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
+def watch(path: str, arguments: Sequence[str]) -> int:
+    """Runs `load` with these arguments and shows it; returns the exit code. Raises OSError if it cannot be started.
+
+    The engine never waits for this process. What it says for people is kept until the view is gone, because both go
+    to the same terminal.
+    """
+    import subprocess
+
+    reading, writing = os.pipe()
+    is_shared = sys.stdout.isatty()
+    with (
+        open(os.memfd_create("said"), "w+b") as said,
+        open(reading, "rb", buffering=0) as events,
+        _passing_on() as pass_to,
+    ):
+        try:
+            child = subprocess.Popen(
+                ["iolab", "load", "--events-fd", str(writing), *arguments],
+                executable=path,
+                stdout=said if is_shared else None,
+                stderr=said,
+                pass_fds=(writing,),
+                # Ctrl-C comes to this process, which passes it on: the engine is to get it once.
+                process_group=0,
+            )
+        finally:
+            os.close(writing)
+        try:
+            pass_to(child)
+            # A view that fails, as on a terminal that is gone, is no reason to end the run.
+            with contextlib.suppress(Exception):
+                from iolab.measure import live
+
+                live.show(events)
+            code = child.wait()
+        finally:
+            # It has a process group of its own, so nothing else would end it. One that has ended is left alone.
+            child.kill()
+            child.wait()
+        said.seek(0)
+        with contextlib.suppress(OSError):
+            _repeat(said, sys.stdout.buffer if is_shared else sys.stderr.buffer)
+    return code if code >= 0 else 128 - code
+
+
+def _engine() -> str:
+    """The path of the engine that belongs to this package; raises EngineError."""
+    path = binary.find()
+    if binary.belongs(path):
+        return path
+    from iolab.measure import engine  # it asks the engine itself, and says what is wrong
+
+    return str(engine.open_engine().path)
+
+
+@contextlib.contextmanager
+def _passing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Passes on to the engine what asks this process to end; the engine then reports what it has measured.
+
+    It begins before the engine is started, so that no signal ends this process alone: what comes earlier is passed on
+    once the function it gives is called with the engine.
+    """
+    early: list[int] = []
+    children: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: object = None) -> None:
+        for child in children:
+            child.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+        if not children:
+            early.append(number)
+
+    def pass_to(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        for number in early:
+            pass_on(number)
+
+    kept = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield pass_to
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _repeat(said: IO[bytes], out: IO[bytes]) -> None:
+    while chunk := said.read(CHUNK_BYTES):
+        out.write(chunk)
+    out.flush()

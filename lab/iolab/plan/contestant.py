@@ -1,0 +1,145 @@
+"""A server to be measured, as a person names it: `epoll`, `io_uring[recv=oneshot]` or `cmd:./mine --port {port}`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cached_property
+from typing import Literal, Self
+
+from pydantic import ValidationError, model_serializer, model_validator
+
+from iolab.contract.types import Frozen, one_line
+from iolab.errors import PlanError
+
+TEXT_BYTES_MAX = 4_096
+# What begins a line for a shell, and is no program.
+SHELL_WORDS = frozenset({".", "cd", "exec", "export", "source", "ulimit"})
+# A command's name in tables and sentences is at most so long.
+TITLE_MAX = 40
+
+
+class Contestant(Frozen):
+    """A server to be measured, named by the text a person types.
+
+    `epoll` and `io_uring[recv=oneshot,send=silent]` name a server of the engine or of the contestants' list, with
+    options in sorted order. `cmd:./mine --port {port}` is anybody's server: split as a shell would split it, but never
+    given to a shell. As JSON a contestant is its text.
+    """
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads a contestant; raises PlanError with one line that says what to write instead."""
+        try:
+            return cls.model_validate(text)
+        except ValidationError as error:
+            raise PlanError(one_line(error)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"text": _canonical(value)}
+        if isinstance(value, dict) and isinstance(value.get("text"), str):
+            return value | {"text": _canonical(value["text"])}
+        return value
+
+    @model_serializer
+    def _to_text(self) -> str:
+        return self.text
+
+    @property
+    def kind(self) -> Literal["named", "command"]:
+        """`named`: found in the engine or the contestants' list. `command`: brought by the user."""
+        return "command" if self.text.startswith("cmd:") else "named"
+
+    @cached_property
+    def name(self) -> str:
+        """The name without options: `io_uring`. Of a command, its program."""
+        return self._command[0] if self.kind == "command" else self.text.partition("[")[0]
+
+    @cached_property
+    def options(self) -> dict[str, str]:
+        """The options in brackets: `{"recv": "oneshot"}`. A command has none."""
+        inside = self.text.partition("[")[2].removesuffix("]") if self.kind == "named" else ""
+        return dict(_pair(part) for part in inside.split(",")) if inside else {}
+
+    def argv(self, port: int) -> tuple[str, ...]:
+        """The argument list of a command, with `{port}` filled in; each argument arrives unchanged otherwise."""
+        assert self.kind == "command", "only a command has an argument list"
+        return tuple(argument.replace("{port}", str(port)) for argument in self._command)
+
+    @cached_property
+    def title(self) -> str:
+        """A short name for display: of a long command without folders. It is no identity: see `Comparison.titles`."""
+        if self.kind == "named":
+            return self.text
+        words = [word for word in self._command if "{port}" not in word and not word.startswith("-")]
+        words = words or [self._command[0]]
+        title = " ".join(words)
+        if len(title) > TITLE_MAX:
+            title = " ".join(word.rstrip("/").rpartition("/")[2] for word in words)
+        return title if len(title) <= TITLE_MAX else f"{title[: TITLE_MAX - 1]}…"
+
+    @cached_property
+    def _command(self) -> tuple[str, ...]:
+        return tuple(shlex.split(self.text.removeprefix("cmd:")))
+
+
+def _canonical(text: str) -> str:
+    """The text of a contestant in its one spelling; raises ValueError that says what to write instead."""
+    text = text.strip()
+    if len(text.encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
+        raise ValueError(f"a contestant is at most {TEXT_BYTES_MAX} bytes of text")
+    if text.startswith("cmd:"):
+        return _canonical_command(text)
+    match = re.fullmatch(r"([a-z][a-z0-9_.-]*)(?:\[([^\[\]]*)\])?", text)
+    if match is None:
+        raise ValueError(
+            f"{_shown(text)} is no contestant: write a name such as epoll, a name with options such as "
+            "io_uring[recv=oneshot], or 'cmd:./mine --port {port}'"
+        )
+    name, inside = match[1], match[2]
+    if inside is None:
+        return name
+    pairs = [_pair(part) for part in inside.split(",")]
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"{_shown(text)} names an option twice: name it once")
+    return f"{name}[{','.join(f'{option}={value}' for option, value in sorted(pairs))}]"
+
+
+def _canonical_command(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a command cannot hold a NUL byte: take it out")
+    try:
+        words = shlex.split(text.removeprefix("cmd:"))
+    except ValueError as error:
+        raise ValueError(f"{_shown(text)} cannot be split into words ({error}): balance its quotes") from None
+    if not words or not words[0]:
+        raise ValueError("cmd: needs a program after it, as in 'cmd:./mine --port {port}'")
+    if re.match(r"[A-Za-z_]\w*=", words[0]):
+        raise ValueError(
+            f"{_shown(text)}: no shell reads the command: "
+            "write it as in cmd:env PORT={port} node app.js, or as cmd:sh -c '…'"
+        )
+    if words[0] in SHELL_WORDS:
+        raise ValueError(
+            f"{_shown(text)}: no shell reads the command, and {words[0]} is no program: write cmd:sh -c '…'"
+        )
+    if not any("{port}" in word for word in words):
+        raise ValueError(f"{_shown(text)} does not say where its port goes: write {{port}} there")
+    return text
+
+
+def _pair(part: str) -> tuple[str, str]:
+    match = re.fullmatch(r"\s*([a-z][a-z0-9_]*)=([A-Za-z0-9_.+-]+)\s*", part)
+    if match is None:
+        raise ValueError(f"{_shown(part)} is no option: write name=value, as in io_uring[recv=oneshot]")
+    return match[1], match[2]
+
+
+def _shown(text: str) -> str:
+    """Text from outside, fit for one line of a message."""
+    return repr(text if len(text) <= 60 else f"{text[:59]}…")

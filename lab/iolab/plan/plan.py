@@ -1,0 +1,281 @@
+"""A question as data: its comparisons, how many blocks, and what others published about it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from iolab.contract.types import Frozen, updated
+from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest, named_by
+from iolab.plan.settings import QUICK_INTERVAL_MS, TRIAL_MS_MAX, Cell, Scalar, Setting, digest_of
+from iolab.wording import instead
+
+# Limits, in one place. Each is far beyond honest use and keeps a slip of the pen from becoming a week of measuring.
+CONTESTANTS_MAX = 16
+COMPARISONS_MAX = 256
+BLOCKS_MAX = 1_000
+# The chance of a false alarm that every interval and every family of tests is held to.
+ALPHA = 0.05
+# A block that came out void is run again at most this often, and so is a void trial of many contestants; the void
+# trials stay in the record.
+RETRIES_MAX = 2
+# A trial in which system calls are counted is apart from those that are timed, because that takes time from the
+# server. Such figures hardly vary, so one short window for each contestant and setting is enough.
+COUNT_WARMUP_MS, COUNT_DURATION_MS = 100, 300
+# From so many contestants on, a comparison is told as a ranking (or a ladder), because a sentence about each is too
+# much to read; and a void trial is run again alone, instead of voiding its block, because of fourteen trials one is
+# nearly always disturbed.
+MANY = 4
+
+
+class Comparison(Frozen):
+    """One setting of the axes and its contestants as cells; the first cell is the reference of every ratio.
+
+    `name` is unique in its plan, as `message_bytes=65`. `setting` holds the values of the axes alone (empty when there
+    are none). One cell alone is measured but not compared. The same contestant twice is an A/A comparison. In a
+    `ladder` each cell is compared with the one before it. `labels` name the cells, where their own texts are too long.
+    """
+
+    name: str = Field(min_length=1, max_length=200)
+    setting: Setting = Field(default={})
+    cells: tuple[Cell, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
+    ladder: bool = False
+    labels: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _a_label_each(self) -> Self:
+        if self.labels and len(self.labels) != len(self.cells):
+            raise ValueError(f"labels: there are {len(self.labels)} for {len(self.cells)} contestants: name each once")
+        return self
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """A title for each cell, no two alike: the second `epoll` is `epoll (2)`."""
+        seen: dict[str, int] = {}
+        titles = []
+        for title in self.labels or (cell.contestant.title for cell in self.cells):
+            seen[title] = seen.get(title, 0) + 1
+            titles.append(title if seen[title] == 1 else f"{title} ({seen[title]})")
+        return tuple(titles)
+
+    @property
+    def many(self) -> bool:
+        """Whether a void trial does not void its block, and is run again alone."""
+        return len(self.cells) >= MANY
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it is told as a ranking and not as a sentence about each contestant."""
+        return self.many and not self.ladder
+
+    def reference(self, slot: int) -> int:
+        """The slot that the ratios of this one are to."""
+        return slot - 1 if self.ladder else 0
+
+
+class Quick(Frozen):
+    """What `--quick` makes of a plan: at most so many blocks, and trials of at most these times.
+
+    Many short trials tell more than few long ones, because one disturbed block of six widens an interval to all there
+    is, and one of ten hardly. An experiment of many contestants states its own, so that it ends within minutes.
+    """
+
+    blocks: int = Field(default=10, ge=1, le=BLOCKS_MAX)
+    warmup_ms: int = Field(default=250, ge=100, le=TRIAL_MS_MAX)
+    duration_ms: int = Field(default=800, ge=100, le=TRIAL_MS_MAX)
+
+
+class Plan(Frozen):
+    """A whole question. Prose, published rows and claims do not decide what is measured; the rest does."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    question: str = Field(min_length=1)
+    source: str = ""
+    comparisons: tuple[Comparison, ...] = Field(min_length=1, max_length=COMPARISONS_MAX)
+    blocks: int = Field(default=12, ge=1, le=BLOCKS_MAX)
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
+    short: Quick = Quick()
+    published: tuple[Published, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    analysis: str = ""
+
+    @model_validator(mode="after")
+    def _can_be_answered(self) -> Self:
+        wrong = [*self._too_few_blocks(), *self._names_given_twice(), *self._not_measured()]
+        if wrong:
+            raise ValueError("\n".join(line.replace("\n", " ") for line in wrong))
+        return self
+
+    def _too_few_blocks(self) -> Iterator[str]:
+        if self.blocks < self.blocks_min:
+            yield f"blocks: {self.blocks} cannot give a 95 % interval here: use {self.blocks_min} or more"
+
+    def _names_given_twice(self) -> Iterator[str]:
+        for what, names in (
+            ("comparison", [comparison.name for comparison in self.comparisons]),
+            ("claim", [claim.id for claim in self.claims]),
+            ("published row", [row.id for row in self.published]),
+        ):
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                yield f"two of the {what}s are called {twice!r}: give each its own name"
+
+    def _not_measured(self) -> Iterator[str]:
+        """What published rows and claims are about and no comparison has, a line each."""
+        for row in self.published:
+            yield from self._unknown(f"published[{row.id}]", {"values": row.values}, row.setting)
+        for claim in self.claims:
+            test, where = claim.decide, f"claims[{claim.id}].decide"
+            setting = test.setting if isinstance(test, RatioTest | LittlesLawTest) else {}
+            unknown = list(self._unknown(where, named_by(test), setting))
+            yield from unknown
+            axes = {axis for comparison in self.comparisons for axis in comparison.setting}
+            if isinstance(test, FlatTest) and test.axis not in axes:
+                yield f"{where}.axis: {_no_axis(test.axis, axes)}"
+            if (
+                isinstance(test, WinsTest)
+                and not unknown
+                and not any(
+                    test.contestant in each.titles and test.reference == each.titles[0] for each in self.comparisons
+                )
+            ):
+                yield (
+                    f"{where}.reference: no comparison has {test.reference!r} as its first contestant and "
+                    f"{test.contestant!r} after it: list {test.reference!r} first, or swap the two here"
+                )
+
+    def _unknown(self, where: str, named: Mapping[str, Iterable[str]], setting: Setting) -> Iterator[str]:
+        """The contestants, by the keys that name them, the axes and their values that are in no comparison."""
+        titles = {title for comparison in self.comparisons for title in comparison.titles}
+        for key, names in named.items():
+            for contestant in sorted(set(names) - titles):
+                known = instead(contestant, sorted(titles))
+                yield f"{where}.{key}: no contestant is called {contestant!r}{known}"
+        values: dict[str, dict[Scalar, None]] = {}
+        for comparison in self.comparisons:
+            for axis, value in comparison.setting.items():
+                values.setdefault(axis, {})[value] = None
+        for axis, value in setting.items():
+            if axis not in values:
+                yield f"{where}.setting.{axis}: {_no_axis(axis, values)}"
+            elif value not in values[axis]:
+                known = ", ".join(map(str, values[axis]))
+                yield f"{where}.setting.{axis}: {value!r} is not measured: use one of {known}"
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits over what decides the measurement: name, comparisons, blocks and seed."""
+        return digest_of(self.model_dump(mode="json", include={"name", "comparisons", "blocks", "seed"}))
+
+    @property
+    def duration_s(self) -> float:
+        """How long the whole plan is expected to take when no block has to be run again."""
+        return self.blocks * sum(cell.trial_ms for comparison in self.comparisons for cell in comparison.cells) / 1_000
+
+    @property
+    def counting_s(self) -> float:
+        """How long it is expected to take to see what every contestant costs, once at each setting."""
+        places = ((at, slot) for at, comparison in enumerate(self.comparisons) for slot in range(len(comparison.cells)))
+        return sum(self.counting_cell(*place).trial_ms for place in places) / 1_000
+
+    def counting_cell(self, comparison: int, slot: int) -> Cell:
+        """What is run to see what it costs: the cell itself for a short while."""
+        cell = self.comparisons[comparison].cells[slot]
+        return updated(
+            cell,
+            warmup_ms=COUNT_WARMUP_MS,
+            duration_ms=COUNT_DURATION_MS,
+            interval_ms=QUICK_INTERVAL_MS,
+        )
+
+    def cell(self, trial: Trial) -> Cell:
+        """What a trial runs. A block that is run again warms up twice as long, the same for all its contestants.
+
+        A trial of many that is run again alone warms up as long as the others of its block.
+        """
+        comparison = self.comparisons[trial.comparison]
+        cell = comparison.cells[trial.slot]
+        return (
+            cell
+            if trial.attempt == 0 or comparison.many
+            else updated(cell, warmup_ms=min(2 * cell.warmup_ms, TRIAL_MS_MAX))
+        )
+
+    def holds(self, trial: Trial) -> bool:
+        """Whether a trial, read from somewhere, is one of this plan."""
+        return (
+            trial.block < self.blocks
+            and trial.comparison < len(self.comparisons)
+            and trial.slot < len(self.comparisons[trial.comparison].cells)
+            and trial.cell == self.comparisons[trial.comparison].cells[trial.slot].key
+        )
+
+    def quick(self) -> Plan:
+        """The same question with short trials and few blocks, yet enough for a 95 % interval."""
+        comparisons = tuple(
+            updated(comparison, cells=tuple(_quick(cell, self.short) for cell in comparison.cells))
+            for comparison in self.comparisons
+        )
+        return updated(self, comparisons=comparisons, blocks=min(self.blocks, max(self.blocks_min, self.short.blocks)))
+
+    @property
+    def blocks_min(self) -> int:
+        """The fewest blocks that can tell the contestants of the largest comparison apart."""
+        return max(blocks_min(len(comparison.cells) - 1) for comparison in self.comparisons)
+
+
+class Trial(Frozen):
+    """One scheduled trial: where it stands and what it runs.
+
+    `comparison` and `slot` are indices into the plan; slot 0 is the reference. `position` is its place in the order of
+    its block. `attempt` is 0, and counts up when a void block is run again. `cell` is the key of the planned cell.
+    """
+
+    block: int = Field(ge=0)
+    comparison: int = Field(ge=0)
+    attempt: int = Field(default=0, ge=0, le=RETRIES_MAX)
+    slot: int = Field(ge=0)
+    position: int = Field(ge=0)
+    cell: str
+
+    @property
+    def place(self) -> Place:
+        """What tells this trial from every other of its plan."""
+        return Place(self.comparison, self.block, self.attempt, self.slot)
+
+
+class Place(NamedTuple):
+    """The identity of a trial within its plan."""
+
+    comparison: int
+    block: int
+    attempt: int
+    slot: int
+
+
+def blocks_min(rivals: int) -> int:
+    """The fewest blocks from which `rivals` contestants can be told from one reference by the exact signed-rank law.
+
+    The smallest p-value of n blocks is 2 / 2**n, and Holm multiplies it by the number of rivals: 6 blocks for one.
+    """
+    return next(n for n in itertools.count(1) if 2 * rivals / 2**n <= ALPHA) if rivals else 1
+
+
+def _no_axis(axis: str, axes: Iterable[str]) -> str:
+    return f"there is no axis {axis!r}: the axes are {', '.join(sorted(axes)) or 'none here'}"
+
+
+def _quick(cell: Cell, short: Quick) -> Cell:
+    """The cell with times of whole intervals: those that are asked for, or as little longer as it takes."""
+    interval_ms = min(cell.interval_ms, QUICK_INTERVAL_MS)
+    warmup_ms, duration_ms = (
+        math.ceil(min(usual, least) / interval_ms) * interval_ms
+        for usual, least in ((cell.warmup_ms, short.warmup_ms), (cell.duration_ms, short.duration_ms))
+    )
+    return updated(cell, warmup_ms=warmup_ms, duration_ms=duration_ms, interval_ms=interval_ms)

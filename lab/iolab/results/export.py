@@ -1,0 +1,68 @@
+"""Stored runs as tables for other tools: one row a trial, in plain units that the names of the columns state."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from iolab.plan.plan import Plan
+from iolab.results.records import Result
+
+LATENCIES = ("min", "mean", "p50", "p90", "p99", "p99_9", "p99_99", "max")
+
+
+def trial_rows(plan: Plan, results: Iterable[Result]) -> list[dict[str, Any]]:
+    """One row a trial, discarded ones too, which have a reason. What a trial did not measure is None."""
+    axes = list(dict.fromkeys(axis for comparison in plan.comparisons for axis in comparison.setting))
+    return [_trial_row(plan, result, axes) for result in results if plan.holds(result.trial)]
+
+
+def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any]:
+    comparison = plan.comparisons[result.trial.comparison]
+    report, server, noise = result.report, result.server, result.noise
+    discarded: list[str] = [doubt.word for doubt in result.doubts if doubt.voids]
+    if result.failure is not None:
+        discarded.append(result.failure.kind)
+    row: dict[str, Any] = {
+        "comparison": comparison.name,
+        "contestant": comparison.titles[result.trial.slot],
+        **{axis: comparison.setting.get(axis) for axis in axes},
+        "block": result.trial.block,
+        "attempt": result.trial.attempt,
+        "position": result.trial.position,
+        "started": result.started,
+        "discarded": " ".join(discarded),
+        "warnings": " ".join(doubt.word for doubt in result.doubts if not doubt.voids),
+        "requests": report and report.requests.correct,
+        "wrong": report and report.requests.wrong,
+        "failed": report and report.requests.failed,
+        "window_ns": report and report.end_ns - report.begin_ns,
+        "rate_per_s": report and report.rate_per_s,
+        **{f"latency_{name}_ns": report and getattr(report.latency_ns, name) for name in LATENCIES},
+        "cpu_per_request_ns": server and report and _share(server.cpu_ns, report.requests.correct),
+        "server_cpu_ns": server and server.cpu_ns,
+        "generator_cpu_ns": report and report.generator.cpu_ns,
+        "rss_median_bytes": server and server.rss_bytes_median,
+        "rss_max_bytes": server and server.rss_bytes_max,
+        "pss_bytes": server and server.pss_bytes,
+        "threads": server and server.threads,
+        "processes": server and server.processes,
+        "steal_share": noise and noise.steal_share,
+        "foreign_cpu_cores": noise and noise.foreign_cpu_cores,
+    }
+    return row
+
+
+def _share(total: int, count: int) -> float | None:
+    return total / count if count else None
+
+
+def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A header and the rows, as RFC 4180 writes them but with line feeds alone. None is an empty field."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,230 @@
+"""What comes back from a trial: its report, what the server used, how noisy the machine was, and every doubt."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from iolab.contract.types import Frozen, Report, ServeReady
+from iolab.plan.plan import Plan, Trial
+
+# Processors are equally far apart while a cache line takes less than this many times the least of what it took. Moved
+# ones differ by a factor of three and more, and the measurement itself by a tenth.
+APART_MAX = 1.7
+# Failures that are no fault: the contestant cannot hold so many connections, or this machine lacks what it needs.
+LEFT_OUT = frozenset({"holds", "unavailable"})
+
+
+class ServerUsage(Frozen):
+    """What the server's whole process tree used over exactly the measured window.
+
+    `cpu_ns` is the figure to judge by; its split into user and system is sampled by the kernel's tick and only
+    informs. Context switches and run delay are None of a server of so many tasks that to read them would slow it down.
+    `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over
+    processes; `pss_bytes` counts shared pages once (None where the kernel does not tell). `connections_taken` is how
+    many it had accepted when the window began (None of a command, which does not say).
+    """
+
+    cpu_ns: int = Field(ge=0)
+    wall_ns: int = Field(ge=1)
+    user_ns: int = Field(ge=0)
+    system_ns: int = Field(ge=0)
+    rss_bytes_max: int = Field(ge=0)
+    rss_bytes_median: int = Field(ge=0)
+    pss_bytes: int | None = Field(default=None, ge=0)
+    context_switches_voluntary: int | None = Field(default=None, ge=0)
+    context_switches_involuntary: int | None = Field(default=None, ge=0)
+    threads: int = Field(ge=0)
+    processes: int = Field(ge=0)
+    run_delay_ns: int | None = Field(default=None, ge=0)
+    connections_taken: int | None = Field(default=None, ge=0)
+
+
+class MachineNoise(Frozen):
+    """What else the machine did during the window.
+
+    `steal_share` is the share of all processor time the hypervisor took (0 to 1). `foreign_cpu_cores` is the processor
+    time of everybody but the server, the generator and the lab, in cores (0.1: a tenth of one core). `run_delay_share`
+    is the time the server's threads were runnable without a processor, over their run time; None where unknown.
+    `apart_ns` is how long a cache line took from the server's processor to the generator's and back, before the load
+    and after it; None where they share processors or are not pinned.
+    """
+
+    steal_share: float = Field(ge=0, le=1)
+    foreign_cpu_cores: float = Field(ge=0)
+    run_delay_share: float | None = Field(default=None, ge=0)
+    apart_ns: tuple[float, float] | None = None
+
+
+class Failure(Frozen):
+    """A trial that gave no report. `kind` is a word (`address_in_use`, `died`), `message` one line for people.
+
+    `final` says that trying again cannot help (the machine lacks io_uring, the option does not exist, a reply is
+    wrong): the contestant is not started again in this comparison. `said` are the last lines of the standard error of
+    the process that failed.
+    """
+
+    kind: str
+    message: str
+    final: bool = False
+    said: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """All of it in one line: the message, and the last thing the process said."""
+        return f"{self.message}: {self.said[-1].strip()}" if self.said else self.message
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the contestant was left out, because it cannot do this at all, and not because it went wrong."""
+        return self.kind in LEFT_OUT
+
+
+class DoubtKind(NamedTuple):
+    """A word's meaning: whether it makes the trial void, and the advice to the reader in one sentence."""
+
+    voids: bool
+    advice: str
+
+
+# Every doubt there is. Their rules are in judge/trial.py, and none of them looks at which contestant is ahead.
+DOUBTS: dict[str, DoubtKind] = {
+    "generator_saturated": DoubtKind(
+        False, "The generator was the limit: read throughput as at least this, and compare CPU per request."
+    ),
+    "too_short": DoubtKind(
+        False, "Too few requests in the window: make it longer (vs: --duration, experiment: duration_ms)."
+    ),
+    "machine_noisy": DoubtKind(False, "Something else used the machine: close it, or run more blocks."),
+    "unequal_replies": DoubtKind(
+        False, "The contestants do not send equally many bytes: compare them with that in mind."
+    ),
+    "steadiness_unseen": DoubtKind(
+        False,
+        "The window is too short to see whether throughput had settled: "
+        "leave --quick out, or make it longer (vs: --duration, experiment: duration_ms).",
+    ),
+    "not_steady": DoubtKind(
+        False,
+        "Throughput drifted within the window: make warm-up and window longer "
+        "(vs: --warmup, --duration; experiment: warmup_ms, duration_ms).",
+    ),
+    "p99_not_supported": DoubtKind(
+        False,
+        "Too few requests for a p99: make the window longer "
+        "(vs: --duration, experiment: duration_ms), or read the p50.",
+    ),
+    "never_steady": DoubtKind(
+        True,
+        "Throughput never settled: make the warm-up longer "
+        "(vs: --warmup, experiment: warmup_ms), or look at the server's log.",
+    ),
+    "interrupted": DoubtKind(True, "The run was stopped before the window ended: start it again, it resumes."),
+    "connections_missing": DoubtKind(
+        True, "Not all connections were open: raise the limit of open files, or use fewer."
+    ),
+    "connections_waiting": DoubtKind(
+        True,
+        "The server had not accepted all connections: it served fewer than were asked for. "
+        "Make the warm-up longer (vs: --warmup, experiment: warmup_ms).",
+    ),
+    "wrong_replies": DoubtKind(True, "Replies were wrong: a server is not compared before it is correct."),
+    "errors": DoubtKind(True, "More than 0.1 % of the requests failed: this is an error rate and not a speed."),
+    "counts_open": DoubtKind(True, "The generator's counts do not close: report this as a bug of the generator."),
+    "bytes_open": DoubtKind(True, "The bytes do not match the replies: report this as a bug of the generator."),
+    "littles_law": DoubtKind(True, "Connections, throughput and latency contradict each other: report this as a bug."),
+    "generator_late": DoubtKind(True, "The generator stood still for too long: give it a processor of its own."),
+    "generator_starved": DoubtKind(True, "The generator waited for a processor: give it one of its own."),
+    "machine_busy": DoubtKind(True, "The machine was busy with other work: close it, or measure elsewhere."),
+}
+DoubtWord = Literal[
+    "generator_saturated",
+    "too_short",
+    "machine_noisy",
+    "unequal_replies",
+    "steadiness_unseen",
+    "not_steady",
+    "p99_not_supported",
+    "never_steady",
+    "interrupted",
+    "connections_missing",
+    "connections_waiting",
+    "wrong_replies",
+    "errors",
+    "counts_open",
+    "bytes_open",
+    "littles_law",
+    "generator_late",
+    "generator_starved",
+    "machine_busy",
+]
+
+
+class CostCount(Frozen):
+    """What a request and a connection cost one contestant at one setting, seen in a short trial that is not timed.
+
+    `comparison` and `slot` are indices into the plan, `cell` the key of the planned cell. `calls` are the server's
+    system calls for `requests`; None where they could not be counted, and `why_not` then says why. The server's own
+    memory, in bytes, is taken before the first connection and while all are at work; None where it is unknown.
+    """
+
+    comparison: int = Field(ge=0)
+    slot: int = Field(ge=0)
+    cell: str
+    requests: int = Field(default=0, ge=0)
+    calls: int | None = Field(default=None, ge=0)
+    why_not: str | None = None
+    own_bytes_before: int | None = Field(default=None, ge=0)
+    own_bytes: int | None = Field(default=None, ge=0)
+
+    def is_of(self, plan: Plan) -> bool:
+        """Whether a count, read from somewhere, is one of this plan."""
+        return (
+            self.comparison < len(plan.comparisons)
+            and self.slot < len(plan.comparisons[self.comparison].cells)
+            and self.cell == plan.comparisons[self.comparison].cells[self.slot].key
+        )
+
+    @property
+    def per_request(self) -> float | None:
+        """System calls per request; None where they could not be counted."""
+        return self.calls / self.requests if self.calls is not None and self.requests else None
+
+
+class Doubt(Frozen):
+    """A reason to believe a trial less. `detail` gives the figures in one sentence."""
+
+    word: DoubtWord
+    detail: str
+
+    @property
+    def voids(self) -> bool:
+        """Whether the trial is void: kept in the record, used for nothing."""
+        return DOUBTS[self.word].voids
+
+    @property
+    def advice(self) -> str:
+        """What the reader can do, in one sentence."""
+        return DOUBTS[self.word].advice
+
+
+class Result(Frozen):
+    """A finished trial, good or bad. A failed one has a `failure` and may lack the rest.
+
+    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it.
+    """
+
+    trial: Trial
+    started: str
+    ready: ServeReady | None = None
+    report: Report | None = None
+    server: ServerUsage | None = None
+    noise: MachineNoise | None = None
+    doubts: tuple[Doubt, ...] = ()
+    failure: Failure | None = None
+
+    @property
+    def void(self) -> bool:
+        """Whether the trial counts for nothing, by rules that do not look at who is ahead."""
+        return self.failure is not None or self.report is None or any(doubt.voids for doubt in self.doubts)
