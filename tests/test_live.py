@@ -194,7 +194,7 @@ class Terminal:
 # The engine is pretended, so that `load` is called behind the look for one.
 PROGRAM = """
 import sys
-from iolab import handover
+from iolab.measure import handover
 sys.exit(handover.watch(sys.argv[1], sys.argv[2:]))
 """
 
