@@ -24,7 +24,7 @@ pub(crate) fn command(flags: &DescribeFlags) -> ExitCode {
             let found = serve::find_model(name)?;
             serve::check_options(found, &options)?;
             let config = models::Config { options, ..plain() };
-            match (found.lacks)(&config) {
+            match (found.missing_features)(&config) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     Err(serve::unavailable(found, &error))
                 }
@@ -52,14 +52,14 @@ fn description() -> Description {
 }
 
 fn model(model: &Model, config: &models::Config) -> ModelDescription {
-    let (available, why_not, lacks) = availability((model.lacks)(config));
+    let (available, why_not, lacks) = availability((model.missing_features)(config));
     ModelDescription {
         name: model.name.to_owned(),
         about: model.about.to_owned(),
         needs: model.needs.to_owned(),
         protocols: PROTOCOLS.iter().filter(|name| model.speaks(name)).map(|&name| name.to_owned()).collect(),
         options: model.choices().map(option).collect(),
-        holds: (model.holds)(config),
+        holds: (model.connections_per_worker)(config),
         available,
         why_not,
         lacks,

@@ -40,7 +40,7 @@ fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
     let model = find_model(&spec.model)?;
     check_options(model, &spec.options)?;
     if !model.speaks(spec.workload.protocol()) {
-        let message = format!("model {} speaks only {}", model.name, model.only.unwrap_or_default());
+        let message = format!("model {} speaks only {}", model.name, model.only_protocol.unwrap_or_default());
         return Err(Failure::request("unknown_protocol", message));
     }
     let config = forever(models::Config {
@@ -53,7 +53,7 @@ fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
     let mut workload = spec.workload.clone();
     if let Workload::Http(http) = &mut workload {
         // Where one connection is served at a time, one that stays open would shut out all others.
-        http.keep_alive &= (model.holds)(config) != Some(1);
+        http.keep_alive &= (model.connections_per_worker)(config) != Some(1);
     }
     let beginning = Beginning { spec, model, config, owner };
     // First: how fast this processor computes, and what the model lacks on these processors, is found out there.
@@ -75,7 +75,7 @@ impl Visit for Beginning<'_> {
     /// Listens, says so, and serves.
     fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<Infallible, Failure> {
         let Self { spec, model, config, owner } = self;
-        let mut lacks = (model.lacks)(config).map_err(|error| unavailable(model, &error))?;
+        let mut lacks = (model.missing_features)(config).map_err(|error| unavailable(model, &error))?;
         let calls = spec.count_calls.then(Calls::count).transpose().unwrap_or_else(|error| {
             lacks.push(error.to_string());
             None
@@ -94,7 +94,7 @@ impl Visit for Beginning<'_> {
             build: BUILD.to_owned(),
             workers: spec.workers,
             worker_kind: spec.worker_kind,
-            holds: (model.holds)(config),
+            holds: (model.connections_per_worker)(config),
             defects: model.defects(config).into_iter().map(str::to_owned).collect(),
             lacks,
         };

@@ -11,16 +11,13 @@ use proto::Protocol;
 
 use crate::conversation::one_at_a_time;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config};
+use crate::{Config, Model};
 
-pub(crate) const ABOUT: &str = "one connection at a time in blocking calls";
-pub(crate) const OPTIONS: &[Choice] = &[];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::lacks_nothing as lacks;
-
-pub(crate) fn holds(_config: &Config) -> Option<usize> {
-    Some(1)
-}
+pub(crate) const MODEL: Model = Model {
+    about: "one connection at a time in blocking calls",
+    connections_per_worker: |_| Some(1),
+    ..Model::DEFAULT
+};
 
 pub(crate) fn serve<P: Protocol>(
     workers: Vec<Worker>,

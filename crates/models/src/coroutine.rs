@@ -24,14 +24,15 @@ use crate::counts::Limit;
 use crate::readiness::{CALLS_MAX, send_some};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config};
+use crate::{Config, Model};
 
-pub(crate) const ABOUT: &str = "a coroutine with a stack of its own for each connection, resumed by epoll";
-pub(crate) const OPTIONS: &[Choice] = &[];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::holds_many as holds;
+pub(crate) const MODEL: Model = Model {
+    about: "a coroutine with a stack of its own for each connection, resumed by epoll",
+    missing_features,
+    ..Model::DEFAULT
+};
 
-pub(crate) fn lacks(_config: &Config) -> io::Result<Vec<String>> {
+fn missing_features(_config: &Config) -> io::Result<Vec<String>> {
     let lack = "stack guards that take no mapping (Linux 6.13): vm.max_map_count limits its connections";
     Ok(if guards_take_mappings()? { vec![lack.into()] } else { Vec::new() })
 }

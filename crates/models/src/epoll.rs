@@ -17,13 +17,13 @@ use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Values};
+use crate::{Choice, Config, Model, Values};
 
-pub(crate) const ABOUT: &str = "an event loop that asks epoll which connections are ready";
-pub(crate) const OPTIONS: &[Choice] = &[TRIGGER];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::holds_many as holds;
-pub(crate) use crate::lacks_nothing as lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "an event loop that asks epoll which connections are ready",
+    options: &[TRIGGER],
+    ..Model::DEFAULT
+};
 
 const TRIGGER: Choice = Choice {
     name: "trigger",

@@ -51,11 +51,11 @@ enum Entry<S> {
 }
 
 impl<P: Protocol, W: Watch> EventLoop<P, W> {
-    /// `holds`: how many connections the model's set has room for, if it is one with an end.
+    /// `set_max`: how many connections the model's set has room for, if that is limited.
     pub(crate) fn new(
         worker: Worker,
         mut watch: W,
-        holds: Option<usize>,
+        set_max: Option<usize>,
         config: &Config,
         workload: &'static P::Workload,
     ) -> io::Result<Self> {
@@ -73,7 +73,7 @@ impl<P: Protocol, W: Watch> EventLoop<P, W> {
             open: 0,
             scratch: Scratch::new(),
             connections_max: config.connections_max,
-            set_max: holds.unwrap_or(usize::MAX),
+            set_max: set_max.unwrap_or(usize::MAX),
             workload,
         })
     }

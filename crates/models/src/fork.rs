@@ -17,13 +17,13 @@ use crate::conversation::converse;
 use crate::counts::Limit;
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Values, WorkerKind};
+use crate::{Choice, Config, Model, Values, WorkerKind};
 
-pub(crate) const ABOUT: &str = "a process for each connection, forked when it is accepted";
-pub(crate) const OPTIONS: &[Choice] = &[REAP];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::holds_many as holds;
-pub(crate) use crate::lacks_nothing as lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "a process for each connection, forked when it is accepted",
+    options: &[REAP],
+    ..Model::DEFAULT
+};
 
 const REAP: Choice = Choice {
     name: "reap",

@@ -25,13 +25,15 @@ use proto::http::{ECHO_PATH, Workload};
 
 use crate::runtimes::{self, RUNTIME, Service, Stream, discard};
 use crate::workers::Worker;
-use crate::{Choice, Config};
+use crate::{Config, Model};
 
-pub(crate) const ABOUT: &str = "the HTTP library hyper on tokio's runtime";
-pub(crate) const OPTIONS: &[Choice] = &[RUNTIME];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::holds_many as holds;
-pub(crate) use crate::runtimes::lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "the HTTP library hyper on tokio's runtime",
+    options: &[RUNTIME],
+    only_protocol: Some("http"),
+    missing_features: runtimes::missing_features,
+    ..Model::DEFAULT
+};
 
 /// What hyper buffers of a connection, and so the longest head it takes: the limit of our own parser.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;

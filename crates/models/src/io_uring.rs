@@ -24,12 +24,14 @@ use crate::acceptor::EXHAUSTED_PAUSE;
 use crate::conversation::DISCARD_BYTES;
 use crate::counts::{Counts, Limit};
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config};
+use crate::{Config, Model};
 
-pub(crate) const ABOUT: &str = "a ring of requests and completions, batched in one system call";
-pub(crate) const OPTIONS: &[Choice] = options::ALL;
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::holds_many as holds;
+pub(crate) const MODEL: Model = Model {
+    about: "a ring of requests and completions, batched in one system call",
+    options: options::ALL,
+    missing_features,
+    ..Model::DEFAULT
+};
 
 /// Replies gathered before they are sent in the middle of a turn: beyond this they would leave the cache.
 const GATHER_BYTES: usize = 256 * 1024;
@@ -38,7 +40,7 @@ const ASIDE_BYTES: usize = 64 * 1024;
 /// No turn has this number.
 const NO_TURN: u64 = 0;
 
-pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
+fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     options::check(config)?;
     Ok(ring::probe(options::variant(config))?.into_iter().map(String::from).collect())
 }

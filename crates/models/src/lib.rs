@@ -116,29 +116,42 @@ pub const BACKLOG: Choice = Choice {
     defects: &[("3", "a short burst overflows it, and who comes then waits a second or more to try again")],
 };
 
-/// A model as users see it before it runs.
+/// What a model is, before it runs. Each model is a file with a constant `MODEL` of this type and a function
+/// `serve::<P>`; see `models!`.
 pub struct Model {
+    /// The name of its file; `models!` fills it in.
     pub name: &'static str,
-    /// One line for lists.
+    /// One line for lists. The only field without a default.
     pub about: &'static str,
-    /// What it takes beyond any Linux; empty for most.
+    /// What it needs beyond any Linux.
     pub needs: &'static str,
-    /// Its own options; [`BACKLOG`] is everyone's.
+    /// Its own options. Every model also has [`BACKLOG`].
     pub options: &'static [Choice],
-    /// The one protocol it speaks, if it does not speak all.
-    pub only: Option<&'static str>,
-    /// How many connections one worker serves at the same time: as many as the limits of the system and
-    /// [`Config::connections_max`] allow, or so many.
-    pub holds: fn(&Config) -> Option<usize>,
-    /// What it would do without on this machine.
+    /// The one protocol it speaks; None if it speaks all.
+    pub only_protocol: Option<&'static str>,
+    /// How many connections one worker serves at the same time; None if only the system and
+    /// [`Config::connections_max`] limit them.
+    pub connections_per_worker: fn(&Config) -> Option<usize>,
+    /// Features that it would use and this machine lacks.
     ///
     /// # Errors
-    /// Where it cannot run here, or its options contradict each other (`InvalidInput`); the text says why and what
-    /// to do.
-    pub lacks: fn(&Config) -> io::Result<Vec<String>>,
+    /// If it cannot run here, or if its options contradict each other (`InvalidInput`). The text says why and what to
+    /// do.
+    pub missing_features: fn(&Config) -> io::Result<Vec<String>>,
 }
 
 impl Model {
+    /// A model that speaks every protocol and runs on every Linux, with no options and no limit of its own.
+    pub(crate) const DEFAULT: Self = Self {
+        name: "",
+        about: "",
+        needs: "",
+        options: &[],
+        only_protocol: None,
+        connections_per_worker: |_| None,
+        missing_features: |_| Ok(Vec::new()),
+    };
+
     /// All its options.
     pub fn choices(&self) -> impl Iterator<Item = &'static Choice> + Clone + use<> {
         self.options.iter().chain([&BACKLOG])
@@ -146,7 +159,7 @@ impl Model {
 
     /// Whether it speaks the protocol of this name.
     pub fn speaks(&self, protocol: &str) -> bool {
-        self.only.is_none_or(|only| only == protocol)
+        self.only_protocol.is_none_or(|only| only == protocol)
     }
 
     /// The name with the options that are not default, as results show it: `io_uring[recv=oneshot]`.
@@ -168,21 +181,21 @@ impl Model {
     }
 }
 
-/// Lists the models: a word here and a file of that name are all a new one needs.
+/// Lists the models. A new one needs its name here and a file of that name with:
+///
+/// - `pub(crate) const MODEL: Model = Model { about: "…", ..Model::DEFAULT };`
+/// - `pub(crate) fn serve<P: Protocol>(…) -> io::Result<Infallible>`, with the parameters of [`serve`].
 macro_rules! models {
-    ($($name:ident $((only $only:ident))?),+ $(,)?) => {
+    ($($name:ident),+ $(,)?) => {
         $(mod $name;)+
 
         /// Every model, in the order in which they teach: from one connection at a time to rings and runtimes.
-        pub static MODELS: &[Model] = &[$(Model {
-            name: stringify!($name),
-            about: $name::ABOUT,
-            needs: $name::NEEDS,
-            options: $name::OPTIONS,
-            only: [$(stringify!($only),)?].as_slice().first().copied(),
-            holds: $name::holds,
-            lacks: $name::lacks,
-        }),+];
+        pub static MODELS: &[Model] = &[$(Model { name: stringify!($name), ..$name::MODEL }),+];
+
+        $(const _: () = assert!(
+            !$name::MODEL.about.is_empty(),
+            concat!("MODEL in ", stringify!($name), ".rs needs a line `about`"),
+        );)+
 
         /// Serves for ever; each worker brings its [`sys::net::Listeners`].
         ///
@@ -204,18 +217,5 @@ macro_rules! models {
 
 models! {
     blocking, fork, prefork, thread, thread_pool, coroutine, select, poll, epoll, libevent, io_uring,
-    tokio, hyper (only http), monoio,
-}
-
-/// For models that need nothing but what every Linux has.
-const NOTHING: &str = "";
-
-/// For models that run on every Linux.
-fn lacks_nothing(_config: &Config) -> io::Result<Vec<String>> {
-    Ok(Vec::new())
-}
-
-/// For models that know no limit of their own.
-fn holds_many(_config: &Config) -> Option<usize> {
-    None
+    tokio, hyper, monoio,
 }

@@ -16,11 +16,16 @@ use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::select::FIXED_MAX;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Values};
+use crate::{Choice, Config, Model, Values};
 
-pub(crate) const ABOUT: &str = "the event loop of the library libevent, which calls back what is ready";
-pub(crate) const OPTIONS: &[Choice] = &[BACKEND];
-pub(crate) const NEEDS: &str = "libevent 2.1 when it is built";
+pub(crate) const MODEL: Model = Model {
+    about: "the event loop of the library libevent, which calls back what is ready",
+    needs: "libevent 2.1 when it is built",
+    options: &[BACKEND],
+    connections_per_worker,
+    missing_features,
+    ..Model::DEFAULT
+};
 
 const BACKEND: Choice = Choice {
     name: "backend",
@@ -29,11 +34,11 @@ const BACKEND: Choice = Choice {
     defects: &[],
 };
 
-pub(crate) fn holds(config: &Config) -> Option<usize> {
+fn connections_per_worker(config: &Config) -> Option<usize> {
     (backend(config) == Backend::Select).then_some(FIXED_MAX)
 }
 
-pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
+fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     Base::new(backend(config)).map(|_| Vec::new())
 }
 
@@ -45,7 +50,8 @@ pub(crate) fn serve<P: Protocol>(
     spread(workers, config, move |worker| {
         let base = Base::new(backend(config))?;
         let watch = Events { base: base.clone(), events: Vec::new(), end: end(config) };
-        let mut events = EventLoop::<P, Events>::new(worker, watch, holds(config), config, workload)?;
+        let set_max = connections_per_worker(config);
+        let mut events = EventLoop::<P, Events>::new(worker, watch, set_max, config, workload)?;
         base.run(|fd| {
             // It does not say which of the calls are of one wake-up; the clock is cheap enough for each.
             events.tick();

@@ -22,12 +22,15 @@ use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
 use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
 use crate::runtimes::{Gate, Share, with_scratch};
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Values};
+use crate::{Choice, Config, Model, Values};
 
-pub(crate) const ABOUT: &str = "a task for each connection on monoio's runtime, with io_uring";
-pub(crate) const OPTIONS: &[Choice] = &[DRIVER, TASK_RUN];
-pub(crate) const NEEDS: &str = "io_uring, Linux 6.1 (taskrun=interrupting: Linux 5.6; driver=legacy: any)";
-pub(crate) use crate::holds_many as holds;
+pub(crate) const MODEL: Model = Model {
+    about: "a task for each connection on monoio's runtime, with io_uring",
+    needs: "io_uring, Linux 6.1 (taskrun=interrupting: Linux 5.6; driver=legacy: any)",
+    options: &[DRIVER, TASK_RUN],
+    missing_features,
+    ..Model::DEFAULT
+};
 
 const DRIVER: Choice = Choice {
     name: "driver",
@@ -49,7 +52,7 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 type Timed<D> = monoio::time::TimeDriver<D>;
 
 /// Never falls back to the other driver: what was asked for is there or it is an error.
-pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
+fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     let task_run = config.choice(&TASK_RUN);
     if is_legacy(config) {
         if task_run != TASK_RUN.values.default() {

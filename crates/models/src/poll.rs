@@ -14,13 +14,12 @@ use sys::poll::Poll;
 use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config};
+use crate::{Config, Model};
 
-pub(crate) const ABOUT: &str = "an event loop that shows poll all its connections at every wait, as a list";
-pub(crate) const OPTIONS: &[Choice] = &[];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::holds_many as holds;
-pub(crate) use crate::lacks_nothing as lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "an event loop that shows poll all its connections at every wait, as a list",
+    ..Model::DEFAULT
+};
 
 pub(crate) fn serve<P: Protocol>(
     workers: Vec<Worker>,
@@ -28,7 +27,7 @@ pub(crate) fn serve<P: Protocol>(
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
     spread(workers, config, move |worker| {
-        let mut events = EventLoop::<P, Poll>::new(worker, Poll::new(), holds(config), config, workload)?;
+        let mut events = EventLoop::<P, Poll>::new(worker, Poll::new(), None, config, workload)?;
         loop {
             events.watch.wait()?;
             events.tick();

@@ -14,12 +14,14 @@ use proto::Protocol;
 
 use crate::conversation::one_at_a_time;
 use crate::workers::{Worker, supervise};
-use crate::{Choice, Config, Values};
+use crate::{Choice, Config, Model, Values};
 
-pub(crate) const ABOUT: &str = "a fixed number of processes, one connection at a time each";
-pub(crate) const OPTIONS: &[Choice] = &[PROCESSES];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::lacks_nothing as lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "a fixed number of processes, one connection at a time each",
+    options: &[PROCESSES],
+    connections_per_worker: |config| Some(processes(config)),
+    ..Model::DEFAULT
+};
 
 const PROCESSES: Choice = Choice {
     name: "processes",
@@ -28,19 +30,15 @@ const PROCESSES: Choice = Choice {
     defects: &[],
 };
 
-pub(crate) fn holds(config: &Config) -> Option<usize> {
-    Some(each(config))
-}
-
 pub(crate) fn serve<P: Protocol>(
     workers: Vec<Worker>,
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    supervise(workers, each(config), config, move |worker| one_at_a_time::<P>(worker, workload))
+    supervise(workers, processes(config), config, move |worker| one_at_a_time::<P>(worker, workload))
 }
 
 /// Processes of each worker.
-fn each(config: &Config) -> usize {
+fn processes(config: &Config) -> usize {
     config.number(&PROCESSES).min(config.connections_max)
 }

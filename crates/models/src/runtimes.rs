@@ -34,8 +34,8 @@ pub(crate) const RUNTIME: Choice = Choice {
     defects: &[],
 };
 
-/// For models on tokio.
-pub(crate) fn lacks(config: &Config) -> io::Result<Vec<String>> {
+/// Models on tokio need no feature of the kernel; but not all of their options go together.
+pub(crate) fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     if config.choice(&RUNTIME) == "multi" && config.worker_kind == WorkerKind::Process {
         let text = "runtime=multi is one process with many threads: leave out one of the two, or take runtime=current";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

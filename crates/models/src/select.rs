@@ -15,12 +15,14 @@ use sys::select::{FD_SETSIZE, Select};
 use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Values};
+use crate::{Choice, Config, Model, Values};
 
-pub(crate) const ABOUT: &str = "an event loop that shows select all its connections at every wait, as bits";
-pub(crate) const OPTIONS: &[Choice] = &[SET];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::lacks_nothing as lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "an event loop that shows select all its connections at every wait, as bits",
+    options: &[SET],
+    connections_per_worker,
+    ..Model::DEFAULT
+};
 
 const SET: Choice = Choice {
     name: "set",
@@ -32,7 +34,7 @@ const SET: Choice = Choice {
 /// Connections in a set of [`FD_SETSIZE`]: what is left of it is for listeners and what else the process has open.
 pub(crate) const FIXED_MAX: usize = FD_SETSIZE - 24;
 
-pub(crate) fn holds(config: &Config) -> Option<usize> {
+fn connections_per_worker(config: &Config) -> Option<usize> {
     is_fixed(config).then_some(FIXED_MAX)
 }
 
@@ -43,7 +45,8 @@ pub(crate) fn serve<P: Protocol>(
 ) -> io::Result<Infallible> {
     spread(workers, config, move |worker| {
         let select = Select::new(if is_fixed(config) { FD_SETSIZE } else { usize::MAX });
-        let mut events = EventLoop::<P, Select>::new(worker, select, holds(config), config, workload)?;
+        let set_max = connections_per_worker(config);
+        let mut events = EventLoop::<P, Select>::new(worker, select, set_max, config, workload)?;
         loop {
             events.watch.wait()?;
             events.tick();

@@ -20,13 +20,13 @@ use crate::conversation::converse;
 use crate::counts::{Held, Limit};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Values};
+use crate::{Choice, Config, Model, Values};
 
-pub(crate) const ABOUT: &str = "a thread for each connection, started when it is accepted";
-pub(crate) const OPTIONS: &[Choice] = &[PASS, JOIN];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::holds_many as holds;
-pub(crate) use crate::lacks_nothing as lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "a thread for each connection, started when it is accepted",
+    options: &[PASS, JOIN],
+    ..Model::DEFAULT
+};
 
 const PASS: Choice = Choice {
     name: "pass",

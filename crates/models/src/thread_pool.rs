@@ -25,12 +25,14 @@ use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Values};
+use crate::{Choice, Config, Model, Values};
 
-pub(crate) const ABOUT: &str = "a fixed number of threads, and a cache of connections that wait for them";
-pub(crate) const OPTIONS: &[Choice] = &[THREADS, CACHE];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::lacks_nothing as lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "a fixed number of threads, and a cache of connections that wait for them",
+    options: &[THREADS, CACHE],
+    connections_per_worker,
+    ..Model::DEFAULT
+};
 
 const THREADS: Choice = Choice {
     name: "threads",
@@ -46,7 +48,7 @@ const CACHE: Choice = Choice {
     defects: &[],
 };
 
-pub(crate) fn holds(config: &Config) -> Option<usize> {
+fn connections_per_worker(config: &Config) -> Option<usize> {
     Some(config.number(&CACHE).min(config.connections_max))
 }
 

@@ -17,13 +17,14 @@ use tokio::task::yield_now;
 
 use crate::runtimes::{self, RUNTIME, Service, Share, Stream, discard, with_scratch};
 use crate::workers::Worker;
-use crate::{Choice, Config};
+use crate::{Config, Model};
 
-pub(crate) const ABOUT: &str = "a task for each connection on tokio's runtime";
-pub(crate) const OPTIONS: &[Choice] = &[RUNTIME];
-pub(crate) const NEEDS: &str = crate::NOTHING;
-pub(crate) use crate::holds_many as holds;
-pub(crate) use crate::runtimes::lacks;
+pub(crate) const MODEL: Model = Model {
+    about: "a task for each connection on tokio's runtime",
+    options: &[RUNTIME],
+    missing_features: runtimes::missing_features,
+    ..Model::DEFAULT
+};
 
 pub(crate) fn serve<P: Protocol>(
     workers: Vec<Worker>,
