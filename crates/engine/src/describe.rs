@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use models::{Choice, MODELS, Model, Values};
+use models::{MODELS, Model, ModelOption, Values};
 
 use crate::cli::DescribeFlags;
 use crate::contract::{
@@ -58,7 +58,7 @@ fn model(model: &Model, config: &models::Config) -> ModelDescription {
         about: model.about.to_owned(),
         needs: model.needs.to_owned(),
         protocols: PROTOCOLS.iter().filter(|name| model.speaks(name)).map(|&name| name.to_owned()).collect(),
-        options: model.choices().map(option).collect(),
+        options: model.all_options().map(option).collect(),
         holds: (model.connections_per_worker)(config),
         available,
         why_not,
@@ -66,18 +66,18 @@ fn model(model: &Model, config: &models::Config) -> ModelDescription {
     }
 }
 
-fn option(choice: &Choice) -> OptionDescription {
-    let (values, min, max) = match choice.values {
+fn option(option: &ModelOption) -> OptionDescription {
+    let (values, min, max) = match option.values {
         Values::Words(words) => (words.to_vec(), None, None),
         Values::Number { default, min, max } => (vec![default], Some(min), Some(max)),
     };
     OptionDescription {
-        name: choice.name.to_owned(),
+        name: option.name.to_owned(),
         values: values.into_iter().map(str::to_owned).collect(),
         min,
         max,
-        about: choice.about.to_owned(),
-        defects: choice.defects.iter().map(|&(value, text)| (value.to_owned(), text.to_owned())).collect(),
+        about: option.about.to_owned(),
+        defects: option.defects.iter().map(|&(value, text)| (value.to_owned(), text.to_owned())).collect(),
     }
 }
 

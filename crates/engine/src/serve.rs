@@ -200,15 +200,15 @@ pub(crate) fn find_model(name: &str) -> Result<&'static Model, Failure> {
 /// An option or a value that the model does not have, with those that it has.
 pub(crate) fn check_options(model: &Model, options: &BTreeMap<String, String>) -> Result<(), Failure> {
     for (name, value) in options {
-        let names = model.choices().map(|choice| choice.name);
-        let choice = model.choices().find(|choice| choice.name == name).ok_or_else(|| {
+        let names = model.all_options().map(|option| option.name);
+        let option = model.all_options().find(|option| option.name == name).ok_or_else(|| {
             Failure::unknown("unknown_option", &format!("option of {}", model.name), name, names)
         })?;
-        if choice.accepts(value) {
+        if option.accepts(value) {
             continue;
         }
         let noun = format!("{name} of {}", model.name);
-        return Err(match choice.values {
+        return Err(match option.values {
             Values::Words(words) => Failure::unknown("unknown_value", &noun, value, words.iter().copied()),
             Values::Number { min, max, .. } => Failure::request(
                 "unknown_value",

@@ -17,7 +17,7 @@ use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Model, Values};
+use crate::{ModelOption, Config, Model, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "an event loop that asks epoll which connections are ready",
@@ -25,7 +25,7 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-const TRIGGER: Choice = Choice {
+const TRIGGER: ModelOption = ModelOption {
     name: "trigger",
     values: Values::Words(&["edge", "level", "oneshot"]),
     about: "whether readiness is reported when it begins, for as long as it lasts, or once and then only when asked \
@@ -95,7 +95,7 @@ impl<P: Protocol> Loop<P> {
             acceptor,
             connections: Slab::new(),
             scratch: Scratch::new(),
-            trigger: match config.choice(&TRIGGER) {
+            trigger: match config.option(&TRIGGER) {
                 "level" => Trigger::Level,
                 "oneshot" => Trigger::Once,
                 _ => Trigger::Edge,

@@ -17,7 +17,7 @@ use crate::conversation::converse;
 use crate::counts::Limit;
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Model, Values, WorkerKind};
+use crate::{ModelOption, Config, Model, Values, WorkerKind};
 
 pub(crate) const MODEL: Model = Model {
     about: "a process for each connection, forked when it is accepted",
@@ -25,7 +25,7 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-const REAP: Choice = Choice {
+const REAP: ModelOption = ModelOption {
     name: "reap",
     values: Values::Words(&["soon", "never"]),
     about: "when a child that has ended is collected",
@@ -46,7 +46,7 @@ pub(crate) fn serve<P: Protocol>(
 ) -> io::Result<Infallible> {
     let workers_here = if config.worker_kind == WorkerKind::Process { 1 } else { workers.len() };
     let children_max = config.connections_max.saturating_mul(workers_here);
-    let reaps = config.choice(&REAP) == "soon";
+    let reaps = config.option(&REAP) == "soon";
     spread(workers, config, move |worker| {
         let reaper = reaps.then(start_reaper).transpose()?;
         // A fork copies the whole table of descriptors: it is good that the acceptor has one of its own, for if a child

@@ -33,22 +33,21 @@ pub struct Config {
     pub cpus: Vec<usize>,
     /// Connections held at once by one worker; further ones are accepted and closed.
     pub connections_max: usize,
-    /// Variants of the model that are not the default: values of its [`Choice`]s by name, checked by
-    /// [`Choice::accepts`].
+    /// Options of the model that are not at their default: values by name, checked by [`ModelOption::accepts`].
     pub options: BTreeMap<String, String>,
     /// Where workers count; none while nothing is served.
     pub board: Option<Board>,
 }
 
 impl Config {
-    /// The value of one of the model's choices.
-    fn choice(&self, choice: &Choice) -> &str {
-        self.options.get(choice.name).map_or_else(|| choice.values.default(), String::as_str)
+    /// The value of one of the model's options.
+    fn option(&self, option: &ModelOption) -> &str {
+        self.options.get(option.name).map_or_else(|| option.values.default(), String::as_str)
     }
 
-    /// The value of a choice that is a number.
-    fn number(&self, choice: &Choice) -> usize {
-        self.choice(choice).parse().expect("options are checked before they are used")
+    /// The value of an option that is a number.
+    fn number(&self, option: &ModelOption) -> usize {
+        self.option(option).parse().expect("options are checked before they are used")
     }
 
     /// How many connections the kernel may hold that the server has not accepted yet.
@@ -69,7 +68,7 @@ pub enum WorkerKind {
 
 /// A variant of a model that users choose by name.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct ModelOption {
     pub name: &'static str,
     pub values: Values,
     pub about: &'static str,
@@ -77,7 +76,7 @@ pub struct Choice {
     pub defects: &'static [(&'static str, &'static str)],
 }
 
-/// What a choice may be.
+/// The values that an option may have.
 #[derive(Clone, Copy, Debug)]
 pub enum Values {
     /// One of these; the first is the default.
@@ -96,7 +95,7 @@ impl Values {
     }
 }
 
-impl Choice {
+impl ModelOption {
     /// Whether it may have this value.
     pub fn accepts(&self, value: &str) -> bool {
         match self.values {
@@ -108,8 +107,8 @@ impl Choice {
     }
 }
 
-/// The choice that every model has.
-pub const BACKLOG: Choice = Choice {
+/// The option that every model has.
+pub const BACKLOG: ModelOption = ModelOption {
     name: "backlog",
     values: Values::Number { default: "65535", min: 1, max: 65_535 },
     about: "connections that the kernel holds until they are accepted; it cuts this to its own limit",
@@ -126,7 +125,7 @@ pub struct Model {
     /// What it needs beyond any Linux.
     pub needs: &'static str,
     /// Its own options. Every model also has [`BACKLOG`].
-    pub options: &'static [Choice],
+    pub options: &'static [ModelOption],
     /// The one protocol it speaks; None if it speaks all.
     pub only_protocol: Option<&'static str>,
     /// How many connections one worker serves at the same time; None if only the system and
@@ -153,7 +152,7 @@ impl Model {
     };
 
     /// All its options.
-    pub fn choices(&self) -> impl Iterator<Item = &'static Choice> + Clone + use<> {
+    pub fn all_options(&self) -> impl Iterator<Item = &'static ModelOption> + Clone + use<> {
         self.options.iter().chain([&BACKLOG])
     }
 
@@ -164,18 +163,18 @@ impl Model {
 
     /// The name with the options that are not default, as results show it: `io_uring[recv=oneshot]`.
     pub fn title(&self, config: &Config) -> String {
-        let chosen: Vec<String> = (self.choices())
-            .filter(|choice| config.choice(choice) != choice.values.default())
-            .map(|choice| format!("{}={}", choice.name, config.choice(choice)))
+        let chosen: Vec<String> = (self.all_options())
+            .filter(|option| config.option(option) != option.values.default())
+            .map(|option| format!("{}={}", option.name, config.option(option)))
             .collect();
         if chosen.is_empty() { self.name.into() } else { format!("{}[{}]", self.name, chosen.join(",")) }
     }
 
     /// What is wrong with the variant that was chosen, if it is one that was published with a defect.
     pub fn defects(&self, config: &Config) -> Vec<&'static str> {
-        let chosen = |choice: &&Choice, value: &str| config.choice(choice) == value;
-        (self.choices())
-            .flat_map(|choice| choice.defects.iter().filter(move |(value, _)| chosen(&choice, value)))
+        let chosen = |option: &&ModelOption, value: &str| config.option(option) == value;
+        (self.all_options())
+            .flat_map(|option| option.defects.iter().filter(move |(value, _)| chosen(&option, value)))
             .map(|(_, text)| *text)
             .collect()
     }

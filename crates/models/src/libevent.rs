@@ -16,7 +16,7 @@ use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::select::FIXED_MAX;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Model, Values};
+use crate::{ModelOption, Config, Model, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "the event loop of the library libevent, which calls back what is ready",
@@ -27,7 +27,7 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-const BACKEND: Choice = Choice {
+const BACKEND: ModelOption = ModelOption {
     name: "backend",
     values: Values::Words(&[Backend::Epoll.name(), Backend::Poll.name(), Backend::Select.name()]),
     about: "which call of the kernel the library waits with",
@@ -61,7 +61,7 @@ pub(crate) fn serve<P: Protocol>(
 }
 
 fn backend(config: &Config) -> Backend {
-    let name = config.choice(&BACKEND);
+    let name = config.option(&BACKEND);
     Backend::ALL.into_iter().find(|backend| backend.name() == name).expect("options are checked")
 }
 

@@ -22,7 +22,7 @@ use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
 use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
 use crate::runtimes::{Gate, Share, with_scratch};
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Model, Values};
+use crate::{ModelOption, Config, Model, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "a task for each connection on monoio's runtime, with io_uring",
@@ -32,13 +32,13 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-const DRIVER: Choice = Choice {
+const DRIVER: ModelOption = ModelOption {
     name: "driver",
     values: Values::Words(&["io_uring", "legacy"]),
     about: "whether tasks wait with io_uring or with epoll",
     defects: &[],
 };
-const TASK_RUN: Choice = Choice {
+const TASK_RUN: ModelOption = ModelOption {
     name: "taskrun",
     values: Values::Words(&["deferred", "cooperative", "interrupting"]),
     about: "when the kernel completes requests: while we wait, at any system call, or at once, as monoio does unasked",
@@ -53,7 +53,7 @@ type Timed<D> = monoio::time::TimeDriver<D>;
 
 /// Never falls back to the other driver: what was asked for is there or it is an error.
 fn missing_features(config: &Config) -> io::Result<Vec<String>> {
-    let task_run = config.choice(&TASK_RUN);
+    let task_run = config.option(&TASK_RUN);
     if is_legacy(config) {
         if task_run != TASK_RUN.values.default() {
             let text = "driver=legacy has no ring to set taskrun of: leave out one of the two";
@@ -80,13 +80,13 @@ pub(crate) fn serve<P: Protocol>(
         if is_legacy(config) {
             run::<P, _>(RuntimeBuilder::<LegacyDriver>::new().enable_timer(), worker, config, workload)
         } else {
-            run::<P, _>(ring(config.choice(&TASK_RUN)), worker, config, workload)
+            run::<P, _>(ring(config.option(&TASK_RUN)), worker, config, workload)
         }
     })
 }
 
 fn is_legacy(config: &Config) -> bool {
-    config.choice(&DRIVER) == "legacy"
+    config.option(&DRIVER) == "legacy"
 }
 
 fn ring(task_run: &str) -> RuntimeBuilder<Timed<IoUringDriver>> {

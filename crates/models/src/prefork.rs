@@ -14,7 +14,7 @@ use proto::Protocol;
 
 use crate::conversation::one_at_a_time;
 use crate::workers::{Worker, supervise};
-use crate::{Choice, Config, Model, Values};
+use crate::{ModelOption, Config, Model, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "a fixed number of processes, one connection at a time each",
@@ -23,7 +23,7 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-const PROCESSES: Choice = Choice {
+const PROCESSES: ModelOption = ModelOption {
     name: "processes",
     values: Values::Number { default: "16", min: 1, max: 1024 },
     about: "processes of each worker, and so the connections it serves at the same time",

@@ -24,10 +24,10 @@ use crate::counts::{Counts, Held, Limit};
 use crate::readiness::CALLS_MAX;
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Values, WorkerKind};
+use crate::{Config, ModelOption, Values, WorkerKind};
 
 /// Which of tokio's two runtimes.
-pub(crate) const RUNTIME: Choice = Choice {
+pub(crate) const RUNTIME: ModelOption = ModelOption {
     name: "runtime",
     values: Values::Words(&["current", "multi"]),
     about: "whether each worker has a runtime of one thread, or all share one that moves tasks between its threads",
@@ -36,7 +36,7 @@ pub(crate) const RUNTIME: Choice = Choice {
 
 /// Models on tokio need no feature of the kernel; but not all of their options go together.
 pub(crate) fn missing_features(config: &Config) -> io::Result<Vec<String>> {
-    if config.choice(&RUNTIME) == "multi" && config.worker_kind == WorkerKind::Process {
+    if config.option(&RUNTIME) == "multi" && config.worker_kind == WorkerKind::Process {
         let text = "runtime=multi is one process with many threads: leave out one of the two, or take runtime=current";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
@@ -59,7 +59,7 @@ pub(crate) fn serve(
     config: &'static Config,
     service: impl Service,
 ) -> io::Result<Infallible> {
-    if config.choice(&RUNTIME) == "multi" {
+    if config.option(&RUNTIME) == "multi" {
         let runtime = Builder::new_multi_thread().worker_threads(workers.len()).enable_all().build()?;
         return runtime.block_on(accept_all(workers, config, service));
     }

@@ -15,7 +15,7 @@ use sys::select::{FD_SETSIZE, Select};
 use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Model, Values};
+use crate::{ModelOption, Config, Model, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "an event loop that shows select all its connections at every wait, as bits",
@@ -24,7 +24,7 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-const SET: Choice = Choice {
+const SET: ModelOption = ModelOption {
     name: "set",
     values: Values::Words(&["fixed", "big"]),
     about: "whether descriptors must fit into the C library's 1,024 bits, or have as many as it takes",
@@ -58,7 +58,7 @@ pub(crate) fn serve<P: Protocol>(
 }
 
 fn is_fixed(config: &Config) -> bool {
-    config.choice(&SET) == "fixed"
+    config.option(&SET) == "fixed"
 }
 
 impl Watch for Select {

@@ -20,7 +20,7 @@ use crate::conversation::converse;
 use crate::counts::{Held, Limit};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Model, Values};
+use crate::{ModelOption, Config, Model, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "a thread for each connection, started when it is accepted",
@@ -28,7 +28,7 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-const PASS: Choice = Choice {
+const PASS: ModelOption = ModelOption {
     name: "pass",
     values: Values::Words(&["own", "shared"]),
     about: "whether a thread is given its connection, or looks for it in a place that all threads share",
@@ -38,7 +38,7 @@ const PASS: Choice = Choice {
     )],
 };
 
-const JOIN: Choice = Choice {
+const JOIN: ModelOption = ModelOption {
     name: "join",
     values: Values::Words(&["detached", "never"]),
     about: "whether a thread that has ended gives its stack back",
@@ -56,8 +56,8 @@ pub(crate) fn serve<P: Protocol>(
     config: &'static Config,
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
-    let shares = config.choice(&PASS) == "shared";
-    let detaches = config.choice(&JOIN) == "detached";
+    let shares = config.option(&PASS) == "shared";
+    let detaches = config.option(&JOIN) == "detached";
     spread(workers, config, move |worker| {
         let open = Arc::new(AtomicUsize::new(0));
         let place = Arc::new(Mutex::new(Place::default()));

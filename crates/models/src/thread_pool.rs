@@ -25,7 +25,7 @@ use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Choice, Config, Model, Values};
+use crate::{ModelOption, Config, Model, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "a fixed number of threads, and a cache of connections that wait for them",
@@ -34,14 +34,14 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-const THREADS: Choice = Choice {
+const THREADS: ModelOption = ModelOption {
     name: "threads",
     values: Values::Number { default: "25", min: 1, max: 1024 },
     about: "threads of each worker that serve connections",
     defects: &[],
 };
 
-const CACHE: Choice = Choice {
+const CACHE: ModelOption = ModelOption {
     name: "cache",
     values: Values::Number { default: "10000", min: 1, max: 1_000_000 },
     about: "connections that each worker keeps open; for one more, that which was idle longest is closed",

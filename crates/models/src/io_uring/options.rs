@@ -1,47 +1,47 @@
-//! What a ring can go without, a choice each, and the few curiosities; and which of them exclude each other.
+//! The options of the model: each takes away one feature of the ring or adds a rare one. Some exclude each other.
 
 use std::io;
 
 use sys::ring::{Options, Polling, Sending, TaskRun, Variant};
 
-use crate::{Choice, Config, Values, WorkerKind};
+use crate::{ModelOption, Config, Values, WorkerKind};
 
-pub(crate) const ALL: &[Choice] =
+pub(crate) const ALL: &[ModelOption] =
     &[ACCEPT, RECEIVE, BUFFERS, FILES, TASK_RUN, SEND, SUBMIT, RING, SHARING];
 
-const ACCEPT: Choice = Choice {
+const ACCEPT: ModelOption = ModelOption {
     name: "accept",
     values: Values::Words(&["multishot", "oneshot"]),
     about: "whether one request accepts all connections, or each one takes a request",
     defects: &[],
 };
-const RECEIVE: Choice = Choice {
+const RECEIVE: ModelOption = ModelOption {
     name: "recv",
     values: Values::Words(&["multishot", "oneshot"]),
     about: "whether one request receives for the life of a connection, or one message (always so over Unix \
             sockets)",
     defects: &[],
 };
-const BUFFERS: Choice = Choice {
+const BUFFERS: ModelOption = ModelOption {
     name: "buffers",
     values: Values::Words(&["incremental", "whole", "none"]),
     about: "whether a receive buffer that the kernel chooses takes many messages, or one; with none each connection \
             has a buffer of its own, and a receive is for one message (recv=oneshot)",
     defects: &[],
 };
-const FILES: Choice = Choice {
+const FILES: ModelOption = ModelOption {
     name: "files",
     values: Values::Words(&["direct", "plain"]),
     about: "whether connections live in the ring's own table, or in the worker's",
     defects: &[],
 };
-const TASK_RUN: Choice = Choice {
+const TASK_RUN: ModelOption = ModelOption {
     name: "taskrun",
     values: Values::Words(&["deferred", "cooperative", "interrupting"]),
     about: "when the kernel completes requests: while we wait, at any system call, or at once",
     defects: &[],
 };
-const SEND: Choice = Choice {
+const SEND: ModelOption = ModelOption {
     name: "send",
     values: Values::Words(&["silent", "plain", "bundle", "zerocopy"]),
     about: "whether a send completes only if something went wrong, or always, one at a time for a connection; or takes \
@@ -49,7 +49,7 @@ const SEND: Choice = Choice {
             sockets)",
     defects: &[],
 };
-const SUBMIT: Choice = Choice {
+const SUBMIT: ModelOption = ModelOption {
     name: "submit",
     values: Values::Words(&["call", "sqpoll"]),
     about: "whether requests are handed over by a system call, or found by a thread of the kernel, which keeps a \
@@ -57,13 +57,13 @@ const SUBMIT: Choice = Choice {
             sleeps after 10 ms without requests (with taskrun=interrupting and no silent sends)",
     defects: &[],
 };
-const RING: Choice = Choice {
+const RING: ModelOption = ModelOption {
     name: "ring",
     values: Values::Words(&["registered", "plain"]),
     about: "whether the kernel finds the ring by an index of the thread, or as a descriptor of the process",
     defects: &[],
 };
-const SHARING: Choice = Choice {
+const SHARING: ModelOption = ModelOption {
     name: "sharing",
     values: Values::Words(&["own", "shared"]),
     about: "whether each worker has a ring, or all have one and a lock: who holds it waits, serves what has come and \
@@ -73,7 +73,7 @@ const SHARING: Choice = Choice {
 
 /// Values that cannot go together. The first changes the second where nobody has asked for that, and the ring sees to
 /// it; where somebody has, it is refused.
-const EXCLUSIVE: &[(Choice, &str, Choice, &str)] = &[
+const EXCLUSIVE: &[(ModelOption, &str, ModelOption, &str)] = &[
     (BUFFERS, "none", RECEIVE, "multishot"),
     (SUBMIT, "sqpoll", TASK_RUN, "deferred"),
     (SUBMIT, "sqpoll", TASK_RUN, "cooperative"),
@@ -94,7 +94,7 @@ pub(super) fn check(config: &Config) -> io::Result<()> {
     let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     for (first, with, second, without) in EXCLUSIVE {
         let asked = config.options.get(second.name).is_some_and(|value| value == without);
-        if config.choice(first) == *with && asked {
+        if config.option(first) == *with && asked {
             let (first, second) = (first.name, second.name);
             return refuse(format!("{first}={with} and {second}={without} exclude each other: leave one out"));
         }
@@ -106,7 +106,7 @@ pub(super) fn check(config: &Config) -> io::Result<()> {
 }
 
 pub(super) fn is_shared(config: &Config) -> bool {
-    config.choice(&SHARING) == "shared"
+    config.option(&SHARING) == "shared"
 }
 
 /// Connections that one ring holds. One that all workers share holds those of all, in a table of its own; that of the
@@ -116,7 +116,7 @@ pub(super) fn connections_max(config: &Config) -> usize {
 }
 
 fn is_direct(config: &Config) -> bool {
-    config.choice(&FILES) == "direct"
+    config.option(&FILES) == "direct"
 }
 
 pub(super) fn variant(config: &Config) -> Variant {
@@ -124,9 +124,9 @@ pub(super) fn variant(config: &Config) -> Variant {
         entries: ENTRIES,
         connections_max: connections_max(config).min(sys::process::descriptors_max()) as u32,
         direct: is_direct(config),
-        multishot: config.choice(&RECEIVE) == "multishot",
-        incremental: config.choice(&BUFFERS) == "incremental",
-        task_run: match config.choice(&TASK_RUN) {
+        multishot: config.option(&RECEIVE) == "multishot",
+        incremental: config.option(&BUFFERS) == "incremental",
+        task_run: match config.option(&TASK_RUN) {
             "cooperative" => TaskRun::Cooperative,
             "interrupting" => TaskRun::Interrupting,
             _ => TaskRun::Deferred,
@@ -135,16 +135,16 @@ pub(super) fn variant(config: &Config) -> Variant {
     let spare_cpu = config.cpus.get(workers(config)).map(|&cpu| cpu as u32);
     let polling = Polling { idle_ms: POLLING_IDLE_MS, cpu: spare_cpu };
     Variant {
-        accept_multishot: config.choice(&ACCEPT) == "multishot",
-        own_buffers: config.choice(&BUFFERS) == "none",
-        sending: match config.choice(&SEND) {
+        accept_multishot: config.option(&ACCEPT) == "multishot",
+        own_buffers: config.option(&BUFFERS) == "none",
+        sending: match config.option(&SEND) {
             "plain" => Sending::Plain,
             "bundle" => Sending::Bundle,
             "zerocopy" => Sending::ZeroCopy,
             _ => Sending::Silent,
         },
-        polling: (config.choice(&SUBMIT) == "sqpoll").then_some(polling),
-        registered: config.choice(&RING) == "registered",
+        polling: (config.option(&SUBMIT) == "sqpoll").then_some(polling),
+        registered: config.option(&RING) == "registered",
         shared: is_shared(config),
         ..Variant::from(&options)
     }
