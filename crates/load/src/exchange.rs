@@ -194,18 +194,18 @@ impl<C> Exchange<C> {
     }
 
     /// The connection has broken with this error.
-    pub(crate) fn fail_with(&mut self, error: &io::Error, recorder: &mut Recorder) {
+    pub(crate) fn fail_with(&mut self, error: &io::Error, recorder: &mut Recorder) -> Outcome {
         let fault = fault_of(error, self.taken);
         self.fail(fault, recorder, || match fault {
             Fault::Reset => "the server reset the connection before its reply".into(),
             _ => error.to_string(),
-        });
+        })
     }
 
     /// The connection could not be opened again.
-    pub(crate) fn fail_to_open(&mut self, error: &io::Error, recorder: &mut Recorder) {
+    pub(crate) fn fail_to_open(&mut self, error: &io::Error, recorder: &mut Recorder) -> Outcome {
         let fault = if tls::is_broken(error) { Fault::Tls } else { Fault::Connect };
-        self.fail(fault, recorder, || error.to_string());
+        self.fail(fault, recorder, || error.to_string())
     }
 
     /// Gives up on a connection whose oldest reply has not come in time; says whether it did.

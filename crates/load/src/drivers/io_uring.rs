@@ -7,16 +7,19 @@
 use std::borrow::Cow;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use proto::Client;
-use sys::clock;
+use sys::net::Socket;
 use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
 
-use super::waiting::Waiting;
+use super::context::Context;
+use super::event_loop::EventLoop;
+use super::pool::Pool;
 use super::{Drive, Plan};
-use crate::exchange::{Exchange, Outcome};
-use crate::record::{Fault, Open, Recorder};
+use crate::exchange::Outcome;
+use crate::record::Recorder;
 use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
@@ -24,22 +27,6 @@ use crate::{Config, Failure, Share, failure};
 const ENTRIES: u32 = 256;
 /// Slots for each connection: those that are being closed keep theirs while the next is open.
 const SLOTS: usize = 4;
-
-struct Connection<C> {
-    /// None until it is used again.
-    slot: Option<Slot>,
-    exchange: Exchange<C>,
-    request: &'static [u8],
-    /// Slots it has given up that are not closed yet.
-    closing: usize,
-}
-
-impl<C> Connection<C> {
-    /// Whether it has a request, and waits to be opened for it.
-    fn is_waiting(&self) -> bool {
-        self.slot.is_none() && !self.exchange.is_idle()
-    }
-}
 
 /// Whose a slot is.
 #[derive(Clone, Copy)]
@@ -60,13 +47,13 @@ struct Use {
 /// A thread's connections and their ring.
 pub(crate) struct Worker<W, C> {
     ring: Ring,
-    connections: Vec<Connection<C>>,
-    waiting: Waiting,
+    /// With the request that each connection was given last.
+    pool: Pool<C, Slot, &'static [u8], Socket>,
     uses: Vec<Use>,
-    /// Connections of which a slot is closed with the next turn.
+    /// Of each connection, how many slots it has given up that are not closed yet.
+    closing: Vec<usize>,
+    /// Connections of which a slot is closed with the next wait.
     closed: Vec<usize>,
-    client: C,
-    plan: Plan,
     workload: PhantomData<W>,
 }
 
@@ -96,21 +83,18 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     ) -> Result<Self, Failure> {
         let broken = |error: io::Error| failure("io_uring", error.to_string());
         let ring = Ring::new(&options(share.connections * SLOTS)).map_err(broken)?;
-        let (plan, sockets) = Plan::open(config, (), share, halt)?;
+        let (plan, sockets) = Plan::open(config, (), share, client, halt)?;
         let mut worker = Self {
             ring,
-            connections: Vec::with_capacity(sockets.len()),
-            waiting: Waiting::default(),
+            pool: Pool::new(plan, sockets.len()),
             uses: Vec::new(),
+            closing: vec![0; sockets.len()],
             closed: Vec::new(),
-            client,
-            plan,
             workload: PhantomData,
         };
         for (key, socket) in sockets.into_iter().enumerate() {
             let slot = worker.ring.adopt(socket).map_err(broken)?;
-            let exchange = Exchange::new(worker.client.clone(), worker.plan.limits);
-            worker.connections.push(Connection { slot: Some(slot), exchange, request: &[], closing: 0 });
+            worker.pool.add(slot);
             worker.own(slot, key);
         }
         Ok(worker)
@@ -125,65 +109,39 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         self.ring.receive(slot, true);
     }
 
-    /// Hands over all requests that may go out now. In a closed loop they begin at `now_ns`, when the replies before
-    /// them came. Returns the last time it has read.
-    fn pump(&mut self, mut now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) -> u64 {
-        while recorder.may_send()
-            && let Some(turn) = turns.next(recorder.in_flight(), now_ns)
-        {
-            self.begin(&turn, now_ns, recorder);
-            now_ns = if turns.is_open() { clock::monotonic_ns() } else { now_ns };
-        }
-        now_ns
-    }
-
-    /// Hands over a request on a connection, which is opened for it if it is not open.
-    fn begin(&mut self, turn: &Turn, now_ns: u64, recorder: &mut Recorder) {
-        let key = turn.key;
-        let connection = &mut self.connections[key];
-        let is_open = connection.slot.is_some();
-        if !is_open {
-            connection.exchange.open_again(self.client.clone(), self.plan.limits);
-        }
-        connection.request = connection.exchange.begin(turn, now_ns, recorder);
-        if !is_open {
-            self.connect(key, now_ns, recorder);
-        }
-        self.send(key);
-    }
-
     /// Hands over the request of a connection, if that is open.
     fn send(&mut self, key: usize) {
-        let connection = &self.connections[key];
-        if let Some(slot) = connection.slot {
-            self.ring.send_fixed(slot, connection.request);
+        let connection = &self.pool.connections[key];
+        if let Some(slot) = connection.transport {
+            self.ring.send_fixed(slot, connection.unsent);
         }
     }
 
     /// Requests that did not fit into their sockets go on as the sockets drain.
-    fn send_rests(&mut self, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
+    fn send_rests(&mut self, context: &mut Context<'_>) {
         while let Some((slot, sent)) = self.ring.unsent_fixed() {
             let Owner::Connection(key) = self.uses[slot.index()].owner else { continue };
             match sent {
                 Ok(sent_bytes) => {
                     self.uses[slot.index()].sending = true;
-                    let rest = &self.connections[key].request[sent_bytes..];
+                    let rest = &self.pool.connections[key].unsent[sent_bytes..];
                     self.ring.send_tracked(slot, Cow::Borrowed(rest));
                 }
-                Err(error) => self.fail(key, &error, now_ns, turns, recorder),
+                Err(error) => self.fail(key, &error, context),
             }
         }
     }
 
-    fn complete(&mut self, completion: Completion, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
+    fn complete(&mut self, completion: Completion, context: &mut Context<'_>) {
         match completion {
             Completion::Received { slot, buffer, armed } => {
                 self.uses[slot.index()].receiving = armed;
                 if let Owner::Connection(key) = self.uses[slot.index()].owner {
-                    let connection = &mut self.connections[key];
-                    let outcome = connection.exchange.receive(self.ring.bytes(&buffer), now_ns, recorder);
+                    let (exchange, bytes) =
+                        (&mut self.pool.connections[key].exchange, self.ring.bytes(&buffer));
+                    let outcome = exchange.receive(bytes, context.now_ns, context.recorder);
                     self.ring.recycle(buffer);
-                    self.go_on(key, outcome, now_ns, turns);
+                    self.go_on(key, outcome, context);
                 } else {
                     self.ring.recycle(buffer);
                 }
@@ -192,16 +150,16 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             Completion::Stopped { slot, why } => {
                 self.uses[slot.index()].receiving = false;
                 if let Owner::Connection(key) = self.uses[slot.index()].owner {
-                    self.broken(key, &why, now_ns, turns, recorder);
+                    self.broken(key, &why, context);
                 }
-                self.close(slot);
+                self.close_slot(slot);
             }
             Completion::Sent { slot, result } => {
                 self.uses[slot.index()].sending = false;
                 if let (Owner::Connection(key), Err(error)) = (self.uses[slot.index()].owner, result) {
-                    self.fail(key, &error, now_ns, turns, recorder);
+                    self.fail(key, &error, context);
                 }
-                self.close(slot);
+                self.close_slot(slot);
             }
             Completion::Accepted(_)
             | Completion::Dropped
@@ -212,64 +170,29 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    fn go_on(&mut self, key: usize, outcome: Outcome, now_ns: u64, turns: &mut Turns) {
+    fn go_on(&mut self, key: usize, outcome: Outcome, context: &mut Context<'_>) {
         match outcome {
             Outcome::Waiting => {}
-            Outcome::Replied => turns.free(key, self.connections[key].exchange.free_ns(now_ns)),
-            Outcome::Over => self.close_connection(key, now_ns, turns),
+            Outcome::Replied => {
+                let free_ns = self.pool.connections[key].exchange.free_ns(context.now_ns);
+                context.turns.free(key, free_ns);
+            }
+            Outcome::Over => self.close(key, context),
         }
     }
 
-    fn broken(&mut self, key: usize, why: &Stop, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
+    fn broken(&mut self, key: usize, why: &Stop, context: &mut Context<'_>) {
         match why {
-            Stop::Broken(error) => self.fail(key, error, now_ns, turns, recorder),
+            Stop::Broken(error) => self.fail(key, error, context),
             Stop::End | Stop::Asked => {
-                self.connections[key].exchange.end(now_ns, recorder);
-                self.close_connection(key, now_ns, turns);
+                self.pool.connections[key].exchange.end(context.now_ns, context.recorder);
+                self.close(key, context);
             }
         }
     }
 
-    /// Accounts for a connection that has broken, and opens it anew.
-    fn fail(
-        &mut self,
-        key: usize,
-        error: &io::Error,
-        now_ns: u64,
-        turns: &mut Turns,
-        recorder: &mut Recorder,
-    ) {
-        self.connections[key].exchange.fail_with(error, recorder);
-        self.close_connection(key, now_ns, turns);
-    }
-
-    /// Closes a connection. One that was of use is free to be opened again, as soon as it has a slot for that; a server
-    /// that refuses is asked again at the next sweep, not at once and for ever.
-    fn close_connection(&mut self, key: usize, now_ns: u64, turns: &mut Turns) {
-        self.give_up(key);
-        let connection = &self.connections[key];
-        if connection.exchange.is_taken() && connection.closing < SLOTS {
-            turns.free(key, now_ns);
-        }
-    }
-
-    /// Lets go of a connection's slot, which closes when nothing of it is in flight.
-    fn give_up(&mut self, key: usize) {
-        let Some(slot) = self.connections[key].slot.take() else { return };
-        let state = &mut self.uses[slot.index()];
-        state.owner = Owner::Closing(key);
-        self.connections[key].closing += 1;
-        if state.receiving {
-            self.ring.stop_receiving(slot);
-        }
-        if state.sending {
-            self.ring.cancel_send(slot);
-        }
-        self.close(slot);
-    }
-
     /// Closes a slot that has been given up, if nothing of it is in flight.
-    fn close(&mut self, slot: Slot) {
+    fn close_slot(&mut self, slot: Slot) {
         let state = &mut self.uses[slot.index()];
         if let Owner::Closing(key) = state.owner
             && !state.receiving
@@ -288,47 +211,88 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 state.receiving = true;
                 self.ring.receive(slot, false);
             }
-            _ => self.close(slot),
+            _ => self.close_slot(slot),
         }
     }
 
-    /// Begins to connect. A request that is sent meanwhile waits for the connection.
-    fn connect(&mut self, key: usize, now_ns: u64, recorder: &mut Recorder) {
-        let opened = sys::net::start_connect(self.plan.route(key)).and_then(|socket| self.ring.adopt(socket));
-        match opened {
-            Ok(slot) => {
-                self.connections[key].slot = Some(slot);
-                self.own(slot, key);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.waiting.push(key, now_ns),
-            Err(error) => {
-                self.connections[key].exchange.fail(Fault::Connect, recorder, || error.to_string());
+    /// Frees connections that had no slot left to be opened again with.
+    fn count_closed(&mut self, context: &mut Context<'_>) {
+        while let Some(key) = self.closed.pop() {
+            self.closing[key] -= 1;
+            let connection = &self.pool.connections[key];
+            if connection.transport.is_none() && connection.exchange.is_taken() {
+                context.free(key);
             }
         }
     }
+}
 
-    /// Connects those that have waited for room, unless their requests have been given up.
-    fn connect_waiting(&mut self, now_ns: u64, recorder: &mut Recorder) {
-        while let Some(key) = self.waiting.pop(now_ns) {
-            if self.connections[key].is_waiting() {
-                self.connect(key, now_ns, recorder);
-                self.send(key);
-            }
+impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
+    type Client = C;
+    type Transport = Slot;
+    type Unsent = &'static [u8];
+    type Link = Socket;
+
+    const BATCHES: bool = true;
+
+    fn pool(&mut self) -> &mut Pool<C, Slot, &'static [u8], Socket> {
+        &mut self.pool
+    }
+
+    fn begin(&mut self, turn: &Turn, context: &mut Context<'_>) {
+        let connection = &mut self.pool.connections[turn.key];
+        let is_open = connection.transport.is_some();
+        if !is_open {
+            connection.renew(&self.pool.plan);
+        }
+        connection.unsent = connection.exchange.begin(turn, context.now_ns, context.recorder);
+        if is_open || self.connect(turn.key, context) {
+            self.send(turn.key);
         }
     }
 
-    /// Gives up on replies that are overdue, and frees connections that are closed.
-    fn sweep(&mut self, now_ns: u64, turns: &mut Turns, recorder: &mut Recorder) {
-        let opens_again = self.plan.opens_again(now_ns);
-        for key in 0..self.connections.len() {
-            let connection = &mut self.connections[key];
-            let late = connection.exchange.give_up_late(now_ns, recorder);
-            if late || (opens_again && connection.slot.is_none() && connection.exchange.is_idle()) {
-                self.give_up(key);
-                if self.connections[key].closing < SLOTS {
-                    turns.free(key, now_ns);
-                }
-            }
+    /// A request that is sent meanwhile waits for the connection.
+    fn open(&mut self, key: usize) -> io::Result<()> {
+        let socket = sys::net::start_connect(self.pool.plan.route(key))?;
+        let slot = self.ring.adopt(socket)?;
+        self.pool.connections[key].transport = Some(slot);
+        self.own(slot, key);
+        Ok(())
+    }
+
+    fn send_first(&mut self, key: usize, _context: &mut Context<'_>) {
+        self.send(key);
+    }
+
+    /// The slot closes when nothing of it is in flight.
+    fn disconnect(&mut self, key: usize) {
+        let Some(slot) = self.pool.connections[key].transport.take() else { return };
+        let state = &mut self.uses[slot.index()];
+        state.owner = Owner::Closing(key);
+        self.closing[key] += 1;
+        if state.receiving {
+            self.ring.stop_receiving(slot);
+        }
+        if state.sending {
+            self.ring.cancel_send(slot);
+        }
+        self.close_slot(slot);
+    }
+
+    fn can_open(&self, key: usize) -> bool {
+        self.closing[key] < SLOTS
+    }
+
+    fn wait(&mut self, timeout: Duration) -> usize {
+        self.ring.turn(&[], &[], Wait::AtMost(timeout)).expect("a ring that has worked goes on working");
+        self.ring.ready()
+    }
+
+    fn handle_events(&mut self, _count: usize, context: &mut Context<'_>) {
+        self.count_closed(context);
+        self.send_rests(context);
+        while let Some(completion) = self.ring.next() {
+            self.complete(completion, context);
         }
     }
 }
@@ -339,54 +303,6 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
     }
 
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
-        let mut now_ns = clock::monotonic_ns();
-        for (key, connection) in self.connections.iter().enumerate() {
-            // One that a stopped warm-up has left waiting has no room, and one that is being closed no slot.
-            let is_closed = connection.slot.is_none() && connection.exchange.is_idle();
-            let can_open = is_closed && connection.closing < SLOTS;
-            if can_open || connection.slot.is_some() && connection.exchange.has_room() {
-                turns.free(key, recorder.start_ns());
-            }
-        }
-        let mut sweep_ns = now_ns + self.plan.sweep_ns;
-        loop {
-            // In a closed loop requests begin when the replies before them came, so that handling those counts as the
-            // server's time.
-            self.pump(if turns.is_open() { clock::monotonic_ns() } else { now_ns }, turns, recorder);
-            if recorder.is_done(turns) {
-                break;
-            }
-            let handed_ns = clock::monotonic_ns();
-            let then_ns = recorder.due_ns().min(sweep_ns).min(self.waiting.due_ns());
-            let wait = self.plan.wait(then_ns, turns, recorder, handed_ns);
-            recorder.end_turn(handed_ns, wait);
-            self.ring.turn(&[], &[], Wait::AtMost(wait)).expect("a ring that has worked goes on working");
-            now_ns = clock::monotonic_ns();
-            if !recorder.begin_turn(now_ns) || halt.load(Ordering::Relaxed) {
-                break;
-            }
-            while let Some(key) = self.closed.pop() {
-                let connection = &mut self.connections[key];
-                connection.closing -= 1;
-                if connection.slot.is_none() && connection.exchange.is_taken() {
-                    turns.free(key, now_ns);
-                }
-            }
-            self.send_rests(now_ns, turns, recorder);
-            self.connect_waiting(now_ns, recorder);
-            while let Some(completion) = self.ring.next() {
-                self.plan.stir(now_ns);
-                self.complete(completion, now_ns, turns, recorder);
-            }
-            if now_ns >= sweep_ns {
-                self.sweep(now_ns, turns, recorder);
-                sweep_ns = now_ns + self.plan.sweep_ns;
-            }
-        }
-        let open =
-            self.connections.iter().filter(|one| one.slot.is_some()).map(|one| one.exchange.is_taken());
-        let open = Open::of(open, self.plan.idle_open());
-        let oldest_ns = self.connections.iter().filter_map(|one| one.exchange.oldest_ns()).min();
-        recorder.leave(open, oldest_ns, turns);
+        self.run_loop(turns, recorder, halt);
     }
 }

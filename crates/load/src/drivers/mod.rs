@@ -1,8 +1,12 @@
-//! The ways to wait: one file each. Here is what they share: opening connections.
+//! The ways to wait: `epoll`, `io_uring` and `thread`. What they share is in the other files; here it is how connections
+//! are opened.
 
+mod context;
 pub(crate) mod epoll;
+mod event_loop;
 pub(crate) mod io_uring;
 pub(crate) mod link;
+mod pool;
 pub(crate) mod thread;
 mod unsent;
 mod waiting;
@@ -12,8 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sys::clock;
-use sys::net::{Address, Route, Socket};
+use sys::net::{Address, Route};
 
+use self::context::Context;
 use self::link::Link;
 use crate::exchange::Limits;
 use crate::record::Recorder;
@@ -23,7 +28,9 @@ use crate::{Config, Failure, Share, failure, tls};
 /// A thread's connections, open and ready to run.
 pub(crate) trait Drive {
     /// What the driver does without on this machine.
-    fn lacks(&self) -> Vec<String>;
+    fn lacks(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool);
@@ -35,7 +42,9 @@ const SWEEP_NS: u64 = 20_000_000;
 const SWEEP_NS_MIN: u64 = 1_000_000;
 
 /// What a worker knows of its connections beside themselves.
-pub(crate) struct Plan<L: Link = Socket> {
+pub(crate) struct Plan<C, L: Link> {
+    /// The client half that connections have clones of.
+    client: C,
     addresses: Vec<Address>,
     sources: Vec<std::net::IpAddr>,
     /// The index of its first connection among those of all workers, which take addresses in turn.
@@ -53,16 +62,18 @@ pub(crate) struct Plan<L: Link = Socket> {
     idle: Vec<L>,
 }
 
-impl<L: Link> Plan<L> {
+impl<C, L: Link> Plan<C, L> {
     /// The plan of a share, and its connections, open.
     pub(crate) fn open(
         config: &Config,
         terms: L::Terms,
         share: &Share,
+        client: C,
         halt: &AtomicBool,
     ) -> Result<(Self, Vec<L>), Failure> {
         let timeout_ns = config.timeout.as_nanos() as u64;
         let mut plan = Self {
+            client,
             addresses: config.addresses.clone(),
             sources: config.sources.clone(),
             first: share.first,
@@ -132,7 +143,8 @@ impl<L: Link> Plan<L> {
     }
 
     /// How long to wait when the next thing to do is due at `then_ns`; nothing while it is time to spin.
-    fn wait(&self, then_ns: u64, turns: &Turns, recorder: &Recorder, now_ns: u64) -> Duration {
+    fn wait(&self, then_ns: u64, context: &Context<'_>) -> Duration {
+        let &Context { now_ns, ref turns, ref recorder } = context;
         if now_ns < self.spin_until_ns && !turns.is_open() {
             return Duration::ZERO;
         }

@@ -13,17 +13,18 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{slice, thread};
 
 use proto::Client;
-use sys::clock;
 use sys::net::{Address, Socket};
 
+use super::context::Context;
 use super::link::Link;
+use super::pool::{Connection, leave};
 use super::{Drive, Plan, SWEEP_NS};
-use crate::exchange::{Exchange, Outcome};
-use crate::record::{Open, Recorder};
+use crate::exchange::Outcome;
+use crate::record::Recorder;
 use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
@@ -34,14 +35,9 @@ const SEND_BYTES: usize = 64 * 1024;
 
 /// A thread's one connection.
 pub(crate) struct Worker<W, C, L: Link> {
-    /// None until it is used again.
-    link: Option<L>,
-    exchange: Exchange<C>,
-    /// What the link has not taken yet of the last request.
-    unsent: &'static [u8],
+    connection: Connection<C, L, &'static [u8]>,
     input: Box<[u8]>,
-    client: C,
-    plan: Plan<L>,
+    plan: Plan<C, L>,
     workload: PhantomData<W>,
 }
 
@@ -53,69 +49,61 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         client: C,
         halt: &AtomicBool,
     ) -> Result<Self, Failure> {
-        let (plan, mut links) = Plan::<L>::open(config, terms, share, halt)?;
+        let (plan, mut links) = Plan::<_, L>::open(config, terms, share, client, halt)?;
         let link = links.pop();
         if let Some(link) = &link {
             block(link.socket(), plan.moment())
                 .map_err(|error| failure("connect_failed", error.to_string()))?;
         }
-        Ok(Self {
-            link,
-            exchange: Exchange::new(client.clone(), plan.limits),
-            unsent: &[],
-            input: vec![0; RECEIVE_BYTES].into(),
-            client,
-            plan,
-            workload: PhantomData,
-        })
+        let (connection, input) = (Connection::new(link, &plan), vec![0; RECEIVE_BYTES].into());
+        Ok(Self { connection, input, plan, workload: PhantomData })
     }
 
     /// Begins a request, for which the connection is opened if it is not open.
-    fn begin(&mut self, turn: &Turn, now_ns: u64, recorder: &mut Recorder) {
-        if self.link.is_none() {
-            self.exchange.open_again(self.client.clone(), self.plan.limits);
+    fn begin(&mut self, turn: &Turn, context: &mut Context<'_>) {
+        let connection = &mut self.connection;
+        if connection.transport.is_none() {
+            connection.renew(&self.plan);
         }
-        self.unsent = self.exchange.begin(turn, now_ns, recorder);
+        connection.unsent = connection.exchange.begin(turn, context.now_ns, context.recorder);
     }
 
     /// Goes on with the request in flight, waiting for the server for a moment or two, and takes the reply that comes.
-    fn step(&mut self, recorder: &mut Recorder) -> Outcome {
+    fn step(&mut self, context: &mut Context<'_>) -> Outcome {
+        context.tick();
         // The end of a send may block, and the receive that follows it.
-        recorder.end_turn(clock::monotonic_ns(), 2 * self.plan.moment());
-        let received = if self.link.is_some() { self.communicate() } else { self.connect() };
-        let now_ns = clock::monotonic_ns();
-        if !recorder.begin_turn(now_ns) {
+        context.end_iteration(2 * self.plan.moment());
+        let is_open = self.connection.transport.is_some();
+        let received = if is_open { self.communicate() } else { self.connect() };
+        if !context.begin_iteration() {
             return Outcome::Waiting;
         }
+        let (exchange, recorder) = (&mut self.connection.exchange, &mut *context.recorder);
         match received {
-            Ok(Some(0)) => self.exchange.end(now_ns, recorder),
-            Ok(Some(received)) => self.exchange.receive(&self.input[..received], now_ns, recorder),
-            Err(error) if !is_passing(&error) => {
-                match self.link {
-                    Some(_) => self.exchange.fail_with(&error, recorder),
-                    None => self.exchange.fail_to_open(&error, recorder),
-                }
-                Outcome::Over
-            }
+            Ok(Some(0)) => exchange.end(context.now_ns, recorder),
+            Ok(Some(received)) => exchange.receive(&self.input[..received], context.now_ns, recorder),
+            Err(error) if !is_passing(&error) && is_open => exchange.fail_with(&error, recorder),
+            Err(error) if !is_passing(&error) => exchange.fail_to_open(&error, recorder),
             Ok(None) | Err(_) => {
-                let late = self.exchange.give_up_late(now_ns, recorder);
-                if late { Outcome::Over } else { Outcome::Waiting }
+                let is_late = exchange.give_up_late(context.now_ns, recorder);
+                if is_late { Outcome::Over } else { Outcome::Waiting }
             }
         }
     }
 
     /// Sends what is unsent, then receives; returns how much, or nothing while it is still sending.
     fn communicate(&mut self) -> io::Result<Option<usize>> {
-        let Some(link) = &mut self.link else { return Ok(None) };
-        if !self.unsent.is_empty() || link.holds_back() {
+        let Connection { transport, unsent, .. } = &mut self.connection;
+        let Some(link) = transport else { return Ok(None) };
+        if !unsent.is_empty() || link.holds_back() {
             // The time a plain socket may block is that of the whole call, whatever it is given.
-            let length = if L::BUFFERS { self.unsent.len().min(SEND_BYTES) } else { self.unsent.len() };
-            let sent = link.write(&self.unsent[..length])?;
-            self.unsent = &self.unsent[sent..];
-            if link.holds_back() || (sent > 0 && !self.unsent.is_empty()) {
+            let length = if L::BUFFERS { unsent.len().min(SEND_BYTES) } else { unsent.len() };
+            let sent = link.write(&unsent[..length])?;
+            *unsent = &unsent[sent..];
+            if link.holds_back() || (sent > 0 && !unsent.is_empty()) {
                 return Ok(None);
             }
-            if !self.unsent.is_empty() {
+            if !unsent.is_empty() {
                 return hear(link, &mut self.input).map(Some);
             }
         }
@@ -134,72 +122,69 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
             })?,
         };
         block(&socket, moment)?;
-        self.link = Some(L::begin(socket, &self.plan.terms)?);
+        self.connection.transport = Some(L::begin(socket, &self.plan.terms)?);
         Ok(None)
     }
 
     fn close(&mut self) {
-        self.unsent = &[];
-        if let Some(link) = self.link.take() {
+        self.connection.unsent = &[];
+        if let Some(link) = self.connection.transport.take() {
             link.close();
         }
     }
 
     /// Lets time pass until the next request may go out, or it is `then_ns`.
-    fn pause(&mut self, then_ns: u64, turns: &Turns, recorder: &mut Recorder) {
-        let now_ns = clock::monotonic_ns();
-        let wait = self.plan.wait(recorder.due_ns().min(then_ns), turns, recorder, now_ns);
-        recorder.end_turn(now_ns, wait);
+    fn pause(&mut self, then_ns: u64, context: &mut Context<'_>) {
+        context.tick();
+        let wait = self.plan.wait(context.recorder.due_ns().min(then_ns), context);
+        context.end_iteration(wait);
         thread::sleep(wait);
-        recorder.begin_turn(clock::monotonic_ns());
+        context.begin_iteration();
     }
 }
 
 impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
-    fn lacks(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
+        let context = &mut Context::new(turns, recorder);
         // One that a stopped warm-up has left waiting has no room.
-        if self.link.is_none() || self.exchange.has_room() {
-            turns.free(0, recorder.start_ns());
+        if self.connection.is_closed() || self.connection.has_room() {
+            context.turns.free(0, context.recorder.start_ns());
         }
         // When a connection that has been of no use is opened again.
         let mut again_ns = u64::MAX;
-        while !recorder.is_done(turns) && !recorder.is_over() && !halt.load(Ordering::Relaxed) {
-            let now_ns = clock::monotonic_ns();
-            if now_ns >= again_ns {
-                turns.free(0, now_ns);
+        while !context.is_done() && !context.recorder.is_over() && !halt.load(Ordering::Relaxed) {
+            context.tick();
+            if context.now_ns >= again_ns {
+                context.free(0);
                 again_ns = u64::MAX;
             }
-            if recorder.may_send()
-                && let Some(turn) = turns.next(recorder.in_flight(), now_ns)
-            {
-                self.begin(&turn, now_ns, recorder);
+            if let Some(turn) = context.next() {
+                self.begin(&turn, context);
             }
-            if recorder.in_flight() == 0 {
-                self.pause(again_ns.min(now_ns + SWEEP_NS), turns, recorder);
+            if context.recorder.in_flight() == 0 {
+                self.pause(again_ns.min(context.now_ns + SWEEP_NS), context);
                 continue;
             }
-            match self.step(recorder) {
+            match self.step(context) {
                 Outcome::Waiting => {}
-                Outcome::Replied => turns.free(0, self.exchange.free_ns(clock::monotonic_ns())),
+                Outcome::Replied => {
+                    context.tick();
+                    let free_ns = self.connection.exchange.free_ns(context.now_ns);
+                    context.turns.free(0, free_ns);
+                }
                 Outcome::Over => {
                     self.close();
-                    let now_ns = clock::monotonic_ns();
+                    context.tick();
                     // A server that refuses is asked again in time, not at once and for ever.
-                    if self.exchange.is_taken() {
-                        turns.free(0, now_ns);
+                    if self.connection.exchange.is_taken() {
+                        context.free(0);
                     } else {
-                        again_ns = now_ns + SWEEP_NS;
+                        again_ns = context.now_ns + SWEEP_NS;
                     }
                 }
             }
         }
-        let open = self.link.iter().map(|_| self.exchange.is_taken());
-        let open = Open::of(open, self.plan.idle_open());
-        recorder.leave(open, self.exchange.oldest_ns(), turns);
+        leave(slice::from_ref(&self.connection), &mut self.plan, context);
     }
 }
 

@@ -1,0 +1,65 @@
+//! The run that a driver keeps going, as one record that its methods pass on.
+
+use std::time::Duration;
+
+use sys::clock;
+
+use crate::record::Recorder;
+use crate::turns::{Turn, Turns};
+
+pub(crate) struct Context<'a> {
+    /// The last time that was read.
+    pub(crate) now_ns: u64,
+    /// Which connection carries the next request, and when.
+    pub(crate) turns: &'a mut Turns,
+    pub(crate) recorder: &'a mut Recorder,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(turns: &'a mut Turns, recorder: &'a mut Recorder) -> Self {
+        Self { now_ns: clock::monotonic_ns(), turns, recorder }
+    }
+
+    /// Reads the clock.
+    pub(crate) fn tick(&mut self) {
+        self.now_ns = clock::monotonic_ns();
+        self.recorder.at(self.now_ns);
+    }
+
+    /// The request that may go out now, if there is one.
+    pub(crate) fn next(&mut self) -> Option<Turn> {
+        if !self.recorder.may_send() {
+            return None;
+        }
+        self.turns.next(self.recorder.in_flight(), self.now_ns)
+    }
+
+    /// The request that may go out with the last one, on the same connection.
+    pub(crate) fn next_with(&mut self, turn: &Turn) -> Option<Turn> {
+        if !self.recorder.may_send() {
+            return None;
+        }
+        self.turns.again(turn, self.recorder.in_flight(), self.now_ns)
+    }
+
+    /// Lists a connection as free from now on.
+    pub(crate) fn free(&mut self, key: usize) {
+        self.turns.free(key, self.now_ns);
+    }
+
+    /// Whether every request that was to be sent has been answered or has failed.
+    pub(crate) fn is_done(&self) -> bool {
+        self.recorder.is_done(self.turns)
+    }
+
+    /// Ends an iteration of the loop: a wait follows, of `wait` at most.
+    pub(crate) fn end_iteration(&mut self, wait: Duration) {
+        self.recorder.end_turn(self.now_ns, wait);
+    }
+
+    /// Begins an iteration after a wait; says whether the run goes on.
+    pub(crate) fn begin_iteration(&mut self) -> bool {
+        self.now_ns = clock::monotonic_ns();
+        self.recorder.begin_turn(self.now_ns)
+    }
+}

@@ -1,0 +1,164 @@
+//! The loop of a driver that waits for many connections at once: what epoll and io_uring share.
+//!
+//! A driver implements how it waits, opens, sends and closes; the rest of the trait is the loop around that. Each driver
+//! has its own copy of the loop, made when it is compiled.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::context::Context;
+use super::link::Link;
+use super::pool::{Pool, leave};
+use crate::record::Recorder;
+use crate::turns::{Turn, Turns};
+
+pub(crate) trait EventLoop {
+    type Client: Clone;
+    type Transport;
+    type Unsent: Default;
+    type Link: Link;
+
+    /// Whether requests go out together, with the next wait. Otherwise each goes out when it begins.
+    const BATCHES: bool;
+
+    fn pool(&mut self) -> &mut Pool<Self::Client, Self::Transport, Self::Unsent, Self::Link>;
+
+    /// Begins a request on a connection, which is opened for it if it is closed.
+    fn begin(&mut self, turn: &Turn, context: &mut Context<'_>);
+
+    /// Begins to connect.
+    fn open(&mut self, key: usize) -> io::Result<()>;
+
+    /// Sends the request that a connection has been opened for.
+    fn send_first(&mut self, key: usize, context: &mut Context<'_>);
+
+    /// Closes a connection if it is open, and forgets what is unsent.
+    fn disconnect(&mut self, key: usize);
+
+    /// Whether a closed connection can be opened again by now.
+    fn can_open(&self, _key: usize) -> bool {
+        true
+    }
+
+    /// Waits for events, so long at most; returns how many there are.
+    fn wait(&mut self, timeout: Duration) -> usize;
+
+    fn handle_events(&mut self, count: usize, context: &mut Context<'_>);
+
+    /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
+    fn run_loop(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
+        let context = &mut Context::new(turns, recorder);
+        self.list_free(context);
+        let mut sweep_ns = context.now_ns + self.pool().plan.sweep_ns;
+        let is_open_loop = context.turns.is_open();
+        loop {
+            // In a closed loop requests begin when the replies before them came, so that the time it takes to handle
+            // those counts as the server's.
+            if is_open_loop {
+                context.tick();
+            }
+            self.pump(context);
+            if context.is_done() {
+                break;
+            }
+            if !is_open_loop {
+                context.tick();
+            }
+            let Pool { plan, waiting, .. } = self.pool();
+            let wait = plan.wait(context.recorder.due_ns().min(sweep_ns).min(waiting.due_ns()), context);
+            context.end_iteration(wait);
+            let count = self.wait(wait);
+            if !context.begin_iteration() || halt.load(Ordering::Relaxed) {
+                break;
+            }
+            if count > 0 {
+                self.pool().plan.stir(context.now_ns);
+            }
+            self.connect_waiting(context);
+            self.handle_events(count, context);
+            if context.now_ns >= sweep_ns {
+                self.sweep(context);
+                sweep_ns = context.now_ns + self.pool().plan.sweep_ns;
+            }
+        }
+        let Pool { connections, plan, .. } = self.pool();
+        leave(connections, plan, context);
+    }
+
+    /// Lists the connections that are free at the start. A connection that a stopped warm-up has left waiting is not.
+    fn list_free(&mut self, context: &mut Context<'_>) {
+        for key in 0..self.pool().connections.len() {
+            let can_open = self.can_open(key);
+            let connection = &self.pool().connections[key];
+            if connection.has_room() || (connection.is_closed() && can_open) {
+                context.turns.free(key, context.recorder.start_ns());
+            }
+        }
+    }
+
+    /// Begins all requests that may go out now.
+    fn pump(&mut self, context: &mut Context<'_>) {
+        while let Some(turn) = context.next() {
+            self.begin(&turn, context);
+            // All of a batch begin at one time in a closed loop. Otherwise each send took time.
+            let took_time = if Self::BATCHES { context.turns.is_open() } else { context.turns.has_free() };
+            if took_time {
+                context.tick();
+            }
+        }
+    }
+
+    /// Begins to connect; says whether that could be done.
+    #[cold]
+    fn connect(&mut self, key: usize, context: &mut Context<'_>) -> bool {
+        let Err(error) = self.open(key) else { return true };
+        let Pool { connections, waiting, .. } = self.pool();
+        match error.kind() {
+            io::ErrorKind::WouldBlock => waiting.push(key, context.now_ns),
+            _ => {
+                connections[key].exchange.fail_to_open(&error, context.recorder);
+            }
+        }
+        false
+    }
+
+    /// Connects those that have waited for room, unless their requests have been given up.
+    fn connect_waiting(&mut self, context: &mut Context<'_>) {
+        while let Some(key) = self.pool().waiting.pop(context.now_ns) {
+            if self.pool().connections[key].is_waiting() && self.connect(key, context) {
+                self.send_first(key, context);
+            }
+        }
+    }
+
+    /// Accounts for a connection that has broken.
+    fn fail(&mut self, key: usize, error: &io::Error, context: &mut Context<'_>) {
+        self.pool().connections[key].exchange.fail_with(error, context.recorder);
+        self.close(key, context);
+    }
+
+    /// Closes a connection. If it was of use it is free to be opened again, as soon as that is possible. A server that
+    /// refuses is asked again at the next sweep, not at once and for ever.
+    fn close(&mut self, key: usize, context: &mut Context<'_>) {
+        self.disconnect(key);
+        if self.pool().connections[key].exchange.is_taken() && self.can_open(key) {
+            context.free(key);
+        }
+    }
+
+    /// Gives up on replies that are overdue, and frees connections that are closed.
+    fn sweep(&mut self, context: &mut Context<'_>) {
+        let opens_again = self.pool().plan.opens_again(context.now_ns);
+        for key in 0..self.pool().connections.len() {
+            let connection = &mut self.pool().connections[key];
+            let is_late = connection.exchange.give_up_late(context.now_ns, context.recorder);
+            if is_late || (opens_again && connection.is_closed()) {
+                self.disconnect(key);
+                if self.can_open(key) {
+                    context.free(key);
+                }
+            }
+        }
+    }
+}
