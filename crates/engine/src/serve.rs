@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::process::{self, ExitCode};
 
-use models::{Board, Limit, MODELS, Model, Values, Worker};
+use models::{Limit, MODELS, Model, Values, Worker, WorkerStats};
 use proto::Protocol;
 use sys::perf::Calls;
 
@@ -48,7 +48,7 @@ fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
         cpus: spec.cpus.clone(),
         connections_max: spec.connections_max.min(connections_possible(spec.workers * spec.listen.len())),
         options: spec.options.clone(),
-        board: Some(Board::new(spec.workers)?),
+        stats: Some(WorkerStats::new(spec.workers)?),
     });
     let mut workload = spec.workload.clone();
     if let Workload::Http(http) = &mut workload {
@@ -81,8 +81,8 @@ impl Visit for Beginning<'_> {
             None
         });
         let (listeners, addresses) = listen::open(spec, config.backlog(), &mut lacks)?;
-        let board = config.board.expect("it was made with the configuration");
-        let workers = listeners.into_iter().zip(board.workers());
+        let stats = config.stats.expect("it was made with the configuration");
+        let workers = listeners.into_iter().zip(stats.workers());
         let workers = workers.map(|(listeners, counts)| Worker { listeners, counts }).collect();
         let ready = ServeReady {
             schema: Version,
@@ -98,7 +98,7 @@ impl Visit for Beginning<'_> {
             defects: model.defects(config).into_iter().map(str::to_owned).collect(),
             lacks,
         };
-        begin(owner, &ready, spec.workload.protocol(), forever(Account { board, calls }))?;
+        begin(owner, &ready, spec.workload.protocol(), forever(Account { stats, calls }))?;
         models::serve::<P>(model.name, workers, config, workload).map_err(Failure::from)
     }
 }
@@ -130,7 +130,7 @@ fn begin(owner: Owner, ready: &ServeReady, protocol: &str, account: &'static Acc
 
 /// What a server has done so far.
 struct Account {
-    board: Board,
+    stats: WorkerStats,
     calls: Option<Calls>,
 }
 
@@ -144,15 +144,15 @@ impl Account {
             schema: Version,
             event: ServedWord::Is,
             role: ServeWord::Is,
-            workers: self.board.workers().map(worker).collect(),
-            restarts: self.board.restarts(),
+            workers: self.stats.workers().map(worker).collect(),
+            restarts: self.stats.restarts(),
             calls: self.calls.as_ref().and_then(|calls| calls.so_far().ok()),
         }
     }
 
     /// One line a worker.
     fn summary(&self) -> String {
-        let lines = self.board.workers().enumerate().map(|(index, counts)| {
+        let lines = self.stats.workers().enumerate().map(|(index, counts)| {
             let refused = Limit::ALL.into_iter().map(|limit| (limit, counts.refused(limit)));
             let refused: Vec<String> = refused
                 .filter(|(_, count)| *count > 0)

@@ -51,13 +51,13 @@ const REFUSED: usize = 1;
 
 /// The counts of all workers, and how often one was started again.
 #[derive(Clone, Copy, Debug)]
-pub struct Board {
+pub struct WorkerStats {
     restarts: &'static AtomicU64,
     workers: &'static [AtomicU64],
 }
 
-impl Board {
-    /// A board for so many workers; they may be threads or processes that are forked later.
+impl WorkerStats {
+    /// The statistics of so many workers, which may be threads or processes that are forked later.
     ///
     /// # Errors
     /// Where there is no memory.
@@ -105,19 +105,19 @@ impl Counts {
     }
 }
 
-/// A connection's place among those that a worker may hold, for as long as it lives.
-pub(crate) struct Held(Arc<AtomicUsize>);
+/// Permission for one connection of a worker, given back when it is dropped.
+pub(crate) struct ConnectionPermit(Arc<AtomicUsize>);
 
-impl Held {
-    /// `open` counts those that are held. `None`: there is no room for another.
+impl ConnectionPermit {
+    /// `open` counts the permits that are taken. None if there are `connections_max` already.
     pub(crate) fn take(open: &Arc<AtomicUsize>, connections_max: usize) -> Option<Self> {
         // Taken first: several listeners may do so at once.
-        let place = Self(Arc::clone(open));
-        (open.fetch_add(1, Ordering::Relaxed) < connections_max).then_some(place)
+        let permit = Self(Arc::clone(open));
+        (open.fetch_add(1, Ordering::Relaxed) < connections_max).then_some(permit)
     }
 }
 
-impl Drop for Held {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -438,7 +438,7 @@ mod tests {
     use sys::net::Listener;
 
     use super::*;
-    use crate::counts::Board;
+    use crate::counts::WorkerStats;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
     /// More than are answered in one turn, and less than a socket has room for.
@@ -449,7 +449,7 @@ mod tests {
     static SUBMITS_MAX: AtomicU64 = AtomicU64::new(0);
 
     fn serve(listener: Listener) -> io::Result<()> {
-        let counts = Board::new(1)?.workers().next().expect("there is one");
+        let counts = WorkerStats::new(1)?.workers().next().expect("there is one");
         let workload = Workload::new(REPLY_BYTES, "/", "h", true, Verify::Status).expect("it is valid");
         let config = Config { connections_max: 2, ..Config::default() };
         let mut serving = Loop::<Http>::new(counts, &config, Box::leak(Box::new(workload)))?;

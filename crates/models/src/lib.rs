@@ -21,7 +21,7 @@ use std::io;
 
 use proto::Protocol;
 
-pub use counts::{Board, Counts, Limit};
+pub use counts::{Counts, Limit, WorkerStats};
 pub use workers::Worker;
 
 /// How a server is to run. It lives as long as the process.
@@ -36,7 +36,7 @@ pub struct Config {
     /// Options of the model that are not at their default: values by name, checked by [`ModelOption::accepts`].
     pub options: BTreeMap<String, String>,
     /// Where workers count; none while nothing is served.
-    pub board: Option<Board>,
+    pub stats: Option<WorkerStats>,
 }
 
 impl Config {

@@ -136,9 +136,9 @@ async fn accept<P: Protocol, S: Stream>(
     loop {
         match next().await {
             Ok(stream) => {
-                if let Some(place) = gate.admit() {
+                if let Some(permit) = gate.admit() {
                     monoio::spawn(async move {
-                        let _place = place;
+                        let _permit = permit;
                         converse(stream, Session::new(P::Server::new(workload))).await;
                     });
                 }

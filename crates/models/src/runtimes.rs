@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
 use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
-use crate::counts::{Counts, Held, Limit};
+use crate::counts::{ConnectionPermit, Counts, Limit};
 use crate::readiness::CALLS_MAX;
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
@@ -100,9 +100,9 @@ async fn accept<L: Listen>(listener: L, gate: Gate, service: impl Service) {
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                if let Some(place) = gate.admit() {
+                if let Some(permit) = gate.admit() {
                     tokio::spawn(async move {
-                        let _place = place;
+                        let _permit = permit;
                         service.serve(stream).await;
                     });
                 }
@@ -174,17 +174,17 @@ impl Gate {
     }
 
     /// Counts a connection that was accepted. `None`: there is no room for it, and it must be dropped.
-    pub(crate) fn admit(&self) -> Option<Held> {
-        let place = if self.spare().is_some() {
-            Held::take(&self.open, self.connections_max).ok_or(Limit::ConnectionsMax)
+    pub(crate) fn admit(&self) -> Option<ConnectionPermit> {
+        let permit = if self.spare().is_some() {
+            ConnectionPermit::take(&self.open, self.connections_max).ok_or(Limit::ConnectionsMax)
         } else {
             Err(Limit::Descriptors)
         };
-        match &place {
+        match &permit {
             Ok(_) => self.counts.take(),
             Err(limit) => self.counts.refuse(*limit),
         }
-        place.ok()
+        permit.ok()
     }
 
     /// Whether accepting is to rest after this error, because the next attempt would fail in the same way at once.

@@ -17,7 +17,7 @@ use sys::net::Socket;
 
 use crate::acceptor::Acceptor;
 use crate::conversation::converse;
-use crate::counts::{Held, Limit};
+use crate::counts::{ConnectionPermit, Limit};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
 use crate::{ModelOption, Config, Model, Values};
@@ -64,13 +64,13 @@ pub(crate) fn serve<P: Protocol>(
         let mut acceptor = Acceptor::new(worker)?;
         loop {
             let socket = Arc::new(acceptor.wait());
-            let Some(held) = Held::take(&open, config.connections_max) else {
+            let Some(permit) = ConnectionPermit::take(&open, config.connections_max) else {
                 drop(socket);
                 acceptor.settle(Err(Limit::ConnectionsMax));
                 continue;
             };
             let serve = move |socket: Option<Arc<Socket>>| {
-                let _held = held;
+                let _permit = permit;
                 if let Some(socket) = socket {
                     converse::<P>(&socket, workload, &mut Scratch::new());
                 }

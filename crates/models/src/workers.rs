@@ -74,7 +74,7 @@ pub(crate) fn supervise(
     config: &'static Config,
     work: impl Fn(Worker) -> io::Result<Infallible> + Copy,
 ) -> io::Result<Infallible> {
-    let board = config.board.expect("a server has a board");
+    let stats = config.stats.expect("a server has statistics");
     let mut workers: Vec<Option<Worker>> = workers.into_iter().map(Some).collect();
     let mut processes = Vec::new();
     for index in (0..workers.len()).flat_map(|worker| iter::repeat_n(worker, each)) {
@@ -95,7 +95,7 @@ pub(crate) fn supervise(
             match begun {
                 Ok(pid) => {
                     process.pid = Some(pid);
-                    board.restarted();
+                    stats.restarted();
                 }
                 // A limit on processes, or on memory; there may be room again soon.
                 Err(error) => process.end(&format!("it cannot be started: {error}"))?,
@@ -148,7 +148,7 @@ impl Process {
                 "worker {worker} has ended {times} times in a row soon after its start, at last with {reason}"
             )));
         }
-        // Nobody may be reading; the count on the board says it too.
+        // Standard error may be closed. The count of restarts is kept either way.
         let _ = writeln!(io::stderr(), "worker {} ended ({reason}): starting it again", self.worker);
         Ok(())
     }

@@ -151,7 +151,7 @@ pub(super) fn variant(config: &Config) -> Variant {
 }
 
 fn workers(config: &Config) -> usize {
-    config.board.map_or(1, |board| board.workers().count())
+    config.stats.map_or(1, |stats| stats.workers().count())
 }
 
 #[cfg(test)]
