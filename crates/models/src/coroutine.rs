@@ -49,7 +49,7 @@ pub(crate) fn serve<P: Protocol>(
 }
 
 /// What a coroutine gets when it is resumed.
-struct Turn {
+struct Wakeup {
     scratch: Box<Scratch>,
     /// The peer has ended its side: receiving goes on until it says so.
     ended: bool,
@@ -63,7 +63,7 @@ enum Pause {
     Again(Box<Scratch>),
 }
 
-type Conversation = Coroutine<Turn, Pause, Box<Scratch>, Stack>;
+type Conversation = Coroutine<Wakeup, Pause, Box<Scratch>, Stack>;
 
 struct Scheduler<P: Protocol> {
     epoll: Epoll,
@@ -104,13 +104,13 @@ impl<P: Protocol> Scheduler<P> {
                 let ready = self.epoll.ready(index);
                 match ready.key.checked_sub(LISTENERS) {
                     Some(listener) => self.accept(listener as usize),
-                    None => scratch = self.resume(ready.key as usize, Turn { scratch, ended: ready.ended() }),
+                    None => scratch = self.resume(ready.key as usize, Wakeup { scratch, ended: ready.ended() }),
                 }
             }
             // Only those that were there before: who asks again goes behind the others.
             for _ in 0..self.again.len() {
                 let Some(key) = self.again.pop_front() else { break };
-                scratch = self.resume(key, Turn { scratch, ended: false });
+                scratch = self.resume(key, Wakeup { scratch, ended: false });
             }
         }
     }
@@ -126,8 +126,8 @@ impl<P: Protocol> Scheduler<P> {
                 stacks.give_back(stack);
                 return Err(Limit::Memory);
             }
-            entry.insert(Coroutine::with_stack(stack, move |yielder, turn: Turn| {
-                converse::<P>(socket, workload, yielder, turn)
+            entry.insert(Coroutine::with_stack(stack, move |yielder, wakeup: Wakeup| {
+                converse::<P>(socket, workload, yielder, wakeup)
             }));
             Ok(())
         });
@@ -135,9 +135,9 @@ impl<P: Protocol> Scheduler<P> {
 
     /// Lets a conversation go on, and returns the buffers when it waits again or is over. A number may by now be that
     /// of another: being resumed for nothing harms none.
-    fn resume(&mut self, key: usize, turn: Turn) -> Box<Scratch> {
-        let Some(conversation) = self.conversations.get_mut(key) else { return turn.scratch };
-        match conversation.resume(turn) {
+    fn resume(&mut self, key: usize, wakeup: Wakeup) -> Box<Scratch> {
+        let Some(conversation) = self.conversations.get_mut(key) else { return wakeup.scratch };
+        match conversation.resume(wakeup) {
             CoroutineResult::Yield(Pause::Ready(scratch)) => scratch,
             CoroutineResult::Yield(Pause::Again(scratch)) => {
                 self.again.push_back(key);
@@ -155,10 +155,10 @@ impl<P: Protocol> Scheduler<P> {
 fn converse<P: Protocol>(
     socket: Socket,
     workload: &'static P::Workload,
-    yielder: &Yielder<Turn, Pause>,
-    turn: Turn,
+    yielder: &Yielder<Wakeup, Pause>,
+    wakeup: Wakeup,
 ) -> Box<Scratch> {
-    let Turn { scratch, ended } = turn;
+    let Wakeup { scratch, ended } = wakeup;
     let mut stream = Stream { socket, yielder, scratch: Some(scratch), ended, readable: true, receives: 0, sends: 0 };
     let _ = stream.serve::<P>(workload);
     stream.scratch.expect(Stream::HAS_SCRATCH)
@@ -167,7 +167,7 @@ fn converse<P: Protocol>(
 /// A socket as its coroutine sees it: its calls seem to block.
 struct Stream<'a> {
     socket: Socket,
-    yielder: &'a Yielder<Turn, Pause>,
+    yielder: &'a Yielder<Wakeup, Pause>,
     /// The worker's buffers, here while the coroutine runs.
     scratch: Option<Box<Scratch>>,
     ended: bool,
@@ -268,9 +268,9 @@ impl Stream<'_> {
     /// Lends the buffers to others until it is resumed.
     fn pause(&mut self, pause: fn(Box<Scratch>) -> Pause) {
         let scratch = self.scratch.take().expect(Self::HAS_SCRATCH);
-        let turn = self.yielder.suspend(pause(scratch));
-        self.scratch = Some(turn.scratch);
-        self.ended |= turn.ended;
+        let wakeup = self.yielder.suspend(pause(scratch));
+        self.scratch = Some(wakeup.scratch);
+        self.ended |= wakeup.ended;
         // Whatever the event was, it may have brought bytes, and it does not come again.
         (self.readable, self.receives, self.sends) = (true, 0, 0);
     }

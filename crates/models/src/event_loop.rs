@@ -1,6 +1,6 @@
 //! An event loop over descriptors that are ready for as long as they are: what select, poll and libevent share.
 //!
-//! The model waits in its own way and calls [`EventLoop::turn`] for each descriptor that is ready. Connections are
+//! The model waits in its own way and calls [`EventLoop::handle_ready`] for each descriptor that is ready. Connections are
 //! found by the number of their descriptor, which is all that these interfaces tell.
 
 use std::io;
@@ -84,7 +84,7 @@ impl<P: Protocol, W: Watch> EventLoop<P, W> {
     }
 
     /// Serves a descriptor that is ready.
-    pub(crate) fn turn(&mut self, fd: RawFd) -> io::Result<()> {
+    pub(crate) fn handle_ready(&mut self, fd: RawFd) -> io::Result<()> {
         let (connection, sending) = match &mut self.entries[fd as usize] {
             Entry::Connection(connection, sending) => (connection, sending),
             &mut Entry::Listener(index) => {

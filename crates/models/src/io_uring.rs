@@ -1,8 +1,8 @@
 //! io_uring: one thread hands the kernel requests and takes completions, both in batches, in one system call.
 //!
 //! One request accepts all connections and one receives all bytes of a connection; buffers are chosen when bytes
-//! arrive; replies are sent without a completion unless something went wrong. So a turn of the loop is a single
-//! call however many connections have something to do. Each option takes one of these away, to show its worth, or
+//! arrive; replies are sent without a completion unless something went wrong. So an iteration of the loop is a
+//! single call however many connections have something to do. Each option takes one of these away, to show its worth, or
 //! adds one that seldom pays.
 
 mod options;
@@ -33,12 +33,12 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-/// Replies gathered before they are sent in the middle of a turn: beyond this they would leave the cache.
+/// Replies gathered before they are sent in the middle of an iteration: beyond this they would leave the cache.
 const GATHER_BYTES: usize = 256 * 1024;
 /// Input set aside for a connection that cannot send, before receiving is stopped.
 const ASIDE_BYTES: usize = 64 * 1024;
-/// No turn has this number.
-const NO_TURN: u64 = 0;
+/// No submission has this number.
+const NO_SUBMISSION: u64 = 0;
 
 fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     options::check(config)?;
@@ -59,12 +59,12 @@ pub(crate) fn serve<P: Protocol>(
         let mut serving = Loop::<P>::new(worker.counts, config, workload)?;
         serving.accept(worker.listeners)?;
         loop {
-            serving.turn()?;
+            serving.iterate()?;
         }
     })
 }
 
-/// All workers take turns with one loop: a ring and its connections under a lock.
+/// All workers share one loop in turn: a ring and its connections under a lock.
 fn serve_shared<P: Protocol>(
     mut workers: Vec<Worker>,
     config: &'static Config,
@@ -81,7 +81,7 @@ fn serve_shared<P: Protocol>(
     }));
     spread(workers, config, move |worker| {
         loop {
-            shared.turn(worker.counts)?;
+            shared.iterate(worker.counts)?;
         }
     })
 }
@@ -97,13 +97,13 @@ struct Shared<P: Protocol> {
 
 impl<P: Protocol> Shared<P> {
     /// Queues for the loop, waits and serves what has come, and hands it to the next.
-    fn turn(&self, counts: Counts) -> io::Result<()> {
+    fn iterate(&self, counts: Counts) -> io::Result<()> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let held = self.serving.lock().expect("nobody panics with it");
         let mut held = self.passed.wait_while(held, |(_, next)| *next != ticket).expect("nobody panics with it");
         let (serving, next) = &mut *held;
         serving.counts = counts;
-        let result = serving.turn();
+        let result = serving.iterate();
         *next = ticket.wrapping_add(1);
         drop(held);
         self.passed.notify_all();
@@ -129,8 +129,8 @@ enum Phase {
 struct Connection<S> {
     session: Session<S>,
     phase: Phase,
-    /// The turn in which a reply was last put into the output.
-    turn: u64,
+    /// The submission that sends its last reply.
+    submission: u64,
     /// A receive request is in flight.
     receiving: bool,
     /// A tracked send is in flight: the peer reads slowly, or no send is silent.
@@ -147,10 +147,11 @@ struct Loop<P: Protocol> {
     connections: Vec<Option<Connection<P::Server>>>,
     open: usize,
     connections_max: usize,
-    /// Replies of this turn, and whose they are.
+    /// Replies that the next submission sends, and their connections.
     output: Output,
     sends: Vec<Send>,
-    turn: u64,
+    /// The number of the next submission.
+    submission: u64,
     /// Connections that have more to send, in the order in which they go on.
     resuming: VecDeque<Slot>,
     workload: &'static P::Workload,
@@ -166,7 +167,7 @@ impl<P: Protocol> Loop<P> {
             connections_max: options::connections_max(config),
             output: Output::new(),
             sends: Vec::new(),
-            turn: NO_TURN + 1,
+            submission: NO_SUBMISSION + 1,
             resuming: VecDeque::new(),
             workload,
         })
@@ -177,7 +178,7 @@ impl<P: Protocol> Loop<P> {
     }
 
     /// Waits until something has happened, and serves it.
-    fn turn(&mut self) -> io::Result<()> {
+    fn iterate(&mut self) -> io::Result<()> {
         self.submit(if self.resuming.is_empty() { Wait::Forever } else { Wait::AtMost(Duration::ZERO) })?;
         self.output.tick(sys::clock::unix_s());
         let resuming = self.resuming.len();
@@ -195,7 +196,7 @@ impl<P: Protocol> Loop<P> {
         Ok(())
     }
 
-    /// Sends the replies gathered so far and begins a new turn.
+    /// Hands over all requests, and sends the replies gathered so far.
     fn submit(&mut self, wait: Wait) -> io::Result<()> {
         self.ring.turn(self.output.as_bytes(), &self.sends, wait)?;
         while let Some(unsent) = self.ring.unsent() {
@@ -211,7 +212,7 @@ impl<P: Protocol> Loop<P> {
         }
         self.sends.clear();
         self.output.clear();
-        self.turn += 1;
+        self.submission += 1;
         Ok(())
     }
 
@@ -257,7 +258,7 @@ impl<P: Protocol> Loop<P> {
         self.connections[slot.index()] = Some(Connection {
             session,
             phase: Phase::Open,
-            turn: NO_TURN,
+            submission: NO_SUBMISSION,
             receiving: true,
             sending: false,
             ending: false,
@@ -287,7 +288,7 @@ impl<P: Protocol> Loop<P> {
     /// Replies of a connection must lie together, as one send: two could be put in the wrong order by a socket
     /// that is full for the first and not for the second.
     fn before_reply(&mut self, slot: Slot) -> io::Result<()> {
-        let earlier = connection(&mut self.connections, slot).turn == self.turn;
+        let earlier = connection(&mut self.connections, slot).submission == self.submission;
         let last = self.sends.last().is_some_and(|send| send.slot == slot);
         if earlier && !last { self.submit(Wait::Not) } else { Ok(()) }
     }
@@ -317,7 +318,7 @@ impl<P: Protocol> Loop<P> {
         if range.is_empty() {
             return;
         }
-        connection(&mut self.connections, slot).turn = self.turn;
+        connection(&mut self.connections, slot).submission = self.submission;
         match self.sends.last_mut() {
             Some(send) if send.slot == slot => send.range.end = range.end,
             _ => self.sends.push(Send { slot, range }),
@@ -365,7 +366,7 @@ impl<P: Protocol> Loop<P> {
         if connection.phase != Phase::Resuming {
             return Ok(());
         }
-        if connection.turn == self.turn {
+        if connection.submission == self.submission {
             // It was added in this iteration, and one that was there before has been closed.
             self.resuming.push_back(slot);
             return Ok(());
@@ -395,7 +396,7 @@ impl<P: Protocol> Loop<P> {
 
     /// Closes a connection once everything has been sent and nothing is in flight; until then, sees to that.
     fn close(&mut self, slot: Slot) -> io::Result<()> {
-        if connection(&mut self.connections, slot).turn == self.turn {
+        if connection(&mut self.connections, slot).submission == self.submission {
             self.submit(Wait::Not)?;
         }
         let connection = connection(&mut self.connections, slot);
@@ -441,11 +442,11 @@ mod tests {
     use crate::counts::WorkerStats;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
-    /// More than are answered in one turn, and less than a socket has room for.
+    /// More than are answered in one iteration, and less than a socket has room for.
     const REQUESTS: usize = 120;
     const REPLY_BYTES: usize = 1024;
 
-    /// How often a loop has handed over requests in one turn, at most.
+    /// How often a loop has submitted in one iteration, at most.
     static SUBMITS_MAX: AtomicU64 = AtomicU64::new(0);
 
     fn serve(listener: Listener) -> io::Result<()> {
@@ -455,9 +456,9 @@ mod tests {
         let mut serving = Loop::<Http>::new(counts, &config, Box::leak(Box::new(workload)))?;
         serving.accept(Listeners::new(vec![listener])?)?;
         loop {
-            let before = serving.turn;
-            serving.turn()?;
-            SUBMITS_MAX.fetch_max(serving.turn - before, Ordering::Relaxed);
+            let before = serving.submission;
+            serving.iterate()?;
+            SUBMITS_MAX.fetch_max(serving.submission - before, Ordering::Relaxed);
         }
     }
 

@@ -55,7 +55,7 @@ pub(crate) fn serve<P: Protocol>(
         base.run(|fd| {
             // It does not say which of the calls are of one wake-up; the clock is cheap enough for each.
             events.tick();
-            events.turn(fd)
+            events.handle_ready(fd)
         })
     })
 }

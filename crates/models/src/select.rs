@@ -51,7 +51,7 @@ pub(crate) fn serve<P: Protocol>(
             events.watch.wait()?;
             events.tick();
             while let Some(fd) = events.watch.next_ready() {
-                events.turn(fd)?;
+                events.handle_ready(fd)?;
             }
         }
     })

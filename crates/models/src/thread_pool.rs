@@ -81,12 +81,12 @@ struct State<S> {
     queue: VecDeque<(usize, Connection<S>)>,
     threads_waiting: usize,
     /// Counts connections that were given back, as a clock for how long each has been idle.
-    turns: u64,
+    returns: u64,
 }
 
 /// Where a connection is.
 enum Entry<S> {
-    /// In the cache, since that turn.
+    /// In the cache, since that count of returns.
     Cached(Connection<S>, u64),
     /// Queued, or with a thread.
     Out,
@@ -96,7 +96,7 @@ enum Entry<S> {
 
 impl<S> Pool<S> {
     fn new(epoll: Epoll) -> Self {
-        let state = State { connections: Slab::new(), queue: VecDeque::new(), threads_waiting: 0, turns: 0 };
+        let state = State { connections: Slab::new(), queue: VecDeque::new(), threads_waiting: 0, returns: 0 };
         Self { epoll, state: Mutex::new(state), ready: Condvar::new() }
     }
 
@@ -135,14 +135,14 @@ impl<S> State<S> {
 
     /// Takes back a connection that is watched again.
     fn give_back(&mut self, key: usize, connection: Connection<S>) {
-        self.turns += 1;
+        self.returns += 1;
         let entry = &mut self.connections[key];
         match entry {
             Entry::OutAndReady => {
                 *entry = Entry::Out;
                 self.queue.push_back((key, connection));
             }
-            _ => *entry = Entry::Cached(connection, self.turns),
+            _ => *entry = Entry::Cached(connection, self.returns),
         }
     }
 
@@ -234,10 +234,10 @@ impl<P: Protocol> Watcher<P> {
             if state.connections.len() >= cache && !state.evict() {
                 return Err(Limit::ConnectionsMax);
             }
-            let turn = state.turns;
+            let since = state.returns;
             let entry = state.connections.vacant_entry();
             epoll.add(&socket, entry.key() as u64, Interest::READ.once()).map_err(|_| Limit::Memory)?;
-            entry.insert(Entry::Cached(Connection::new(socket, P::Server::new(workload)), turn));
+            entry.insert(Entry::Cached(Connection::new(socket, P::Server::new(workload)), since));
             Ok(())
         });
     }
