@@ -198,7 +198,7 @@ impl<P: Protocol> Loop<P> {
 
     /// Hands over all requests, and sends the replies gathered so far.
     fn submit(&mut self, wait: Wait) -> io::Result<()> {
-        self.ring.turn(self.output.as_bytes(), &self.sends, wait)?;
+        self.ring.submit(self.output.as_bytes(), &self.sends, wait)?;
         while let Some(unsent) = self.ring.unsent() {
             let send = &self.sends[unsent.index];
             let rest = self.output.as_bytes()[send.range.clone()][unsent.sent_bytes..].to_vec();

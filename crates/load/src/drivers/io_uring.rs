@@ -284,7 +284,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
     }
 
     fn wait(&mut self, timeout: Duration) -> usize {
-        self.ring.turn(&[], &[], Wait::AtMost(timeout)).expect("a ring that has worked goes on working");
+        self.ring.submit(&[], &[], Wait::AtMost(timeout)).expect("a ring that has worked goes on working");
         self.ring.ready()
     }
 

@@ -51,13 +51,13 @@ impl Slot {
     }
 }
 
-/// Bytes to send to one connection, as a range of the bytes given to [`Ring::turn`].
+/// Bytes to send to one connection, as a range of the bytes given to [`Ring::submit`].
 pub struct Send {
     pub slot: Slot,
     pub range: Range<usize>,
 }
 
-/// How long [`Ring::turn`] waits for a completion.
+/// How long [`Ring::submit`] waits for a completion.
 #[derive(Clone, Copy)]
 pub enum Wait {
     /// It submits and returns.
@@ -238,7 +238,7 @@ impl Ring {
     /// The socket is closed if the table is full.
     ///
     /// # Panics
-    /// As [`Self::turn`].
+    /// As [`Self::submit`].
     pub fn adopt(&mut self, socket: Socket) -> io::Result<Slot> {
         self.check_thread();
         self.suit(&socket)?;
@@ -319,7 +319,7 @@ impl Ring {
         self.buffers.recycle(buffer);
     }
 
-    /// Sends bytes that live as long as the process, at the next turn, and says nothing if they all go out at
+    /// Sends bytes that live as long as the process, with the next submission, and says nothing if they all go out at
     /// once. Otherwise [`Self::unsent_fixed`] says how many did.
     pub fn send_fixed(&mut self, slot: Slot, bytes: &'static [u8]) {
         self.push_silent(slot, bytes.as_ptr(), bytes.len(), Kind::Fixed.user_data(slot.0));
@@ -362,7 +362,7 @@ impl Ring {
     ///
     /// # Panics
     /// In another thread than the one that made the ring, unless it is shared.
-    pub fn turn(&mut self, bytes: &[u8], sends: &[Send], wait: Wait) -> io::Result<()> {
+    pub fn submit(&mut self, bytes: &[u8], sends: &[Send], wait: Wait) -> io::Result<()> {
         // First, so that no borrowed bytes are left behind in the queue.
         self.check_thread();
         for (index, send) in sends.iter().enumerate() {
@@ -393,12 +393,12 @@ impl Ring {
         }
     }
 
-    /// Completions that [`Self::next`] can give out without another turn.
+    /// Completions that [`Self::next`] can give out without another submission.
     pub fn ready(&self) -> usize {
         self.pending.len() + self.stopped.len()
     }
 
-    /// The next of the sends of the last [`Self::turn`] that did not go out whole. Ask before the bytes change.
+    /// The next of the sends of the last [`Self::submit`] that did not go out whole. Ask before the bytes change.
     pub fn unsent(&mut self) -> Option<Unsent> {
         self.unsent.pop()
     }
@@ -495,7 +495,7 @@ impl Ring {
     fn push(&mut self, entry: squeue::Entry) {
         loop {
             // SAFETY: what the entry names outlives its use: buffers of the ring are never unmapped, tracked and
-            // fixed bytes live until their completion or for ever, and borrowed ones are only pushed by `turn`,
+            // fixed bytes live until their completion or for ever, and borrowed ones are only pushed by `submit`,
             // which does not return before the kernel has taken them.
             if unsafe { self.submissions.push(&entry) }.is_ok() {
                 return;

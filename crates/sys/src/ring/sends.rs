@@ -12,7 +12,7 @@ use io_uring::{cqueue, opcode, squeue};
 use super::buffers::Entries;
 use super::{Completion, Kind, POLL_FIRST, Ring, Slot};
 
-/// How a ring sends what [`Ring::turn`] is given.
+/// How a ring sends what [`Ring::submit`] is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
     /// The kernel takes what it can during the call, and reports only what it could not.
@@ -78,7 +78,7 @@ impl Bundles {
 }
 
 impl Ring {
-    /// Whether each send of [`Ring::turn`] is followed by [`Completion::Sent`]. A connection must not be given
+    /// Whether each send of [`Ring::submit`] is followed by [`Completion::Sent`]. A connection must not be given
     /// another one before.
     pub fn reports_sends(&self) -> bool {
         self.sending != Sending::Silent

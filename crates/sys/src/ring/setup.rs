@@ -194,10 +194,10 @@ impl Ring {
         let slot = self.place(Socket::from(std::os::fd::OwnedFd::from(ours)))?;
         drop(theirs);
         self.receive(slot, false);
-        self.turn(&[], &[], Wait::AtMost(Duration::from_secs(1)))?;
+        self.submit(&[], &[], Wait::AtMost(Duration::from_secs(1)))?;
         let works = matches!(self.next(), Some(Completion::Stopped { why: Stop::End, .. }));
         self.close(slot);
-        self.turn(&[], &[], Wait::Not)?;
+        self.submit(&[], &[], Wait::Not)?;
         Ok(works)
     }
 }

@@ -76,8 +76,8 @@ fn message(bytes: u32) -> Vec<u8> {
     (0..bytes).map(|n| (n % 251) as u8).collect()
 }
 
-fn turn(ring: &mut Ring) {
-    ring.turn(&[], &[], Wait::AtMost(Duration::from_secs(60))).unwrap();
+fn submit_and_wait(ring: &mut Ring) {
+    ring.submit(&[], &[], Wait::AtMost(Duration::from_secs(60))).unwrap();
 }
 
 /// Sends a message to a ring in pieces and expects to receive it whole, whatever the ring is made of; then the ring
@@ -108,7 +108,7 @@ fn check(variant: &Variant, message: &[u8]) {
 fn receive(ring: &mut Ring, len: usize) -> (Slot, Vec<u8>) {
     let (mut from, mut got) = (None, Vec::new());
     while got.len() < len {
-        turn(ring);
+        submit_and_wait(ring);
         while let Some(completion) = ring.next() {
             match completion {
                 Completion::Accepted(slot) => ring.receive(slot, true),
@@ -127,16 +127,16 @@ fn receive(ring: &mut Ring, len: usize) -> (Slot, Vec<u8>) {
     (from.unwrap(), got)
 }
 
-/// Sends as a server does: in a turn, with a tracked send for what did not go out.
+/// Sends as a server does: in one submission, with a tracked send for what did not go out.
 fn send(ring: &mut Ring, slot: Slot, bytes: &[u8]) {
     let mut waiting = ring.reports_sends();
-    ring.turn(bytes, &[Send { slot, range: 0..bytes.len() }], Wait::Not).unwrap();
+    ring.submit(bytes, &[Send { slot, range: 0..bytes.len() }], Wait::Not).unwrap();
     while let Some(unsent) = ring.unsent() {
         ring.send_tracked(slot, bytes[unsent.sent_bytes..].to_vec().into());
         waiting = true;
     }
     while waiting {
-        turn(ring);
+        submit_and_wait(ring);
         while let Some(completion) = ring.next() {
             match completion {
                 Completion::Sent { slot: sent, result: Ok(()) } if sent == slot => waiting = false,
@@ -178,7 +178,7 @@ fn a_ring_accepts_from_all_its_listeners() {
         let clients: Vec<Socket> = addresses.iter().chain(&addresses).map(dial).collect();
         let mut accepted = 0;
         while accepted < clients.len() {
-            turn(&mut ring);
+            submit_and_wait(&mut ring);
             while let Some(Completion::Accepted(_)) = ring.next() {
                 accepted += 1;
             }
@@ -202,17 +202,17 @@ fn completions_that_the_queue_has_no_room_for_come_all_the_same() {
                 ring.receive(slot, true);
                 peers.push((slot, theirs));
             }
-            ring.turn(&[], &[], Wait::Not).unwrap();
+            ring.submit(&[], &[], Wait::Not).unwrap();
             for (slot, theirs) in &mut peers {
                 theirs.write_all(&[slot.index() as u8]).unwrap();
             }
-            // Deferred ones are not even tried before the next turn.
+            // Deferred ones are not even tried before the next submission.
             let overflows = task_run != TaskRun::Deferred;
             ring.submissions.sync();
             assert_eq!(ring.submissions.cq_overflow(), overflows, "{task_run:?}");
             let mut got = Vec::new();
             while got.len() < COUNT {
-                turn(&mut ring);
+                submit_and_wait(&mut ring);
                 while let Some(completion) = ring.next() {
                     let Completion::Received { slot, buffer, .. } = completion else {
                         panic!("not expected here: {completion:?}")
@@ -246,7 +246,7 @@ fn a_kernel_thread_takes_more_submissions_than_the_queue_holds() {
     drop(peers);
     let mut ended = 0;
     while ended < COUNT {
-        turn(&mut ring);
+        submit_and_wait(&mut ring);
         while let Some(completion) = ring.next() {
             assert!(matches!(completion, Completion::Stopped { why: Stop::End, .. }), "{completion:?}");
             ended += 1;
@@ -273,12 +273,12 @@ fn the_end_of_a_unix_stream_is_seen_with_its_last_bytes() {
     let (ours, mut theirs) = pair();
     let slot = ring.adopt(ours).unwrap();
     ring.receive(slot, true);
-    ring.turn(&[], &[], Wait::Not).unwrap();
+    ring.submit(&[], &[], Wait::Not).unwrap();
     theirs.write_all(b"x").unwrap();
     drop(theirs);
     let mut ended = false;
     while !ended {
-        turn(&mut ring);
+        submit_and_wait(&mut ring);
         let completion = ring.next().expect("something comes within seconds");
         match completion {
             Completion::Received { buffer, armed, .. } => {
@@ -311,7 +311,7 @@ fn threads_take_turns_with_a_shared_ring() {
                     if *got == 16 {
                         break;
                     }
-                    ring.turn(&[], &[], Wait::AtMost(Duration::from_millis(10))).unwrap();
+                    ring.submit(&[], &[], Wait::AtMost(Duration::from_millis(10))).unwrap();
                     while let Some(completion) = ring.next() {
                         if let Completion::Received { buffer, .. } = completion {
                             *got += ring.bytes(&buffer).len();
@@ -331,7 +331,7 @@ fn a_slot_is_an_index_that_is_used_again_after_a_close() {
     let (first, _theirs) = pair();
     let slot: Slot = ring.adopt(first).unwrap();
     ring.close(slot);
-    ring.turn(&[], &[], Wait::Not).unwrap();
+    ring.submit(&[], &[], Wait::Not).unwrap();
     let (second, _theirs) = pair();
     assert_eq!(ring.adopt(second).unwrap(), slot);
 }
@@ -345,7 +345,7 @@ fn a_connection_that_the_table_has_no_room_for_is_dropped_even_while_one_is_bein
         let clients: Vec<Socket> = (0..3).map(|_| dial(&address)).collect();
         let (mut accepted, mut dropped) = (Vec::new(), 0);
         while accepted.len() + dropped < clients.len() {
-            turn(&mut ring);
+            submit_and_wait(&mut ring);
             while let Some(completion) = ring.next() {
                 match completion {
                     Completion::Accepted(slot) => accepted.push(slot),
@@ -357,10 +357,10 @@ fn a_connection_that_the_table_has_no_room_for_is_dropped_even_while_one_is_bein
         assert_eq!((accepted.len(), dropped, ring.table.taken), (2, 1, 2));
         ring.close(accepted[0]);
         assert_eq!(ring.table.taken, 2, "the kernel has not been told yet");
-        ring.turn(&[], &[], Wait::Not).unwrap();
+        ring.submit(&[], &[], Wait::Not).unwrap();
         assert_eq!(ring.table.taken, 1);
         let _client = dial(&address);
-        turn(&mut ring);
+        submit_and_wait(&mut ring);
         assert!(matches!(ring.next(), Some(Completion::Accepted(_))));
     }
 }
@@ -368,7 +368,7 @@ fn a_connection_that_the_table_has_no_room_for_is_dropped_even_while_one_is_bein
 #[test]
 fn a_ring_that_is_not_shared_refuses_another_thread() {
     let mut ring = Ring::new(full()).unwrap();
-    let other = thread::spawn(move || ring.turn(&[], &[], Wait::Not));
+    let other = thread::spawn(move || ring.submit(&[], &[], Wait::Not));
     let panic = other.join().unwrap_err();
     let text = panic.downcast_ref::<&str>().unwrap();
     assert_eq!(*text, "a ring that is not shared is for the thread that made it");
@@ -391,7 +391,7 @@ impl Floods {
         while peers.len() < Self::COUNT {
             let mut client = dial(&address);
             client.write_all(&[b'x'; Self::QUEUED_BYTES]).unwrap();
-            turn(ring);
+            submit_and_wait(ring);
             let Some(Completion::Accepted(slot)) = ring.next() else { panic!("nothing else is asked for") };
             peers.push((slot, client));
         }
@@ -402,7 +402,7 @@ impl Floods {
 
     /// Serves them once, and replaces what is received.
     fn serve(&mut self, ring: &mut Ring) {
-        turn(ring);
+        submit_and_wait(ring);
         while let Some(completion) = ring.next() {
             let Completion::Received { slot, buffer, armed } = completion else {
                 panic!("not expected here: {completion:?}")
@@ -455,7 +455,7 @@ fn connections_with_small_messages_receive_in_turn_as_many_at_once_as_there_are_
     }
     peers.iter().for_each(|&(slot, _)| ring.receive(slot, false));
     for round in 0..12 {
-        turn(&mut ring);
+        submit_and_wait(&mut ring);
         let mut served = Vec::new();
         while let Some(completion) = ring.next() {
             let Completion::Received { slot, buffer, .. } = completion else {
@@ -483,7 +483,7 @@ fn a_connection_that_waits_for_a_buffer_can_be_stopped() {
     assert!(!ring.starved.is_empty(), "there are more connections than buffers");
     left.iter().for_each(|&slot| ring.stop_receiving(slot));
     while !left.is_empty() {
-        turn(&mut ring);
+        submit_and_wait(&mut ring);
         while let Some(completion) = ring.next() {
             match completion {
                 Completion::Received { buffer, armed, slot } => {
