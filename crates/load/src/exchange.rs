@@ -4,10 +4,10 @@ use std::{io, mem};
 
 use proto::{Client, Verdict};
 
+use crate::dispatch::Dispatch;
 use crate::in_flight::{Begun, InFlight};
 use crate::record::{Fault, Recorder};
 use crate::tls;
-use crate::turns::Turn;
 
 /// What a piece of input has led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,10 +87,10 @@ impl<C> Exchange<C> {
         self.in_flight.len() < self.limits.depth && self.limits.requests > 0
     }
 
-    /// The next request, whose turn it is: `now_ns` must be read before it is sent.
+    /// Begins the next request and returns its bytes. `now_ns` must be read before they are sent.
     pub(crate) fn begin<W: 'static>(
         &mut self,
-        turn: &Turn,
+        dispatch: &Dispatch,
         now_ns: u64,
         recorder: &mut Recorder,
     ) -> &'static [u8]
@@ -99,11 +99,11 @@ impl<C> Exchange<C> {
     {
         debug_assert!(self.has_room(), "a connection with no room is not listed as free");
         let request = self.client.request();
-        let waited = turn.due_ns < turn.free_ns;
-        let late_ns = now_ns.saturating_sub(turn.due_ns.max(turn.free_ns));
-        self.in_flight.push(Begun { due_ns: turn.due_ns, sent_ns: now_ns, late_ns, waited });
+        let waited = dispatch.due_ns < dispatch.free_ns;
+        let late_ns = now_ns.saturating_sub(dispatch.due_ns.max(dispatch.free_ns));
+        self.in_flight.push(Begun { due_ns: dispatch.due_ns, sent_ns: now_ns, late_ns, waited });
         self.limits.requests -= 1;
-        recorder.sent(request.len(), turn, now_ns, late_ns);
+        recorder.sent(request.len(), dispatch, now_ns, late_ns);
         request
     }
 
@@ -286,8 +286,8 @@ mod tests {
     const LIMITS: Limits = Limits { depth: 1, requests: u64::MAX, timeout_ns: 1_000_000 };
 
     fn begin(exchange: &mut Exchange<echo::Client>, now_ns: u64, recorder: &mut Recorder) -> Vec<u8> {
-        let turn = Turn { key: 0, due_ns: now_ns, free_ns: now_ns };
-        exchange.begin(&turn, now_ns, recorder).to_vec()
+        let dispatch = Dispatch { key: 0, due_ns: now_ns, free_ns: now_ns };
+        exchange.begin(&dispatch, now_ns, recorder).to_vec()
     }
 
     /// Sends so many requests at once, presents `reply` of them in pieces, and expects the last outcome and the counts
@@ -353,7 +353,8 @@ mod tests {
         let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), LIMITS);
         // Due at 100 and sent at 900, answered within 50: the connection would have been free at 150.
         let mut ask = |due_ns: u64, free_ns: u64, now_ns: u64| {
-            let request = exchange.begin(&Turn { key: 0, due_ns, free_ns }, now_ns, &mut recorder).to_vec();
+            let request =
+                exchange.begin(&Dispatch { key: 0, due_ns, free_ns }, now_ns, &mut recorder).to_vec();
             assert_eq!(exchange.receive(&request, now_ns + 50, &mut recorder), Outcome::Replied);
             exchange.free_ns(now_ns + 50)
         };

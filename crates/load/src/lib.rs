@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod dispatch;
 mod drivers;
 mod exchange;
 mod in_flight;
@@ -13,7 +14,6 @@ pub mod pace;
 mod record;
 mod slices;
 mod tls;
-mod turns;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +24,7 @@ use std::time::Duration;
 use proto::{Client, Protocol};
 use sys::net::{Address, Socket};
 
+use self::dispatch::Dispatcher;
 use self::pace::Schedule;
 pub use self::pace::{Arrivals, Pace, Stage};
 pub use self::record::{Backlog, Errors, Generator, Intervals, Report, Requests, Statuses, Views};
@@ -32,7 +33,6 @@ pub use self::slices::Slice;
 use self::slices::{Slicer, Slices};
 use self::tls::Session;
 pub use self::tls::{Tls, Trust};
-use self::turns::Turns;
 
 /// How the generator waits for replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -432,11 +432,11 @@ impl Share {
     }
 
     /// The rule by which its requests go out.
-    fn turns(&self, pace: &Pace, timeline: &Timeline) -> Turns {
+    fn dispatcher(&self, pace: &Pace, timeline: &Timeline) -> Dispatcher {
         match pace {
-            Pace::Closed => Turns::closed(self.connections, self.in_flight),
+            Pace::Closed => Dispatcher::closed(self.connections, self.in_flight),
             Pace::Open { arrivals, stages } => {
-                Turns::open(self.connections, self.schedule(*arrivals, stages, timeline))
+                Dispatcher::open(self.connections, self.schedule(*arrivals, stages, timeline))
             }
         }
     }
@@ -511,8 +511,8 @@ fn drive<W: drivers::Drive>(
         // One request on each connection, which nobody records: a server that starts a process for each is
         // still at it when the last has connected, and would be for a second of its warm-up.
         let count = share.connections as u64;
-        let mut turns = Turns::closed(share.connections, count);
-        worker.run(&mut turns, &mut Recorder::new(count, &Pace::Closed), halt);
+        let mut dispatcher = Dispatcher::closed(share.connections, count);
+        worker.run(&mut dispatcher, &mut Recorder::new(count, &Pace::Closed), halt);
     }
     let _ = ready.send(Ok(worker.lacks()));
     // The channel ends when no thread has anything more to tell.
@@ -522,7 +522,7 @@ fn drive<W: drivers::Drive>(
     let slicer = config.slice.map(|length| Slicer::new(length.as_nanos().max(1) as u64, slice));
     drivers::pause_until(timeline.start_ns, halt);
     recorder.start(timeline, slicer);
-    worker.run(&mut share.turns(&config.pace, &timeline), &mut recorder, halt);
+    worker.run(&mut share.dispatcher(&config.pace, &timeline), &mut recorder, halt);
     // Closing the connections belongs to no window.
     let _ = record.send(recorder.finish());
     let _ = started.recv();

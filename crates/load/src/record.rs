@@ -6,9 +6,9 @@ use hdrhistogram::Histogram;
 use proto::Verdict;
 use sys::{clock, process};
 
+use crate::dispatch::{Dispatch, Dispatcher};
 use crate::in_flight::{Begun, InFlight};
 use crate::slices::Slicer;
-use crate::turns::{Turn, Turns};
 use crate::{Config, End, Pace};
 
 /// Latencies are told apart to 3 significant digits between 1 ns and an hour; longer ones count as an hour. The memory
@@ -248,7 +248,7 @@ pub(crate) struct Recorder {
     in_flight: u64,
     /// Requests that may still be sent.
     left: u64,
-    turn_began_ns: u64,
+    iteration_began_ns: u64,
     now_ns: u64,
     /// When the last request that may be sent was.
     last_sent_ns: Option<u64>,
@@ -272,7 +272,7 @@ impl Recorder {
             completed: 0,
             in_flight: 0,
             left: requests,
-            turn_began_ns: 0,
+            iteration_began_ns: 0,
             now_ns: 0,
             last_sent_ns: None,
             wake_ns: u64::MAX,
@@ -288,16 +288,16 @@ impl Recorder {
         self.record.intervals.length_ns = timeline.interval_ns;
         self.slicer = slicer;
         self.next_edge_ns = timeline.start_ns + timeline.interval_ns;
-        self.turn_began_ns = clock::monotonic_ns();
-        self.advance(self.turn_began_ns);
+        self.iteration_began_ns = clock::monotonic_ns();
+        self.advance(self.iteration_began_ns);
     }
 
-    /// A wait is over, and it is `now_ns`: a turn begins. Says whether the run goes on.
-    pub(crate) fn begin_turn(&mut self, now_ns: u64) -> bool {
-        let away_ns = (self.now_ns - self.turn_began_ns).max(now_ns.saturating_sub(self.wake_ns));
+    /// Begins an iteration of the driver's loop after a wait, at `now_ns`. Returns whether the run goes on.
+    pub(crate) fn begin_iteration(&mut self, now_ns: u64) -> bool {
+        let away_ns = (self.now_ns - self.iteration_began_ns).max(now_ns.saturating_sub(self.wake_ns));
         self.record.generator.turn_ns_max = self.record.generator.turn_ns_max.max(away_ns);
         self.record.generator.turns += 1;
-        self.turn_began_ns = now_ns;
+        self.iteration_began_ns = now_ns;
         self.advance(now_ns);
         self.phase != Phase::Over
     }
@@ -309,8 +309,8 @@ impl Recorder {
 
     /// Whether every request that was to be sent has been answered or has failed: as many as were asked for, or all of
     /// a schedule that ends before them. A window of a given length goes on to its end.
-    pub(crate) fn is_done(&self, turns: &Turns) -> bool {
-        let all_sent = self.left == 0 || (self.timeline.is_open_ended() && turns.are_spent());
+    pub(crate) fn is_done(&self, dispatcher: &Dispatcher) -> bool {
+        let all_sent = self.left == 0 || (self.timeline.is_open_ended() && dispatcher.is_spent());
         self.in_flight == 0 && all_sent
     }
 
@@ -325,13 +325,13 @@ impl Recorder {
         next.min(self.next_edge_ns)
     }
 
-    /// Time goes on within a turn.
+    /// Notes the time within an iteration.
     pub(crate) fn at(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// A turn is over at `now_ns`: what follows is a wait of `wait` at most.
-    pub(crate) fn end_turn(&mut self, now_ns: u64, wait: Duration) {
+    /// Ends an iteration at `now_ns`: a wait follows, of `wait` at most.
+    pub(crate) fn end_iteration(&mut self, now_ns: u64, wait: Duration) {
         self.now_ns = now_ns;
         self.wake_ns = now_ns.saturating_add(wait.as_nanos() as u64);
     }
@@ -347,20 +347,20 @@ impl Recorder {
     }
 
     /// A request has been sent, `late_ns` after it could have been.
-    pub(crate) fn sent(&mut self, bytes: usize, turn: &Turn, now_ns: u64, late_ns: u64) {
+    pub(crate) fn sent(&mut self, bytes: usize, dispatch: &Dispatch, now_ns: u64, late_ns: u64) {
         self.left -= 1;
         if self.left == 0 {
             self.last_sent_ns = Some(now_ns);
         }
         self.in_flight += 1;
-        self.due_sum_ns = self.due_sum_ns.wrapping_add(turn.due_ns);
+        self.due_sum_ns = self.due_sum_ns.wrapping_add(dispatch.due_ns);
         let record = &mut self.record;
         record.requests.sent += 1;
         record.bytes_sent += bytes as u64;
         if let Some(views) = &mut record.views {
             views.lateness.saturating_record(late_ns);
-            record.backlog.waited += u64::from(turn.due_ns < turn.free_ns);
-            record.backlog.unsent_begin += u64::from(turn.due_ns < self.timeline.begin_ns);
+            record.backlog.waited += u64::from(dispatch.due_ns < dispatch.free_ns);
+            record.backlog.unsent_begin += u64::from(dispatch.due_ns < self.timeline.begin_ns);
         }
     }
 
@@ -434,12 +434,12 @@ impl Recorder {
     }
 
     /// The run is over: what it leaves open, unsent, and unanswered, of which the oldest was due at `oldest_ns`.
-    pub(crate) fn leave(&mut self, open: Open, oldest_ns: Option<u64>, turns: &Turns) {
+    pub(crate) fn leave(&mut self, open: Open, oldest_ns: Option<u64>, dispatcher: &Dispatcher) {
         self.record.connections_open = open.connections;
         self.record.connections_untaken = open.untaken;
         // Whoever has sent all that was asked for has kept to the schedule if nothing else was due by then.
         let end_ns = self.last_sent_ns.unwrap_or_else(|| self.now_ns.min(self.timeline.end_ns));
-        let (before, all) = turns.unsent(self.timeline.begin_ns, end_ns);
+        let (before, all) = dispatcher.unsent(self.timeline.begin_ns, end_ns);
         self.record.backlog.unsent_begin += before;
         self.record.backlog.unsent_end = all;
         self.record.unanswered_ns_max =
@@ -491,7 +491,7 @@ impl Recorder {
         self.phase = Phase::Window;
         let age_ns = self.age_ns(now_ns);
         if let Some(slicer) = &mut self.slicer {
-            // Those of all threads begin at the same time, within a turn of when they do.
+            // Those of all threads begin at the same time, within an iteration of when they do.
             slicer.begin(self.timeline.begin_ns.min(now_ns));
         }
         let record = &mut self.record;
@@ -533,7 +533,7 @@ impl Recorder {
 
     /// How long the requests in flight have been due, added up.
     fn age_ns(&self, now_ns: u64) -> u64 {
-        // One that is sent in the turn in which a run is broken off may be due after the last time that was read.
+        // A request of the iteration in which a run is broken off may be due after the last time that was read.
         let age_ns = self.in_flight.wrapping_mul(now_ns).wrapping_sub(self.due_sum_ns);
         age_ns.cast_signed().max(0).cast_unsigned()
     }
@@ -721,13 +721,13 @@ mod tests {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         recorder.timeline = TIMELINE;
         recorder.next_edge_ns = TIMELINE.start_ns + TIMELINE.interval_ns;
-        recorder.turn_began_ns = TIMELINE.start_ns;
+        recorder.iteration_began_ns = TIMELINE.start_ns;
         recorder.now_ns = TIMELINE.start_ns;
-        let turn = |at_ns| Turn { key: 0, due_ns: at_ns, free_ns: at_ns };
+        let dispatch = |at_ns| Dispatch { key: 0, due_ns: at_ns, free_ns: at_ns };
         let mut begun = Begun { due_ns: 900, sent_ns: 900, late_ns: 0, waited: false };
-        recorder.sent(10, &turn(900), 900, 0);
+        recorder.sent(10, &dispatch(900), 900, 0);
         for &at_ns in times_ns {
-            if !recorder.begin_turn(at_ns) {
+            if !recorder.begin_iteration(at_ns) {
                 break;
             }
             if failed_ns.contains(&at_ns) {
@@ -737,7 +737,7 @@ mod tests {
             } else {
                 recorder.replied(Verdict::Correct, None, &begun, at_ns);
             }
-            recorder.sent(10, &turn(at_ns), at_ns, 0);
+            recorder.sent(10, &dispatch(at_ns), at_ns, 0);
             begun = Begun { due_ns: at_ns, sent_ns: at_ns, ..begun };
         }
         let record = recorder.finish();
@@ -784,9 +784,9 @@ mod tests {
     fn a_window_ends_with_what_was_seen_last_and_not_when_that_has_been_counted() {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         recorder.timeline = TIMELINE;
-        (recorder.turn_began_ns, recorder.now_ns) = (TIMELINE.start_ns, TIMELINE.start_ns);
-        assert!(recorder.begin_turn(3_500) && recorder.begin_turn(4_500));
-        recorder.leave(Open::of([].into_iter(), 0), None, &Turns::closed(1, 1));
+        (recorder.iteration_began_ns, recorder.now_ns) = (TIMELINE.start_ns, TIMELINE.start_ns);
+        assert!(recorder.begin_iteration(3_500) && recorder.begin_iteration(4_500));
+        recorder.leave(Open::of([].into_iter(), 0), None, &Dispatcher::closed(1, 1));
         assert_eq!(recorder.finish().end_ns, 4_500);
     }
 

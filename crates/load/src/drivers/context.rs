@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use sys::clock;
 
+use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
-use crate::turns::{Turn, Turns};
 
 pub(crate) struct Context<'a> {
     /// The last time that was read.
     pub(crate) now_ns: u64,
     /// Which connection carries the next request, and when.
-    pub(crate) turns: &'a mut Turns,
+    pub(crate) dispatcher: &'a mut Dispatcher,
     pub(crate) recorder: &'a mut Recorder,
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(turns: &'a mut Turns, recorder: &'a mut Recorder) -> Self {
-        Self { now_ns: clock::monotonic_ns(), turns, recorder }
+    pub(crate) fn new(dispatcher: &'a mut Dispatcher, recorder: &'a mut Recorder) -> Self {
+        Self { now_ns: clock::monotonic_ns(), dispatcher, recorder }
     }
 
     /// Reads the clock.
@@ -27,39 +27,39 @@ impl<'a> Context<'a> {
     }
 
     /// The request that may go out now, if there is one.
-    pub(crate) fn next(&mut self) -> Option<Turn> {
+    pub(crate) fn next(&mut self) -> Option<Dispatch> {
         if !self.recorder.may_send() {
             return None;
         }
-        self.turns.next(self.recorder.in_flight(), self.now_ns)
+        self.dispatcher.next(self.recorder.in_flight(), self.now_ns)
     }
 
     /// The request that may go out with the last one, on the same connection.
-    pub(crate) fn next_with(&mut self, turn: &Turn) -> Option<Turn> {
+    pub(crate) fn next_with(&mut self, dispatch: &Dispatch) -> Option<Dispatch> {
         if !self.recorder.may_send() {
             return None;
         }
-        self.turns.again(turn, self.recorder.in_flight(), self.now_ns)
+        self.dispatcher.next_with(dispatch, self.recorder.in_flight(), self.now_ns)
     }
 
     /// Lists a connection as free from now on.
     pub(crate) fn free(&mut self, key: usize) {
-        self.turns.free(key, self.now_ns);
+        self.dispatcher.free(key, self.now_ns);
     }
 
     /// Whether every request that was to be sent has been answered or has failed.
     pub(crate) fn is_done(&self) -> bool {
-        self.recorder.is_done(self.turns)
+        self.recorder.is_done(self.dispatcher)
     }
 
     /// Ends an iteration of the loop: a wait follows, of `wait` at most.
     pub(crate) fn end_iteration(&mut self, wait: Duration) {
-        self.recorder.end_turn(self.now_ns, wait);
+        self.recorder.end_iteration(self.now_ns, wait);
     }
 
     /// Begins an iteration after a wait; says whether the run goes on.
     pub(crate) fn begin_iteration(&mut self) -> bool {
         self.now_ns = clock::monotonic_ns();
-        self.recorder.begin_turn(self.now_ns)
+        self.recorder.begin_iteration(self.now_ns)
     }
 }

@@ -17,9 +17,9 @@ use super::link::{Link, is_passing};
 use super::pool::Pool;
 use super::unsent::Unsent;
 use super::{Drive, Plan};
+use crate::dispatch::{Dispatch, Dispatcher};
 use crate::exchange::Outcome;
 use crate::record::Recorder;
-use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
 /// Received in one call at most.
@@ -58,13 +58,13 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     /// Begins what else may go out now on a connection that has just been given a request: one call sends all. It is no
     /// part of the path of those that have one request at a time.
     #[inline(never)]
-    fn begin_more(&mut self, turn: &Turn, context: &mut Context<'_>) {
-        let connection = &mut self.pool.connections[turn.key];
+    fn begin_more(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
+        let connection = &mut self.pool.connections[dispatch.key];
         while connection.exchange.has_room()
             && connection.unsent.takes_more()
-            && let Some(turn) = context.next_with(turn)
+            && let Some(dispatch) = context.next_with(dispatch)
         {
-            let request = connection.exchange.begin(&turn, context.now_ns, context.recorder);
+            let request = connection.exchange.begin(&dispatch, context.now_ns, context.recorder);
             connection.unsent.push(request);
         }
     }
@@ -73,7 +73,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     fn offer(&mut self, key: usize, free_ns: u64, context: &mut Context<'_>) {
         let connection = &self.pool.connections[key];
         if connection.unsent.is_empty() && connection.exchange.has_room() {
-            context.turns.free(key, free_ns);
+            context.dispatcher.free(key, free_ns);
         }
     }
 
@@ -186,22 +186,22 @@ impl<W: 'static, C: Client<W>, L: Link> EventLoop for Worker<W, C, L> {
         &mut self.pool
     }
 
-    fn begin(&mut self, turn: &Turn, context: &mut Context<'_>) {
-        let key = turn.key;
+    fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
+        let key = dispatch.key;
         let connection = &mut self.pool.connections[key];
         let is_open = connection.transport.is_some();
         if !is_open {
             connection.renew(&self.pool.plan);
         }
-        connection.unsent.set(connection.exchange.begin(turn, context.now_ns, context.recorder));
+        connection.unsent.set(connection.exchange.begin(dispatch, context.now_ns, context.recorder));
         let has_depth = self.pool.plan.limits.depth > 1;
         if has_depth && is_open {
-            self.begin_more(turn, context);
+            self.begin_more(dispatch, context);
         }
         // Nearby servers have accepted at once; otherwise the first write edge sends the request.
         let is_sound = (is_open || self.connect(key, context)) && self.send(key, context);
         if has_depth && is_sound {
-            self.offer(key, turn.free_ns, context);
+            self.offer(key, dispatch.free_ns, context);
         }
     }
 
@@ -238,7 +238,7 @@ impl<W: 'static, C: Client<W>, L: Link> EventLoop for Worker<W, C, L> {
 }
 
 impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
-    fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
-        self.run_loop(turns, recorder, halt);
+    fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
+        self.run_loop(dispatcher, recorder, halt);
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::context::Context;
 use super::link::Link;
 use super::pool::{Pool, leave};
+use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
-use crate::turns::{Turn, Turns};
 
 pub(crate) trait EventLoop {
     type Client: Clone;
@@ -25,7 +25,7 @@ pub(crate) trait EventLoop {
     fn pool(&mut self) -> &mut Pool<Self::Client, Self::Transport, Self::Unsent, Self::Link>;
 
     /// Begins a request on a connection, which is opened for it if it is closed.
-    fn begin(&mut self, turn: &Turn, context: &mut Context<'_>);
+    fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>);
 
     /// Begins to connect.
     fn open(&mut self, key: usize) -> io::Result<()>;
@@ -47,11 +47,11 @@ pub(crate) trait EventLoop {
     fn handle_events(&mut self, count: usize, context: &mut Context<'_>);
 
     /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
-    fn run_loop(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
-        let context = &mut Context::new(turns, recorder);
+    fn run_loop(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
+        let context = &mut Context::new(dispatcher, recorder);
         self.list_free(context);
         let mut sweep_ns = context.now_ns + self.pool().plan.sweep_ns;
-        let is_open_loop = context.turns.is_open();
+        let is_open_loop = context.dispatcher.is_open();
         loop {
             // In a closed loop requests begin when the replies before them came, so that the time it takes to handle
             // those counts as the server's.
@@ -92,17 +92,18 @@ pub(crate) trait EventLoop {
             let can_open = self.can_open(key);
             let connection = &self.pool().connections[key];
             if connection.has_room() || (connection.is_closed() && can_open) {
-                context.turns.free(key, context.recorder.start_ns());
+                context.dispatcher.free(key, context.recorder.start_ns());
             }
         }
     }
 
     /// Begins all requests that may go out now.
     fn pump(&mut self, context: &mut Context<'_>) {
-        while let Some(turn) = context.next() {
-            self.begin(&turn, context);
+        while let Some(dispatch) = context.next() {
+            self.begin(&dispatch, context);
             // All of a batch begin at one time in a closed loop. Otherwise each send took time.
-            let took_time = if Self::BATCHES { context.turns.is_open() } else { context.turns.has_free() };
+            let took_time =
+                if Self::BATCHES { context.dispatcher.is_open() } else { context.dispatcher.has_free() };
             if took_time {
                 context.tick();
             }

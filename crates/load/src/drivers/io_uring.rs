@@ -18,9 +18,9 @@ use super::context::Context;
 use super::event_loop::EventLoop;
 use super::pool::Pool;
 use super::{Drive, Plan};
+use crate::dispatch::{Dispatch, Dispatcher};
 use crate::exchange::Outcome;
 use crate::record::Recorder;
-use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
 /// Requests handed over in one call at most; small, so that they stay hot in the cache.
@@ -175,7 +175,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             Outcome::Waiting => {}
             Outcome::Replied => {
                 let free_ns = self.pool.connections[key].exchange.free_ns(context.now_ns);
-                context.turns.free(key, free_ns);
+                context.dispatcher.free(key, free_ns);
             }
             Outcome::Over => self.close(key, context),
         }
@@ -239,15 +239,15 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         &mut self.pool
     }
 
-    fn begin(&mut self, turn: &Turn, context: &mut Context<'_>) {
-        let connection = &mut self.pool.connections[turn.key];
+    fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
+        let connection = &mut self.pool.connections[dispatch.key];
         let is_open = connection.transport.is_some();
         if !is_open {
             connection.renew(&self.pool.plan);
         }
-        connection.unsent = connection.exchange.begin(turn, context.now_ns, context.recorder);
-        if is_open || self.connect(turn.key, context) {
-            self.send(turn.key);
+        connection.unsent = connection.exchange.begin(dispatch, context.now_ns, context.recorder);
+        if is_open || self.connect(dispatch.key, context) {
+            self.send(dispatch.key);
         }
     }
 
@@ -302,7 +302,7 @@ impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
         self.ring.lacks().iter().map(|&lack| lack.into()).collect()
     }
 
-    fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
-        self.run_loop(turns, recorder, halt);
+    fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
+        self.run_loop(dispatcher, recorder, halt);
     }
 }

@@ -20,9 +20,9 @@ use sys::net::{Address, Route};
 
 use self::context::Context;
 use self::link::Link;
+use crate::dispatch::Dispatcher;
 use crate::exchange::Limits;
 use crate::record::Recorder;
-use crate::turns::Turns;
 use crate::{Config, Failure, Share, failure, tls};
 
 /// A thread's connections, open and ready to run.
@@ -33,7 +33,7 @@ pub(crate) trait Drive {
     }
 
     /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
-    fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool);
+    fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool);
 }
 
 /// How often a connection is opened again that was of no use, and how long nobody looks for the end of a run at most.
@@ -144,12 +144,12 @@ impl<C, L: Link> Plan<C, L> {
 
     /// How long to wait when the next thing to do is due at `then_ns`; nothing while it is time to spin.
     fn wait(&self, then_ns: u64, context: &Context<'_>) -> Duration {
-        let &Context { now_ns, ref turns, ref recorder } = context;
-        if now_ns < self.spin_until_ns && !turns.is_open() {
+        let &Context { now_ns, ref dispatcher, ref recorder } = context;
+        if now_ns < self.spin_until_ns && !dispatcher.is_open() {
             return Duration::ZERO;
         }
         // What is due and may not be sent any more is nothing to wake up for.
-        let due_ns = if recorder.may_send() { turns.due_ns() } else { u64::MAX };
+        let due_ns = if recorder.may_send() { dispatcher.due_ns() } else { u64::MAX };
         let turn_ns = due_ns.saturating_sub(self.spin_ns);
         Duration::from_nanos(then_ns.min(turn_ns).saturating_sub(now_ns))
     }

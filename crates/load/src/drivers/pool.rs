@@ -73,5 +73,5 @@ pub(super) fn leave<C, T, U, L: Link>(
     let open = connections.iter().filter(|one| one.transport.is_some());
     let open = Open::of(open.map(|one| one.exchange.is_taken()), plan.idle_open());
     let oldest_ns = connections.iter().filter_map(|one| one.exchange.oldest_ns()).min();
-    context.recorder.leave(open, oldest_ns, context.turns);
+    context.recorder.leave(open, oldest_ns, context.dispatcher);
 }

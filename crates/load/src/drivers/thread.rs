@@ -23,9 +23,9 @@ use super::context::Context;
 use super::link::Link;
 use super::pool::{Connection, leave};
 use super::{Drive, Plan, SWEEP_NS};
+use crate::dispatch::{Dispatch, Dispatcher};
 use crate::exchange::Outcome;
 use crate::record::Recorder;
-use crate::turns::{Turn, Turns};
 use crate::{Config, Failure, Share, failure};
 
 /// Received in one call at most.
@@ -60,12 +60,12 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     }
 
     /// Begins a request, for which the connection is opened if it is not open.
-    fn begin(&mut self, turn: &Turn, context: &mut Context<'_>) {
+    fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
         let connection = &mut self.connection;
         if connection.transport.is_none() {
             connection.renew(&self.plan);
         }
-        connection.unsent = connection.exchange.begin(turn, context.now_ns, context.recorder);
+        connection.unsent = connection.exchange.begin(dispatch, context.now_ns, context.recorder);
     }
 
     /// Goes on with the request in flight, waiting for the server for a moment or two, and takes the reply that comes.
@@ -144,11 +144,11 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
 }
 
 impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
-    fn run(&mut self, turns: &mut Turns, recorder: &mut Recorder, halt: &AtomicBool) {
-        let context = &mut Context::new(turns, recorder);
+    fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
+        let context = &mut Context::new(dispatcher, recorder);
         // One that a stopped warm-up has left waiting has no room.
         if self.connection.is_closed() || self.connection.has_room() {
-            context.turns.free(0, context.recorder.start_ns());
+            context.dispatcher.free(0, context.recorder.start_ns());
         }
         // When a connection that has been of no use is opened again.
         let mut again_ns = u64::MAX;
@@ -158,8 +158,8 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
                 context.free(0);
                 again_ns = u64::MAX;
             }
-            if let Some(turn) = context.next() {
-                self.begin(&turn, context);
+            if let Some(dispatch) = context.next() {
+                self.begin(&dispatch, context);
             }
             if context.recorder.in_flight() == 0 {
                 self.pause(again_ns.min(context.now_ns + SWEEP_NS), context);
@@ -170,7 +170,7 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
                 Outcome::Replied => {
                     context.tick();
                     let free_ns = self.connection.exchange.free_ns(context.now_ns);
-                    context.turns.free(0, free_ns);
+                    context.dispatcher.free(0, free_ns);
                 }
                 Outcome::Over => {
                     self.close();
