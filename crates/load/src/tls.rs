@@ -23,7 +23,7 @@ use rustls::{
 };
 use sys::net::Socket;
 
-use crate::drivers::link::{Link, is_passing};
+use crate::drivers::transport::{Transport, is_passing};
 use crate::{Failure, failure};
 
 /// Bytes of a request that a session takes before they have gone out, and as much again while it shakes hands. What is
@@ -303,7 +303,7 @@ impl Session {
     }
 }
 
-impl Link for Session {
+impl Transport for Session {
     type Terms = Tls;
 
     const BUFFERS: bool = true;
@@ -419,7 +419,7 @@ fn broken(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, Broken(text))
 }
 
-/// Whether an error of a link is one of TLS, not of the socket beneath it.
+/// Whether an error of a transport is one of TLS, not of the socket beneath it.
 pub(crate) fn is_broken(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Broken>())
 }

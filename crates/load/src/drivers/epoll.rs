@@ -13,8 +13,8 @@ use sys::epoll::{Epoll, Interest, Ready};
 
 use super::context::Context;
 use super::event_loop::EventLoop;
-use super::link::{Link, is_passing};
 use super::pool::Pool;
+use super::transport::{Transport, is_passing};
 use super::unsent::Unsent;
 use super::{Drive, Plan};
 use crate::dispatch::{Dispatch, Dispatcher};
@@ -28,17 +28,17 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 const RECEIVES_MAX: usize = 16;
 
 /// A thread's connections and what it waits with.
-pub(crate) struct Worker<W, C, L: Link> {
+pub(crate) struct Worker<W, C, T: Transport> {
     epoll: Epoll,
-    pool: Pool<C, L, Unsent, L>,
+    pool: Pool<C, T, Unsent, T>,
     input: Box<[u8]>,
     workload: PhantomData<W>,
 }
 
-impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
+impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     pub(crate) fn open(
         config: &Config,
-        terms: L::Terms,
+        terms: T::Terms,
         share: &Share,
         client: C,
         halt: &AtomicBool,
@@ -46,11 +46,11 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         let broken = |error: io::Error| failure("epoll", format!("epoll cannot be set up: {error}"));
         sys::process::own_descriptors().map_err(broken)?;
         let epoll = Epoll::new().map_err(broken)?;
-        let (plan, links) = Plan::<_, L>::open(config, terms, share, client, halt)?;
-        let mut pool = Pool::new(plan, links.len());
-        for (key, link) in links.into_iter().enumerate() {
-            epoll.add(link.socket(), key as u64, Interest::EDGES).map_err(broken)?;
-            pool.add(link);
+        let (plan, transports) = Plan::<_, T>::open(config, terms, share, client, halt)?;
+        let mut pool = Pool::new(plan, transports.len());
+        for (key, transport) in transports.into_iter().enumerate() {
+            epoll.add(transport.socket(), key as u64, Interest::EDGES).map_err(broken)?;
+            pool.add(transport);
         }
         Ok(Self { epoll, pool, input: vec![0; RECEIVE_BYTES].into(), workload: PhantomData })
     }
@@ -83,16 +83,16 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         if ready.writable() && !self.resume(key, context) {
             return;
         }
-        if !L::BUFFERS && !ready.readable() {
+        if !T::BUFFERS && !ready.readable() {
             // What has come since then has an edge of its own, which also knows whether the end has come with it.
             return;
         }
         for _ in 0..RECEIVES_MAX {
             let connection = &mut self.pool.connections[key];
-            let Some(link) = &mut connection.transport else { return };
-            let received = link.read(&mut self.input);
+            let Some(transport) = &mut connection.handle else { return };
+            let received = transport.read(&mut self.input);
             let is_last = !ready.ended()
-                && received.as_ref().is_ok_and(|received| link.is_drained(*received, RECEIVE_BYTES));
+                && received.as_ref().is_ok_and(|received| transport.is_drained(*received, RECEIVE_BYTES));
             context.tick();
             let outcome = match received {
                 Ok(0) => connection.exchange.end(context.now_ns, context.recorder),
@@ -102,7 +102,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let is_sound = !L::BUFFERS || self.resume(key, context);
+                    let is_sound = !T::BUFFERS || self.resume(key, context);
                     if is_sound && ready.ended() {
                         // What has ended is the connection before this one.
                         self.offer(key, context.now_ns, context);
@@ -126,8 +126,8 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
                     return;
                 }
             }
-            // What came may have been what the link had waited for to take more.
-            if (L::BUFFERS && !self.resume(key, context)) || is_last {
+            // What came may have been what the transport had waited for to take more.
+            if (T::BUFFERS && !self.resume(key, context)) || is_last {
                 return;
             }
         }
@@ -136,8 +136,8 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
 
     /// Has an edge reported that was seen already.
     fn ask_again(&mut self, key: usize, context: &mut Context<'_>) {
-        let Some(link) = &self.pool.connections[key].transport else { return };
-        if let Err(error) = self.epoll.change(link.socket(), key as u64, Interest::EDGES) {
+        let Some(transport) = &self.pool.connections[key].handle else { return };
+        if let Err(error) = self.epoll.change(transport.socket(), key as u64, Interest::EDGES) {
             context.tick();
             self.fail(key, &error, context);
         }
@@ -147,7 +147,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     fn resume(&mut self, key: usize, context: &mut Context<'_>) -> bool {
         let connection = &self.pool.connections[key];
         let is_sent = connection.unsent.is_empty();
-        if is_sent && !connection.transport.as_ref().is_some_and(L::holds_back) {
+        if is_sent && !connection.handle.as_ref().is_some_and(T::holds_back) {
             return true;
         }
         context.tick();
@@ -161,8 +161,8 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     /// Sends as much as fits of what is unsent; says whether the connection is still sound.
     fn send(&mut self, key: usize, context: &mut Context<'_>) -> bool {
         let connection = &mut self.pool.connections[key];
-        let Some(link) = &mut connection.transport else { return false };
-        match link.write(connection.unsent.bytes()) {
+        let Some(transport) = &mut connection.handle else { return false };
+        match transport.write(connection.unsent.bytes()) {
             Ok(sent) => connection.unsent.advance(sent),
             Err(error) if is_passing(&error) => {}
             Err(error) => {
@@ -174,22 +174,22 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     }
 }
 
-impl<W: 'static, C: Client<W>, L: Link> EventLoop for Worker<W, C, L> {
+impl<W: 'static, C: Client<W>, T: Transport> EventLoop for Worker<W, C, T> {
     type Client = C;
-    type Transport = L;
+    type Handle = T;
     type Unsent = Unsent;
-    type Link = L;
+    type Transport = T;
 
     const BATCHES: bool = false;
 
-    fn pool(&mut self) -> &mut Pool<C, L, Unsent, L> {
+    fn pool(&mut self) -> &mut Pool<C, T, Unsent, T> {
         &mut self.pool
     }
 
     fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
         let key = dispatch.key;
         let connection = &mut self.pool.connections[key];
-        let is_open = connection.transport.is_some();
+        let is_open = connection.handle.is_some();
         if !is_open {
             connection.renew(&self.pool.plan);
         }
@@ -208,7 +208,7 @@ impl<W: 'static, C: Client<W>, L: Link> EventLoop for Worker<W, C, L> {
     fn open(&mut self, key: usize) -> io::Result<()> {
         let socket = sys::net::start_connect(self.pool.plan.route(key))?;
         self.epoll.add(&socket, key as u64, Interest::EDGES)?;
-        self.pool.connections[key].transport = Some(L::begin(socket, &self.pool.plan.terms)?);
+        self.pool.connections[key].handle = Some(T::begin(socket, &self.pool.plan.terms)?);
         Ok(())
     }
 
@@ -220,8 +220,8 @@ impl<W: 'static, C: Client<W>, L: Link> EventLoop for Worker<W, C, L> {
 
     fn disconnect(&mut self, key: usize) {
         let connection = &mut self.pool.connections[key];
-        if let Some(link) = connection.transport.take() {
-            link.close();
+        if let Some(transport) = connection.handle.take() {
+            transport.close();
         }
         connection.unsent.clear();
     }
@@ -237,7 +237,7 @@ impl<W: 'static, C: Client<W>, L: Link> EventLoop for Worker<W, C, L> {
     }
 }
 
-impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
+impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
     fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
         self.run_loop(dispatcher, recorder, halt);
     }

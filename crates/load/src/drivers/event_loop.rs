@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::context::Context;
-use super::link::Link;
 use super::pool::{Pool, leave};
+use super::transport::Transport;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
 
 pub(crate) trait EventLoop {
     type Client: Clone;
-    type Transport;
+    type Handle;
     type Unsent: Default;
-    type Link: Link;
+    type Transport: Transport;
 
     /// Whether requests go out together, with the next wait. Otherwise each goes out when it begins.
     const BATCHES: bool;
 
-    fn pool(&mut self) -> &mut Pool<Self::Client, Self::Transport, Self::Unsent, Self::Link>;
+    fn pool(&mut self) -> &mut Pool<Self::Client, Self::Handle, Self::Unsent, Self::Transport>;
 
     /// Begins a request on a connection, which is opened for it if it is closed.
     fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>);

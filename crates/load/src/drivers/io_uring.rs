@@ -112,7 +112,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// Hands over the request of a connection, if that is open.
     fn send(&mut self, key: usize) {
         let connection = &self.pool.connections[key];
-        if let Some(slot) = connection.transport {
+        if let Some(slot) = connection.handle {
             self.ring.send_fixed(slot, connection.unsent);
         }
     }
@@ -220,7 +220,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         while let Some(key) = self.closed.pop() {
             self.closing[key] -= 1;
             let connection = &self.pool.connections[key];
-            if connection.transport.is_none() && connection.exchange.is_taken() {
+            if connection.handle.is_none() && connection.exchange.is_taken() {
                 context.free(key);
             }
         }
@@ -229,9 +229,9 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
 
 impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
     type Client = C;
-    type Transport = Slot;
+    type Handle = Slot;
     type Unsent = &'static [u8];
-    type Link = Socket;
+    type Transport = Socket;
 
     const BATCHES: bool = true;
 
@@ -241,7 +241,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
 
     fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
         let connection = &mut self.pool.connections[dispatch.key];
-        let is_open = connection.transport.is_some();
+        let is_open = connection.handle.is_some();
         if !is_open {
             connection.renew(&self.pool.plan);
         }
@@ -255,7 +255,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
     fn open(&mut self, key: usize) -> io::Result<()> {
         let socket = sys::net::start_connect(self.pool.plan.route(key))?;
         let slot = self.ring.adopt(socket)?;
-        self.pool.connections[key].transport = Some(slot);
+        self.pool.connections[key].handle = Some(slot);
         self.own(slot, key);
         Ok(())
     }
@@ -266,7 +266,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
 
     /// The slot closes when nothing of it is in flight.
     fn disconnect(&mut self, key: usize) {
-        let Some(slot) = self.pool.connections[key].transport.take() else { return };
+        let Some(slot) = self.pool.connections[key].handle.take() else { return };
         let state = &mut self.uses[slot.index()];
         state.owner = Owner::Closing(key);
         self.closing[key] += 1;

@@ -5,9 +5,9 @@ mod context;
 pub(crate) mod epoll;
 mod event_loop;
 pub(crate) mod io_uring;
-pub(crate) mod link;
 mod pool;
 pub(crate) mod thread;
+pub(crate) mod transport;
 mod unsent;
 mod waiting;
 
@@ -19,7 +19,7 @@ use sys::clock;
 use sys::net::{Address, Route};
 
 use self::context::Context;
-use self::link::Link;
+use self::transport::Transport;
 use crate::dispatch::Dispatcher;
 use crate::exchange::Limits;
 use crate::record::Recorder;
@@ -42,7 +42,7 @@ const SWEEP_NS: u64 = 20_000_000;
 const SWEEP_NS_MIN: u64 = 1_000_000;
 
 /// What a worker knows of its connections beside themselves.
-pub(crate) struct Plan<C, L: Link> {
+pub(crate) struct Plan<C, T: Transport> {
     /// The client half that connections have clones of.
     client: C,
     addresses: Vec<Address>,
@@ -57,20 +57,20 @@ pub(crate) struct Plan<C, L: Link> {
     /// Until when it does not sleep although nothing is due: something has just happened.
     spin_until_ns: u64,
     pub(crate) limits: Limits,
-    pub(crate) terms: L::Terms,
+    pub(crate) terms: T::Terms,
     /// Connections that are opened and never used.
-    idle: Vec<L>,
+    idle: Vec<T>,
 }
 
-impl<C, L: Link> Plan<C, L> {
+impl<C, T: Transport> Plan<C, T> {
     /// The plan of a share, and its connections, open.
     pub(crate) fn open(
         config: &Config,
-        terms: L::Terms,
+        terms: T::Terms,
         share: &Share,
         client: C,
         halt: &AtomicBool,
-    ) -> Result<(Self, Vec<L>), Failure> {
+    ) -> Result<(Self, Vec<T>), Failure> {
         let timeout_ns = config.timeout.as_nanos() as u64;
         let mut plan = Self {
             client,
@@ -89,9 +89,9 @@ impl<C, L: Link> Plan<C, L> {
             terms,
             idle: Vec::new(),
         };
-        let mut links = plan.open_all(config, share, halt)?;
-        plan.idle = links.split_off(share.connections);
-        Ok((plan, links))
+        let mut transports = plan.open_all(config, share, halt)?;
+        plan.idle = transports.split_off(share.connections);
+        Ok((plan, transports))
     }
 
     /// Where a connection goes to and comes from.
@@ -106,9 +106,9 @@ impl<C, L: Link> Plan<C, L> {
     }
 
     /// Opens all connections and those to be idle, one after the other, at the rate that was asked for.
-    fn open_all(&self, config: &Config, share: &Share, halt: &AtomicBool) -> Result<Vec<L>, Failure> {
+    fn open_all(&self, config: &Config, share: &Share, halt: &AtomicBool) -> Result<Vec<T>, Failure> {
         let count = share.connections + share.idle;
-        let mut links = Vec::with_capacity(count);
+        let mut transports = Vec::with_capacity(count);
         let begin_ns = clock::monotonic_ns();
         for opened in 0..count {
             if let Some(rate_per_s) = config.connect_per_s {
@@ -116,11 +116,11 @@ impl<C, L: Link> Plan<C, L> {
                 pause_until(begin_ns + due_ns as u64, halt);
             }
             let route = self.route(opened);
-            let link = open_link(route, &self.terms, config.timeout, halt)
+            let transport = open_transport(route, &self.terms, config.timeout, halt)
                 .map_err(|error| explain(&error, route.to, config.timeout, opened))?;
-            links.push(link);
+            transports.push(transport);
         }
-        Ok(links)
+        Ok(transports)
     }
 
     /// How long a system call may block, so that what is overdue is seen.
@@ -156,7 +156,7 @@ impl<C, L: Link> Plan<C, L> {
 
     /// Connections that nobody uses and the server has not closed.
     fn idle_open(&mut self) -> usize {
-        self.idle.iter_mut().map(|link| usize::from(link.is_open())).sum()
+        self.idle.iter_mut().map(|transport| usize::from(transport.is_open())).sum()
     }
 }
 
@@ -166,18 +166,18 @@ fn sweep_ns(timeout_ns: u64) -> u64 {
 }
 
 /// Opens a connection, unless `halt` is raised before or meanwhile, which is `Interrupted`.
-fn open_link<L: Link>(
+fn open_transport<T: Transport>(
     route: Route<'_>,
-    terms: &L::Terms,
+    terms: &T::Terms,
     timeout: Duration,
     halt: &AtomicBool,
-) -> io::Result<L> {
+) -> io::Result<T> {
     let goes_on = || !halt.load(Ordering::Relaxed);
     if !goes_on() {
         return Err(io::ErrorKind::Interrupted.into());
     }
     let socket = sys::net::connect_while(route, timeout, goes_on)?;
-    L::open(socket, terms, timeout, halt)
+    T::open(socket, terms, timeout, halt)
 }
 
 /// Sleeps until then, or until `halt` is raised.

@@ -20,8 +20,8 @@ use proto::Client;
 use sys::net::{Address, Socket};
 
 use super::context::Context;
-use super::link::Link;
 use super::pool::{Connection, leave};
+use super::transport::Transport;
 use super::{Drive, Plan, SWEEP_NS};
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::exchange::Outcome;
@@ -30,39 +30,39 @@ use crate::{Config, Failure, Share, failure};
 
 /// Received in one call at most.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// Sent in one call at most, by a link that may take several system calls for it, each of which may block.
+/// Sent in one call at most, by a transport that may take several system calls for it, each of which may block.
 const SEND_BYTES: usize = 64 * 1024;
 
 /// A thread's one connection.
-pub(crate) struct Worker<W, C, L: Link> {
-    connection: Connection<C, L, &'static [u8]>,
+pub(crate) struct Worker<W, C, T: Transport> {
+    connection: Connection<C, T, &'static [u8]>,
     input: Box<[u8]>,
-    plan: Plan<C, L>,
+    plan: Plan<C, T>,
     workload: PhantomData<W>,
 }
 
-impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
+impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     pub(crate) fn open(
         config: &Config,
-        terms: L::Terms,
+        terms: T::Terms,
         share: &Share,
         client: C,
         halt: &AtomicBool,
     ) -> Result<Self, Failure> {
-        let (plan, mut links) = Plan::<_, L>::open(config, terms, share, client, halt)?;
-        let link = links.pop();
-        if let Some(link) = &link {
-            block(link.socket(), plan.moment())
+        let (plan, mut transports) = Plan::<_, T>::open(config, terms, share, client, halt)?;
+        let transport = transports.pop();
+        if let Some(transport) = &transport {
+            block(transport.socket(), plan.moment())
                 .map_err(|error| failure("connect_failed", error.to_string()))?;
         }
-        let (connection, input) = (Connection::new(link, &plan), vec![0; RECEIVE_BYTES].into());
+        let (connection, input) = (Connection::new(transport, &plan), vec![0; RECEIVE_BYTES].into());
         Ok(Self { connection, input, plan, workload: PhantomData })
     }
 
     /// Begins a request, for which the connection is opened if it is not open.
     fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
         let connection = &mut self.connection;
-        if connection.transport.is_none() {
+        if connection.handle.is_none() {
             connection.renew(&self.plan);
         }
         connection.unsent = connection.exchange.begin(dispatch, context.now_ns, context.recorder);
@@ -73,7 +73,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
         context.tick();
         // The end of a send may block, and the receive that follows it.
         context.end_iteration(2 * self.plan.moment());
-        let is_open = self.connection.transport.is_some();
+        let is_open = self.connection.handle.is_some();
         let received = if is_open { self.communicate() } else { self.connect() };
         if !context.begin_iteration() {
             return Outcome::Waiting;
@@ -93,21 +93,21 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
 
     /// Sends what is unsent, then receives; returns how much, or nothing while it is still sending.
     fn communicate(&mut self) -> io::Result<Option<usize>> {
-        let Connection { transport, unsent, .. } = &mut self.connection;
-        let Some(link) = transport else { return Ok(None) };
-        if !unsent.is_empty() || link.holds_back() {
+        let Connection { handle, unsent, .. } = &mut self.connection;
+        let Some(transport) = handle else { return Ok(None) };
+        if !unsent.is_empty() || transport.holds_back() {
             // The time a plain socket may block is that of the whole call, whatever it is given.
-            let length = if L::BUFFERS { unsent.len().min(SEND_BYTES) } else { unsent.len() };
-            let sent = link.write(&unsent[..length])?;
+            let length = if T::BUFFERS { unsent.len().min(SEND_BYTES) } else { unsent.len() };
+            let sent = transport.write(&unsent[..length])?;
             *unsent = &unsent[sent..];
-            if link.holds_back() || (sent > 0 && !unsent.is_empty()) {
+            if transport.holds_back() || (sent > 0 && !unsent.is_empty()) {
                 return Ok(None);
             }
             if !unsent.is_empty() {
-                return hear(link, &mut self.input).map(Some);
+                return hear(transport, &mut self.input).map(Some);
             }
         }
-        link.read(&mut self.input).map(Some)
+        transport.read(&mut self.input).map(Some)
     }
 
     /// Begins to connect. The first send waits until that is done.
@@ -122,14 +122,14 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
             })?,
         };
         block(&socket, moment)?;
-        self.connection.transport = Some(L::begin(socket, &self.plan.terms)?);
+        self.connection.handle = Some(T::begin(socket, &self.plan.terms)?);
         Ok(None)
     }
 
     fn close(&mut self) {
         self.connection.unsent = &[];
-        if let Some(link) = self.connection.transport.take() {
-            link.close();
+        if let Some(transport) = self.connection.handle.take() {
+            transport.close();
         }
     }
 
@@ -143,7 +143,7 @@ impl<W: 'static, C: Client<W>, L: Link> Worker<W, C, L> {
     }
 }
 
-impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
+impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
     fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
         let context = &mut Context::new(dispatcher, recorder);
         // One that a stopped warm-up has left waiting has no room.
@@ -188,13 +188,13 @@ impl<W: 'static, C: Client<W>, L: Link> Drive for Worker<W, C, L> {
     }
 }
 
-/// Receives on a link that takes nothing and holds nothing back: it waits for the server's part of a handshake. Once it
+/// Receives on a transport that takes nothing and holds nothing back: it waits for the server's part of a handshake. Once it
 /// has that it is to send, so a read must not go on to wait for a reply.
-fn hear<L: Link>(link: &mut L, input: &mut [u8]) -> io::Result<usize> {
-    link.socket().peek(&mut [MaybeUninit::uninit()])?;
-    link.socket().set_nonblocking(true)?;
-    let received = link.read(input);
-    link.socket().set_nonblocking(false)?;
+fn hear<T: Transport>(transport: &mut T, input: &mut [u8]) -> io::Result<usize> {
+    transport.socket().peek(&mut [MaybeUninit::uninit()])?;
+    transport.socket().set_nonblocking(true)?;
+    let received = transport.read(input);
+    transport.socket().set_nonblocking(false)?;
     received
 }
 

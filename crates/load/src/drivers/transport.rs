@@ -10,18 +10,18 @@ use std::time::Duration;
 use sys::net::Socket;
 
 /// One side of a connection, in bytes as the protocol sees them.
-pub(crate) trait Link: Sized {
+pub(crate) trait Transport: Sized {
     /// What is agreed on before the first connection.
     type Terms: Clone;
 
     /// Whether it may hold bytes back that the socket knows nothing of.
     const BUFFERS: bool;
 
-    /// Makes a link of a socket that is connected, and waits until both sides are agreed, for so long at most and until
+    /// Makes a transport of a socket that is connected, and waits until both sides are agreed, for so long at most and until
     /// `halt` is raised, which is `Interrupted`.
     fn open(socket: Socket, terms: &Self::Terms, timeout: Duration, halt: &AtomicBool) -> io::Result<Self>;
 
-    /// Makes a link of a socket that may still be connecting, and waits for nothing.
+    /// Makes a transport of a socket that may still be connecting, and waits for nothing.
     fn begin(socket: Socket, terms: &Self::Terms) -> io::Result<Self>;
 
     fn socket(&self) -> &Socket;
@@ -33,7 +33,7 @@ pub(crate) trait Link: Sized {
     /// Whether a call that has received so much, with room for so much, has left nothing to receive.
     fn is_drained(&self, received: usize, room: usize) -> bool;
 
-    /// Sends as much as fits. Less than all is only taken if the link becomes writable later, or readable.
+    /// Sends as much as fits. Less than all is only taken if the transport becomes writable later, or readable.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Whether something that was taken has not gone out yet.
@@ -46,7 +46,7 @@ pub(crate) trait Link: Sized {
     fn close(self);
 }
 
-impl Link for Socket {
+impl Transport for Socket {
     type Terms = ();
 
     const BUFFERS: bool = false;
