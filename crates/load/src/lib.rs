@@ -6,9 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+mod client_connection;
 mod dispatch;
 mod drivers;
-mod exchange;
 mod in_flight;
 pub mod pace;
 mod record;

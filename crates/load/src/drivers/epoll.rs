@@ -17,8 +17,8 @@ use super::pool::Pool;
 use super::transport::{Transport, is_passing};
 use super::unsent::Unsent;
 use super::{Drive, Plan};
+use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
-use crate::exchange::Outcome;
 use crate::record::Recorder;
 use crate::{Config, Failure, Share, failure};
 
@@ -60,11 +60,11 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     #[inline(never)]
     fn begin_more(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
         let connection = &mut self.pool.connections[dispatch.key];
-        while connection.exchange.has_room()
+        while connection.client.has_room()
             && connection.unsent.takes_more()
             && let Some(dispatch) = context.next_with(dispatch)
         {
-            let request = connection.exchange.begin(&dispatch, context.now_ns, context.recorder);
+            let request = connection.client.begin(&dispatch, context.now_ns, context.recorder);
             connection.unsent.push(request);
         }
     }
@@ -72,7 +72,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     /// Lists a connection as free if it can carry another request.
     fn offer(&mut self, key: usize, free_ns: u64, context: &mut Context<'_>) {
         let connection = &self.pool.connections[key];
-        if connection.unsent.is_empty() && connection.exchange.has_room() {
+        if connection.unsent.is_empty() && connection.client.has_room() {
             context.dispatcher.free(key, free_ns);
         }
     }
@@ -95,10 +95,10 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
                 && received.as_ref().is_ok_and(|received| transport.is_drained(*received, RECEIVE_BYTES));
             context.tick();
             let outcome = match received {
-                Ok(0) => connection.exchange.end(context.now_ns, context.recorder),
+                Ok(0) => connection.client.end(context.now_ns, context.recorder),
                 Ok(received) => {
                     let bytes = &self.input[..received];
-                    connection.exchange.receive(bytes, context.now_ns, context.recorder)
+                    connection.client.receive(bytes, context.now_ns, context.recorder)
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -109,14 +109,14 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
                     }
                     return;
                 }
-                Err(error) => connection.exchange.fail_with(&error, context.recorder),
+                Err(error) => connection.client.fail_with(&error, context.recorder),
             };
             match outcome {
                 Outcome::Waiting => {}
                 // The end lies behind the reply: whatever was sent here now would be lost.
                 Outcome::Replied if ready.ended() => {}
                 Outcome::Replied => {
-                    let free_ns = self.pool.connections[key].exchange.free_ns(context.now_ns);
+                    let free_ns = self.pool.connections[key].client.free_ns(context.now_ns);
                     self.offer(key, free_ns, context);
                     self.pump(context);
                 }
@@ -193,7 +193,7 @@ impl<W: 'static, C: Client<W>, T: Transport> EventLoop for Worker<W, C, T> {
         if !is_open {
             connection.renew(&self.pool.plan);
         }
-        connection.unsent.set(connection.exchange.begin(dispatch, context.now_ns, context.recorder));
+        connection.unsent.set(connection.client.begin(dispatch, context.now_ns, context.recorder));
         let has_depth = self.pool.plan.limits.depth > 1;
         if has_depth && is_open {
             self.begin_more(dispatch, context);

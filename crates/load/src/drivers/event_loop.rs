@@ -118,7 +118,7 @@ pub(crate) trait EventLoop {
         match error.kind() {
             io::ErrorKind::WouldBlock => waiting.push(key, context.now_ns),
             _ => {
-                connections[key].exchange.fail_to_open(&error, context.recorder);
+                connections[key].client.fail_to_open(&error, context.recorder);
             }
         }
         false
@@ -135,7 +135,7 @@ pub(crate) trait EventLoop {
 
     /// Accounts for a connection that has broken.
     fn fail(&mut self, key: usize, error: &io::Error, context: &mut Context<'_>) {
-        self.pool().connections[key].exchange.fail_with(error, context.recorder);
+        self.pool().connections[key].client.fail_with(error, context.recorder);
         self.close(key, context);
     }
 
@@ -143,7 +143,7 @@ pub(crate) trait EventLoop {
     /// refuses is asked again at the next sweep, not at once and for ever.
     fn close(&mut self, key: usize, context: &mut Context<'_>) {
         self.disconnect(key);
-        if self.pool().connections[key].exchange.is_taken() && self.can_open(key) {
+        if self.pool().connections[key].client.is_taken() && self.can_open(key) {
             context.free(key);
         }
     }
@@ -153,7 +153,7 @@ pub(crate) trait EventLoop {
         let opens_again = self.pool().plan.opens_again(context.now_ns);
         for key in 0..self.pool().connections.len() {
             let connection = &mut self.pool().connections[key];
-            let is_late = connection.exchange.give_up_late(context.now_ns, context.recorder);
+            let is_late = connection.client.give_up_late(context.now_ns, context.recorder);
             if is_late || (opens_again && connection.is_closed()) {
                 self.disconnect(key);
                 if self.can_open(key) {

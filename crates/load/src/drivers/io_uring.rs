@@ -18,8 +18,8 @@ use super::context::Context;
 use super::event_loop::EventLoop;
 use super::pool::Pool;
 use super::{Drive, Plan};
+use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
-use crate::exchange::Outcome;
 use crate::record::Recorder;
 use crate::{Config, Failure, Share, failure};
 
@@ -137,9 +137,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             Completion::Received { slot, buffer, armed } => {
                 self.uses[slot.index()].receiving = armed;
                 if let Owner::Connection(key) = self.uses[slot.index()].owner {
-                    let (exchange, bytes) =
-                        (&mut self.pool.connections[key].exchange, self.ring.bytes(&buffer));
-                    let outcome = exchange.receive(bytes, context.now_ns, context.recorder);
+                    let (client, bytes) = (&mut self.pool.connections[key].client, self.ring.bytes(&buffer));
+                    let outcome = client.receive(bytes, context.now_ns, context.recorder);
                     self.ring.recycle(buffer);
                     self.go_on(key, outcome, context);
                 } else {
@@ -174,7 +173,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         match outcome {
             Outcome::Waiting => {}
             Outcome::Replied => {
-                let free_ns = self.pool.connections[key].exchange.free_ns(context.now_ns);
+                let free_ns = self.pool.connections[key].client.free_ns(context.now_ns);
                 context.dispatcher.free(key, free_ns);
             }
             Outcome::Over => self.close(key, context),
@@ -185,7 +184,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         match why {
             Stop::Broken(error) => self.fail(key, error, context),
             Stop::End | Stop::Asked => {
-                self.pool.connections[key].exchange.end(context.now_ns, context.recorder);
+                self.pool.connections[key].client.end(context.now_ns, context.recorder);
                 self.close(key, context);
             }
         }
@@ -220,7 +219,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         while let Some(key) = self.closed.pop() {
             self.closing[key] -= 1;
             let connection = &self.pool.connections[key];
-            if connection.handle.is_none() && connection.exchange.is_taken() {
+            if connection.handle.is_none() && connection.client.is_taken() {
                 context.free(key);
             }
         }
@@ -245,7 +244,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         if !is_open {
             connection.renew(&self.pool.plan);
         }
-        connection.unsent = connection.exchange.begin(dispatch, context.now_ns, context.recorder);
+        connection.unsent = connection.client.begin(dispatch, context.now_ns, context.recorder);
         if is_open || self.connect(dispatch.key, context) {
             self.send(dispatch.key);
         }

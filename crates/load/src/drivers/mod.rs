@@ -20,8 +20,8 @@ use sys::net::{Address, Route};
 
 use self::context::Context;
 use self::transport::Transport;
+use crate::client_connection::Limits;
 use crate::dispatch::Dispatcher;
-use crate::exchange::Limits;
 use crate::record::Recorder;
 use crate::{Config, Failure, Share, failure, tls};
 

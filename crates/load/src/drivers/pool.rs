@@ -4,44 +4,44 @@ use super::Plan;
 use super::context::Context;
 use super::transport::Transport;
 use super::waiting::Waiting;
-use crate::exchange::Exchange;
+use crate::client_connection::ClientConnection;
 use crate::record::Open;
 
 /// A connection of a driver, which sends and receives through `H` and keeps as `U` what it has still to send.
 pub(crate) struct Connection<C, H, U> {
     /// None from its end until it is used again.
     pub(super) handle: Option<H>,
-    pub(super) exchange: Exchange<C>,
+    pub(super) client: ClientConnection<C>,
     pub(super) unsent: U,
 }
 
 impl<C: Clone, H, U: Default> Connection<C, H, U> {
     pub(super) fn new<T: Transport>(handle: Option<H>, plan: &Plan<C, T>) -> Self {
-        let exchange = Exchange::new(plan.client.clone(), plan.limits);
-        Self { handle, exchange, unsent: U::default() }
+        let client = ClientConnection::new(plan.client.clone(), plan.limits);
+        Self { handle, client, unsent: U::default() }
     }
 
     /// Makes a closed connection ready for a request on a new one.
     #[cold]
     pub(super) fn renew<T: Transport>(&mut self, plan: &Plan<C, T>) {
-        self.exchange.open_again(plan.client.clone(), plan.limits);
+        self.client.open_again(plan.client.clone(), plan.limits);
     }
 }
 
 impl<C, H, U> Connection<C, H, U> {
     /// Whether it has a request, and waits to be opened for it.
     pub(super) fn is_waiting(&self) -> bool {
-        self.handle.is_none() && !self.exchange.is_idle()
+        self.handle.is_none() && !self.client.is_idle()
     }
 
     /// Whether it is closed, and has no request.
     pub(super) fn is_closed(&self) -> bool {
-        self.handle.is_none() && self.exchange.is_idle()
+        self.handle.is_none() && self.client.is_idle()
     }
 
     /// Whether it is open, and can carry another request.
     pub(super) fn has_room(&self) -> bool {
-        self.handle.is_some() && self.exchange.has_room()
+        self.handle.is_some() && self.client.has_room()
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn leave<C, H, U, T: Transport>(
     context: &mut Context<'_>,
 ) {
     let open = connections.iter().filter(|one| one.handle.is_some());
-    let open = Open::of(open.map(|one| one.exchange.is_taken()), plan.idle_open());
-    let oldest_ns = connections.iter().filter_map(|one| one.exchange.oldest_ns()).min();
+    let open = Open::of(open.map(|one| one.client.is_taken()), plan.idle_open());
+    let oldest_ns = connections.iter().filter_map(|one| one.client.oldest_ns()).min();
     context.recorder.leave(open, oldest_ns, context.dispatcher);
 }

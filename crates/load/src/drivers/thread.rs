@@ -23,8 +23,8 @@ use super::context::Context;
 use super::pool::{Connection, leave};
 use super::transport::Transport;
 use super::{Drive, Plan, SWEEP_NS};
+use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
-use crate::exchange::Outcome;
 use crate::record::Recorder;
 use crate::{Config, Failure, Share, failure};
 
@@ -65,7 +65,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         if connection.handle.is_none() {
             connection.renew(&self.plan);
         }
-        connection.unsent = connection.exchange.begin(dispatch, context.now_ns, context.recorder);
+        connection.unsent = connection.client.begin(dispatch, context.now_ns, context.recorder);
     }
 
     /// Goes on with the request in flight, waiting for the server for a moment or two, and takes the reply that comes.
@@ -78,14 +78,14 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         if !context.begin_iteration() {
             return Outcome::Waiting;
         }
-        let (exchange, recorder) = (&mut self.connection.exchange, &mut *context.recorder);
+        let (client, recorder) = (&mut self.connection.client, &mut *context.recorder);
         match received {
-            Ok(Some(0)) => exchange.end(context.now_ns, recorder),
-            Ok(Some(received)) => exchange.receive(&self.input[..received], context.now_ns, recorder),
-            Err(error) if !is_passing(&error) && is_open => exchange.fail_with(&error, recorder),
-            Err(error) if !is_passing(&error) => exchange.fail_to_open(&error, recorder),
+            Ok(Some(0)) => client.end(context.now_ns, recorder),
+            Ok(Some(received)) => client.receive(&self.input[..received], context.now_ns, recorder),
+            Err(error) if !is_passing(&error) && is_open => client.fail_with(&error, recorder),
+            Err(error) if !is_passing(&error) => client.fail_to_open(&error, recorder),
             Ok(None) | Err(_) => {
-                let is_late = exchange.give_up_late(context.now_ns, recorder);
+                let is_late = client.give_up_late(context.now_ns, recorder);
                 if is_late { Outcome::Over } else { Outcome::Waiting }
             }
         }
@@ -169,14 +169,14 @@ impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
                 Outcome::Waiting => {}
                 Outcome::Replied => {
                     context.tick();
-                    let free_ns = self.connection.exchange.free_ns(context.now_ns);
+                    let free_ns = self.connection.client.free_ns(context.now_ns);
                     context.dispatcher.free(0, free_ns);
                 }
                 Outcome::Over => {
                     self.close();
                     context.tick();
                     // A server that refuses is asked again in time, not at once and for ever.
-                    if self.connection.exchange.is_taken() {
+                    if self.connection.client.is_taken() {
                         context.free(0);
                     } else {
                         again_ns = context.now_ns + SWEEP_NS;

@@ -32,7 +32,7 @@ pub(crate) struct Limits {
 }
 
 /// The client half with what surrounds it: the requests in flight, and input that is not yet a reply.
-pub(crate) struct Exchange<C> {
+pub(crate) struct ClientConnection<C> {
     client: C,
     tail: Vec<u8>,
     /// Oldest first, as replies come.
@@ -44,8 +44,8 @@ pub(crate) struct Exchange<C> {
     taken: bool,
 }
 
-impl<C> Exchange<C> {
-    /// The exchange of a connection that is open.
+impl<C> ClientConnection<C> {
+    /// A connection that is open.
     pub(crate) fn new(client: C, limits: Limits) -> Self {
         Self { client, tail: Vec::new(), in_flight: InFlight::default(), limits, late_ns: 0, taken: true }
     }
@@ -285,9 +285,13 @@ mod tests {
 
     const LIMITS: Limits = Limits { depth: 1, requests: u64::MAX, timeout_ns: 1_000_000 };
 
-    fn begin(exchange: &mut Exchange<echo::Client>, now_ns: u64, recorder: &mut Recorder) -> Vec<u8> {
+    fn begin(
+        connection: &mut ClientConnection<echo::Client>,
+        now_ns: u64,
+        recorder: &mut Recorder,
+    ) -> Vec<u8> {
         let dispatch = Dispatch { key: 0, due_ns: now_ns, free_ns: now_ns };
-        exchange.begin(&dispatch, now_ns, recorder).to_vec()
+        connection.begin(&dispatch, now_ns, recorder).to_vec()
     }
 
     /// Sends so many requests at once, presents `reply` of them in pieces, and expects the last outcome and the counts
@@ -301,14 +305,15 @@ mod tests {
     ) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         let limits = Limits { depth: requests, ..LIMITS };
-        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
-        let sent: Vec<u8> = (0..requests).flat_map(|_| begin(&mut exchange, 1_000, &mut recorder)).collect();
-        assert!(!exchange.has_room());
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+        let sent: Vec<u8> =
+            (0..requests).flat_map(|_| begin(&mut connection, 1_000, &mut recorder)).collect();
+        assert!(!connection.has_room());
         let reply = reply(&sent);
         let mut last = Outcome::Waiting;
         for piece in reply.chunks(piece_bytes) {
             assert_ne!(last, Outcome::Over, "nothing is presented to a connection that is over");
-            last = exchange.receive(piece, 5_000, &mut recorder);
+            last = connection.receive(piece, 5_000, &mut recorder);
         }
         assert_eq!(last, outcome);
         assert_eq!((recorder.replies(), recorder.failures()), (replies, failures));
@@ -341,22 +346,22 @@ mod tests {
         check_depth(5, surplus, 6 * MESSAGE_BYTES, Outcome::Over, (4, 1));
         let mut recorder = Recorder::new(9, &Pace::Closed);
         let limits = Limits { depth: 9, requests: 9, ..LIMITS };
-        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
-        (0..9).for_each(|_| drop(begin(&mut exchange, 0, &mut recorder)));
-        exchange.fail_with(&io::ErrorKind::ConnectionReset.into(), &mut recorder);
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+        (0..9).for_each(|_| drop(begin(&mut connection, 0, &mut recorder)));
+        connection.fail_with(&io::ErrorKind::ConnectionReset.into(), &mut recorder);
         assert_eq!((recorder.failures(), recorder.in_flight()), (9, 0));
     }
 
     #[test]
     fn a_connection_that_is_free_late_for_a_late_request_is_free_from_when_it_would_have_been() {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
-        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), LIMITS);
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), LIMITS);
         // Due at 100 and sent at 900, answered within 50: the connection would have been free at 150.
         let mut ask = |due_ns: u64, free_ns: u64, now_ns: u64| {
             let request =
-                exchange.begin(&Dispatch { key: 0, due_ns, free_ns }, now_ns, &mut recorder).to_vec();
-            assert_eq!(exchange.receive(&request, now_ns + 50, &mut recorder), Outcome::Replied);
-            exchange.free_ns(now_ns + 50)
+                connection.begin(&Dispatch { key: 0, due_ns, free_ns }, now_ns, &mut recorder).to_vec();
+            assert_eq!(connection.receive(&request, now_ns + 50, &mut recorder), Outcome::Replied);
+            connection.free_ns(now_ns + 50)
         };
         assert_eq!(ask(100, 0, 900), 150);
         // The next was due at 200, so it is late by 750 itself; one that is sent in time ends that.
@@ -368,12 +373,12 @@ mod tests {
     fn a_connection_is_over_after_the_requests_it_may_carry() {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         let limits = Limits { depth: 2, requests: 2, ..LIMITS };
-        let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
-        let first = begin(&mut exchange, 0, &mut recorder);
-        let second = begin(&mut exchange, 0, &mut recorder);
-        assert_eq!(exchange.receive(&first, 1, &mut recorder), Outcome::Replied);
-        assert!(!exchange.has_room());
-        assert_eq!(exchange.receive(&second, 1, &mut recorder), Outcome::Over);
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+        let first = begin(&mut connection, 0, &mut recorder);
+        let second = begin(&mut connection, 0, &mut recorder);
+        assert_eq!(connection.receive(&first, 1, &mut recorder), Outcome::Replied);
+        assert!(!connection.has_room());
+        assert_eq!(connection.receive(&second, 1, &mut recorder), Outcome::Over);
         assert_eq!((recorder.replies(), recorder.failures()), (2, 0));
     }
 
@@ -382,11 +387,11 @@ mod tests {
         for (late_ns, counts) in [(0, (1, 0)), (1, (0, 2))] {
             let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
             let limits = Limits { depth: 2, ..LIMITS };
-            let mut exchange = Exchange::new(<echo::Client as Client<_>>::new(workload()), limits);
-            let first = begin(&mut exchange, 500, &mut recorder);
-            begin(&mut exchange, 600, &mut recorder);
+            let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+            let first = begin(&mut connection, 500, &mut recorder);
+            begin(&mut connection, 600, &mut recorder);
             let now_ns = 500 + LIMITS.timeout_ns + late_ns;
-            let outcome = exchange.receive(&first, now_ns, &mut recorder);
+            let outcome = connection.receive(&first, now_ns, &mut recorder);
             assert_eq!(outcome, if late_ns == 0 { Outcome::Replied } else { Outcome::Over });
             assert_eq!((recorder.replies(), recorder.failures()), counts);
         }
@@ -417,14 +422,14 @@ mod tests {
     fn a_clone_of_the_client_is_answered_by_any_server() {
         let workload = workload();
         let mut recorder = Recorder::new(2, &Pace::Closed);
-        let mut first = Exchange::new(<echo::Client as Client<_>>::new(workload), LIMITS);
-        let mut second = Exchange::new(first.client.clone(), LIMITS);
-        for exchange in [&mut first, &mut second] {
+        let mut first = ClientConnection::new(<echo::Client as Client<_>>::new(workload), LIMITS);
+        let mut second = ClientConnection::new(first.client.clone(), LIMITS);
+        for connection in [&mut first, &mut second] {
             let mut server = <echo::Server as Server<_>>::new(workload);
             let mut output = proto::Output::new();
-            let (used, _) = server.advance(&begin(exchange, 0, &mut recorder), &mut output);
+            let (used, _) = server.advance(&begin(connection, 0, &mut recorder), &mut output);
             assert_eq!(used, MESSAGE_BYTES);
-            assert_eq!(exchange.receive(output.as_bytes(), 1, &mut recorder), Outcome::Replied);
+            assert_eq!(connection.receive(output.as_bytes(), 1, &mut recorder), Outcome::Replied);
         }
         assert!(!recorder.may_send(), "two requests were allowed, and two were sent");
     }
