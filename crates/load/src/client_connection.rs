@@ -5,7 +5,7 @@ use std::{io, mem};
 use proto::{Client, Verdict};
 
 use crate::dispatch::Dispatch;
-use crate::in_flight::{Begun, InFlight};
+use crate::in_flight::{InFlight, InFlightQueue};
 use crate::record::{Fault, Recorder};
 use crate::tls;
 
@@ -36,7 +36,7 @@ pub(crate) struct ClientConnection<C> {
     client: C,
     tail: Vec<u8>,
     /// Oldest first, as replies come.
-    in_flight: InFlight,
+    in_flight: InFlightQueue,
     limits: Limits,
     /// How late the last request that was answered had been sent.
     late_ns: u64,
@@ -47,7 +47,14 @@ pub(crate) struct ClientConnection<C> {
 impl<C> ClientConnection<C> {
     /// A connection that is open.
     pub(crate) fn new(client: C, limits: Limits) -> Self {
-        Self { client, tail: Vec::new(), in_flight: InFlight::default(), limits, late_ns: 0, taken: true }
+        Self {
+            client,
+            tail: Vec::new(),
+            in_flight: InFlightQueue::default(),
+            limits,
+            late_ns: 0,
+            taken: true,
+        }
     }
 
     /// Begins anew for a connection that is being opened: until the first bytes come, nobody has taken it.
@@ -74,7 +81,7 @@ impl<C> ClientConnection<C> {
 
     /// When the oldest request in flight was due.
     pub(crate) fn oldest_ns(&self) -> Option<u64> {
-        self.in_flight.first().map(|begun| begun.due_ns)
+        self.in_flight.first().map(|request| request.due_ns)
     }
 
     /// Whether nothing is in flight.
@@ -101,7 +108,7 @@ impl<C> ClientConnection<C> {
         let request = self.client.request();
         let waited = dispatch.due_ns < dispatch.free_ns;
         let late_ns = now_ns.saturating_sub(dispatch.due_ns.max(dispatch.free_ns));
-        self.in_flight.push(Begun { due_ns: dispatch.due_ns, sent_ns: now_ns, late_ns, waited });
+        self.in_flight.push(InFlight { due_ns: dispatch.due_ns, sent_ns: now_ns, late_ns, waited });
         self.limits.requests -= 1;
         recorder.sent(request.len(), dispatch, now_ns, late_ns);
         request
@@ -212,7 +219,7 @@ impl<C> ClientConnection<C> {
     pub(crate) fn give_up_late(&mut self, now_ns: u64, recorder: &mut Recorder) -> bool {
         let timeout_ns = self.limits.timeout_ns;
         let late =
-            self.in_flight.first().is_some_and(|begun| now_ns.saturating_sub(begun.sent_ns) > timeout_ns);
+            self.in_flight.first().is_some_and(|request| now_ns.saturating_sub(request.sent_ns) > timeout_ns);
         if late {
             self.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
             // Who has waited for so long already need not wait on to try again.
@@ -229,13 +236,13 @@ impl<C> ClientConnection<C> {
         if self.give_up_late(now_ns, recorder) {
             return Outcome::Over;
         }
-        let begun = self.in_flight.pop().expect("a client half has a verdict on what was asked only");
+        let request = self.in_flight.pop().expect("a client half has a verdict on what was asked only");
         recorder.body(self.client.body_bytes());
-        self.late_ns = begun.late_ns;
+        self.late_ns = request.late_ns;
         if verdict == Verdict::Wrong {
             recorder.first(|| wrong(self.client.deviation()));
         }
-        recorder.replied(verdict, self.client.status(), &begun, now_ns);
+        recorder.replied(verdict, self.client.status(), &request, now_ns);
         if !self.client.keeps_alive() {
             return self.fail(Fault::Closed, recorder, closed_early);
         }

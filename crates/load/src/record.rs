@@ -7,7 +7,7 @@ use proto::Verdict;
 use sys::{clock, process};
 
 use crate::dispatch::{Dispatch, Dispatcher};
-use crate::in_flight::{Begun, InFlight};
+use crate::in_flight::{InFlight, InFlightQueue};
 use crate::slices::Slicer;
 use crate::{Config, End, Pace};
 
@@ -373,22 +373,22 @@ impl Recorder {
         self.record.body_bytes += bytes as u64;
     }
 
-    pub(crate) fn replied(&mut self, verdict: Verdict, status: Option<u16>, begun: &Begun, now_ns: u64) {
+    pub(crate) fn replied(&mut self, verdict: Verdict, status: Option<u16>, request: &InFlight, now_ns: u64) {
         self.in_flight -= 1;
-        self.due_sum_ns = self.due_sum_ns.wrapping_sub(begun.due_ns);
+        self.due_sum_ns = self.due_sum_ns.wrapping_sub(request.due_ns);
         self.completed += 1;
         let record = &mut self.record;
         record.last_reply_ns = now_ns;
-        record.latency.saturating_record(now_ns - begun.due_ns);
+        record.latency.saturating_record(now_ns - request.due_ns);
         if let Some(Slicer { slice, .. }) = &mut self.slicer {
-            slice.latency.saturating_record(now_ns - begun.due_ns);
+            slice.latency.saturating_record(now_ns - request.due_ns);
             slice.correct += u64::from(verdict == Verdict::Correct);
             slice.wrong += u64::from(verdict != Verdict::Correct);
         }
         if let Some(views) = &mut record.views {
-            let service_ns = now_ns - begun.sent_ns;
+            let service_ns = now_ns - request.sent_ns;
             views.service.saturating_record(service_ns);
-            if !begun.waited {
+            if !request.waited {
                 views.closed.saturating_record(service_ns);
             }
         }
@@ -410,12 +410,12 @@ impl Recorder {
     }
 
     /// The requests in flight of a connection have come to nothing.
-    pub(crate) fn failed(&mut self, lost: &InFlight, fault: Fault, text: impl FnOnce() -> String) {
+    pub(crate) fn failed(&mut self, lost: &InFlightQueue, fault: Fault, text: impl FnOnce() -> String) {
         let requests = lost.len() as u64;
         self.in_flight -= requests;
-        for begun in lost.iter() {
-            self.due_sum_ns = self.due_sum_ns.wrapping_sub(begun.due_ns);
-            self.record.age_failed_ns += self.now_ns.saturating_sub(begun.due_ns);
+        for request in lost.iter() {
+            self.due_sum_ns = self.due_sum_ns.wrapping_sub(request.due_ns);
+            self.record.age_failed_ns += self.now_ns.saturating_sub(request.due_ns);
         }
         self.record.requests.failed += requests;
         if let Some(Slicer { slice, .. }) = &mut self.slicer {
@@ -724,21 +724,21 @@ mod tests {
         recorder.iteration_began_ns = TIMELINE.start_ns;
         recorder.now_ns = TIMELINE.start_ns;
         let dispatch = |at_ns| Dispatch { key: 0, due_ns: at_ns, free_ns: at_ns };
-        let mut begun = Begun { due_ns: 900, sent_ns: 900, late_ns: 0, waited: false };
+        let mut request = InFlight { due_ns: 900, sent_ns: 900, late_ns: 0, waited: false };
         recorder.sent(10, &dispatch(900), 900, 0);
         for &at_ns in times_ns {
             if !recorder.begin_iteration(at_ns) {
                 break;
             }
             if failed_ns.contains(&at_ns) {
-                let mut lost = InFlight::default();
-                lost.push(begun);
+                let mut lost = InFlightQueue::default();
+                lost.push(request);
                 recorder.failed(&lost, Fault::Timeout, || "it came to nothing".to_owned());
             } else {
-                recorder.replied(Verdict::Correct, None, &begun, at_ns);
+                recorder.replied(Verdict::Correct, None, &request, at_ns);
             }
             recorder.sent(10, &dispatch(at_ns), at_ns, 0);
-            begun = Begun { due_ns: at_ns, sent_ns: at_ns, ..begun };
+            request = InFlight { due_ns: at_ns, sent_ns: at_ns, ..request };
         }
         let record = recorder.finish();
         let requests = record.requests;
