@@ -70,14 +70,14 @@ impl Driver {
         !matches!(self, Self::IoUring)
     }
 
-    /// What the driver would do without on this machine.
+    /// Features that the driver would use and this machine lacks.
     ///
     /// # Errors
     /// Where it cannot run here; the text says why and what to do.
     pub fn lacks(self) -> std::io::Result<Vec<String>> {
         match self {
             Self::Epoll | Self::Thread => Ok(Vec::new()),
-            Self::IoUring => drivers::io_uring::lacks(),
+            Self::IoUring => drivers::io_uring::missing_features(),
         }
     }
 }
@@ -514,7 +514,7 @@ fn drive<W: drivers::Drive>(
         let mut dispatcher = Dispatcher::closed(share.connections, count);
         worker.run(&mut dispatcher, &mut Recorder::new(count, &Pace::Closed), halt);
     }
-    let _ = ready.send(Ok(worker.lacks()));
+    let _ = ready.send(Ok(worker.missing_features()));
     // The channel ends when no thread has anything more to tell.
     drop(ready);
     // No start means that another thread has failed: there is nothing to do.

@@ -33,8 +33,8 @@ pub(crate) const MODEL: Model = Model {
 };
 
 fn missing_features(_config: &Config) -> io::Result<Vec<String>> {
-    let lack = "stack guards that take no mapping (Linux 6.13): vm.max_map_count limits its connections";
-    Ok(if guards_take_mappings()? { vec![lack.into()] } else { Vec::new() })
+    let feature = "stack guards that take no mapping (Linux 6.13): vm.max_map_count limits its connections";
+    Ok(if guards_take_mappings()? { vec![feature.into()] } else { Vec::new() })
 }
 
 pub(crate) fn serve<P: Protocol>(

@@ -57,8 +57,8 @@ pub(crate) struct Worker<W, C> {
     workload: PhantomData<W>,
 }
 
-/// What the driver would do without on this machine.
-pub(crate) fn lacks() -> io::Result<Vec<String>> {
+/// Features that the driver would use and this machine lacks.
+pub(crate) fn missing_features() -> io::Result<Vec<String>> {
     Ok(ring::probe(&options(8))?.into_iter().map(String::from).collect())
 }
 
@@ -297,8 +297,8 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
 }
 
 impl<W: 'static, C: Client<W>> Drive for Worker<W, C> {
-    fn lacks(&self) -> Vec<String> {
-        self.ring.lacks().iter().map(|&lack| lack.into()).collect()
+    fn missing_features(&self) -> Vec<String> {
+        self.ring.missing_features().iter().map(|&feature| feature.into()).collect()
     }
 
     fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {

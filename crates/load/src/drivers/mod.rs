@@ -27,8 +27,8 @@ use crate::{Config, Failure, Share, failure, tls};
 
 /// A thread's connections, open and ready to run.
 pub(crate) trait Drive {
-    /// What the driver does without on this machine.
-    fn lacks(&self) -> Vec<String> {
+    /// Features that the driver would use and this machine lacks.
+    fn missing_features(&self) -> Vec<String> {
         Vec::new()
     }
 

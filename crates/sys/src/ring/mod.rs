@@ -180,7 +180,7 @@ pub struct Ring {
     polled: bool,
     /// The only thread that may use it; none where it is shared.
     maker: Option<ThreadId>,
-    lacks: Vec<&'static str>,
+    missing_features: Vec<&'static str>,
 }
 
 /// What is known of a ring's own table of connections, to tell why one could not be accepted.
@@ -216,8 +216,8 @@ unsafe impl std::marker::Send for Ring {}
 
 impl Ring {
     /// What was asked for and this kernel does not have; the ring works without it.
-    pub fn lacks(&self) -> &[&'static str] {
-        &self.lacks
+    pub fn missing_features(&self) -> &[&'static str] {
+        &self.missing_features
     }
 
     /// Accepts connections of this listener for as long as the ring exists.

@@ -123,7 +123,7 @@ const WHOLE_BUFFERS: (u16, u32) = (512, 2 * 1024);
 const PROBE_BUFFERS: (u16, u32) = (1, 1024);
 
 impl Ring {
-    /// Makes a ring, leaving out what this kernel lacks, one thing after the other.
+    /// Makes a ring, leaving out the features that this kernel is missing.
     ///
     /// # Errors
     /// Where io_uring itself is forbidden or missing, or older than Linux 5.19; the text says which.
@@ -133,26 +133,26 @@ impl Ring {
 
     fn with_buffers(variant: &Variant, incremental: (u16, u32), whole: (u16, u32)) -> io::Result<Self> {
         let options = &variant.options;
-        let mut lacks = Vec::new();
-        let ring: &'static mut IoUring = Box::leak(Box::new(make(variant, &mut lacks)?));
+        let mut missing_features = Vec::new();
+        let ring: &'static mut IoUring = Box::leak(Box::new(make(variant, &mut missing_features)?));
         let bundles = ring.params().is_feature_recvsend_bundle();
         let (mut submitter, submissions, completions) = ring.split();
         if variant.registered && submitter.register_ring_fd().is_err() {
-            lacks.push("registered ring (Linux 5.18)");
+            missing_features.push("registered ring (Linux 5.18)");
         }
         let direct = options.direct && {
             let registered = submitter.register_files_sparse(options.connections_max).is_ok();
             if !registered {
-                lacks.push("direct descriptors (Linux 5.19)");
+                missing_features.push("direct descriptors (Linux 5.19)");
             }
             registered
         };
-        let sending = find_sending(variant.sending, &submitter, bundles, &mut lacks);
+        let sending = find_sending(variant.sending, &submitter, bundles, &mut missing_features);
         let buffers = if variant.own_buffers {
             Buffers::own()
         } else {
             let incremental = options.incremental.then_some(incremental);
-            Buffers::chosen(make_buffers(&submitter, incremental, whole, &mut lacks)?)
+            Buffers::chosen(make_buffers(&submitter, incremental, whole, &mut missing_features)?)
         };
         let mut ring = Self {
             submitter,
@@ -178,11 +178,11 @@ impl Ring {
             accept_multishot: variant.accept_multishot,
             sending,
             polled: variant.polling.is_some(),
-            lacks,
+            missing_features,
         };
         if options.multishot && !ring.receives_multishot()? {
             ring.multishot = false;
-            ring.lacks.push("multishot receive (Linux 6.0)");
+            ring.missing_features.push("multishot receive (Linux 6.0)");
         }
         Ok(ring)
     }
@@ -202,7 +202,7 @@ impl Ring {
     }
 }
 
-/// Whether this machine can run such a ring, and what it would lack.
+/// Whether this machine can run such a ring, and which features it would miss.
 ///
 /// # Errors
 /// As [`Ring::new`].
@@ -211,21 +211,21 @@ pub fn probe(variant: impl Into<Variant>) -> io::Result<Vec<&'static str>> {
     // A ring is never torn down, so what one made only to see is made of stays until the end: as little as can be.
     variant.options = Options { connections_max: 8, entries: 8, ..variant.options };
     let ring = Ring::with_buffers(&variant, PROBE_BUFFERS, PROBE_BUFFERS)?;
-    Ok(ring.lacks().to_vec())
+    Ok(ring.missing_features().to_vec())
 }
 
-fn make(variant: &Variant, lacks: &mut Vec<&'static str>) -> io::Result<IoUring> {
+fn make(variant: &Variant, missing_features: &mut Vec<&'static str>) -> io::Result<IoUring> {
     let mut task_run = variant.options.task_run;
     let mut without_array = true;
     loop {
         match build(variant, task_run, without_array) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) && without_array => {
                 without_array = false;
-                lacks.push("submission without an index array (Linux 6.6)");
+                missing_features.push("submission without an index array (Linux 6.6)");
             }
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) && task_run == TaskRun::Deferred => {
                 task_run = TaskRun::Cooperative;
-                lacks.push("deferred task work (Linux 6.1)");
+                missing_features.push("deferred task work (Linux 6.1)");
             }
             Err(error) => return Err(explain(&error)),
             Ok(ring) => return Ok(ring),
@@ -260,7 +260,7 @@ fn find_sending(
     wanted: Sending,
     submitter: &io_uring::Submitter<'_>,
     bundles: bool,
-    lacks: &mut Vec<&'static str>,
+    missing_features: &mut Vec<&'static str>,
 ) -> Sending {
     let mut probe = Probe::new();
     let missing = match wanted {
@@ -272,7 +272,7 @@ fn find_sending(
         }
         other => return other,
     };
-    lacks.push(missing);
+    missing_features.push(missing);
     Sending::Plain
 }
 
@@ -280,14 +280,14 @@ fn make_buffers(
     submitter: &io_uring::Submitter<'_>,
     incremental: Option<(u16, u32)>,
     (count, bytes): (u16, u32),
-    lacks: &mut Vec<&'static str>,
+    missing_features: &mut Vec<&'static str>,
 ) -> io::Result<BufferRing> {
     if let Some((count, bytes)) = incremental {
         let buffers = BufferRing::map(count, bytes, true)?;
         if buffers.register(submitter, GROUP).is_ok() {
             return Ok(buffers);
         }
-        lacks.push("incremental receive buffers (Linux 6.12)");
+        missing_features.push("incremental receive buffers (Linux 6.12)");
     }
     let buffers = BufferRing::map(count, bytes, false)?;
     buffers.register(submitter, GROUP).map_err(|error| explain(&error))?;

@@ -84,7 +84,7 @@ fn submit_and_wait(ring: &mut Ring) {
 /// sends it back, to a peer that does not read at first.
 fn check(variant: &Variant, message: &[u8]) {
     let mut ring = Ring::new(variant).expect("this machine has io_uring");
-    assert!(ring.lacks().is_empty(), "this machine has everything: {:?}", ring.lacks());
+    assert!(ring.missing_features().is_empty(), "this machine has everything: {:?}", ring.missing_features());
     let mut client = dial(&listen(&mut ring));
     let owned = message.to_vec();
     let sender = thread::spawn(move || {
