@@ -21,7 +21,7 @@ use sys::stacks::{Stack, Stacks, guards_take_mappings};
 use crate::acceptor::{Acceptor, LISTENERS};
 use crate::conversation::DISCARD_BYTES;
 use crate::counts::Limit;
-use crate::readiness::{CALLS_MAX, send_some};
+use crate::readiness::{SYSCALLS_MAX, send_some};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
 use crate::{Config, Model};
@@ -196,7 +196,7 @@ impl Stream<'_> {
                 match next {
                     Next::Receive => break,
                     Next::Send => {
-                        if self.sends >= CALLS_MAX {
+                        if self.sends >= SYSCALLS_MAX {
                             self.pause(Pause::Again);
                         }
                         next = session.resume(&mut self.scratch().output);
@@ -213,7 +213,7 @@ impl Stream<'_> {
         loop {
             if !self.readable {
                 self.pause(Pause::Ready);
-            } else if self.receives == CALLS_MAX {
+            } else if self.receives == SYSCALLS_MAX {
                 self.pause(Pause::Again);
             }
             let scratch = self.scratch.as_mut().expect(Self::HAS_SCRATCH);

@@ -15,7 +15,7 @@ use crate::scratch::Scratch;
 
 /// Receives in one step at most, and sends: so one fast peer cannot keep a worker from the others. Each is of as many
 /// bytes as there is room for in the buffers.
-pub(crate) const CALLS_MAX: usize = 16;
+pub(crate) const SYSCALLS_MAX: usize = 16;
 
 /// What a connection waits for after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl<S, T: Transport> Connection<S, T> {
     where
         S: Server<W>,
     {
-        for _ in 0..CALLS_MAX {
+        for _ in 0..SYSCALLS_MAX {
             let received = match self.socket.read(&mut scratch.input) {
                 Ok(0) => return Step::Close,
                 Ok(received) => received,
@@ -139,7 +139,7 @@ impl<S, T: Transport> Connection<S, T> {
             };
             match (complete, next) {
                 (true, Next::Receive) => return Step::Receive,
-                (true, Next::Send) if *sends >= CALLS_MAX => return Step::SendAgain,
+                (true, Next::Send) if *sends >= SYSCALLS_MAX => return Step::SendAgain,
                 (true, Next::Send) => next = self.session.resume(output),
                 (true, Next::Close) => return self.finish(),
                 (false, _) if self.unsent.is_empty() => return Step::Close,
@@ -258,17 +258,17 @@ mod tests {
 
     #[test]
     fn a_connection_that_always_has_more_to_receive_lets_others_have_their_turn() {
-        check(usize::MAX, [(Step::ReceiveAgain, CALLS_MAX, CALLS_MAX); 2]);
+        check(usize::MAX, [(Step::ReceiveAgain, SYSCALLS_MAX, SYSCALLS_MAX); 2]);
     }
 
     #[test]
     fn a_connection_that_always_has_more_to_send_lets_others_have_their_turn() {
-        check(1, [(Step::SendAgain, 1, CALLS_MAX), (Step::SendAgain, 0, CALLS_MAX)]);
+        check(1, [(Step::SendAgain, 1, SYSCALLS_MAX), (Step::SendAgain, 0, SYSCALLS_MAX)]);
     }
 
     #[test]
     fn sends_of_several_receives_count_together() {
         // A receive takes three sends: 64 KiB are answered in three parts.
-        check(30_000, [(Step::SendAgain, 6, CALLS_MAX), (Step::SendAgain, 5, CALLS_MAX)]);
+        check(30_000, [(Step::SendAgain, 6, SYSCALLS_MAX), (Step::SendAgain, 5, SYSCALLS_MAX)]);
     }
 }

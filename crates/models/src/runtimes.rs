@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
 use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
 use crate::counts::{ConnectionPermit, Counts, Limit};
-use crate::readiness::CALLS_MAX;
+use crate::readiness::SYSCALLS_MAX;
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
 use crate::{Config, ModelOption, Values, WorkerKind};
@@ -204,18 +204,18 @@ impl Gate {
 /// that has waited begins anew.
 #[derive(Default)]
 pub(crate) struct Share {
-    calls: usize,
+    syscalls: usize,
 }
 
 impl Share {
     /// Makes a call, and whatever waiting it takes.
     pub(crate) async fn spend<T>(&mut self, call: impl Future<Output = T>) -> T {
-        self.calls += 1;
+        self.syscalls += 1;
         let mut call = pin!(call);
         poll_fn(|context| {
             let result = call.as_mut().poll(context);
             if result.is_pending() {
-                self.calls = 0;
+                self.syscalls = 0;
             }
             result
         })
@@ -224,9 +224,9 @@ impl Share {
 
     /// Whether others must have their turn now. It begins anew then.
     pub(crate) fn is_spent(&mut self) -> bool {
-        let is_spent = self.calls >= CALLS_MAX;
+        let is_spent = self.syscalls >= SYSCALLS_MAX;
         if is_spent {
-            self.calls = 0;
+            self.syscalls = 0;
         }
         is_spent
     }
