@@ -9,11 +9,11 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-
-use crate::contract::{
+use contract::{
     Address, CONNECTIONS_MAX_DEFAULT, Echo, Framing, Http, Line, Rpc, ServeSpec, ServeWord, Version,
     WorkerKind, Workload,
 };
+
 use crate::failure::{Failure, Fault};
 use crate::fold::folded;
 use crate::limits::{CONNECTIONS_MAX, THREADS_MAX, within};

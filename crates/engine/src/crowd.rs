@@ -16,8 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use ::load::{Event, Slice};
+use contract::{Address, Failed, LoadEvent, LoadSpec, Pace, Place};
 
-use crate::contract::{self, Address, Failed, LoadEvent, LoadSpec, Pace, Place};
 use crate::failure::{Failure, Fault};
 use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, PROCESSES_MAX, THREADS_MAX, within};
 use crate::output;
@@ -266,7 +266,7 @@ impl Member {
         let stdin = child.stdin.take();
         let mut member = Self { stdin, child, rests: false, slices: 0, has_ended: false, report: None };
         thread::Builder::new().name(format!("process-{index}")).spawn(move || {
-            let events = stdout.lines().map_while(|line| contract::told(&line.ok()?));
+            let events = stdout.lines().map_while(|line| contract::read::<LoadEvent>(&line.ok()?).ok());
             // Where the receiver is gone, so is the run.
             events.for_each(|event| drop(sender.send((index, Some(event)))));
             let _ = sender.send((index, None));
@@ -373,7 +373,6 @@ impl Crowd<'_> {
         part: &LoadSpec,
         tell: &mut dyn FnMut(Event) -> Option<u64>,
     ) -> Result<(), Failure> {
-        let not_understood = |message| Failure::work("failed", message);
         match event {
             LoadEvent::Measuring(begun) => {
                 self.measuring += 1;
@@ -384,7 +383,7 @@ impl Crowd<'_> {
             }
             LoadEvent::Interval(interval) => {
                 self.members[index].slices = interval.index + 1;
-                self.slices.add(slice(&interval).map_err(not_understood)?);
+                self.slices.add(slice(*interval));
             }
             LoadEvent::Measured(ended) => {
                 self.members[index].rests = true;
@@ -396,7 +395,7 @@ impl Crowd<'_> {
                 }
             }
             LoadEvent::Report(report) => {
-                self.members[index].report = Some(measured(&report).map_err(not_understood)?);
+                self.members[index].report = Some(measured(&report));
                 self.members[index].has_ended = true;
             }
             LoadEvent::Ready(_) | LoadEvent::Failed(_) => {}

@@ -3,12 +3,10 @@
 use std::io;
 use std::process::ExitCode;
 
+use contract::{Description, Driver, DriverDescription, ModelDescription, OptionDescription, Role, Version};
 use models::{MODELS, Model, ModelOption, Values};
 
 use crate::cli::DescribeFlags;
-use crate::contract::{
-    self, BUILD, Description, Driver, DriverDescription, ModelDescription, OptionDescription, Role, Version,
-};
 use crate::limits::connections_possible;
 use crate::output;
 use crate::serve;
@@ -43,10 +41,10 @@ fn plain() -> models::Config {
 fn description() -> Description {
     Description {
         schema: Version,
-        build: BUILD.to_owned(),
+        build: crate::BUILD.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         models: MODELS.iter().map(|found| model(found, &plain())).collect(),
-        drivers: ::load::Driver::ALL.iter().copied().map(driver).collect(),
+        drivers: Driver::ALL.map(driver).into(),
         protocols: PROTOCOLS.map(str::to_owned).to_vec(),
     }
 }
@@ -81,14 +79,9 @@ fn option(option: &ModelOption) -> OptionDescription {
     }
 }
 
-fn driver(driver: ::load::Driver) -> DriverDescription {
-    let (available, why_not, lacks) = availability(driver.lacks());
-    let name = match driver {
-        ::load::Driver::Epoll => Driver::Epoll,
-        ::load::Driver::IoUring => Driver::IoUring,
-        ::load::Driver::Thread => Driver::Thread,
-    };
-    DriverDescription { name, about: driver.about().to_owned(), available, why_not, lacks }
+fn driver(name: Driver) -> DriverDescription {
+    let (available, why_not, lacks) = availability(::load::missing_features(name));
+    DriverDescription { name, about: name.about().to_owned(), available, why_not, lacks }
 }
 
 fn availability(lacks: io::Result<Vec<String>>) -> (bool, Option<String>, Vec<String>) {

@@ -3,8 +3,9 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use contract::Role;
+
 use crate::cli::DistanceFlags;
-use crate::contract::Role;
 use crate::failure::Failure;
 use crate::output;
 use crate::supervision::{self, Owner};

@@ -1,8 +1,8 @@
 //! What limited a run, and whether its figures can be trusted: rules that look at the generator, never at the result.
 
+use contract::{Bound, BoundBy, Schedule};
 use hdrhistogram::Histogram;
 
-use crate::contract::{Bound, BoundBy, Schedule};
 use crate::units::{count, duration_ns};
 
 /// Above this share of its time a busy generator is likely to be what limits the rate.
@@ -134,7 +134,7 @@ impl Evidence<'_> {
 
     /// That all went out, and how late where that is a part of what the slowest requests took.
     fn how_punctual(&self) -> String {
-        let lateness_ns = self.measured.views.as_ref().map_or(0, |views| quantile(&views.lateness, 0.99));
+        let lateness_ns = self.measured.views.as_ref().map_or(0, |views| quantile(&views.lateness_ns, 0.99));
         if lateness_ns as f64 <= LATENESS_SHARE_MAX * quantile(&self.measured.latency, 0.99) as f64 {
             return "all that was due went out in time".into();
         }
@@ -195,7 +195,7 @@ impl Evidence<'_> {
     /// The 99th percentile of its delays, where that is too long.
     fn lateness_p99_ns(&self) -> Option<u64> {
         let views = self.measured.views.as_ref()?;
-        let lateness_ns = quantile(&views.lateness, 0.99);
+        let lateness_ns = quantile(&views.lateness_ns, 0.99);
         let tolerated_ns = LATENESS_SHARE_MAX * quantile(&self.measured.latency, 0.5) as f64;
         (lateness_ns > LATENESS_P99_NS_MAX.max(tolerated_ns as u64)).then_some(lateness_ns)
     }

@@ -2,10 +2,10 @@
 
 use std::io;
 
+use contract::ServeSpec;
 use sys::net::{Address, Listener, Listeners};
 use sys::steer;
 
-use crate::contract::{self, ServeSpec};
 use crate::failure::Failure;
 use crate::owner;
 

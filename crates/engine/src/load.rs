@@ -11,13 +11,13 @@ use std::thread;
 use std::time::Duration;
 
 use ::load::{Config, End, Event};
+use contract::{
+    Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord, Pace, Place,
+    ReadyWord, Report, Role, Stage, Version, WARMUP_MS_DEFAULT,
+};
 use proto::Protocol;
 
 use crate::cli::{self, LoadFlags};
-use crate::contract::{
-    self, BUILD, Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord,
-    Pace, Place, ReadyWord, Report, Role, Stage, Version, WARMUP_MS_DEFAULT,
-};
 use crate::crowd::{self, Ran};
 use crate::failure::{Failure, Fault};
 use crate::files::{Ended, Files};
@@ -60,7 +60,7 @@ fn like_another(line: &str) -> Result<(), Failure> {
 }
 
 fn for_a_program() -> Result<(), Failure> {
-    let spec = crowd::fit(contract::read(&supervision::spec_line()?)?)?;
+    let spec = crowd::fit(supervision::read_spec()?)?;
     let parts = crowd::parts(&spec);
     let config = check(&parts)?;
     let mut lacks = Vec::new();
@@ -235,7 +235,7 @@ fn drive<P: Protocol>(
     tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<::load::Report, Failure> {
     pin(&config.cpus)?;
-    if let Err(error) = config.driver.lacks() {
+    if let Err(error) = ::load::missing_features(config.driver) {
         let message = format!("the driver {} cannot run here: {error}", config.driver.name());
         return Err(Failure::machine("unavailable", message));
     }
@@ -276,21 +276,21 @@ fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
     check_connections(spec)?;
     let (warmup_ms, end) = end(spec)?;
     Ok(Config {
-        driver: spec.driver.into(),
+        driver: spec.driver,
         addresses: spec.connect.iter().map(|address| address.0.clone()).collect(),
         tls: tls::sessions(spec)?,
         sources: spec.sources.clone(),
         connections: spec.connections,
         idle: spec.idle,
         connect_per_s: spec.connect_per_s,
-        pace: (&spec.pace).into(),
+        pace: spec.pace.clone(),
         in_flight: spec.active.map(|active| active * spec.pipeline),
         pipeline: spec.pipeline,
         requests_per_connection: spec.requests_per_connection,
         probes: spec.probes,
         spin: Duration::from_micros(spec.spin_us),
         threads: spec.threads(),
-        place: spec.place.map(Into::into),
+        place: spec.place,
         cpus: spec.cpus.clone(),
         warmup: Duration::from_millis(warmup_ms),
         end,
@@ -468,7 +468,7 @@ fn event_line(spec: &LoadSpec, event: Event) -> String {
             driver: spec.driver,
             connections,
             pid: process::id(),
-            build: BUILD.to_owned(),
+            build: crate::BUILD.to_owned(),
             lacks,
         }),
         Event::Measuring { at_ns } => contract::line(&Measuring {

@@ -1,10 +1,9 @@
 //! `iolab-engine`: the servers and the load generator behind one small command line.
 //!
-//! A command comes as flags or as one line of JSON; both become the same spec, and from there on there is one
-//! path. `contract.rs` is the only file that knows JSON, `cli.rs` the only one that knows flags.
+//! A command comes as flags or as one line of JSON; both become the same spec of the crate `contract`, and from there
+//! on there is one path. Only `cli.rs` knows flags.
 
 mod cli;
-mod contract;
 mod crowd;
 mod describe;
 mod distance;
@@ -34,6 +33,9 @@ mod workload;
 use std::process::ExitCode;
 
 use cli::Command;
+
+/// The build id of this engine: which sources it is made of.
+pub(crate) const BUILD: &str = env!("IOLAB_BUILD");
 
 fn main() -> ExitCode {
     match cli::parse() {

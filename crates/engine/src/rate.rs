@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use contract::Stage;
+
 use crate::cli::duration_text;
-use crate::contract::Stage;
 use crate::units::parse_duration;
 
 /// A profile of rates.

@@ -12,16 +12,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ::load::{Arrivals, Config, Driver, End, Pace, Stage};
+use ::load::{Config, End};
+use contract::{
+    Address, Arrivals, BoundBy, CONNECTIONS_MAX_DEFAULT, Driver, Generator, Http, Pace, SEED_DEFAULT,
+    ServeReady, ServeSpec, ServeWord, Stage, Version, WorkerKind, Workload,
+};
 use hdrhistogram::Histogram;
 use proto::http;
 use sys::clock::monotonic_ns;
 use sys::epoll::Epoll;
 
-use crate::contract::{
-    self, Address, BoundBy, CONNECTIONS_MAX_DEFAULT, Http, ServeReady, ServeSpec, ServeWord, Version,
-    WorkerKind, Workload,
-};
 use crate::failure::Failure;
 use crate::judgement::Evidence;
 use crate::output;
@@ -68,7 +68,7 @@ pub(crate) fn command() -> Result<(), Failure> {
     };
     let server = Server::start(&server_cpus)?;
     for driver in Driver::ALL {
-        match driver.lacks() {
+        match ::load::missing_features(driver) {
             Ok(_) => write_driver(driver, &server, &load_cpus)?,
             Err(error) => say(driver.name(), &format!("cannot run here: {error}")),
         }
@@ -151,10 +151,13 @@ fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), F
     say(driver.name(), &highest(&report));
     for (part, spin) in PARTS.into_iter().flat_map(|part| WAYS.map(|way| (part, way))) {
         let rate_per_s = (part * rate_per_s).round();
-        let stage = Stage { from_per_s: rate_per_s, to_per_s: rate_per_s, duration: None };
-        let pace = Pace::Open { arrivals: Arrivals::Poisson { seed: 1 }, stages: vec![stage] };
+        let pace = Pace::Open {
+            arrivals: Arrivals::Poisson,
+            seed: SEED_DEFAULT,
+            stages: vec![Stage::steady(rate_per_s)],
+        };
         let report = run(&Config { pace, spin, ..config.clone() })?;
-        let lateness = &report.views.as_ref().expect("an open loop has views").lateness;
+        let lateness = &report.views.as_ref().expect("an open loop has views").lateness_ns;
         let how = if spin.is_zero() { "sleeping" } else { "spinning" };
         say("", &format!("at {}/s, {how}: sends late by {}", count(rate_per_s as u64), spread(lateness)));
     }
@@ -163,7 +166,7 @@ fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), F
 
 /// What a closed loop has shown. Where the generator had time to spare, its rate is not its own.
 fn highest(report: &::load::Report) -> String {
-    let ::load::Generator { cpu_ns, .. } = report.generator;
+    let Generator { cpu_ns, .. } = report.generator;
     let (window_ns, correct) = (report.end_ns.saturating_sub(report.begin_ns), report.requests.correct);
     let rate = count((correct as f64 / WINDOW.as_secs_f64()) as u64);
     let cpu = duration_ns(cpu_ns as f64 / correct.max(1) as f64);
@@ -223,10 +226,9 @@ impl Server {
         let mut line = String::new();
         let told = writeln!(child.stdin.as_mut().expect("it is piped"), "{}", contract::line(&spec))
             .and_then(|()| BufReader::new(child.stdout.as_mut().expect("it is piped")).read_line(&mut line));
-        let ready = told.map_err(Failure::from).and_then(|_| contract::read::<ServeReady>(&line));
-        match ready {
-            Ok(ready) => Ok(Self { child, address: ready.listen[0].0.clone() }),
-            Err(_) => {
+        match told.ok().and_then(|_| contract::read::<ServeReady>(&line).ok()) {
+            Some(ready) => Ok(Self { child, address: ready.listen[0].0.clone() }),
+            None => {
                 // What it says of itself is more than what it is not.
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(Failure::work(

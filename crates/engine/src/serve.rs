@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::process::{self, ExitCode};
 
+use contract::{
+    Address, ReadyWord, Role, ServeReady, ServeSpec, ServeWord, Served, ServedWord, ServedWorker, Version,
+    Workload,
+};
 use models::{Limit, MODELS, Model, Values, Worker, WorkerStats};
 use proto::Protocol;
 use sys::perf::Calls;
 
 use crate::cli::ServeFlags;
-use crate::contract::{
-    self, BUILD, ReadyWord, Role, ServeReady, ServeSpec, ServeWord, Served, ServedWord, ServedWorker,
-    Version, Workload,
-};
 use crate::failure::Failure;
 use crate::limits::{CONNECTIONS_MAX, LISTENERS_MAX, THREADS_MAX, connections_possible, pin, within};
 use crate::listen;
@@ -25,7 +25,7 @@ use crate::workload::{self, Visit, forever};
 pub(crate) fn command(flags: &ServeFlags) -> ExitCode {
     let owner = if flags.spec.is_some() { Owner::Program } else { Owner::Person };
     let spec = match owner {
-        Owner::Program => supervision::spec_line().and_then(|line| contract::read(&line)),
+        Owner::Program => supervision::read_spec(),
         Owner::Person => flags.to_spec(),
     };
     let outcome = spec.and_then(|spec| serve(&spec, owner)).map(|never| match never {});
@@ -44,7 +44,7 @@ fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
         return Err(Failure::request("unknown_protocol", message));
     }
     let config = forever(models::Config {
-        worker_kind: spec.worker_kind.into(),
+        worker_kind: spec.worker_kind,
         cpus: spec.cpus.clone(),
         connections_max: spec.connections_max.min(connections_possible(spec.workers * spec.listen.len())),
         options: spec.options.clone(),
@@ -91,7 +91,7 @@ impl Visit for Beginning<'_> {
             model: model.title(config),
             listen: addresses,
             pid: process::id(),
-            build: BUILD.to_owned(),
+            build: crate::BUILD.to_owned(),
             workers: spec.workers,
             worker_kind: spec.worker_kind,
             holds: (model.connections_per_worker)(config),
@@ -167,7 +167,7 @@ impl Account {
 
 fn greeting(ready: &ServeReady, protocol: &str) -> String {
     let ServeReady { model, listen, workers, lacks, defects, .. } = ready;
-    let url = |address: &contract::Address| match &address.0 {
+    let url = |address: &Address| match &address.0 {
         sys::net::Address::Unix(_) => address.to_string(),
         sys::net::Address::Ip(address) if protocol == "http" => format!("http://{address}/"),
         sys::net::Address::Ip(address) => format!("tcp://{address}"),

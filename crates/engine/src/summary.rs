@@ -4,10 +4,10 @@ mod advice;
 
 use std::fmt::{self, Write};
 
+use contract::{BoundBy, Errors, Report, Schedule, Workload};
 use hdrhistogram::Histogram;
 
 pub(crate) use self::advice::failure;
-use crate::contract::{BoundBy, Errors, Report, Schedule, Workload};
 use crate::failure::for_people;
 use crate::fold::folded;
 use crate::units::{bytes, count, counted, duration_ns};
@@ -17,17 +17,17 @@ pub(crate) type Rows<'a> = Vec<(&'static str, &'a Histogram<u64>)>;
 
 /// What a summary shows of the times of a run.
 pub(crate) fn rows(measured: &::load::Report) -> Rows<'_> {
-    let mut rows = vec![("response", &measured.latency)];
+    let mut rows = vec![("response", &*measured.latency)];
     match &measured.views {
         Some(views) => rows.extend([
-            ("service", &views.service),
-            ("closed loop", &views.closed),
-            ("lateness", &views.lateness),
+            ("service", &*views.service_ns),
+            ("closed loop", &*views.closed_ns),
+            ("lateness", &*views.lateness_ns),
         ]),
         None => rows[0].0 = "service",
     }
     if let Some(probe) = &measured.probe {
-        rows.push(("probes", &probe.latency));
+        rows.push(("probes", &*probe.latency_ns));
     }
     rows
 }
@@ -50,7 +50,7 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
     if report.processes > 1 {
         threads.push_str(&format!(" in {} processes", count(report.processes as u64)));
     }
-    let driver = ::load::Driver::from(report.driver).name();
+    let driver = report.driver.name();
     let (asked, window) = (asked(&report.workload), duration_ns(window_ns));
     writeln!(out, "{subject}   {asked}{window}, {connections}, {threads}, {driver}\n")?;
     write_distrust(out, report)?;

@@ -5,7 +5,8 @@ use std::os::unix::process::parent_id;
 use std::process::{self, ExitCode};
 use std::thread;
 
-use crate::contract::{self, Role};
+use contract::{Failed, FailedWord, Role, Spec, Version};
+
 use crate::failure::Failure;
 use crate::limits::SPEC_BYTES_MAX;
 use crate::output;
@@ -17,11 +18,18 @@ pub(crate) enum Owner {
     Program,
 }
 
-/// Reads the line with the spec, and from then on dies with the parent.
+/// Reads the spec, and from then on dies with the parent.
 ///
 /// # Errors
-/// A spec that is too long, is no text, or never comes; a parent that is already gone.
-pub(crate) fn spec_line() -> Result<String, Failure> {
+/// A spec that is wrong, too long, not text, or never comes; a parent that is already gone.
+pub(crate) fn read_spec<T: Spec>() -> Result<T, Failure> {
+    contract::read(&spec_line()?).map_err(|error| {
+        let message = format!("the spec is wrong: {error}; docs/contract.md says how it must be");
+        Failure::request("bad_spec", message)
+    })
+}
+
+fn spec_line() -> Result<String, Failure> {
     sys::process::die_with_parent(parent_id())?;
     let mut line = String::new();
     io::stdin()
@@ -83,7 +91,13 @@ pub(crate) fn finish(outcome: Result<(), Failure>, owner: Owner, role: Role) -> 
         Err(failure) => {
             match owner {
                 Owner::Person => output::say(&failure.line()),
-                Owner::Program => output::line(&contract::failed_line(role, &failure)),
+                Owner::Program => output::line(&contract::line(&Failed {
+                    schema: Version,
+                    event: FailedWord::Is,
+                    role,
+                    kind: failure.kind.to_owned(),
+                    message: failure.message.clone(),
+                })),
             }
             failure.exit_code()
         }

@@ -1,8 +1,9 @@
 //! TLS as the contract asks for it.
 
-use ::load::{Driver, Tls, Trust};
+use contract::{LoadSpec, Workload};
 
-use crate::contract::{LoadSpec, Workload};
+use ::load::{Tls, Trust};
+
 use crate::failure::Failure;
 
 /// The sessions of a load, if it is to have any.
@@ -11,9 +12,8 @@ use crate::failure::Failure;
 /// A driver that has none; a name that is none; certificates that cannot be read; a machine that trusts nobody.
 pub(crate) fn sessions(spec: &LoadSpec) -> Result<Option<Tls>, Failure> {
     let Some(tls) = &spec.tls else { return Ok(None) };
-    let driver = Driver::from(spec.driver);
-    if !driver.has_tls() {
-        let message = format!("TLS does not go with the driver {}: take --driver epoll", driver.name());
+    if !spec.driver.has_tls() {
+        let message = format!("TLS does not go with the driver {}: take --driver epoll", spec.driver.name());
         return Err(Failure::request("bad_spec", message));
     }
     let trust = match (&tls.cacert, tls.insecure) {

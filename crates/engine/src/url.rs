@@ -3,7 +3,8 @@
 use std::net::{Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::contract::Address;
+use contract::Address;
+
 use crate::failure::Failure;
 
 /// How a server is spoken to, by the first word of its address.

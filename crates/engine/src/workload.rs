@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use contract::{Address, Echo, Framing, Http, Line, Role, Rpc, Verify, Workload};
 use proto::{Protocol, echo, http, line, rpc, work};
 
-use crate::contract::{Address, Echo, Framing, Http, Line, Role, Rpc, Verify, Workload};
 use crate::failure::Failure;
 
 /// The words of all protocols.

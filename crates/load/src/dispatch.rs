@@ -126,7 +126,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::pace::{Arrivals, Stage};
+    use contract::Arrivals;
+
+    use crate::pace::Ramp;
 
     /// Goes on at each of `nows_ns` with as many requests as may go out, and expects their keys and due times. Replies
     /// never come.
@@ -144,8 +146,8 @@ mod tests {
     }
 
     fn every_100_ns() -> Schedule {
-        let stage = Stage { from_per_s: 1e7, to_per_s: 1e7, duration: None };
-        Schedule::new(Arrivals::Even, &[stage], (0, 1), (0, 0))
+        let ramp = Ramp { from_per_s: 1e7, to_per_s: 1e7, duration: None };
+        Schedule::new((Arrivals::Even, 0), &[ramp], (0, 1), (0, 0))
     }
 
     #[test]
@@ -172,8 +174,8 @@ mod tests {
 
     #[test]
     fn a_schedule_that_has_come_to_its_end_dispatches_nothing_more() {
-        let stage = Stage { from_per_s: 1e7, to_per_s: 1e7, duration: Some(Duration::from_nanos(200)) };
-        let mut dispatcher = Dispatcher::open(1, Schedule::new(Arrivals::Even, &[stage], (0, 1), (0, 0)));
+        let ramp = Ramp { from_per_s: 1e7, to_per_s: 1e7, duration: Some(Duration::from_nanos(200)) };
+        let mut dispatcher = Dispatcher::open(1, Schedule::new((Arrivals::Even, 0), &[ramp], (0, 1), (0, 0)));
         for due_ns in [0, 100] {
             assert!(!dispatcher.is_spent());
             dispatcher.free(0, 0);

@@ -15,70 +15,34 @@ mod record;
 mod slices;
 mod tls;
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use contract::{Arrivals, Driver, Pace, Place, Stage};
 use proto::{Client, Protocol};
 use sys::net::{Address, Socket};
 
 use self::dispatch::Dispatcher;
-use self::pace::Schedule;
-pub use self::pace::{Arrivals, Pace, Stage};
-pub use self::record::{Backlog, Errors, Generator, Intervals, Report, Requests, Statuses, Views};
+use self::pace::{Ramp, Schedule};
+pub use self::record::{Backlog, Report};
 use self::record::{Recorder, Timeline};
 pub use self::slices::Slice;
 use self::slices::{Slicer, Slices};
 use self::tls::Session;
 pub use self::tls::{Tls, Trust};
 
-/// How the generator waits for replies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
-    Epoll,
-    IoUring,
-    Thread,
-}
-
-impl Driver {
-    pub const ALL: [Self; 3] = [Self::Epoll, Self::IoUring, Self::Thread];
-
-    /// The word users write.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Epoll => "epoll",
-            Self::IoUring => "io_uring",
-            Self::Thread => "thread",
-        }
-    }
-
-    /// One line for lists.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Epoll => "receives, checks and sends the next request of one connection after the other",
-            Self::IoUring => {
-                "checks all replies that have come, then sends all next requests in one system call"
-            }
-            Self::Thread => "has a thread for each connection, which waits in its system calls",
-        }
-    }
-
-    /// Whether its connections may be in TLS. A ring sends and receives in the kernel, which has no session.
-    pub const fn has_tls(self) -> bool {
-        !matches!(self, Self::IoUring)
-    }
-
-    /// Features that the driver would use and this machine lacks.
-    ///
-    /// # Errors
-    /// Where it cannot run here; the text says why and what to do.
-    pub fn lacks(self) -> std::io::Result<Vec<String>> {
-        match self {
-            Self::Epoll | Self::Thread => Ok(Vec::new()),
-            Self::IoUring => drivers::io_uring::missing_features(),
-        }
+/// Features that a driver would use and this machine lacks.
+///
+/// # Errors
+/// Where it cannot run here; the text says why and what to do.
+pub fn missing_features(driver: Driver) -> io::Result<Vec<String>> {
+    match driver {
+        Driver::Epoll | Driver::Thread => Ok(Vec::new()),
+        Driver::IoUring => drivers::io_uring::missing_features(),
     }
 }
 
@@ -88,17 +52,6 @@ pub enum End {
     After(Duration),
     /// When so many requests have been answered or have failed, or all of a schedule that ends before them.
     Requests(u64),
-}
-
-/// Where a process stands among several that load a server as one: its threads and connections are a stretch of theirs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Threads of the processes before it.
-    pub threads_before: usize,
-    /// Threads of them all.
-    pub threads: usize,
-    /// Connections of the processes before it, of all kinds.
-    pub connections_before: usize,
 }
 
 /// What to ask of whom, and for how long.
@@ -190,7 +143,6 @@ impl Config {
     /// The load of the probes, if there are any.
     fn probe(&self) -> Option<Self> {
         let rate_per_s = PROBE_RATE_PER_S * self.probes as f64;
-        let stage = Stage { from_per_s: rate_per_s, to_per_s: rate_per_s, duration: None };
         let end = match self.end {
             End::Requests(_) => End::Requests(u64::MAX),
             end => end,
@@ -213,7 +165,7 @@ impl Config {
                 threads: 1,
                 connections_before: place.connections_before + self.connections + self.idle,
             }),
-            pace: Pace::Open { arrivals: Arrivals::Poisson { seed }, stages: vec![stage] },
+            pace: Pace::Open { arrivals: Arrivals::Poisson, seed, stages: vec![Stage::steady(rate_per_s)] },
             in_flight: None,
             pipeline: 1,
             end,
@@ -303,7 +255,7 @@ pub fn run<P: Protocol>(
         threads.iter_mut().for_each(|thread| report.add(&thread.wait()));
         // Probes of a run of a number of requests end with it.
         probe_halt.store(true, Ordering::Relaxed);
-        report.probe = probe.map(|mut thread| Box::new(thread.wait()));
+        report.probe = probe.map(|mut thread| Box::new(thread.wait().into_probe(config.probes)));
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
         report.interrupted = halt.load(Ordering::Relaxed);
         slices.pass_on(true, |slice| {
@@ -435,16 +387,17 @@ impl Share {
     fn dispatcher(&self, pace: &Pace, timeline: &Timeline) -> Dispatcher {
         match pace {
             Pace::Closed => Dispatcher::closed(self.connections, self.in_flight),
-            Pace::Open { arrivals, stages } => {
-                Dispatcher::open(self.connections, self.schedule(*arrivals, stages, timeline))
+            Pace::Open { arrivals, seed, stages } => {
+                Dispatcher::open(self.connections, self.schedule((*arrivals, *seed), stages, timeline))
             }
         }
     }
 
     /// Its part of what all processes are to send.
-    fn schedule(&self, arrivals: Arrivals, stages: &[Stage], timeline: &Timeline) -> Schedule {
+    fn schedule(&self, arrivals: (Arrivals, u64), stages: &[Stage], timeline: &Timeline) -> Schedule {
+        let stages: Vec<Ramp> = stages.iter().map(Ramp::from).collect();
         let times = (timeline.start_ns, timeline.begin_ns);
-        Schedule::new(arrivals, stages, (self.index, self.threads), times)
+        Schedule::new(arrivals, &stages, (self.index, self.threads), times)
     }
 }
 
@@ -624,8 +577,8 @@ mod tests {
     }
 
     /// When the first thousand requests of all threads of these processes are due.
-    fn dues_ns(configs: &[Config], arrivals: Arrivals) -> Vec<u64> {
-        let stage = Stage { from_per_s: 1000.0, to_per_s: 3000.0, duration: Some(Duration::from_secs(1)) };
+    fn dues_ns(configs: &[Config], arrivals: (Arrivals, u64)) -> Vec<u64> {
+        let stage = Stage { from_per_s: 1000.0, to_per_s: 3000.0, duration_ms: Some(1_000) };
         let mut dues_ns = Vec::new();
         for share in configs.iter().flat_map(shares) {
             let timeline = Timeline::starting_at(7, &configs[0]);
@@ -649,7 +602,7 @@ mod tests {
                 load_of(threads[index], Some(place))
             })
             .collect();
-        for arrivals in [Arrivals::Even, Arrivals::Poisson { seed: 5 }] {
+        for arrivals in [(Arrivals::Even, 0), (Arrivals::Poisson, 5)] {
             let due_ns = dues_ns(&parts, arrivals);
             assert!(due_ns.len().abs_diff(2000) < 250, "{threads:?} ask {} times", due_ns.len());
             assert_eq!(due_ns, dues_ns(&[load_of(all, None)], arrivals), "{threads:?}, {arrivals:?}");

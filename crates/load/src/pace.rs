@@ -5,34 +5,25 @@
 
 use std::time::Duration;
 
-/// What decides when the next request goes out.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Pace {
-    /// As soon as a reply has come.
-    Closed,
-    /// At its time, whatever has become of those before it. The stages begin with the measured window.
-    Open { arrivals: Arrivals, stages: Vec<Stage> },
-}
+use contract::{Arrivals, Stage};
 
-/// How requests are spread at a given rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrivals {
-    /// At equal distances.
-    Even,
-    /// As by many users who know nothing of each other.
-    Poisson { seed: u64 },
-}
-
-/// A rate for a time; it changes linearly from the first to the second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stage {
-    pub from_per_s: f64,
-    pub to_per_s: f64,
+/// A stage as the schedule has it: with a time to the nanosecond, as the warm-up before the stages needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ramp {
+    pub(crate) from_per_s: f64,
+    pub(crate) to_per_s: f64,
     /// None only of the last, which goes on for ever at `to_per_s`.
-    pub duration: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
 }
 
-impl Stage {
+impl From<&Stage> for Ramp {
+    fn from(stage: &Stage) -> Self {
+        let Stage { from_per_s, to_per_s, duration_ms } = *stage;
+        Self { from_per_s, to_per_s, duration: duration_ms.map(Duration::from_millis) }
+    }
+}
+
+impl Ramp {
     fn seconds(&self) -> f64 {
         self.duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64())
     }
@@ -72,7 +63,7 @@ impl Stage {
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     marks: Marks,
-    stages: Vec<Stage>,
+    stages: Vec<Ramp>,
     /// The stage of the next request, and what lies before it.
     stage: usize,
     stage_begin_ns: f64,
@@ -94,10 +85,10 @@ struct Marks {
 }
 
 impl Marks {
-    fn new(arrivals: Arrivals, thread: usize, threads: usize) -> Self {
+    fn new(arrivals: Arrivals, seed: u64, thread: usize, threads: usize) -> Self {
         match arrivals {
             Arrivals::Even => Self { next: thread as f64, step: threads as f64, random: None },
-            Arrivals::Poisson { seed } => {
+            Arrivals::Poisson => {
                 // Streams of threads must not resemble each other: neighbouring seeds are stirred apart.
                 let mut seeds = fastrand::Rng::with_seed(seed);
                 let seed = (0..=thread).map(|_| seeds.u64(..)).last().unwrap_or(seed);
@@ -122,19 +113,19 @@ impl Schedule {
     /// The schedule of one of `threads` threads that starts at `start_ns` and whose stages begin at `begin_ns`. Until
     /// then requests come at the first rate.
     pub(crate) fn new(
-        arrivals: Arrivals,
-        stages: &[Stage],
+        (arrivals, seed): (Arrivals, u64),
+        stages: &[Ramp],
         (thread, threads): (usize, usize),
         (start_ns, begin_ns): (u64, u64),
     ) -> Self {
         let first_per_s = stages.first().map_or(0.0, |stage| stage.from_per_s);
-        let warmup = Stage {
+        let warmup = Ramp {
             from_per_s: first_per_s,
             to_per_s: first_per_s,
             duration: Some(Duration::from_nanos(begin_ns - start_ns)),
         };
         let mut schedule = Self {
-            marks: Marks::new(arrivals, thread, threads),
+            marks: Marks::new(arrivals, seed, thread, threads),
             stages: [&[warmup], stages].concat(),
             stage: 0,
             stage_begin_ns: 0.0,
@@ -183,7 +174,7 @@ impl Schedule {
     /// How many mean distances lie between the next request and `end_ns`.
     fn steps_to(&self, end_ns: u64) -> f64 {
         let seconds = end_ns.saturating_sub(self.start_ns) as f64 / 1e9;
-        ((expected(&self.stages, seconds) - self.marks.next) / self.marks.step).max(0.0)
+        ((due_in(self.stages.iter().copied(), seconds) - self.marks.next) / self.marks.step).max(0.0)
     }
 
     /// The next request has gone out.
@@ -211,10 +202,14 @@ impl Schedule {
 
 /// Requests that a profile of rates asks for in the first `seconds` of the window.
 pub fn expected(stages: &[Stage], seconds: f64) -> f64 {
+    due_in(stages.iter().map(Ramp::from), seconds)
+}
+
+fn due_in(ramps: impl Iterator<Item = Ramp>, seconds: f64) -> f64 {
     let (mut left_s, mut marks) = (seconds, 0.0);
-    for stage in stages {
-        let time_s = left_s.min(stage.seconds());
-        marks += stage.marks_by(time_s);
+    for ramp in ramps {
+        let time_s = left_s.min(ramp.seconds());
+        marks += ramp.marks_by(time_s);
         left_s -= time_s;
         if left_s <= 0.0 {
             break;

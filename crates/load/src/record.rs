@@ -2,25 +2,14 @@
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use contract::{Errors, Generator, Intervals, Latency, Pace, Probe, Requests, Statuses, Views};
 use proto::Verdict;
 use sys::{clock, process};
 
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::in_flight::{InFlight, InFlightQueue};
 use crate::slices::Slicer;
-use crate::{Config, End, Pace};
-
-/// Latencies are told apart to 3 significant digits between 1 ns and an hour; longer ones count as an hour. The memory
-/// is the same for any length of run.
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
-const SIGNIFICANT_DIGITS: u8 = 3;
-
-/// An empty histogram of the one shape that all have.
-pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_NS_MAX, SIGNIFICANT_DIGITS)
-        .expect("the bounds are in order and the digits within 0 to 5")
-}
+use crate::{Config, End};
 
 /// When things happen, in CLOCK_MONOTONIC nanoseconds; the same for all threads.
 #[derive(Clone, Copy, Debug)]
@@ -49,34 +38,6 @@ impl Timeline {
     }
 }
 
-/// Requests of the measured window: `sent + in_flight_begin = correct + wrong + failed + in_flight_end`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
-    pub sent: u64,
-    pub correct: u64,
-    /// Answered with other bytes, or with a status that is an error.
-    pub wrong: u64,
-    /// Not answered: the connection failed, or the time was up.
-    pub failed: u64,
-    pub in_flight_begin: u64,
-    pub in_flight_end: u64,
-}
-
-/// What went wrong in the measured window, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Errors {
-    pub connect: u64,
-    pub reset: u64,
-    pub closed: u64,
-    pub timeout: u64,
-    pub malformed: u64,
-    pub tls: u64,
-    /// Another status than the expected one.
-    pub status: u64,
-    /// Other bytes.
-    pub wrong: u64,
-}
-
 /// A kind of failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -89,41 +50,6 @@ pub(crate) enum Fault {
     Tls,
 }
 
-/// Completed requests over time, the warm-up included. The last interval may be shorter than the others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Intervals {
-    pub begin_ns: u64,
-    pub length_ns: u64,
-    pub completed: Vec<u64>,
-}
-
-/// What the generator itself used in the window, all its threads together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Generator {
-    pub cpu_ns: u64,
-    /// The length of the window times the number of threads.
-    pub wall_ns: u64,
-    /// Time threads were ready to run and had no processor.
-    pub run_delay_ns: u64,
-    /// The longest time a thread was away: busy between two waits, or woken later than it had asked for.
-    pub turn_ns_max: u64,
-    pub turns: u64,
-    pub rss_bytes_max: u64,
-}
-
-/// What an open loop tells besides: how long requests took by other clocks than that of their due time.
-#[derive(Clone, Debug)]
-pub struct Views {
-    /// From the send to the whole, checked reply.
-    pub service: Histogram<u64>,
-    /// The same, of those requests that found a connection free: a client that waits for each reply before it thinks
-    /// of its next request would have sent only these.
-    pub closed: Histogram<u64>,
-    /// How late the generator itself was: from the due time, or from when a connection was free if that came later, to
-    /// the send.
-    pub lateness: Histogram<u64>,
-}
-
 /// What became of the requests that were due: those of the window and `unsent_begin` are `sent` and `unsent_end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
@@ -133,44 +59,6 @@ pub struct Backlog {
     pub unsent_end: u64,
     /// Sent in the window, having found no connection free when they were due.
     pub waited: u64,
-}
-
-/// How often each status came, from 100 to 599.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statuses(Box<[u64]>);
-
-impl Statuses {
-    const FIRST: u16 = 100;
-
-    fn new() -> Self {
-        Self(vec![0; 500].into())
-    }
-
-    fn count(&mut self, status: u16) {
-        if let Some(number) = self.0.get_mut(usize::from(status.wrapping_sub(Self::FIRST))) {
-            *number += 1;
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.0.iter_mut().zip(&other.0).for_each(|(sum, number)| *sum += number);
-    }
-
-    /// These statuses, each so often. One that is no status does not count.
-    pub fn of(times: impl IntoIterator<Item = (u16, u64)>) -> Self {
-        let mut statuses = Self::new();
-        for (status, number) in times {
-            if let Some(sum) = statuses.0.get_mut(usize::from(status.wrapping_sub(Self::FIRST))) {
-                *sum += number;
-            }
-        }
-        statuses
-    }
-
-    /// Those that came, and how often.
-    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
-        (Self::FIRST..).zip(self.0.iter().copied()).filter(|(_, number)| *number > 0)
-    }
 }
 
 /// A finished run.
@@ -192,7 +80,7 @@ pub struct Report {
     pub body_bytes: u64,
     /// Nanoseconds to the whole, checked reply: in a closed loop from when the request could go out, which is when the
     /// reply before it had come; in an open one from when it was due.
-    pub latency: Histogram<u64>,
+    pub latency: Latency,
     /// None in a closed loop.
     pub views: Option<Views>,
     pub backlog: Backlog,
@@ -209,8 +97,7 @@ pub struct Report {
     pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
-    /// What the probes have seen, an open loop of their own; nothing of it is in the rest.
-    pub probe: Option<Box<Self>>,
+    pub probe: Option<Box<Probe>>,
     pub interrupted: bool,
 }
 
@@ -358,7 +245,7 @@ impl Recorder {
         record.requests.sent += 1;
         record.bytes_sent += bytes as u64;
         if let Some(views) = &mut record.views {
-            views.lateness.saturating_record(late_ns);
+            views.lateness_ns.saturating_record(late_ns);
             record.backlog.waited += u64::from(dispatch.due_ns < dispatch.free_ns);
             record.backlog.unsent_begin += u64::from(dispatch.due_ns < self.timeline.begin_ns);
         }
@@ -387,9 +274,9 @@ impl Recorder {
         }
         if let Some(views) = &mut record.views {
             let service_ns = now_ns - request.sent_ns;
-            views.service.saturating_record(service_ns);
+            views.service_ns.saturating_record(service_ns);
             if !request.waited {
-                views.closed.saturating_record(service_ns);
+                views.closed_ns.saturating_record(service_ns);
             }
         }
         if let Some(status) = status {
@@ -505,7 +392,7 @@ impl Recorder {
             views.reset();
         }
         record.backlog = Backlog::default();
-        record.statuses = Statuses::new();
+        record.statuses = Statuses::default();
         record.begin_ns = now_ns;
         (record.age_begin_ns, record.age_failed_ns) = (age_ns, 0);
         record.generator = Generator {
@@ -553,19 +440,15 @@ impl Report {
             bytes_sent: 0,
             bytes_received: 0,
             body_bytes: 0,
-            latency: histogram(),
-            views: is_open.then(|| Views {
-                service: histogram(),
-                closed: histogram(),
-                lateness: histogram(),
-            }),
+            latency: Latency::default(),
+            views: is_open.then(Views::default),
             backlog: Backlog::default(),
             unanswered_ns_max: 0,
             age_begin_ns: 0,
             age_end_ns: 0,
             age_failed_ns: 0,
             last_reply_ns: 0,
-            statuses: Statuses::new(),
+            statuses: Statuses::default(),
             intervals: Intervals::default(),
             generator: Generator::default(),
             probe: None,
@@ -586,7 +469,7 @@ impl Report {
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.body_bytes += other.body_bytes;
-        self.latency.add(&other.latency).expect("all histograms have the same bounds");
+        self.latency.add(&other.latency);
         if let (Some(views), Some(more)) = (&mut self.views, &other.views) {
             views.add(more);
         }
@@ -608,24 +491,11 @@ impl Report {
         }
         self.interrupted |= other.interrupted;
     }
-}
 
-impl Views {
-    fn reset(&mut self) {
-        self.service.reset();
-        self.closed.reset();
-        self.lateness.reset();
-    }
-
-    fn add(&mut self, other: &Self) {
-        let pairs = [
-            (&mut self.service, &other.service),
-            (&mut self.closed, &other.closed),
-            (&mut self.lateness, &other.lateness),
-        ];
-        for (sum, part) in pairs {
-            sum.add(part).expect("all histograms have the same bounds");
-        }
+    /// What probes over so many connections have seen, which are an open loop of their own.
+    pub(crate) fn into_probe(self, connections: usize) -> Probe {
+        let Views { service_ns, lateness_ns, .. } = self.views.unwrap_or_default();
+        Probe { connections, requests: self.requests, latency_ns: self.latency, service_ns, lateness_ns }
     }
 }
 
@@ -634,62 +504,6 @@ impl Backlog {
         self.unsent_begin += other.unsent_begin;
         self.unsent_end += other.unsent_end;
         self.waited += other.waited;
-    }
-}
-
-impl Requests {
-    fn add(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.correct += other.correct;
-        self.wrong += other.wrong;
-        self.failed += other.failed;
-        self.in_flight_begin += other.in_flight_begin;
-        self.in_flight_end += other.in_flight_end;
-    }
-}
-
-impl Errors {
-    fn add(&mut self, other: &Self) {
-        self.connect += other.connect;
-        self.reset += other.reset;
-        self.closed += other.closed;
-        self.timeout += other.timeout;
-        self.malformed += other.malformed;
-        self.tls += other.tls;
-        self.status += other.status;
-        self.wrong += other.wrong;
-    }
-}
-
-impl Generator {
-    fn add(&mut self, other: &Self) {
-        self.cpu_ns += other.cpu_ns;
-        self.wall_ns += other.wall_ns;
-        self.run_delay_ns += other.run_delay_ns;
-        self.turn_ns_max = self.turn_ns_max.max(other.turn_ns_max);
-        self.turns += other.turns;
-        self.rss_bytes_max += other.rss_bytes_max;
-    }
-}
-
-impl Intervals {
-    /// Adds the counts of a series of the same grain, each to the slice of time that it is nearest to.
-    fn add(&mut self, other: &Self) {
-        if self.completed.is_empty() {
-            self.clone_from(other);
-            return;
-        }
-        let begin_ns = self.begin_ns.min(other.begin_ns);
-        let slot = |from_ns: u64| {
-            let length_ns = self.length_ns.max(1);
-            ((from_ns - begin_ns + length_ns / 2) / length_ns) as usize
-        };
-        let (own, others) = (slot(self.begin_ns), slot(other.begin_ns));
-        self.completed.splice(..0, std::iter::repeat_n(0, own));
-        self.begin_ns = begin_ns;
-        let length = self.completed.len().max(others + other.completed.len());
-        self.completed.resize(length, 0);
-        self.completed[others..].iter_mut().zip(&other.completed).for_each(|(sum, count)| *sum += count);
     }
 }
 
@@ -798,27 +612,6 @@ mod tests {
     #[test]
     fn a_reply_on_the_edge_belongs_to_what_begins_there() {
         check(&[2_000, 3_000, 6_000], 1, &[0, 1, 1, 0, 0]);
-    }
-
-    /// Adds two series of grain 10, and expects where the sum begins and its counts.
-    fn check_sum(one: (u64, &[u64]), two: (u64, &[u64]), expected: (u64, &[u64])) {
-        let series = |(begin_ns, completed): (u64, &[u64])| Intervals {
-            begin_ns,
-            length_ns: 10,
-            completed: completed.into(),
-        };
-        let mut sum = series(one);
-        sum.add(&series(two));
-        assert_eq!(sum, series(expected));
-    }
-
-    #[test]
-    fn series_that_began_apart_are_added_slice_by_slice() {
-        check_sum((100, &[1, 2]), (100, &[10, 20, 30]), (100, &[11, 22, 30]));
-        check_sum((100, &[1, 2]), (104, &[10, 20]), (100, &[11, 22]));
-        check_sum((100, &[1, 2]), (106, &[10, 20]), (100, &[1, 12, 20]));
-        check_sum((130, &[1]), (100, &[10]), (100, &[10, 0, 0, 1]));
-        check_sum((0, &[]), (100, &[10]), (100, &[10]));
     }
 
     #[test]

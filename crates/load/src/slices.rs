@@ -7,9 +7,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::mpsc;
 
-use hdrhistogram::Histogram;
-
-use crate::record::histogram;
+use contract::Latency;
 
 /// What happened in one slice of the measured window.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,12 +21,12 @@ pub struct Slice {
     pub wrong: u64,
     pub failed: u64,
     /// As in the report of the run.
-    pub latency: Histogram<u64>,
+    pub latency: Latency,
 }
 
 impl Slice {
     fn new(index: u64, begin_ns: u64, end_ns: u64) -> Self {
-        Self { index, begin_ns, end_ns, correct: 0, wrong: 0, failed: 0, latency: histogram() }
+        Self { index, begin_ns, end_ns, correct: 0, wrong: 0, failed: 0, latency: Latency::default() }
     }
 
     /// Adds what another thread or process has seen of the same slice.
@@ -38,7 +36,7 @@ impl Slice {
         self.correct += other.correct;
         self.wrong += other.wrong;
         self.failed += other.failed;
-        self.latency.add(&other.latency).expect("all threads use the same bounds");
+        self.latency.add(&other.latency);
     }
 }
 

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 
+use contract::WorkerKind;
 use proto::Protocol;
 
 pub use counts::{Counts, Limit, WorkerStats};
@@ -54,16 +55,6 @@ impl Config {
     pub fn backlog(&self) -> usize {
         self.number(&BACKLOG)
     }
-}
-
-/// What a worker is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WorkerKind {
-    /// A thread of the one process.
-    #[default]
-    Thread,
-    /// A process under a parent that starts it again when it dies.
-    Process,
 }
 
 /// A variant of a model that users choose by name.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, Args};
-
-use super::tls::TlsFlags;
-use super::{Cpus, MessageFlags, Protocol, list, milliseconds, parse_cpus, refuse_others};
-use crate::contract::{
+use contract::{
     Arrivals, Driver, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, Pace, SEED_DEFAULT, Verify, Version,
     Workload,
 };
+
+use super::tls::TlsFlags;
+use super::{Cpus, MessageFlags, Protocol, list, milliseconds, parse_cpus, refuse_others};
 use crate::failure::Failure;
 use crate::files::Target;
 use crate::rate::{self, Rate};

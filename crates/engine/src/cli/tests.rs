@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 
+use contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, Stage, Verify};
+
 use super::*;
-use crate::contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, Stage, Verify};
 
 #[test]
 fn a_server_by_hand_is_on_loopback_and_speaks_http() {

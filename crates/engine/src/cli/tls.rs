@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use contract::Tls;
 
-use crate::contract::Tls;
 use crate::failure::Failure;
 use crate::url::Url;
 

@@ -1,7 +1,8 @@
 //! `.csv`: a row for each slice of the window, for spreadsheets.
 
+use contract::Interval;
+
 use super::{Ended, Form};
-use crate::contract::Interval;
 
 #[derive(Default)]
 pub(super) struct Csv {
@@ -21,13 +22,13 @@ impl Form for Csv {
             slice.wrong,
             slice.failed,
             slice.rate_per_s,
-            latency.min,
-            latency.mean,
-            latency.p50,
-            latency.p90,
-            latency.p99,
-            latency.p99_9,
-            latency.max
+            latency.min(),
+            latency.mean(),
+            latency.value_at_quantile(0.5),
+            latency.value_at_quantile(0.9),
+            latency.value_at_quantile(0.99),
+            latency.value_at_quantile(0.999),
+            latency.max()
         )
     }
 

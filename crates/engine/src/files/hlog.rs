@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use contract::Interval;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use sys::clock;
 
 use super::{Ended, Form};
-use crate::contract::Interval;
 
 #[derive(Default)]
 pub(super) struct Hlog {
@@ -16,15 +16,14 @@ pub(super) struct Hlog {
 }
 
 impl Form for Hlog {
-    /// When it began and how long it was in seconds, its maximum, and its histogram, which the contract packs in the
-    /// same way: so none is packed twice.
+    /// When it began and how long it was in seconds, its maximum, and its histogram, packed as the contract packs it.
     fn slice(&mut self, slice: &Interval) -> String {
         let head = self.head(slice.begin_ns);
         let begin_ns = self.begin_ns.unwrap_or(slice.begin_ns);
         let begin_s = (slice.begin_ns - begin_ns) as f64 / 1e9;
         let length_s = (slice.end_ns - slice.begin_ns) as f64 / 1e9;
         let latency = &slice.latency_ns;
-        format!("{head}{begin_s:.3},{length_s:.3},{}.000,{}\n", latency.max, latency.histogram)
+        format!("{head}{begin_s:.3},{length_s:.3},{}.000,{}\n", latency.max(), latency.packed())
     }
 
     fn end(&mut self, ended: &Ended<'_>) -> String {
@@ -76,7 +75,7 @@ mod tests {
         }
         let (begin_ns, correct) = (5_000_000_000 + index * 1_000_000_000, latency.len());
         let end_ns = begin_ns + 1_000_000_000;
-        ::load::Slice { index, begin_ns, end_ns, correct, wrong: 0, failed: 0, latency }
+        ::load::Slice { index, begin_ns, end_ns, correct, wrong: 0, failed: 0, latency: latency.into() }
     }
 
     /// The lines that do not say when it was.
@@ -98,7 +97,7 @@ mod tests {
         assert_eq!(lasting(&text), lasting(READ));
 
         let mut whole = slices[0].latency.clone();
-        slices[1..].iter().for_each(|slice| whole.add(&slice.latency).expect("bounds are equal"));
+        slices[1..].iter().for_each(|slice| whole.add(&slice.latency));
         let quantiles = [0.5, 0.99, 0.999].map(|quantile| whole.value_at_quantile(quantile));
         assert_eq!([&[whole.len()], &quantiles[..], &[whole.max()]].concat(), FOUND);
     }

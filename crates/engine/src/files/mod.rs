@@ -19,13 +19,13 @@ use std::mem;
 use std::path::{Path, PathBuf};
 
 use ::load::Slice;
+use contract::{Interval, Report};
 
 use self::csv::Csv;
 use self::hlog::Hlog;
 use self::json::Json;
 use self::ndjson::Ndjson;
 use self::svg::Svg;
-use crate::contract::{Interval, Report};
 use crate::failure::Failure;
 use crate::report::interval;
 

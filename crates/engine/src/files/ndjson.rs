@@ -1,7 +1,8 @@
 //! `.ndjson`: an `interval` a line while the run goes on, then the report, both as a program would get them.
 
+use contract::Interval;
+
 use super::{Ended, Form};
-use crate::contract::{self, Interval};
 
 pub(super) struct Ndjson;
 

@@ -1,3 +1,5 @@
+use contract::Generator;
+
 use super::*;
 
 const WINDOW_NS: u64 = 2_000_000_000;
@@ -9,8 +11,7 @@ fn measured(is_open: bool) -> ::load::Report {
     measured.requests.sent = 1_000;
     measured.requests.correct = 1_000;
     measured.latency.record_n(1_000_000, 1_000).expect("it is in bounds");
-    measured.generator =
-        ::load::Generator { cpu_ns: WINDOW_NS / 2, wall_ns: WINDOW_NS, ..::load::Generator::default() };
+    measured.generator = Generator { cpu_ns: WINDOW_NS / 2, wall_ns: WINDOW_NS, ..Generator::default() };
     measured
 }
 
@@ -141,8 +142,8 @@ fn sends_that_are_late_make_the_generator_the_limit() {
 fn late(lateness_ns: u64, times: u64) -> impl FnOnce(&mut ::load::Report) {
     move |run| {
         let views = run.views.as_mut().expect("it is an open loop");
-        views.lateness.record_n(1_000, 1_000 - times).expect("it is in bounds");
-        views.lateness.record_n(lateness_ns, times).expect("it is in bounds");
+        views.lateness_ns.record_n(1_000, 1_000 - times).expect("it is in bounds");
+        views.lateness_ns.record_n(lateness_ns, times).expect("it is in bounds");
     }
 }
 

@@ -4,13 +4,13 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use clap::Parser;
+use contract::Report;
 use hdrhistogram::Histogram;
 
 use super::figures::{
     NOT_MEASURED, ended, latencies, or_not_measured, per_second, replies_with, sample_stdev, window_s,
 };
 use super::flags::{Argv, Others, check_http, comes_after, read_matches};
-use crate::contract::Report;
 use crate::failure::Failure;
 use crate::url::Url;
 

@@ -4,10 +4,10 @@
 use std::fmt::{self, Write};
 
 use clap::Parser;
+use contract::Report;
 
 use super::figures::{ended, or_not_measured, window_s};
 use super::flags::{Argv, Others, read};
-use crate::contract::Report;
 use crate::failure::Failure;
 
 pub(super) const NAME: &str = "echo-client";

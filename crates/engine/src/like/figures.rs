@@ -2,9 +2,8 @@
 
 use std::fmt::{self, Display, Write};
 
+use contract::Report;
 use hdrhistogram::Histogram;
-
-use crate::contract::Report;
 
 /// What stands where a tool has a figure that we do not take.
 pub(super) const NOT_MEASURED: &str = "not measured";
@@ -37,8 +36,7 @@ pub(super) fn per_second(amount: u64, report: &Report) -> f64 {
 
 /// Replies with a status that `is` one of some kind.
 pub(super) fn replies_with(is: impl Fn(u16) -> bool, report: &Report) -> u64 {
-    let of_kind = |status: &str| status.parse().is_ok_and(&is);
-    report.statuses.iter().filter(|(status, _)| of_kind(status)).map(|(_, number)| number).sum()
+    report.statuses.iter().filter(|(status, _)| is(*status)).map(|(_, number)| number).sum()
 }
 
 /// Requests that failed, by kind, with those that did. Their sum is `requests.failed`.

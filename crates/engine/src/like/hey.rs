@@ -4,13 +4,13 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use clap::Parser;
+use contract::Report;
 use hdrhistogram::Histogram;
 
 use super::figures::{
     NOT_MEASURED, Step, ended, per_second, replies, steps, window_s, write_failures, write_steps,
 };
 use super::flags::{Argv, Others, RequestFlags, check_http, duration, read};
-use crate::contract::Report;
 use crate::failure::Failure;
 
 pub(super) const NAME: &str = "hey";
@@ -133,7 +133,7 @@ pub(super) fn write_report(out: &mut String, report: &Report, latency_ns: &Histo
         writeln!(out, "  {part}:\t{NOT_MEASURED}")?;
     }
     writeln!(out, "\nStatus code distribution:")?;
-    for (status, number) in &report.statuses {
+    for (status, number) in report.statuses.iter() {
         writeln!(out, "  [{status}]\t{number} responses")?;
     }
     write_failures(out, report, None, '\t')

@@ -16,9 +16,9 @@ mod wrk;
 
 use std::path::Path;
 
+use contract::Report;
 use hdrhistogram::Histogram;
 
-use crate::contract::Report;
 use crate::failure::Failure;
 
 /// Another tool's command line, understood.

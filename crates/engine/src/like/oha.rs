@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use contract::Report;
 use hdrhistogram::Histogram;
 
 use super::figures::{
@@ -11,7 +12,6 @@ use super::figures::{
     write_steps,
 };
 use super::flags::{Argv, Others, RequestFlags, check_http, count, duration, read};
-use crate::contract::Report;
 use crate::failure::Failure;
 
 pub(super) const NAME: &str = "oha";
@@ -164,7 +164,7 @@ pub(super) fn write_report(
     writeln!(out, "\n\nDetails (average, fastest, slowest):")?;
     writeln!(out, "  DNS+dialup:\t{NOT_MEASURED}\n  DNS-lookup:\t{NOT_MEASURED}")?;
     writeln!(out, "\nStatus code distribution:")?;
-    for (status, number) in &report.statuses {
+    for (status, number) in report.statuses.iter() {
         writeln!(out, "  [{status}] {number} responses")?;
     }
     let in_flight = Some(("aborted due to deadline", report.requests.in_flight_end));

@@ -1,5 +1,6 @@
+use contract::{Statuses, Workload};
+
 use super::*;
-use crate::contract::{self, Workload};
 
 #[test]
 fn the_flags_of_ab_become_ours() {
@@ -531,7 +532,7 @@ fn report() -> Report {
     report.requests.in_flight_end = 0;
     (report.bytes.sent, report.bytes.received) = (1_024_000, 2_048_000);
     report.bytes.bodies = Some(40_000);
-    report.statuses = [("200".to_owned(), 10_000)].into();
+    report.statuses = Statuses::from_iter([(200, 10_000)]);
     report.intervals.begin_ns = report.begin_ns;
     report.intervals.length_ns = 20_000_000;
     report.intervals.completed = [[90; 50], [110; 50]].concat();
@@ -548,7 +549,7 @@ fn flawed_report() -> Report {
     let errors = &mut report.errors;
     (errors.status, errors.wrong, errors.connect, errors.timeout, errors.reset) = (50, 10, 5, 30, 5);
     report.first_error = Some("a reply had the \u{1b}[2J".into());
-    report.statuses = [("200".to_owned(), 9_910), ("503".to_owned(), 50)].into();
+    report.statuses = Statuses::from_iter([(200, 9_910), (503, 50)]);
     report
 }
 
@@ -560,6 +561,6 @@ fn empty_report() -> Report {
     report.end_ns = report.begin_ns;
     (report.bytes.received, report.bytes.bodies) = (0, Some(0));
     report.intervals.completed.clear();
-    report.statuses.clear();
+    report.statuses = Statuses::default();
     report
 }

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use clap::Parser;
+use contract::Report;
 use hdrhistogram::Histogram;
 
 use super::figures::{
@@ -11,7 +12,6 @@ use super::figures::{
     within_stdev_percent,
 };
 use super::flags::{Argv, Others, check_http, count, duration, read, size};
-use crate::contract::Report;
 use crate::failure::Failure;
 
 pub(super) const NAME: &str = "wrk";

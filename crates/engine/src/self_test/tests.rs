@@ -35,12 +35,8 @@ fn check(threads: u64, cpu_ns: u64, run_delay_ns: u64, line: &str) {
     let mut report = ::load::Report::empty(false);
     (report.begin_ns, report.end_ns) = (1_000_000_000, 2_000_000_000);
     report.requests.correct = 127_255;
-    report.generator = ::load::Generator {
-        cpu_ns,
-        wall_ns: threads * 1_000_000_000,
-        run_delay_ns,
-        ..::load::Generator::default()
-    };
+    report.generator =
+        Generator { cpu_ns, wall_ns: threads * 1_000_000_000, run_delay_ns, ..Generator::default() };
     let shown = highest(&report);
     assert!(shown.starts_with(line), "{shown}");
 }

@@ -1,7 +1,8 @@
 //! What a person is told of a run that went wrong: why to doubt its numbers, what to do, and whether it has failed.
 
+use contract::{Address, Http, Report, Verify, Workload};
+
 use super::{duration_ns, printable};
-use crate::contract::{Address, Http, Report, Verify, Workload};
 use crate::failure::{Failure, for_people};
 use crate::judgement::none_open;
 use crate::units::count;
@@ -121,20 +122,20 @@ fn advice_on_status(report: &Report, http: &Http) -> Option<String> {
     if http.expect_status.is_some() {
         return None;
     }
-    if let Some(status) = report.statuses.keys().find(|status| status.starts_with('3')) {
+    if let Some(status) = report.statuses.iter().map(|(status, _)| status).find(|status| status / 100 == 3) {
         let text = "no redirect is followed: ask for what the server points to";
         return Some(format!("{text}, or take --expect-status {status}"));
     }
     if report.requests.correct > 0 || report.errors.status == 0 {
         return None;
     }
-    let bad = report.statuses.iter().filter(|(status, _)| !status.starts_with('2'));
-    let (status, _) = bad.max_by_key(|(_, times)| **times)?;
-    let text = match status.as_str() {
-        "400" if report.tls.is_none() => "the server may want https://",
-        "401" | "403" => "say who asks (-H)",
-        "405" => "check the method and the path",
-        status if status.starts_with('5') => "look into the server's own log",
+    let bad = report.statuses.iter().filter(|(status, _)| status / 100 != 2);
+    let (status, _) = bad.max_by_key(|(_, times)| *times)?;
+    let text = match status {
+        400 if report.tls.is_none() => "the server may want https://",
+        401 | 403 => "say who asks (-H)",
+        405 => "check the method and the path",
+        500.. => "look into the server's own log",
         _ => "check the path",
     };
     Some(format!("{text}, or expect it: --expect-status {status}"))

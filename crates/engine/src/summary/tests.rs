@@ -1,5 +1,6 @@
+use contract::{Bound, Generator, Http, Statuses, Workload};
+
 use super::*;
-use crate::contract::{self, Bound, Generator, Http, Workload};
 
 #[test]
 fn a_clean_run_is_shown_without_warnings() {
@@ -235,7 +236,7 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
     );
     check_nothing(
         |report| {
-            report.statuses = [("301".into(), 7)].into();
+            report.statuses = Statuses::from_iter([(301, 7)]);
             report.first_error = Some("a reply had the status 301".into());
         },
         "no reply was correct; the first: a reply had the status 301; \
@@ -253,20 +254,20 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
 
 #[test]
 fn a_status_that_nobody_expected_says_what_to_do() {
-    let check = |statuses: &[(&str, u64)], advice: &str| {
+    let check = |statuses: &[(u16, u64)], advice: &str| {
         let change = |report: &mut Report| {
-            report.statuses = statuses.iter().map(|&(status, times)| (status.to_owned(), times)).collect();
+            report.statuses = statuses.iter().copied().collect();
             report.errors.status = 7;
             report.first_error = Some("x".into());
         };
         check_nothing(change, &format!("no reply was correct; the first: x; {advice}"));
     };
-    check(&[("404", 7)], "check the path, or expect it: --expect-status 404");
-    check(&[("405", 7)], "check the method and the path, or expect it: --expect-status 405");
-    check(&[("403", 7)], "say who asks (-H), or expect it: --expect-status 403");
-    check(&[("400", 7)], "the server may want https://, or expect it: --expect-status 400");
+    check(&[(404, 7)], "check the path, or expect it: --expect-status 404");
+    check(&[(405, 7)], "check the method and the path, or expect it: --expect-status 405");
+    check(&[(403, 7)], "say who asks (-H), or expect it: --expect-status 403");
+    check(&[(400, 7)], "the server may want https://, or expect it: --expect-status 400");
     check(
-        &[("200", 9), ("404", 3), ("503", 4)],
+        &[(200, 9), (404, 3), (503, 4)],
         "look into the server's own log, or expect it: --expect-status 503",
     );
 }

@@ -23,7 +23,7 @@ fn the_committed_schemas_are_the_generated_ones() {
         let committed = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             committed == text,
-            "schema/{name}.json is not what the engine's contract.rs says; to write it anew:\n\
+            "schema/{name}.json is not what the crate contract says; to write it anew:\n\
              {WRITE}=1 cargo test -p engine --test it schema"
         );
     }

@@ -6,9 +6,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use contract::Driver;
+
 use super::LoadFlags;
 use crate::cli::duration_text;
-use crate::contract::Driver;
 use crate::failure::Failure;
 use crate::limits::{
     CONNECTIONS_MAX, DURATION_MS_MAX, PIPELINE_MAX, PROBES_MAX, PROCESSES_MAX, RATE_MAX, REQUESTS_MAX,

@@ -4,11 +4,11 @@ mod axis;
 
 use std::fmt::Write;
 
+use contract::Report;
 use hdrhistogram::Histogram;
 
 use self::axis::{Axis, label_ns, round};
 use super::{Ended, Form};
-use crate::contract::Report;
 use crate::summary::{percentile, rate};
 use crate::units::{count, counted, duration_ns};
 
@@ -20,9 +20,13 @@ impl Form for Svg {
         let name = if measured.views.is_some() { "response time" } else { "service time" };
         let mut curves = vec![Curve { name, class: "response", times: &measured.latency }];
         if let Some(views) = &measured.views {
-            curves.push(Curve { name: "service time", class: "service", times: &views.service });
-            curves.push(Curve { name: "closed loop would see", class: "closed", times: &views.closed });
-            curves.push(Curve { name: "lateness of the generator", class: "late", times: &views.lateness });
+            curves.push(Curve { name: "service time", class: "service", times: &views.service_ns });
+            curves.push(Curve { name: "closed loop would see", class: "closed", times: &views.closed_ns });
+            curves.push(Curve {
+                name: "lateness of the generator",
+                class: "late",
+                times: &views.lateness_ns,
+            });
         }
         curves.retain(|curve| !curve.times.is_empty());
         drawing(&title(report, subject), &subtitle(report, &measured.latency), &curves)

@@ -2,6 +2,9 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::*;
 
 #[test]
@@ -62,16 +65,16 @@ fn check_example<T>(name: &str, text: &str)
 where
     T: DeserializeOwned + Serialize + PartialEq + fmt::Debug,
 {
-    let document: T = read(text).unwrap_or_else(|failure| panic!("{name}: {}", failure.message));
-    let again: T = read(&line(&document)).unwrap_or_else(|failure| panic!("{name}: {}", failure.message));
+    let document: T = read(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let again: T = read(&line(&document)).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(document, again, "{name}");
     let mut value: serde_json::Value = serde_json::from_str(text).expect("it is JSON");
     value["a_field_nobody_knows"] = 1.into();
-    let failure = read::<T>(&value.to_string()).expect_err("an unknown field is refused");
-    assert!(failure.message.contains("a_field_nobody_knows"), "{name}: {}", failure.message);
+    let error = read::<T>(&value.to_string()).expect_err("an unknown field is refused");
+    assert!(error.contains("a_field_nobody_knows"), "{name}: {error}");
 }
 
 fn check_refused<T: DeserializeOwned + fmt::Debug>(text: &str, part: &str) {
-    let failure = read::<T>(text).expect_err(text);
-    assert!(failure.message.contains(part), "{text}: {}", failure.message);
+    let error = read::<T>(text).expect_err(text);
+    assert!(error.contains(part), "{text}: {error}");
 }

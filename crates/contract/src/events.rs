@@ -1,0 +1,90 @@
+//! What a load generator reports while it runs, and that either role has failed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Driver, FailedWord, IntervalWord, Latency, LoadWord, MeasuredWord, MeasuringWord, ReadyWord, Report,
+    Role, Version,
+};
+
+/// All connections of a load generator are open.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadReady {
+    pub schema: Version,
+    pub event: ReadyWord,
+    pub role: LoadWord,
+    pub driver: Driver,
+    pub connections: usize,
+    pub pid: u32,
+    pub build: String,
+    /// Features of the kernel it does without.
+    pub lacks: Vec<String>,
+}
+
+/// The warm-up is over and the window begins.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Measuring {
+    pub schema: Version,
+    pub event: MeasuringWord,
+    pub role: LoadWord,
+    pub monotonic_ns: u64,
+}
+
+/// A slice of the window is over.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    pub schema: Version,
+    pub event: IntervalWord,
+    pub role: LoadWord,
+    /// Which one it is, from 0.
+    pub index: u64,
+    pub begin_ns: u64,
+    /// The last one may be shorter than the others.
+    pub end_ns: u64,
+    pub correct: u64,
+    pub wrong: u64,
+    pub failed: u64,
+    /// Correct replies a second.
+    pub rate_per_s: f64,
+    /// As in the report.
+    pub latency_ns: Latency,
+}
+
+/// The window has ended.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    pub schema: Version,
+    pub event: MeasuredWord,
+    pub role: LoadWord,
+    pub monotonic_ns: u64,
+}
+
+/// What a load generator tells, as whoever has started it reads it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum LoadEvent {
+    Ready(LoadReady),
+    Measuring(Measuring),
+    Interval(Box<Interval>),
+    Measured(Measured),
+    Report(Box<Report>),
+    Failed(Failed),
+}
+
+/// It cannot go on, and says why.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Failed {
+    pub schema: Version,
+    pub event: FailedWord,
+    pub role: Role,
+    /// A word for programs.
+    pub kind: String,
+    /// One line for people, that says what to do.
+    pub message: String,
+}

@@ -1,0 +1,47 @@
+//! What crosses the boundary between a program and an engine, as data: `docs/contract.md` in types.
+//!
+//! A document is a struct and its fields are the JSON fields, in order; the schemas in `schema/` are generated from
+//! here. Unknown fields are refused, because a field that is ignored is a setting that was not measured.
+//!
+//! The load generator and the servers use these types themselves. None of them is read or written while requests are
+//! under way.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod describe;
+mod events;
+mod json;
+mod latency;
+mod load;
+mod measured;
+mod report;
+mod serve;
+mod version;
+mod workload;
+
+pub use self::address::Address;
+pub use self::describe::{Description, DriverDescription, ModelDescription, OptionDescription};
+pub use self::events::{Failed, Interval, LoadEvent, LoadReady, Measured, Measuring};
+pub use self::json::{Spec, line, pretty, read, reports, schemas};
+pub use self::latency::Latency;
+pub use self::load::{
+    Arrivals, Driver, INTERVAL_MS_DEFAULT, LoadSpec, Pace, Place, SEED_DEFAULT, Stage, TIMEOUT_MS_DEFAULT,
+    Tls, WARMUP_MS_DEFAULT,
+};
+pub use self::measured::{Bytes, Errors, Generator, Intervals, Probe, Requests, Statuses, Views};
+pub use self::report::{Bound, BoundBy, Report, Schedule};
+pub use self::serve::{CONNECTIONS_MAX_DEFAULT, ServeReady, ServeSpec, Served, ServedWorker, WorkerKind};
+pub use self::version::{
+    FailedWord, IntervalWord, LoadWord, MeasuredWord, MeasuringWord, ReadyWord, ReportWord, Role, ServeWord,
+    ServedWord, Version,
+};
+pub use self::workload::{Echo, Framing, Http, Line, Rpc, Verify, Workload};
+
+/// The default of what there is at least one of.
+fn one() -> usize {
+    1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! What a load generator is told.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Address, LoadWord, Version, Workload, one};
+
+/// What a load generator is to do: the line it reads from standard input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadSpec {
+    pub schema: Version,
+    pub role: LoadWord,
+    #[serde(default)]
+    pub driver: Driver,
+    pub workload: Workload,
+    /// The addresses of the server; connections take them in turn.
+    pub connect: Vec<Address>,
+    /// How TLS is spoken; null: not at all.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+    /// Local addresses that connections come from, in turn; none: the kernel's choice.
+    #[serde(default)]
+    pub sources: Vec<IpAddr>,
+    pub connections: usize,
+    /// Connections that are opened beside them and never used.
+    #[serde(default)]
+    pub idle: usize,
+    /// Connections opened in a second at most; null: as fast as it goes.
+    #[serde(default)]
+    pub connect_per_s: Option<f64>,
+    /// What decides when a request goes out.
+    #[serde(default)]
+    pub pace: Pace,
+    /// In a closed loop, connections that are busy at the same time, in turns; null: all of them.
+    #[serde(default)]
+    pub active: Option<usize>,
+    /// Requests that may be outstanding on a connection.
+    #[serde(default = "one")]
+    pub pipeline: usize,
+    /// A connection is closed after so many requests and opened anew; null: never.
+    #[serde(default)]
+    pub requests_per_connection: Option<u64>,
+    /// Connections apart from the others, each asked about 100 times a second by a thread of their own.
+    #[serde(default)]
+    pub probes: usize,
+    /// How long before a request is due the generator stops sleeping and spins.
+    #[serde(default)]
+    pub spin_us: u64,
+    #[serde(default = "one")]
+    pub threads: usize,
+    /// How many processes the whole is split over; more, where one may not have so many descriptors.
+    #[serde(default = "one")]
+    pub processes: usize,
+    /// Where this process stands among those that load a server as one; null: it is alone.
+    #[serde(default)]
+    pub place: Option<Place>,
+    /// The processors it may run on; none: all of them.
+    #[serde(default)]
+    pub cpus: Vec<usize>,
+    /// Load before the measured window; null stands for 500, or for none with `requests`.
+    #[serde(default)]
+    pub warmup_ms: Option<u64>,
+    /// The length of the measured window. Either this or `requests`.
+    #[serde(default)]
+    pub duration_ms: Option<u64>,
+    /// The window ends after so many requests; it has no warm-up.
+    #[serde(default)]
+    pub requests: Option<u64>,
+    /// How long a reply, or a connection, may take before it counts as failed.
+    #[serde(default = "timeout_ms")]
+    pub timeout_ms: u64,
+    /// The length of the slices of time in `intervals`.
+    #[serde(default = "interval_ms")]
+    pub interval_ms: u64,
+    /// Tells an `interval` for each slice of the window of this length; null: none.
+    #[serde(default)]
+    pub slice_ms: Option<u64>,
+    /// Whether it waits for a line on its input after `ready`, before the warm-up, and after `measured`, before it
+    /// closes its connections, so that the server can be looked at while it rests. The first line may be a time in
+    /// CLOCK_MONOTONIC nanoseconds: then the warm-up begins, and not at once.
+    #[serde(default)]
+    pub held: bool,
+}
+
+impl LoadSpec {
+    /// How many threads it has: the driver of that name has one for each connection, whatever was asked for.
+    pub fn threads(&self) -> usize {
+        if self.driver == Driver::Thread { self.connections } else { self.threads }
+    }
+}
+
+/// How the load generator waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Driver {
+    #[default]
+    Epoll,
+    IoUring,
+    Thread,
+}
+
+impl Driver {
+    pub const ALL: [Self; 3] = [Self::Epoll, Self::IoUring, Self::Thread];
+
+    /// The word users write.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::IoUring => "io_uring",
+            Self::Thread => "thread",
+        }
+    }
+
+    /// One line for lists.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Epoll => "receives, checks and sends the next request of one connection after the other",
+            Self::IoUring => {
+                "checks all replies that have come, then sends all next requests in one system call"
+            }
+            Self::Thread => "has a thread for each connection, which waits in its system calls",
+        }
+    }
+
+    /// Whether its connections may be in TLS. A ring sends and receives in the kernel, which has no session.
+    pub const fn has_tls(self) -> bool {
+        !matches!(self, Self::IoUring)
+    }
+}
+
+/// A server that is spoken to in TLS. Sessions are not resumed: every connection pays for a whole handshake.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The name, or the IP address, that its certificate must be for.
+    pub server_name: String,
+    /// A file in PEM with the authorities that are trusted; null: those of the machine.
+    #[serde(default)]
+    pub cacert: Option<PathBuf>,
+    /// Whether any certificate will do.
+    #[serde(default)]
+    pub insecure: bool,
+}
+
+/// Where a process stands among several that load a server as one: its threads and connections are a stretch of theirs.
+/// The rates that its spec asks for are those of all of them, of which each thread takes its part.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Threads of the processes before it.
+    pub threads_before: usize,
+    /// Threads of them all.
+    pub threads: usize,
+    /// Connections of the processes before it, idle ones and probes included.
+    pub connections_before: usize,
+}
+
+/// What decides when a request goes out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "loop", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Pace {
+    /// The reply to the one before it.
+    #[default]
+    Closed,
+    /// Its time, whatever has become of those before it.
+    Open {
+        arrivals: Arrivals,
+        /// Decides the times of Poisson arrivals.
+        #[serde(default = "seed")]
+        seed: u64,
+        /// Rates one after the other, from the begin of the measured window. Before it the first rate holds.
+        stages: Vec<Stage>,
+    },
+}
+
+/// How requests are spread at a given rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// At random, as by many users who know nothing of each other.
+    #[default]
+    Poisson,
+    /// At equal distances.
+    Even,
+}
+
+/// A rate for a time, changing linearly from the first to the second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    pub from_per_s: f64,
+    pub to_per_s: f64,
+    /// Null only of the last, which goes on to the end at `to_per_s`.
+    pub duration_ms: Option<u64>,
+}
+
+impl Stage {
+    /// One rate, to the end.
+    pub const fn steady(rate_per_s: f64) -> Self {
+        Self { from_per_s: rate_per_s, to_per_s: rate_per_s, duration_ms: None }
+    }
+}
+
+pub const TIMEOUT_MS_DEFAULT: u64 = 10_000;
+pub const INTERVAL_MS_DEFAULT: u64 = 20;
+pub const WARMUP_MS_DEFAULT: u64 = 500;
+pub const SEED_DEFAULT: u64 = 1;
+
+fn timeout_ms() -> u64 {
+    TIMEOUT_MS_DEFAULT
+}
+
+fn interval_ms() -> u64 {
+    INTERVAL_MS_DEFAULT
+}
+
+fn seed() -> u64 {
+    SEED_DEFAULT
+}

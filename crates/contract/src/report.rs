@@ -1,0 +1,147 @@
+//! What a load generator reports at its end.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Address, Bytes, Driver, Errors, Generator, Intervals, Latency, LoadWord, Pace, Probe, ReportWord,
+    Requests, Statuses, Tls, Version, Views, Workload, one,
+};
+
+/// What a load generator saw in the measured window.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    pub schema: Version,
+    pub event: ReportWord,
+    pub role: LoadWord,
+    pub build: String,
+    pub driver: Driver,
+    pub lacks: Vec<String>,
+    pub workload: Workload,
+    pub connect: Vec<Address>,
+    /// As in the spec.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+    /// Connections asked for.
+    pub connections: usize,
+    /// Connections that were asked for to be idle beside them.
+    pub idle: usize,
+    /// Connections open when the window ended, idle ones included.
+    pub connections_open: usize,
+    pub threads: usize,
+    /// How many processes it comes from.
+    #[serde(default = "one")]
+    pub processes: usize,
+    pub cpus: Vec<usize>,
+    pub pace: Pace,
+    /// Connections of a closed loop that were busy at the same time.
+    pub active: Option<usize>,
+    pub pipeline: usize,
+    pub requests_per_connection: Option<u64>,
+    /// How long before a request was due the generator no longer slept.
+    #[serde(default)]
+    pub spin_us: u64,
+    /// Whether a signal ended it before its time.
+    pub interrupted: bool,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub requests: Requests,
+    pub errors: Errors,
+    /// The first thing that went wrong, for people.
+    pub first_error: Option<String>,
+    pub bytes: Bytes,
+    /// Correct replies a second; of a server that was gone at the end, until its last reply.
+    pub rate_per_s: f64,
+    /// Whether the server was gone at the end: no connection was open any more, and none could be opened.
+    #[serde(default)]
+    pub gone: bool,
+    /// When the last whole reply of the window came; null where none did.
+    #[serde(default)]
+    pub last_reply_ns: Option<u64>,
+    /// From when a request was due, in a closed loop from its send, to the whole, verified reply.
+    pub latency_ns: Latency,
+    /// The same run by other clocks; null in a closed loop, where they are one.
+    pub views: Option<Views>,
+    /// What became of the requests that were due; null in a closed loop.
+    pub schedule: Option<Schedule>,
+    /// What the probes have seen; null without probes.
+    pub probe: Option<Probe>,
+    /// How long the oldest request that was in flight at the end had been due.
+    pub unanswered_ns_max: u64,
+    /// The ages, since they were due, of the requests in flight when the window began, added up.
+    #[serde(default)]
+    pub age_begin_ns: u64,
+    /// The same when it ended.
+    #[serde(default)]
+    pub age_end_ns: u64,
+    /// The ages of the failed requests when they failed, added up. In a closed loop: sum of latencies + age_end_ns +
+    /// age_failed_ns - age_begin_ns = mean number in flight x window.
+    #[serde(default)]
+    pub age_failed_ns: u64,
+    /// How often each status came; empty where the protocol has none.
+    pub statuses: Statuses,
+    pub intervals: Intervals,
+    pub generator: Generator,
+    /// What limited the rate.
+    pub bound: Bound,
+    /// Why the figures are not to be trusted, a sentence each; empty if the run is sound.
+    pub unsound: Vec<String>,
+}
+
+impl Report {
+    /// The length of the measured window.
+    pub fn window_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+
+    /// The part of the window that every rate is over: all of it, or up to the last reply of a server that was gone at
+    /// the end.
+    pub fn served_ns(&self) -> u64 {
+        let last_ns = self.last_reply_ns.filter(|_| self.gone);
+        last_ns.map_or_else(|| self.window_ns(), |last_ns| last_ns.saturating_sub(self.begin_ns))
+    }
+
+    /// An amount for each second of that time; 0 where there was none.
+    pub fn per_second(&self, amount: u64) -> f64 {
+        let served_s = self.served_ns() as f64 / 1e9;
+        if served_s > 0.0 { amount as f64 / served_s } else { 0.0 }
+    }
+}
+
+/// `due + unsent_begin = sent + unsent_end`.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// Requests that were due in the window.
+    pub due: u64,
+    /// Due before the window and not sent by then.
+    pub unsent_begin: u64,
+    /// Due by the end of the window and not sent.
+    pub unsent_end: u64,
+    /// Sent in the window, having found no connection free when they were due.
+    pub waited: u64,
+    /// The rate that was asked for, over the whole window.
+    pub asked_per_s: f64,
+}
+
+/// What limited the rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    pub by: BoundBy,
+    /// One line for people.
+    pub why: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BoundBy {
+    /// The generator waited for the server.
+    Server,
+    /// The server may be faster than this.
+    Generator,
+    /// All that was asked for was done: both could do more.
+    Rate,
+    Unclear,
+}

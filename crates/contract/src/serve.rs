@@ -1,0 +1,102 @@
+//! What a server is told, and what it reports.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Address, ReadyWord, ServeWord, ServedWord, Version, Workload, one};
+
+/// What a server is to do: the line it reads from standard input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServeSpec {
+    pub schema: Version,
+    pub role: ServeWord,
+    /// The name of a model, as `describe` lists them.
+    pub model: String,
+    /// Options of the model and their values; those not named have their defaults.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+    pub workload: Workload,
+    /// Where it listens, on one address or on several. Port 0 lets the kernel choose.
+    pub listen: Vec<Address>,
+    #[serde(default = "one")]
+    pub workers: usize,
+    #[serde(default)]
+    pub worker_kind: WorkerKind,
+    /// The processors it may run on; none: all of them.
+    #[serde(default)]
+    pub cpus: Vec<usize>,
+    /// Connections a worker holds at most.
+    #[serde(default = "connections_max")]
+    pub connections_max: usize,
+    /// Whether to count its system calls, which costs each of them a little time.
+    #[serde(default)]
+    pub count_calls: bool,
+}
+
+/// What a worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerKind {
+    /// A thread of the server's process.
+    #[default]
+    Thread,
+    /// A process of its own, started again when it dies.
+    Process,
+}
+
+/// A server accepts connections.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServeReady {
+    pub schema: Version,
+    pub event: ReadyWord,
+    pub role: ServeWord,
+    /// The model with its options that are not default, as `io_uring[recv=oneshot]`.
+    pub model: String,
+    /// The addresses with the ports it has got.
+    pub listen: Vec<Address>,
+    pub pid: u32,
+    pub build: String,
+    pub workers: usize,
+    pub worker_kind: WorkerKind,
+    /// Connections a worker serves at the same time; null: as many as the system and `connections_max` allow.
+    pub holds: Option<usize>,
+    /// What is wrong with this variant, where it is one that was published with a defect.
+    pub defects: Vec<String>,
+    /// Features of the kernel it does without.
+    pub lacks: Vec<String>,
+}
+
+/// What a server has done so far. It is told when a line comes on standard input, and when the server ends.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Served {
+    pub schema: Version,
+    pub event: ServedWord,
+    pub role: ServeWord,
+    pub workers: Vec<ServedWorker>,
+    /// How often a worker process was started again.
+    pub restarts: u64,
+    /// System calls of all workers so far, if they are counted and the kernel lets us.
+    pub calls: Option<u64>,
+}
+
+/// What one worker has done so far.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServedWorker {
+    /// Connections it has taken, those that have ended among them.
+    pub connections: u64,
+    /// Connections it has closed at once, by the limit that made it.
+    pub refused: BTreeMap<String, u64>,
+}
+
+pub const CONNECTIONS_MAX_DEFAULT: usize = 16_384;
+
+fn connections_max() -> usize {
+    CONNECTIONS_MAX_DEFAULT
+}

@@ -1,0 +1,140 @@
+//! What is asked and answered, protocol by protocol.
+
+use clap::ValueEnum;
+use proto::Protocol;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is asked and answered. Both roles take the same document; a server has no use for the fields that only
+/// concern how a client asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "protocol", rename_all = "snake_case")]
+pub enum Workload {
+    Http(Http),
+    Echo(Echo),
+    Line(Line),
+    Rpc(Rpc),
+}
+
+impl Workload {
+    /// The word of its protocol.
+    pub const fn protocol(&self) -> &'static str {
+        match self {
+            Self::Http(_) => proto::http::Http::NAME,
+            Self::Echo(_) => proto::echo::Echo::NAME,
+            Self::Line(_) => proto::line::Line::NAME,
+            Self::Rpc(_) => proto::rpc::Rpc::NAME,
+        }
+    }
+}
+
+/// Requests over HTTP/1.1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    /// The length of the body of `/`, in bytes.
+    pub reply_bytes: usize,
+    /// What a client asks for: a path, and a query if there is one.
+    pub target: String,
+    /// The Host header a client sends; null stands for the address.
+    pub host: Option<String>,
+    /// Whether a client sends many requests over one connection, or opens one for each.
+    pub keep_alive: bool,
+    /// What a client holds a reply to.
+    pub verify: Verify,
+    pub method: String,
+    /// Header fields of a client's requests beside Host, Content-Length and Connection: names and values.
+    pub headers: Vec<(String, String)>,
+    /// The body of a client's requests.
+    pub body: String,
+    /// The status that a client takes for a success; null stands for any 2xx.
+    pub expect_status: Option<u16>,
+    /// The body that every reply must have; null stands for that of the first.
+    pub expect_body: Option<String>,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            reply_bytes: 1,
+            target: "/".into(),
+            host: None,
+            keep_alive: true,
+            verify: Verify::Bytes,
+            method: "GET".into(),
+            headers: Vec::new(),
+            body: String::new(),
+            expect_status: None,
+            expect_body: None,
+        }
+    }
+}
+
+/// What makes an HTTP reply correct.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Verify {
+    /// The status is the expected one and so is the body, byte for byte.
+    Bytes,
+    /// The status is the expected one.
+    Status,
+}
+
+/// Messages that come back as they were sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Echo {
+    pub framing: Framing,
+    /// The length of a message without its frame, in bytes.
+    pub message_bytes: usize,
+}
+
+impl Default for Echo {
+    fn default() -> Self {
+        Self { framing: Framing::Raw, message_bytes: 64 }
+    }
+}
+
+/// Lines of text that come back as they were sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Line {
+    /// The length of a line with its line feed, in bytes.
+    pub message_bytes: usize,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { message_bytes: 12 }
+    }
+}
+
+/// Calls whose answer takes the server a stated amount of computing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rpc {
+    /// Steps of computing that lead to the answer.
+    pub target: u32,
+    /// The length of the text that goes there and back, in bytes.
+    pub text_bytes: usize,
+    /// More computing for each call, in nanoseconds: the server finds out at its start how many steps that is.
+    pub work_ns: u64,
+}
+
+impl Default for Rpc {
+    fn default() -> Self {
+        Self { target: 1000, text_bytes: 11, work_ns: 0 }
+    }
+}
+
+/// How the end of an echoed message is found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Framing {
+    /// Not at all: the server sends back what comes.
+    Raw,
+    /// By a length of two bytes, big-endian, before it.
+    Prefix,
+    /// By a carriage return and a line feed after it.
+    Crlf,
+}
