@@ -31,6 +31,7 @@ pub struct ModelDescription {
     pub options: Vec<OptionDescription>,
     /// Connections a worker serves at the same time; null: as many as the system and `connections_max` allow. Over
     /// HTTP a model that serves one ends each connection with its reply, so that others have their turn.
+    #[schemars(range(min = 1))]
     pub holds: Option<usize>,
     pub available: bool,
     /// Why it is not available, if so.

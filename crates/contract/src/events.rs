@@ -16,6 +16,7 @@ pub struct LoadReady {
     pub event: ReadyWord,
     pub role: LoadWord,
     pub driver: Driver,
+    #[schemars(range(min = 1))]
     pub connections: usize,
     pub pid: u32,
     pub build: String,
@@ -49,6 +50,7 @@ pub struct Interval {
     pub wrong: u64,
     pub failed: u64,
     /// Correct replies a second.
+    #[schemars(range(min = 0.0))]
     pub rate_per_s: f64,
     /// As in the report.
     pub latency_ns: Latency,

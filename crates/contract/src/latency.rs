@@ -71,6 +71,7 @@ impl Latency {
 #[schemars(rename = "Latency")]
 struct Distribution {
     min: u64,
+    #[schemars(range(min = 0.0))]
     mean: f64,
     p50: u64,
     p90: u64,
@@ -79,6 +80,7 @@ struct Distribution {
     p99_99: u64,
     p99_999: u64,
     max: u64,
+    #[schemars(range(min = 0.0))]
     stdev: f64,
     /// HdrHistogram V2, deflated, base64.
     histogram: String,

@@ -13,6 +13,7 @@ mod describe;
 mod events;
 mod json;
 mod latency;
+pub mod limits;
 mod load;
 mod measured;
 mod report;

@@ -7,6 +7,10 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::{
+    ADDRESSES, CONNECTIONS, DURATION_MS, IDLE, PIPELINE, PLACE_CONNECTIONS, PLACE_THREADS, PROBES, PROCESSES,
+    RATE_PER_S, REQUESTS, SLICE_MS, SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS,
+};
 use crate::{Address, LoadWord, Version, Workload, one};
 
 /// What a load generator is to do: the line it reads from standard input.
@@ -19,42 +23,54 @@ pub struct LoadSpec {
     pub driver: Driver,
     pub workload: Workload,
     /// The addresses of the server; connections take them in turn.
+    #[schemars(length(min = *ADDRESSES.start(), max = *ADDRESSES.end()))]
     pub connect: Vec<Address>,
     /// How TLS is spoken; null: not at all.
     #[serde(default)]
     pub tls: Option<Tls>,
     /// Local addresses that connections come from, in turn; none: the kernel's choice.
     #[serde(default)]
+    #[schemars(length(min = *SOURCES.start(), max = *SOURCES.end()))]
     pub sources: Vec<IpAddr>,
+    #[schemars(range(min = *CONNECTIONS.start(), max = *CONNECTIONS.end()))]
     pub connections: usize,
     /// Connections that are opened beside them and never used.
     #[serde(default)]
+    #[schemars(range(min = *IDLE.start(), max = *IDLE.end()))]
     pub idle: usize,
     /// Connections opened in a second at most; null: as fast as it goes.
     #[serde(default)]
+    #[schemars(range(max = *RATE_PER_S.end()), extend("exclusiveMinimum" = 0.0))]
     pub connect_per_s: Option<f64>,
     /// What decides when a request goes out.
     #[serde(default)]
     pub pace: Pace,
     /// In a closed loop, connections that are busy at the same time, in turns; null: all of them.
     #[serde(default)]
+    #[schemars(range(min = *CONNECTIONS.start(), max = *CONNECTIONS.end()))]
     pub active: Option<usize>,
     /// Requests that may be outstanding on a connection.
     #[serde(default = "one")]
+    #[schemars(range(min = *PIPELINE.start(), max = *PIPELINE.end()))]
     pub pipeline: usize,
     /// A connection is closed after so many requests and opened anew; null: never.
     #[serde(default)]
+    #[schemars(range(min = *REQUESTS.start(), max = *REQUESTS.end()))]
     pub requests_per_connection: Option<u64>,
     /// Connections apart from the others, each asked about 100 times a second by a thread of their own.
     #[serde(default)]
+    #[schemars(range(min = *PROBES.start(), max = *PROBES.end()))]
     pub probes: usize,
     /// How long before a request is due the generator stops sleeping and spins.
     #[serde(default)]
+    #[schemars(range(min = *SPIN_US.start(), max = *SPIN_US.end()))]
     pub spin_us: u64,
     #[serde(default = "one")]
+    #[schemars(range(min = *THREADS.start(), max = *THREADS.end()))]
     pub threads: usize,
     /// How many processes the whole is split over; more, where one may not have so many descriptors.
     #[serde(default = "one")]
+    #[schemars(range(min = *PROCESSES.start(), max = *PROCESSES.end()))]
     pub processes: usize,
     /// Where this process stands among those that load a server as one; null: it is alone.
     #[serde(default)]
@@ -64,21 +80,27 @@ pub struct LoadSpec {
     pub cpus: Vec<usize>,
     /// Load before the measured window; null stands for 500, or for none with `requests`.
     #[serde(default)]
+    #[schemars(range(min = *WARMUP_MS.start(), max = *WARMUP_MS.end()))]
     pub warmup_ms: Option<u64>,
     /// The length of the measured window. Either this or `requests`.
     #[serde(default)]
+    #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub duration_ms: Option<u64>,
     /// The window ends after so many requests; it has no warm-up.
     #[serde(default)]
+    #[schemars(range(min = *REQUESTS.start(), max = *REQUESTS.end()))]
     pub requests: Option<u64>,
     /// How long a reply, or a connection, may take before it counts as failed.
     #[serde(default = "timeout_ms")]
+    #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub timeout_ms: u64,
     /// The length of the slices of time in `intervals`.
     #[serde(default = "interval_ms")]
+    #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub interval_ms: u64,
     /// Tells an `interval` for each slice of the window of this length; null: none.
     #[serde(default)]
+    #[schemars(range(min = *SLICE_MS.start(), max = *SLICE_MS.end()))]
     pub slice_ms: Option<u64>,
     /// Whether it waits for a line on its input after `ready`, before the warm-up, and after `measured`, before it
     /// closes its connections, so that the server can be looked at while it rests. The first line may be a time in
@@ -154,10 +176,13 @@ pub struct Tls {
 #[serde(deny_unknown_fields)]
 pub struct Place {
     /// Threads of the processes before it.
+    #[schemars(range(max = *PLACE_THREADS.end()))]
     pub threads_before: usize,
     /// Threads of them all.
+    #[schemars(range(min = *PLACE_THREADS.start(), max = *PLACE_THREADS.end()))]
     pub threads: usize,
     /// Connections of the processes before it, idle ones and probes included.
+    #[schemars(range(min = *PLACE_CONNECTIONS.start(), max = *PLACE_CONNECTIONS.end()))]
     pub connections_before: usize,
 }
 
@@ -170,11 +195,13 @@ pub enum Pace {
     Closed,
     /// Its time, whatever has become of those before it.
     Open {
+        #[serde(default)]
         arrivals: Arrivals,
         /// Decides the times of Poisson arrivals.
         #[serde(default = "seed")]
         seed: u64,
         /// Rates one after the other, from the begin of the measured window. Before it the first rate holds.
+        #[schemars(length(min = *STAGES.start(), max = *STAGES.end()))]
         stages: Vec<Stage>,
     },
 }
@@ -194,9 +221,12 @@ pub enum Arrivals {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
+    #[schemars(range(min = *RATE_PER_S.start(), max = *RATE_PER_S.end()))]
     pub from_per_s: f64,
+    #[schemars(range(min = *RATE_PER_S.start(), max = *RATE_PER_S.end()))]
     pub to_per_s: f64,
     /// Null only of the last, which goes on to the end at `to_per_s`.
+    #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub duration_ms: Option<u64>,
 }
 

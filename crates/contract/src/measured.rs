@@ -187,6 +187,7 @@ impl Views {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
+    #[schemars(range(min = 1))]
     pub connections: usize,
     pub requests: Requests,
     /// From when a request was due to the whole, verified reply.
@@ -212,6 +213,7 @@ impl Probe {
 #[serde(deny_unknown_fields)]
 pub struct Intervals {
     pub begin_ns: u64,
+    #[schemars(range(min = 1))]
     pub length_ns: u64,
     pub completed: Vec<u64>,
 }

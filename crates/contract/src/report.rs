@@ -19,25 +19,32 @@ pub struct Report {
     pub driver: Driver,
     pub lacks: Vec<String>,
     pub workload: Workload,
+    #[schemars(length(min = 1))]
     pub connect: Vec<Address>,
     /// As in the spec.
     #[serde(default)]
     pub tls: Option<Tls>,
     /// Connections asked for.
+    #[schemars(range(min = 1))]
     pub connections: usize,
     /// Connections that were asked for to be idle beside them.
     pub idle: usize,
     /// Connections open when the window ended, idle ones included.
     pub connections_open: usize,
+    #[schemars(range(min = 1))]
     pub threads: usize,
     /// How many processes it comes from.
     #[serde(default = "one")]
+    #[schemars(range(min = 1))]
     pub processes: usize,
     pub cpus: Vec<usize>,
     pub pace: Pace,
     /// Connections of a closed loop that were busy at the same time.
+    #[schemars(range(min = 1))]
     pub active: Option<usize>,
+    #[schemars(range(min = 1))]
     pub pipeline: usize,
+    #[schemars(range(min = 1))]
     pub requests_per_connection: Option<u64>,
     /// How long before a request was due the generator no longer slept.
     #[serde(default)]
@@ -52,6 +59,7 @@ pub struct Report {
     pub first_error: Option<String>,
     pub bytes: Bytes,
     /// Correct replies a second; of a server that was gone at the end, until its last reply.
+    #[schemars(range(min = 0.0))]
     pub rate_per_s: f64,
     /// Whether the server was gone at the end: no connection was open any more, and none could be opened.
     #[serde(default)]
@@ -122,6 +130,7 @@ pub struct Schedule {
     /// Sent in the window, having found no connection free when they were due.
     pub waited: u64,
     /// The rate that was asked for, over the whole window.
+    #[schemars(range(min = 0.0))]
     pub asked_per_s: f64,
 }
 

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::{ADDRESSES, CONNECTIONS, THREADS};
 use crate::{Address, ReadyWord, ServeWord, ServedWord, Version, Workload, one};
 
 /// What a server is to do: the line it reads from standard input.
@@ -21,8 +22,10 @@ pub struct ServeSpec {
     pub options: BTreeMap<String, String>,
     pub workload: Workload,
     /// Where it listens, on one address or on several. Port 0 lets the kernel choose.
+    #[schemars(length(min = *ADDRESSES.start(), max = *ADDRESSES.end()))]
     pub listen: Vec<Address>,
     #[serde(default = "one")]
+    #[schemars(range(min = *THREADS.start(), max = *THREADS.end()))]
     pub workers: usize,
     #[serde(default)]
     pub worker_kind: WorkerKind,
@@ -31,6 +34,7 @@ pub struct ServeSpec {
     pub cpus: Vec<usize>,
     /// Connections a worker holds at most.
     #[serde(default = "connections_max")]
+    #[schemars(range(min = *CONNECTIONS.start(), max = *CONNECTIONS.end()))]
     pub connections_max: usize,
     /// Whether to count its system calls, which costs each of them a little time.
     #[serde(default)]
@@ -58,12 +62,15 @@ pub struct ServeReady {
     /// The model with its options that are not default, as `io_uring[recv=oneshot]`.
     pub model: String,
     /// The addresses with the ports it has got.
+    #[schemars(length(min = 1))]
     pub listen: Vec<Address>,
     pub pid: u32,
     pub build: String,
+    #[schemars(range(min = 1))]
     pub workers: usize,
     pub worker_kind: WorkerKind,
     /// Connections a worker serves at the same time; null: as many as the system and `connections_max` allow.
+    #[schemars(range(min = 1))]
     pub holds: Option<usize>,
     /// What is wrong with this variant, where it is one that was published with a defect.
     pub defects: Vec<String>,

@@ -1,9 +1,11 @@
 //! What is asked and answered, protocol by protocol.
 
 use clap::ValueEnum;
-use proto::Protocol;
+use proto::{Protocol, echo, http, line, rpc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::limits::{STATUS, WORK_NS};
 
 /// What is asked and answered. Both roles take the same document; a server has no use for the fields that only
 /// concern how a client asks.
@@ -20,10 +22,10 @@ impl Workload {
     /// The word of its protocol.
     pub const fn protocol(&self) -> &'static str {
         match self {
-            Self::Http(_) => proto::http::Http::NAME,
-            Self::Echo(_) => proto::echo::Echo::NAME,
-            Self::Line(_) => proto::line::Line::NAME,
-            Self::Rpc(_) => proto::rpc::Rpc::NAME,
+            Self::Http(_) => http::Http::NAME,
+            Self::Echo(_) => echo::Echo::NAME,
+            Self::Line(_) => line::Line::NAME,
+            Self::Rpc(_) => rpc::Rpc::NAME,
         }
     }
 }
@@ -33,21 +35,28 @@ impl Workload {
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
     /// The length of the body of `/`, in bytes.
+    #[schemars(range(max = http::Workload::REPLY_BYTES_MAX))]
     pub reply_bytes: usize,
     /// What a client asks for: a path, and a query if there is one.
+    #[schemars(length(max = http::Workload::TARGET_BYTES_MAX), regex(pattern = r##"^(/|http://)[!"$-~]*$"##))]
     pub target: String,
     /// The Host header a client sends; null stands for the address.
+    #[schemars(length(max = http::Request::HOST_BYTES_MAX))]
     pub host: Option<String>,
     /// Whether a client sends many requests over one connection, or opens one for each.
     pub keep_alive: bool,
     /// What a client holds a reply to.
     pub verify: Verify,
+    #[schemars(length(min = 1))]
     pub method: String,
     /// Header fields of a client's requests beside Host, Content-Length and Connection: names and values.
+    #[schemars(length(max = http::Request::HEADERS_MAX))]
     pub headers: Vec<(String, String)>,
-    /// The body of a client's requests.
+    /// The body of a client's requests, of which the limit is in bytes of UTF-8.
+    #[schemars(length(max = http::Request::BODY_BYTES_MAX))]
     pub body: String,
     /// The status that a client takes for a success; null stands for any 2xx.
+    #[schemars(range(min = *STATUS.start(), max = *STATUS.end()))]
     pub expect_status: Option<u16>,
     /// The body that every reply must have; null stands for that of the first.
     pub expect_body: Option<String>,
@@ -85,7 +94,8 @@ pub enum Verify {
 #[serde(default, deny_unknown_fields)]
 pub struct Echo {
     pub framing: Framing,
-    /// The length of a message without its frame, in bytes.
+    /// The length of a message without its frame, in bytes. Each framing has limits of its own within this range.
+    #[schemars(range(max = echo::Workload::MESSAGE_BYTES_MAX))]
     pub message_bytes: usize,
 }
 
@@ -100,6 +110,7 @@ impl Default for Echo {
 #[serde(default, deny_unknown_fields)]
 pub struct Line {
     /// The length of a line with its line feed, in bytes.
+    #[schemars(range(min = 1, max = line::Workload::LINE_BYTES_MAX))]
     pub message_bytes: usize,
 }
 
@@ -114,10 +125,13 @@ impl Default for Line {
 #[serde(default, deny_unknown_fields)]
 pub struct Rpc {
     /// Steps of computing that lead to the answer.
+    #[schemars(range(max = rpc::Workload::TARGET_MAX))]
     pub target: u32,
     /// The length of the text that goes there and back, in bytes.
+    #[schemars(range(max = rpc::Workload::TEXT_BYTES_MAX))]
     pub text_bytes: usize,
     /// More computing for each call, in nanoseconds: the server finds out at its start how many steps that is.
+    #[schemars(range(min = *WORK_NS.start(), max = *WORK_NS.end()))]
     pub work_ns: u64,
 }
 

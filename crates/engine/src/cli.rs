@@ -16,7 +16,6 @@ use contract::{
 
 use crate::failure::{Failure, Fault};
 use crate::fold::folded;
-use crate::limits::{CONNECTIONS_MAX, THREADS_MAX, within};
 use crate::output;
 use crate::units::parse_duration;
 
@@ -258,8 +257,6 @@ impl ServeFlags {
     /// # Errors
     /// A flag that does not belong to the protocol, an option given twice, an address that is none.
     pub(crate) fn to_spec(&self) -> Result<ServeSpec, Failure> {
-        within("--workers", self.workers, 1..=THREADS_MAX)?;
-        within("--connections-max", self.connections_max, 1..=CONNECTIONS_MAX)?;
         let default = Http::default();
         let http = Http { reply_bytes: self.reply_bytes.unwrap_or(default.reply_bytes), ..default };
         let mut workload = self.messages.to_workload(self.protocol, http)?;

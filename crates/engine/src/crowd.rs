@@ -16,28 +16,22 @@ use std::thread;
 use std::time::Duration;
 
 use ::load::{Event, Slice};
+use contract::limits::PROCESSES;
 use contract::{Address, Failed, LoadEvent, LoadSpec, Pace, Place};
 
 use crate::failure::{Failure, Fault};
-use crate::limits::{CONNECTIONS_MAX, DESCRIPTORS_RESERVED, PROCESSES_MAX, THREADS_MAX, within};
+use crate::limits::DESCRIPTORS_RESERVED;
 use crate::output;
 use crate::report::{measured, slice};
 use crate::units::{count, counted};
 use crate::workload::forever;
 
-/// The spec as this machine can run it: with as many processes as its connections need descriptors, a thread for each,
-/// and as many addresses on the loopback interface as they need ports. What was not asked for is said.
+/// A checked spec as this machine can run it: with as many processes as its connections need descriptors, a thread for
+/// each, and as many addresses on the loopback interface as they need ports. What was not asked for is said.
 ///
 /// # Errors
 /// `bad_number`: too few connections for the processes, or too few source addresses for the connections.
 pub(crate) fn fit(mut spec: LoadSpec) -> Result<LoadSpec, Failure> {
-    within("connections", spec.connections, 1..=CONNECTIONS_MAX)?;
-    within("idle", spec.idle, 0..=CONNECTIONS_MAX)?;
-    within("threads", spec.threads, 1..=THREADS_MAX)?;
-    within("processes", spec.processes, 1..=PROCESSES_MAX)?;
-    if spec.place.is_some() && spec.processes > 1 {
-        return Err(Failure::request("bad_spec", "a place is that of one process: leave processes out"));
-    }
     let needed = processes_needed(&spec, descriptors());
     if needed > spec.processes {
         let (processes, descriptors) = (count(needed as u64), count(descriptors() as u64));
@@ -140,7 +134,7 @@ fn processes_needed(spec: &LoadSpec, descriptors: usize) -> usize {
         kinds.into_iter().map(|whole| whole.div_ceil(processes)).sum::<usize>()
     };
     // Where not even the most suffice, the check of a part says so.
-    (1..=PROCESSES_MAX).find(|processes| largest(*processes) <= descriptors).unwrap_or(1)
+    PROCESSES.into_iter().find(|processes| largest(*processes) <= descriptors).unwrap_or(1)
 }
 
 /// How many connections one process has descriptors for.

@@ -12,21 +12,18 @@ use std::time::Duration;
 
 use ::load::{Config, End, Event};
 use contract::{
-    Driver, LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord, Pace, Place,
-    ReadyWord, Report, Role, Stage, Version, WARMUP_MS_DEFAULT,
+    LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord, ReadyWord, Report, Role,
+    Version, WARMUP_MS_DEFAULT,
 };
 use proto::Protocol;
 
+use crate::check::{self, Names};
 use crate::cli::{self, LoadFlags};
 use crate::crowd::{self, Ran};
 use crate::failure::{Failure, Fault};
 use crate::files::{Ended, Files};
 use crate::like::{self, Like};
-use crate::limits::{
-    CONNECTIONS_MAX, DESCRIPTORS_RESERVED, DURATION_MS_MAX, INTERVALS_MAX, LISTENERS_MAX, PIPELINE_MAX,
-    PROBES_MAX, PROCESSES_MAX, RATE_MAX, REQUESTS_MAX, SLICE_MS_MIN, SOURCES_MAX, SPIN_US_MAX, STAGES_MAX,
-    THREADS_MAX, above_zero, pin, within,
-};
+use crate::limits::{DESCRIPTORS_RESERVED, pin};
 use crate::output;
 use crate::report::{interval, report};
 use crate::self_test;
@@ -60,9 +57,12 @@ fn like_another(line: &str) -> Result<(), Failure> {
 }
 
 fn for_a_program() -> Result<(), Failure> {
-    let spec = crowd::fit(supervision::read_spec()?)?;
+    let spec = supervision::read_spec()?;
+    check::load(&spec, Names::Fields)?;
+    let spec = crowd::fit(spec)?;
     let parts = crowd::parts(&spec);
-    let config = check(&parts)?;
+    // The first part is the largest: what this machine cannot do of any of them, it cannot do of this one.
+    let config = to_config(&parts[0])?;
     let mut lacks = Vec::new();
     let (line, lines) = mpsc::channel();
     let ran = run(&parts, &config, Some(line), &mut |event| {
@@ -105,10 +105,12 @@ type Line = Option<u64>;
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
-    let spec = crowd::fit(flags.to_spec()?)?;
+    let spec = flags.to_spec()?;
+    check::load(&spec, Names::Flags)?;
+    let spec = crowd::fit(spec)?;
     // What is wrong with it is said before any file is made.
     let parts = crowd::parts(&spec);
-    let config = check(&parts)?;
+    let config = to_config(&parts[0])?;
     let clock = flags.time_limit()?.map(Clock::new).transpose()?;
     let mut files = Files::open(&flags.writes)?;
     let mut view = flags.view().map(|descriptor| watched(descriptor, &spec)).transpose()?;
@@ -263,18 +265,17 @@ fn take_input(line: Option<mpsc::Sender<Line>>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first part of a load as it can be run. It is the largest: what is wrong with any of them is wrong with it.
-fn check(parts: &[LoadSpec]) -> Result<Config, Failure> {
-    to_config(&parts[0])
-}
-
+/// A load that has been checked, as this machine can run it.
 fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
-    check_numbers(spec)?;
     check_sources(spec)?;
-    check_place(spec)?;
-    check_pace(spec)?;
-    check_connections(spec)?;
-    let (warmup_ms, end) = end(spec)?;
+    check_descriptors(spec)?;
+    let (warmup_ms, end) = match spec.requests {
+        Some(requests) => (0, End::Requests(requests)),
+        None => {
+            let duration = Duration::from_millis(spec.duration_ms.unwrap_or_default());
+            (spec.warmup_ms.unwrap_or(WARMUP_MS_DEFAULT), End::After(duration))
+        }
+    };
     Ok(Config {
         driver: spec.driver,
         addresses: spec.connect.iter().map(|address| address.0.clone()).collect(),
@@ -298,26 +299,6 @@ fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
         interval: Duration::from_millis(spec.interval_ms),
         slice: spec.slice_ms.map(Duration::from_millis),
     })
-}
-
-fn check_numbers(spec: &LoadSpec) -> Result<(), Failure> {
-    within("threads", spec.threads, 1..=THREADS_MAX)?;
-    within("connections", spec.connections, 1..=CONNECTIONS_MAX)?;
-    within("idle", spec.idle, 0..=CONNECTIONS_MAX)?;
-    within("the number of addresses to connect to", spec.connect.len(), 1..=LISTENERS_MAX)?;
-    within("the number of sources", spec.sources.len(), 0..=SOURCES_MAX)?;
-    within("probes", spec.probes, 0..=PROBES_MAX)?;
-    within("pipeline", spec.pipeline, 1..=PIPELINE_MAX)?;
-    within("spin_us", spec.spin_us, 0..=SPIN_US_MAX)?;
-    within("timeout_ms", spec.timeout_ms, 1..=DURATION_MS_MAX)?;
-    within("interval_ms", spec.interval_ms, 1..=DURATION_MS_MAX)?;
-    if let Some(slice_ms) = spec.slice_ms {
-        within("slice_ms", slice_ms, SLICE_MS_MIN..=DURATION_MS_MAX)?;
-    }
-    if let Some(requests) = spec.requests_per_connection {
-        within("requests_per_connection", requests, 1..=REQUESTS_MAX)?;
-    }
-    spec.connect_per_s.map_or(Ok(()), |rate_per_s| above_zero("connect_per_s", rate_per_s))
 }
 
 /// Refuses sources that no connection can come from. What the kernel says when one is opened names neither the source
@@ -351,99 +332,20 @@ fn cannot_come_from(source: IpAddr, error: &io::Error) -> Failure {
     Failure::work("connect_failed", message)
 }
 
-fn check_place(spec: &LoadSpec) -> Result<(), Failure> {
-    let Some(Place { threads_before, threads, connections_before }) = spec.place else { return Ok(()) };
-    let threads_max = PROCESSES_MAX * THREADS_MAX;
-    within("the threads of a place", threads, 1..=threads_max)?;
-    within("the connections before a place", connections_before, 0..=PROCESSES_MAX * CONNECTIONS_MAX)?;
-    if threads_before.saturating_add(spec.threads()) > threads {
-        let message = format!(
-            "a process of {} with {threads_before} before it is none of {threads}",
-            counted(spec.threads(), "thread")
-        );
-        return Err(Failure::request("bad_number", message));
-    }
-    Ok(())
-}
-
-fn check_pace(spec: &LoadSpec) -> Result<(), Failure> {
-    let Pace::Open { stages, .. } = &spec.pace else {
-        return spec.active.map_or(Ok(()), |active| within("active", active, 1..=spec.connections));
-    };
-    if spec.active.is_some() {
-        let message = "active goes with a closed loop: in an open one the rate decides how many are busy";
-        return Err(Failure::request("bad_spec", message));
-    }
-    within("the number of stages", stages.len(), 1..=STAGES_MAX)?;
-    for (index, stage) in stages.iter().enumerate() {
-        check_stage(stage, index + 1 == stages.len())?;
-    }
-    if stages.iter().all(|stage| stage.from_per_s.max(stage.to_per_s) == 0.0) {
-        return Err(Failure::request("bad_number", "a rate of 0 never asks anything: give a higher one"));
-    }
-    Ok(())
-}
-
-fn check_stage(stage: &Stage, is_last: bool) -> Result<(), Failure> {
-    within("a rate", stage.from_per_s, 0.0..=RATE_MAX)?;
-    within("a rate", stage.to_per_s, 0.0..=RATE_MAX)?;
-    match stage.duration_ms {
-        Some(duration_ms) => within("the length of a stage in ms", duration_ms, 1..=DURATION_MS_MAX),
-        None if is_last && stage.from_per_s == stage.to_per_s => Ok(()),
-        None => {
-            let message = "only the last stage may lack a duration_ms, and only if its rate does not change";
-            Err(Failure::request("bad_spec", message))
-        }
-    }
-}
-
-fn check_connections(spec: &LoadSpec) -> Result<(), Failure> {
-    let LoadSpec { threads, connections, .. } = spec;
-    let most_busy = spec.active.unwrap_or(*connections);
-    if threads > &most_busy {
-        let message = format!("{threads} threads cannot share {most_busy} connections: take fewer threads");
-        return Err(Failure::request("bad_number", message));
-    }
-    if spec.driver == Driver::Thread {
-        within("connections of the driver thread", *connections, 1..=THREADS_MAX)?;
-    }
-    if spec.driver != Driver::Epoll && spec.pipeline > 1 {
-        return Err(Failure::request("bad_spec", "a pipeline goes with the driver epoll only"));
-    }
+/// Refuses more connections than this process may have descriptors for.
+fn check_descriptors(spec: &LoadSpec) -> Result<(), Failure> {
+    let connections = spec.connections + spec.idle + spec.probes;
     let descriptors_max = sys::process::descriptors_max();
-    if connections + spec.idle + spec.probes + DESCRIPTORS_RESERVED > descriptors_max {
+    if connections + DESCRIPTORS_RESERVED > descriptors_max {
         let message = format!(
             "{} need more descriptors than the {} this process may have: \
              take fewer connections, or raise the limit (ulimit -Hn)",
-            counted(connections + spec.idle + spec.probes, "connection"),
+            counted(connections, "connection"),
             count(descriptors_max as u64)
         );
         return Err(Failure::machine("descriptor_limit", message));
     }
     Ok(())
-}
-
-/// The warm-up in milliseconds, and what ends the window after it.
-fn end(spec: &LoadSpec) -> Result<(u64, End), Failure> {
-    match (spec.duration_ms, spec.requests) {
-        (Some(duration_ms), None) => {
-            let warmup_ms = spec.warmup_ms.unwrap_or(WARMUP_MS_DEFAULT);
-            within("warmup_ms", warmup_ms, 0..=DURATION_MS_MAX)?;
-            within("duration_ms", duration_ms, 1..=DURATION_MS_MAX)?;
-            let intervals = (warmup_ms + duration_ms) / spec.interval_ms;
-            within("the number of intervals", intervals, 0..=INTERVALS_MAX)?;
-            Ok((warmup_ms, End::After(Duration::from_millis(duration_ms))))
-        }
-        (None, Some(requests)) => {
-            within("requests", requests, 1..=REQUESTS_MAX)?;
-            if spec.warmup_ms.is_some_and(|warmup_ms| warmup_ms > 0) {
-                let message = "warmup_ms goes with duration_ms; with requests it must be 0 or left out";
-                return Err(Failure::request("bad_spec", message));
-            }
-            Ok((0, End::Requests(requests)))
-        }
-        _ => Err(Failure::request("bad_spec", "give either duration_ms or requests")),
-    }
 }
 
 fn beginning(spec: &LoadSpec, subject: &str) -> String {

@@ -3,6 +3,7 @@
 //! A command comes as flags or as one line of JSON; both become the same spec of the crate `contract`, and from there
 //! on there is one path. Only `cli.rs` knows flags.
 
+mod check;
 mod cli;
 mod crowd;
 mod describe;

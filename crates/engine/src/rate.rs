@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::Stage;
 
 use crate::cli::duration_text;
-use crate::units::parse_duration;
+use crate::units::parse_milliseconds;
 
 /// A profile of rates.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ pub(crate) fn parse(text: &str) -> Result<Rate, String> {
 fn stage(text: &str) -> Result<Stage, String> {
     let (rates, duration) = match text.split_once(':') {
         None => (text, None),
-        Some((rates, duration)) => (rates, Some(parse_duration(duration.trim())?)),
+        Some((rates, duration)) => (rates, Some(parse_milliseconds(duration.trim())?)),
     };
     let (from, to) = rates.split_once('-').unwrap_or((rates, rates));
     let (from_per_s, to_per_s) = (number(from)?, number(to)?);

@@ -12,9 +12,10 @@ use models::{Limit, MODELS, Model, Values, Worker, WorkerStats};
 use proto::Protocol;
 use sys::perf::Calls;
 
+use crate::check::{self, Names};
 use crate::cli::ServeFlags;
 use crate::failure::Failure;
-use crate::limits::{CONNECTIONS_MAX, LISTENERS_MAX, THREADS_MAX, connections_possible, pin, within};
+use crate::limits::{connections_possible, pin};
 use crate::listen;
 use crate::output;
 use crate::supervision::{self, Owner};
@@ -23,20 +24,21 @@ use crate::workload::{self, Visit, forever};
 
 /// Runs the command. It returns only when the server has failed.
 pub(crate) fn command(flags: &ServeFlags) -> ExitCode {
-    let owner = if flags.spec.is_some() { Owner::Program } else { Owner::Person };
+    let (owner, names) =
+        if flags.spec.is_some() { (Owner::Program, Names::Fields) } else { (Owner::Person, Names::Flags) };
     let spec = match owner {
         Owner::Program => supervision::read_spec(),
         Owner::Person => flags.to_spec(),
     };
-    let outcome = spec.and_then(|spec| serve(&spec, owner)).map(|never| match never {});
+    let outcome = spec.and_then(|spec| {
+        check::serve(&spec, names)?;
+        serve(&spec, owner).map(|never| match never {})
+    });
     supervision::finish(outcome, owner, Role::Serve)
 }
 
-/// Checks all that can be refused before anything is opened, and serves.
+/// Serves what has been checked. What this machine cannot do is refused before anything is opened.
 fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
-    within("workers", spec.workers, 1..=THREADS_MAX)?;
-    within("connections_max", spec.connections_max, 1..=CONNECTIONS_MAX)?;
-    within("the number of addresses to listen on", spec.listen.len(), 1..=LISTENERS_MAX)?;
     let model = find_model(&spec.model)?;
     check_options(model, &spec.options)?;
     if !model.speaks(spec.workload.protocol()) {

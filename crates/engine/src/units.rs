@@ -27,6 +27,19 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The same for a duration that is counted in milliseconds.
+///
+/// # Errors
+/// And where nothing of it would be left.
+pub(crate) fn parse_milliseconds(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        duration if !duration.is_zero() && duration < Duration::from_millis(1) => {
+            Err(format!("`{text}` is shorter than a millisecond; write 1ms or more"))
+        }
+        duration => Ok(duration),
+    }
+}
+
 /// A duration with three digits and the unit that suits it: `843 ns`, `12.3 µs`, `1.20 s`.
 pub(crate) fn duration_ns(ns: f64) -> String {
     let (value, unit) = match ns {

@@ -14,13 +14,12 @@ use contract::{
 
 use super::tls::TlsFlags;
 use super::{Cpus, MessageFlags, Protocol, list, milliseconds, parse_cpus, refuse_others};
+use crate::check::{self, Names};
 use crate::failure::Failure;
 use crate::files::Target;
 use crate::rate::{self, Rate};
-use crate::units::parse_duration;
+use crate::units::{parse_duration, parse_milliseconds};
 use crate::url::{self, Scheme, Url};
-
-mod bounds;
 
 /// What the flags are about, as the help groups them.
 const LOAD: &str = "Load";
@@ -111,7 +110,7 @@ pub(crate) struct LoadFlags {
 
     /// How long to measure, as in 500ms, 10s, 1m; with --requests, at most so long [default: as long as
     /// the stages of a rate, or 10s]
-    #[arg(long, short = 'z', value_parser = parse_duration, help_heading = LOAD)]
+    #[arg(long, short = 'z', value_parser = parse_milliseconds, help_heading = LOAD)]
     duration: Option<Duration>,
 
     /// Measure so many requests instead, without warm-up.
@@ -119,12 +118,12 @@ pub(crate) struct LoadFlags {
     requests: Option<u64>,
 
     /// Load before the measured window [default: 500ms]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = LOAD)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_milliseconds, help_heading = LOAD)]
     warmup: Option<Duration>,
 
     /// How long a reply may take.
     #[arg(
-        long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s",
+        long, value_name = "DURATION", value_parser = parse_milliseconds, default_value = "10s",
         help_heading = LOAD
     )]
     timeout: Duration,
@@ -200,7 +199,7 @@ pub(crate) struct LoadFlags {
 
     /// How much of the run a row of such a file tells [default: 1s]
     #[arg(
-        long, value_name = "DURATION", value_parser = parse_duration, requires = "writes",
+        long, value_name = "DURATION", value_parser = parse_milliseconds, requires = "writes",
         help_heading = OUTPUT
     )]
     slice: Option<Duration>,
@@ -238,10 +237,12 @@ impl LoadFlags {
             let message = "--warmup goes with --duration: of a number of requests (-n) each counts";
             return Err(Failure::request("bad_flag", message));
         }
-        self.check_numbers()?;
         let window = self.window()?;
+        // What a spec has no field for where these are given.
+        check::window(self.duration.map(milliseconds), Names::Flags)?;
+        check::slice(self.slice.map(milliseconds), Names::Flags)?;
         let workload = self.to_workload(&url)?;
-        let longest = window.unwrap_or_default() + self.warmup.unwrap_or_default();
+        let longest = window.unwrap_or_default().saturating_add(self.warmup.unwrap_or_default());
         Ok(LoadSpec {
             schema: Version,
             role: LoadWord::Is,

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, Stage, Verify};
 
 use super::*;
+use crate::check::{self, Names};
 
 #[test]
 fn a_server_by_hand_is_on_loopback_and_speaks_http() {
@@ -206,12 +207,13 @@ fn numbers_that_cannot_be_are_told_by_their_flags_and_in_their_units() {
         ("-z 0s", "-z is 0s; it can be from 1ms to 24h"),
         ("-z 25h", "-z is 25h; it can be from 1ms to 24h"),
         ("-n 5 -z 0s", "-z is 0s; it can be from 1ms to 24h"),
-        ("--timeout 500us", "--timeout is 500us; it can be from 1ms to 24h"),
+        ("--timeout 500us", "`500us` is shorter than a millisecond; write 1ms or more"),
         ("--warmup 90000s", "--warmup is 25h; it can be from 0s to 24h"),
         ("--spin 2s", "--spin is 2s; it can be from 0s to 1s"),
         ("-o a.csv --slice 50ms", "--slice is 50ms; it can be from 100ms to 24h"),
         ("--rate 50000k", "--rate is 50000000; it can be from 0 to 10000000"),
-        ("--rate 5:25h", "the length of --rate is 25h; it can be from 1ms to 24h"),
+        ("--rate 5:25h", "the length of a stage of --rate is 25h; it can be from 1ms to 24h"),
+        ("--rate 5:20h,6:20h", "-z is 40h; it can be from 1ms to 24h"),
         ("--rate 5:0s,5", "the length of a stage of --rate is 0s; it can be from 1ms to 24h"),
         ("--connect-rate 0", "--connect-rate is 0; it can be anything above 0, up to 10000000"),
         ("-c 0", "-c is 0; it can be from 1 to 1048576"),
@@ -378,7 +380,7 @@ fn a_flag_beside_another_tools_line_wins_over_what_the_line_means() {
 
 /// As what a line means and the flags beside it are read.
 fn check_beside(line: &str, beside: &str, expected: Result<LoadSpec, &str>) {
-    let spec = parse_load(&words(line), words(beside).into_iter()).and_then(|flags| flags.to_spec());
+    let spec = parse_load(&words(line), words(beside).into_iter()).and_then(|flags| checked(&flags));
     match (spec, expected) {
         (Ok(spec), Ok(expected)) => assert_eq!(spec, expected, "{beside}"),
         (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{beside}: {}", failure.message),
@@ -444,16 +446,23 @@ fn http(http: Http) -> Workload {
 
 fn check_serve(flags: &str, expected: Result<ServeSpec, &str>) {
     check("serve", flags, expected, |command| match command {
-        Command::Serve(flags) => flags.to_spec(),
+        Command::Serve(flags) => {
+            flags.to_spec().and_then(|spec| check::serve(&spec, Names::Flags).map(|()| spec))
+        }
         other => panic!("serve was read as {other:?}"),
     });
 }
 
 fn check_load(flags: &str, expected: Result<LoadSpec, &str>) {
     check("load", flags, expected, |command| match command {
-        Command::Load(flags) => flags.to_spec(),
+        Command::Load(flags) => checked(&flags),
         other => panic!("load was read as {other:?}"),
     });
+}
+
+/// What the flags mean, if it can be.
+fn checked(flags: &LoadFlags) -> Result<LoadSpec, Failure> {
+    flags.to_spec().and_then(|spec| check::load(&spec, Names::Flags).map(|()| spec))
 }
 
 /// The spec that a command line means, or a part of the one line that refuses it.

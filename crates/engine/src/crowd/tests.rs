@@ -178,7 +178,6 @@ fn processes_without_anything_to_do_are_refused() {
         r#""processes": 3, "connections": 9, "active": 1"#,
         "cannot share 1 busy connection: take more",
     );
-    check_refused(r#""processes": 0, "connections": 9"#, "processes is 0; it can be from 1 to 256");
     check_refused(
         r#""processes": 3, "connections": 9, "requests": 2"#,
         "cannot share fewer requests than they are",
@@ -186,11 +185,6 @@ fn processes_without_anything_to_do_are_refused() {
     check_refused(
         &format!(r#""processes": 3, "threads": 5, "connections": 9, "requests": 3, {}"#, pace(5.0)),
         "cannot share fewer requests than they are",
-    );
-    check_refused(
-        r#""processes": 2, "connections": 9,
-           "place": {"threads_before": 0, "threads": 2, "connections_before": 0}"#,
-        "a place is that of one process",
     );
 }
 

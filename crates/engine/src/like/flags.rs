@@ -6,10 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Parser};
+use contract::limits::DURATION_MS;
 
 use crate::cli::duration_text;
 use crate::failure::Failure;
-use crate::limits::DURATION_MS_MAX;
 use crate::units::parse_duration;
 use crate::url::{Scheme, Url};
 
@@ -208,7 +208,7 @@ impl Argv {
 
     /// Adds how long a reply may take; zero stands for as long as it likes.
     pub(super) fn timeout(&mut self, timeout: Duration) {
-        let longest = Duration::from_millis(DURATION_MS_MAX);
+        let longest = Duration::from_millis(*DURATION_MS.end());
         self.flag("--timeout", duration_text(if timeout.is_zero() { longest } else { timeout }));
     }
 

@@ -68,6 +68,9 @@ impl Workload {
     /// The longest body that `POST /echo` sends back: it is a reply, too, and as long as a client's body may be.
     pub const ECHO_BYTES_MAX: usize = Self::REPLY_BYTES_MAX;
 
+    /// A target longer than this is refused (414), which RFC 9112 wants above 8,000 bytes at the earliest.
+    pub const TARGET_BYTES_MAX: usize = 8 * 1024;
+
     /// Composes the parts of replies, and a plain request with `GET`. A server heeds `reply_bytes` and
     /// `keep_alive`, a client all but the first.
     ///
@@ -147,14 +150,10 @@ impl Workload {
 /// A head longer than this is refused (431): a worker must hold it whole, and no honest one comes near.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// A target longer than this is refused (414), which RFC 9112 wants above 8,000 bytes at the earliest.
-const TARGET_BYTES_MAX: usize = 8 * 1024;
+const TARGET_BYTES_MAX: usize = Workload::TARGET_BYTES_MAX;
 
 /// More fields than this are refused (431), so that the parser's table fits a small stack.
 const FIELDS_MAX: usize = 64;
-
-/// A domain name has at most 253 bytes; a port adds six.
-const HOST_BYTES_MAX: usize = 259;
 
 /// What a route answers, in parts: all but the status line, the server's name and the date.
 struct Page {

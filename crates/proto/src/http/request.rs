@@ -6,7 +6,7 @@
 use alloc::{boxed::Box, format, string::String};
 
 use super::scan::{is_field_value, is_token};
-use super::{FIELDS_MAX, HEAD_BYTES_MAX, HOST_BYTES_MAX, Verify, fields};
+use super::{FIELDS_MAX, HEAD_BYTES_MAX, Verify, fields};
 
 /// What a client asks beyond the target, and what it wants to get.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,12 @@ impl Default for Request<'_> {
 impl Request<'_> {
     /// The longest body: a generator holds it once, and the server it is sent to once a connection.
     pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+    /// A domain name has at most 253 bytes; a port adds six.
+    pub const HOST_BYTES_MAX: usize = 259;
+
+    /// As many fields as our own servers take, with those that are ours.
+    pub const HEADERS_MAX: usize = FIELDS_MAX - 3;
 
     /// Whether replies have no body whatever their head says (RFC 9112, section 6.3).
     pub(super) fn is_head(&self) -> bool {
@@ -77,12 +83,13 @@ impl Request<'_> {
             head += &format!("Content-Length: {body_bytes}\r\n");
         }
         head += if keep_alive { "\r\n" } else { "Connection: close\r\n\r\n" };
-        if self.headers.len() > HEADERS_MAX || head.len() > HEAD_BYTES_MAX {
+        if self.headers.len() > Self::HEADERS_MAX || head.len() > HEAD_BYTES_MAX {
             return Err(format!(
-                "the request has {} headers and a head of {} bytes, but servers take {HEADERS_MAX} and \
+                "the request has {} headers and a head of {} bytes, but servers take {} and \
                  {HEAD_BYTES_MAX} at most: leave some out",
                 self.headers.len(),
-                head.len()
+                head.len(),
+                Self::HEADERS_MAX
             ));
         }
         Ok([head.as_bytes(), self.body].concat().into_boxed_slice())
@@ -129,9 +136,6 @@ impl Request<'_> {
     }
 }
 
-/// As many fields as our own servers take, with those that are ours.
-const HEADERS_MAX: usize = FIELDS_MAX - 3;
-
 /// Fields that say where a request ends and what becomes of its connection, and where else that is said.
 const OURS: [(&str, &str); 3] = [
     ("content-length", "it is the length of the body"),
@@ -154,7 +158,7 @@ fn check_header(name: &str, value: &str) -> Result<(), String> {
 }
 
 fn check_host(host: &str) -> Result<(), String> {
-    if host.len() > HOST_BYTES_MAX || !fields::is_host(host.as_bytes()) {
+    if host.len() > Request::HOST_BYTES_MAX || !fields::is_host(host.as_bytes()) {
         return Err(format!(
             "host {host:?} is not a host: give a name or an address, such as 127.0.0.1:8080"
         ));

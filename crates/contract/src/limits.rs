@@ -1,0 +1,59 @@
+//! What the numbers of a spec can be, with the reason for each limit. The schemas state these ranges, an engine checks
+//! them, and the lab holds its own settings against the schemas. Sizes of messages are limits of `proto`.
+
+use std::ops::RangeInclusive;
+
+/// More threads than machines have processors; beyond it a typing mistake is likelier than a plan.
+pub const THREADS: RangeInclusive<usize> = 1..=1024;
+
+/// Enough for five million connections at the usual limit of descriptors.
+pub const PROCESSES: RangeInclusive<usize> = 1..=256;
+
+/// Up to the highest number of descriptors a kernel gives a process unless it was told otherwise (`fs.nr_open`).
+pub const CONNECTIONS: RangeInclusive<usize> = 1..=1 << 20;
+
+/// As many connections besides.
+pub const IDLE: RangeInclusive<usize> = 0..=*CONNECTIONS.end();
+
+/// Threads and connections of all processes together.
+pub const PLACE_THREADS: RangeInclusive<usize> = 1..=*PROCESSES.end() * *THREADS.end();
+pub const PLACE_CONNECTIONS: RangeInclusive<usize> = 0..=*PROCESSES.end() * *CONNECTIONS.end();
+
+/// More addresses than the published servers listened on, and few enough to be waited for together.
+pub const ADDRESSES: RangeInclusive<usize> = 1..=64;
+
+/// More local addresses than a million connections need.
+pub const SOURCES: RangeInclusive<usize> = 0..=256;
+
+/// Requests outstanding on one connection: more than servers are known to take before they read no further.
+pub const PIPELINE: RangeInclusive<usize> = 1..=10_000;
+
+/// Ten thousand requests a second are no probe any more.
+pub const PROBES: RangeInclusive<usize> = 0..=100;
+
+/// A day at ten million a second.
+pub const REQUESTS: RangeInclusive<u64> = 1..=1_000_000_000_000;
+
+/// Up to a day. A longer run says nothing that several shorter ones do not, and is lost as a whole.
+pub const DURATION_MS: RangeInclusive<u64> = 1..=24 * 60 * 60 * 1000;
+
+/// A run may have no warm-up.
+pub const WARMUP_MS: RangeInclusive<u64> = 0..=*DURATION_MS.end();
+
+/// Shorter slices would keep the generator busy with reporting.
+pub const SLICE_MS: RangeInclusive<u64> = 100..=*DURATION_MS.end();
+
+/// Up to a second: a generator that never sleeps needs less.
+pub const SPIN_US: RangeInclusive<u64> = 0..=1_000_000;
+
+/// Up to a second: longer work in one call would stop an event loop.
+pub const WORK_NS: RangeInclusive<u64> = 0..=1_000_000_000;
+
+/// Up to more than a kernel can send by far.
+pub const RATE_PER_S: RangeInclusive<f64> = 0.0..=1e7;
+
+/// Up to as many steps of a rate as a person can write.
+pub const STAGES: RangeInclusive<usize> = 1..=1000;
+
+/// What the status of a reply to a request can be: those below 200 only announce one.
+pub const STATUS: RangeInclusive<u16> = 200..=599;
