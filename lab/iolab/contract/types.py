@@ -14,8 +14,17 @@ from iolab.contract.literals import Arrivals, Driver, Framing, WorkerKind
 
 SCHEMA: Literal[1] = 1
 
-# A count, a size or a time: what 63 bits hold, so that arithmetic on it cannot overflow a float.
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+# The numbers of the contract. A test holds every limit and default here against the engine's schemas.
+Count = Annotated[int, Field(ge=0, le=(1 << 64) - 1)]
+Some = Annotated[int, Field(ge=1, le=(1 << 64) - 1)]
+Pid = Annotated[int, Field(ge=0, le=(1 << 32) - 1)]
+CONNECTIONS_MAX = 1 << 20
+Connections = Annotated[int, Field(ge=1, le=CONNECTIONS_MAX)]
+Threads = Annotated[int, Field(ge=1, le=1_024)]
+Addresses = Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
+RequestsAsked = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
+DurationMs = Annotated[int, Field(ge=1, le=86_400_000)]
+RatePerS = Annotated[float, Field(ge=0, le=10_000_000)]
 
 Record = TypeVar("Record", bound="Frozen")
 
@@ -35,14 +44,14 @@ class HttpWorkload(Frozen):
     """
 
     protocol: Literal["http"] = "http"
-    reply_bytes: int = Field(default=1, ge=0, le=1 << 30)
-    target: str = Field(default="/", pattern=r"^/[!-~]*$", max_length=2048)
-    host: str | None = Field(default=None, pattern=r"^[!-~]+$", max_length=255)
+    reply_bytes: int = Field(default=1, ge=0, le=1 << 24)
+    target: str = Field(default="/", pattern=r'^(/|http://)[!"$-~]*$', max_length=8_192)
+    host: str | None = Field(default=None, max_length=259)
     keep_alive: bool = True
     verify: Literal["bytes", "status"] = "bytes"
-    method: str = "GET"
-    headers: tuple[tuple[str, str], ...] = ()
-    body: str = ""
+    method: str = Field(default="GET", min_length=1)
+    headers: tuple[tuple[str, str], ...] = Field(default=(), max_length=61)
+    body: str = Field(default="", max_length=1 << 24)
     expect_status: int | None = Field(default=None, ge=200, le=599)
     expect_body: str | None = None
 
@@ -52,12 +61,16 @@ class EchoWorkload(Frozen):
 
     protocol: Literal["echo"] = "echo"
     framing: Framing = "raw"
-    message_bytes: int = Field(default=64, ge=1, le=1 << 30)
+    message_bytes: int = Field(default=64, ge=0, le=1 << 24)
 
     @model_validator(mode="after")
-    def _length_fits_its_prefix(self) -> Self:
+    def _length_fits_its_framing(self) -> Self:
+        if self.framing == "raw" and self.message_bytes == 0:
+            raise ValueError("message_bytes: a raw message has at least 1 byte: use more, or another framing")
         if self.framing == "prefix" and self.message_bytes > 0xFFFF:
             raise ValueError("message_bytes: a two-byte prefix counts to 65535: use fewer, or another framing")
+        if self.framing == "crlf" and self.message_bytes > 1 << 20:
+            raise ValueError("message_bytes: a line has at most 1048576: use fewer, or another framing")
         return self
 
 
@@ -75,8 +88,8 @@ class RpcWorkload(Frozen):
     """
 
     protocol: Literal["rpc"] = "rpc"
-    target: int = Field(default=1_000, ge=0, lt=1 << 32)
-    text_bytes: int = Field(default=11, ge=0, le=1 << 16)
+    target: int = Field(default=1_000, ge=0, le=10_000_000)
+    text_bytes: int = Field(default=11, ge=0, le=1_000_000)
     work_ns: int = Field(default=0, ge=0, le=1_000_000_000)
 
 
@@ -102,20 +115,20 @@ class ServeSpec(Frozen):
     model: str
     options: dict[str, str] = {}
     workload: Workload
-    listen: tuple[str, ...] = ("127.0.0.1:0",)
-    workers: int = Field(default=1, ge=1)
+    listen: Addresses
+    workers: Threads = 1
     worker_kind: WorkerKind = "thread"
-    cpus: tuple[int, ...] = ()
-    connections_max: int = Field(default=16_384, ge=1)
+    cpus: tuple[Count, ...] = ()
+    connections_max: Connections = 16_384
     count_calls: bool = False
 
 
 class Stage(Frozen):
     """A rate for a time, changing linearly; `duration_ms` is None only of the last, which goes on to the end."""
 
-    from_per_s: float = Field(ge=0)
-    to_per_s: float = Field(ge=0)
-    duration_ms: int | None = Field(default=None, ge=1)
+    from_per_s: RatePerS
+    to_per_s: RatePerS
+    duration_ms: DurationMs | None = None
 
 
 class ClosedLoop(Frozen):
@@ -130,7 +143,7 @@ class OpenLoop(Frozen):
     loop: Literal["open"] = "open"
     arrivals: Arrivals = "poisson"
     seed: Count = 1
-    stages: tuple[Stage, ...] = Field(min_length=1)
+    stages: tuple[Stage, ...] = Field(min_length=1, max_length=1_000)
 
 
 Pace = Annotated[ClosedLoop | OpenLoop, Field(discriminator="loop")]
@@ -153,9 +166,9 @@ class Place(Frozen):
     Its threads and connections, of all kinds, are a stretch of theirs; rates in its spec are those of all of them.
     """
 
-    threads_before: Count
-    threads: int = Field(ge=1)
-    connections_before: Count
+    threads_before: int = Field(ge=0, le=1 << 18)
+    threads: int = Field(ge=1, le=1 << 18)
+    connections_before: int = Field(ge=0, le=1 << 28)
 
 
 class LoadSpec(Frozen):
@@ -170,28 +183,28 @@ class LoadSpec(Frozen):
     role: Literal["load"] = "load"
     driver: Driver = "epoll"
     workload: Workload
-    connect: tuple[str, ...] = Field(min_length=1)
+    connect: Addresses
     tls: Tls | None = None
-    sources: tuple[str, ...] = ()
-    connections: int = Field(ge=1)
-    idle: Count = 0
-    connect_per_s: float | None = Field(default=None, gt=0)
+    sources: tuple[str, ...] = Field(default=(), max_length=256)
+    connections: Connections
+    idle: int = Field(default=0, ge=0, le=1 << 20)
+    connect_per_s: float | None = Field(default=None, gt=0, le=10_000_000)
     pace: Pace = ClosedLoop()
-    active: int | None = Field(default=None, ge=1)
-    pipeline: int = Field(default=1, ge=1)
-    requests_per_connection: int | None = Field(default=None, ge=1)
-    probes: Count = 0
-    spin_us: Count = 0
-    threads: int = Field(default=1, ge=1)
-    processes: int = Field(default=1, ge=1)
+    active: Connections | None = None
+    pipeline: int = Field(default=1, ge=1, le=10_000)
+    requests_per_connection: RequestsAsked | None = None
+    probes: int = Field(default=0, ge=0, le=100)
+    spin_us: int = Field(default=0, ge=0, le=1_000_000)
+    threads: Threads = 1
+    processes: int = Field(default=1, ge=1, le=256)
     place: Place | None = None
-    cpus: tuple[int, ...] = ()
-    warmup_ms: Count = 0
-    duration_ms: int | None = Field(default=None, ge=1)
-    requests: int | None = Field(default=None, ge=1)
-    timeout_ms: int = Field(default=10_000, ge=1)
-    interval_ms: int = Field(default=20, ge=1)
-    slice_ms: int | None = Field(default=None, ge=100)
+    cpus: tuple[Count, ...] = ()
+    warmup_ms: int | None = Field(default=None, ge=0, le=86_400_000)
+    duration_ms: DurationMs | None = None
+    requests: RequestsAsked | None = None
+    timeout_ms: DurationMs = 10_000
+    interval_ms: DurationMs = 20
+    slice_ms: int | None = Field(default=None, ge=100, le=86_400_000)
     held: bool = False
 
     @model_validator(mode="after")
@@ -213,11 +226,11 @@ class ServeReady(Frozen):
     role: Literal["serve"] = "serve"
     model: str
     listen: tuple[str, ...] = Field(min_length=1)
-    pid: Count
+    pid: Pid
     build: str
-    workers: int
+    workers: Some
     worker_kind: WorkerKind = "thread"
-    holds: Count | None = None
+    holds: Some | None = None
     lacks: tuple[str, ...] = ()
     defects: tuple[str, ...] = ()
 
@@ -247,8 +260,8 @@ class LoadReady(Frozen):
     event: Literal["ready"] = "ready"
     role: Literal["load"] = "load"
     driver: Driver
-    connections: int
-    pid: Count
+    connections: Some
+    pid: Pid
     build: str
     lacks: tuple[str, ...] = ()
 
@@ -343,7 +356,7 @@ class Views(Frozen):
 class Probe(Frozen):
     """What connections apart from the load have seen; nothing of it is in the other figures."""
 
-    connections: int = Field(ge=1)
+    connections: Some
     requests: Requests
     latency_ns: Latency
     service_ns: Latency
@@ -387,7 +400,7 @@ class Intervals(Frozen):
     """Completed requests in equal slices of time, warm-up included; slice k begins at begin_ns + k * length_ns."""
 
     begin_ns: Count
-    length_ns: Annotated[Count, Field(ge=1)]
+    length_ns: Some
     completed: tuple[Count, ...]
 
 
@@ -424,16 +437,16 @@ class Report(Frozen):
     workload: Workload
     connect: tuple[str, ...] = Field(min_length=1)
     tls: Tls | None = None
-    connections: int = Field(ge=1)
+    connections: Some
     idle: Count = 0
     connections_open: Count
-    threads: int = Field(ge=1)
-    processes: int = Field(default=1, ge=1)
-    cpus: tuple[int, ...] = ()
+    threads: Some
+    processes: Some = 1
+    cpus: tuple[Count, ...] = ()
     pace: Pace = ClosedLoop()
-    active: int | None = None
-    pipeline: int = 1
-    requests_per_connection: int | None = None
+    active: Some | None = None
+    pipeline: Some = 1
+    requests_per_connection: Some | None = None
     spin_us: Count = 0
     interrupted: bool
     begin_ns: Count
@@ -469,8 +482,8 @@ class Option(Frozen):
 
     name: str
     values: tuple[str, ...]
-    min: int | None = None
-    max: int | None = None
+    min: Count | None = None
+    max: Count | None = None
     defects: dict[str, str] = {}
     about: str
 
@@ -487,7 +500,7 @@ class ModelAbout(Frozen):
     needs: str = ""
     protocols: tuple[str, ...]
     options: tuple[Option, ...] = ()
-    holds: int | None = Field(default=None, ge=1)
+    holds: Some | None = None
     available: bool
     why_not: str | None = None
     lacks: tuple[str, ...] = ()
@@ -496,7 +509,7 @@ class ModelAbout(Frozen):
 class DriverAbout(Frozen):
     """What the engine says of one driver of its generator."""
 
-    name: str
+    name: Driver
     about: str
     available: bool
     why_not: str | None = None

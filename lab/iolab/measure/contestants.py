@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iolab.contract.types import Description, ModelAbout, ServeReady, ServeSpec
+from iolab.contract.types import CONNECTIONS_MAX, Description, ModelAbout, ServeReady, ServeSpec
 from iolab.errors import PlanError
 from iolab.machine import listener, proc
 from iolab.measure import keeper
@@ -144,7 +144,7 @@ def start(cell: Cell, engine: Engine | None, *, count_calls: bool = False) -> Se
         worker_kind=cell.worker_kind,
         cpus=cell.server_cpus,
         # As many connections again, for those of the last run that are still closing.
-        connections_max=max(16_384, 2 * cell.connections),
+        connections_max=min(max(16_384, 2 * cell.connections), CONNECTIONS_MAX),
         count_calls=count_calls,
     )
     child, ready = serve(engine, spec)

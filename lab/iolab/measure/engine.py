@@ -209,7 +209,7 @@ class Load:
 def load_s_max(spec: LoadSpec) -> float:
     """How long a generator may take in all. A count of requests has no length of its own: it gets one time-out more."""
     duration_ms = spec.duration_ms if spec.duration_ms is not None else spec.timeout_ms
-    return (spec.warmup_ms + duration_ms + spec.timeout_ms) / 1_000 + LOAD_SLACK_S
+    return ((spec.warmup_ms or 0) + duration_ms + spec.timeout_ms) / 1_000 + LOAD_SLACK_S
 
 
 def _start(argv: list[str], spec: Frozen) -> Child:

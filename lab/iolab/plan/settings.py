@@ -11,13 +11,12 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from iolab.contract.literals import Driver, WorkerKind
-from iolab.contract.types import Frozen, HttpWorkload, Workload
+from iolab.contract.types import Connections, Count, DurationMs, Frozen, HttpWorkload, Threads, Workload
 from iolab.plan.contestant import Contestant
 
 Scalar = bool | int | str
 Setting = dict[str, Scalar]
-CONNECTIONS_MAX = 100_000
-SOCKETS_MAX = 64
+# A trial is at most an hour: it is lost as a whole, and a slip of the pen must not become a week of measuring.
 TRIAL_MS_MAX = 3_600_000
 # What a trial costs besides warm-up and window: two processes to start, connections to open, two to stop.
 TRIAL_OVERHEAD_MS = 60
@@ -35,18 +34,18 @@ class Cell(Frozen):
 
     contestant: Contestant
     workload: Workload
-    connections: int = Field(default=50, ge=1, le=CONNECTIONS_MAX)
+    connections: Connections = 50
     driver: Driver = "epoll"
-    threads: int = Field(default=1, ge=1, le=1024)
-    workers: int = Field(default=1, ge=1, le=1024)
+    threads: Threads = 1
+    workers: Threads = 1
     worker_kind: WorkerKind = "thread"
-    sockets: int = Field(default=1, ge=1, le=SOCKETS_MAX)
-    server_cpus: tuple[int, ...] = ()
-    load_cpus: tuple[int, ...] = ()
+    sockets: int = Field(default=1, ge=1, le=64)
+    server_cpus: tuple[Count, ...] = ()
+    load_cpus: tuple[Count, ...] = ()
     warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX)
     duration_ms: int = Field(default=3_000, ge=100, le=TRIAL_MS_MAX)
     interval_ms: int = Field(default=20, ge=5, le=10_000)
-    timeout_ms: int = Field(default=10_000, ge=100, le=TRIAL_MS_MAX)
+    timeout_ms: DurationMs = 10_000
 
     @model_validator(mode="after")
     def _window_on_an_edge(self) -> Self:

@@ -1,0 +1,184 @@
+"""The lab's types say what the engine's schemas say: names and so units, limits, words and defaults, field by field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iolab.contract.types import (
+    Description,
+    Failed,
+    Frozen,
+    Interval,
+    LoadReady,
+    LoadSpec,
+    Measured,
+    Measuring,
+    Report,
+    Served,
+    ServeReady,
+    ServeSpec,
+)
+from iolab.plan.settings import Cell
+
+SCHEMAS = Path(__file__).parent.parent / "schema"
+SPECS: dict[str, type[Frozen]] = {"serve-spec": ServeSpec, "load-spec": LoadSpec}
+ANSWERS: dict[str, type[Frozen]] = {
+    "serve-ready": ServeReady,
+    "load-ready": LoadReady,
+    "served": Served,
+    "measuring": Measuring,
+    "interval": Interval,
+    "measured": Measured,
+    "report": Report,
+    "failed": Failed,
+    "description": Description,
+}
+# What ends the name of a quantity.
+UNIT = re.compile(r"_(per_s|ns|us|ms|s|bytes)(_max|_min)?$")
+LIMITS = ("minimum", "exclusiveMinimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern")
+# What a format says of a number, beside the limits that are written out.
+FORMATS = {"uint": (1 << 64) - 1, "uint64": (1 << 64) - 1, "uint32": (1 << 32) - 1, "uint16": (1 << 16) - 1}
+
+# What is said of a field: its limits, its words, whether it may be null, and its default if it has one.
+Facts = dict[str, Any]
+
+
+def facts(schema: dict[str, Any]) -> Facts:
+    found = {key: schema[key] for key in LIMITS if key in schema}
+    # A least length of 0 is no limit.
+    found = {key: value for key, value in found.items() if value or key not in ("minLength", "minItems")}
+    if schema.get("format") in FORMATS:
+        found.setdefault("maximum", FORMATS[schema["format"]])
+    if words(schema):
+        found["words"] = sorted(map(str, words(schema)))
+    if schema.get("null") or "null" in schema.get("type", ""):
+        found |= {"null": True, "default": None}
+    if "default" in schema and "const" not in schema:
+        found["default"] = schema["default"]
+    return found
+
+
+def words(schema: dict[str, Any]) -> list[Any]:
+    return [schema["const"]] if "const" in schema else schema.get("enum", [])
+
+
+def fields(schema: dict[str, Any], root: dict[str, Any], path: str = "") -> Iterator[tuple[str, Facts]]:
+    """Every field of a document by its path. The two languages spell words, null and variants differently."""
+    schema = resolved(schema, root)
+    choices = [resolved(each, root) for each in schema.get("anyOf", schema.get("oneOf", ()))]
+    others = {key: value for key, value in schema.items() if key not in ("anyOf", "oneOf")}
+    variants = [each for each in choices if each.get("type") != "null"]
+    if len(variants) < len(choices):
+        others["null"] = True
+    if len(variants) == 1:
+        yield from fields(variants[0] | others, root, path)
+        return
+    if variants and all("properties" not in each for each in variants):
+        others, variants = others | {"enum": [word for each in variants for word in words(each)]}, []
+    yield path, facts(others)
+    for each in variants:
+        tag = next(part["const"] for part in each["properties"].values() if "const" in part)
+        yield from fields(each, root, f"{path}<{tag}>")
+    for name, each in others.get("properties", {}).items():
+        yield from fields(each, root, f"{path}.{name}")
+    for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(others.get(key), dict):
+            yield from fields(others[key], root, f"{path}{mark}")
+
+
+def resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in schema:
+        return schema
+    beside = {key: value for key, value in schema.items() if key != "$ref"}
+    return resolved(root["$defs"][schema["$ref"].rpartition("/")[2]], root) | beside
+
+
+def engine_fields(document: str) -> dict[str, Facts]:
+    schema = json.loads((SCHEMAS / f"{document}.json").read_text())
+    return dict(fields(schema, schema))
+
+
+def lab_fields(ours: type[Frozen]) -> dict[str, Facts]:
+    schema = ours.model_json_schema()
+    return dict(fields(schema, schema))
+
+
+def disagreements(engine: dict[str, Facts], lab: dict[str, Facts], *, is_stored: bool) -> list[str]:
+    """A line for each name, unit, limit, word or default in which they differ."""
+    lines = []
+    for path in sorted(engine.keys() ^ lab.keys()):
+        here, there = ("the engine", lab) if path in engine else ("the lab", engine)
+        stem = UNIT.sub("", path)
+        same = [other for other in there.keys() - (engine.keys() & lab.keys()) if UNIT.sub("", other) == stem]
+        lines.append(f"{path}: unit: the other has {same[0]}" if same else f"{path}: only {here} has it")
+    for path in sorted(engine.keys() & lab.keys()):
+        ours, theirs = lab[path], engine[path]
+        for fact in sorted(ours.keys() | theirs.keys()):
+            # What an earlier engine did not report has a default here: runs that were stored then can still be read.
+            if is_stored and fact in ("null", "default") and fact not in theirs:
+                continue
+            if ours.get(fact, "none") != theirs.get(fact, "none"):
+                lines.append(f"{path}: {fact}: engine {theirs.get(fact, 'none')}, lab {ours.get(fact, 'none')}")
+    return lines
+
+
+@pytest.mark.parametrize("document", [*SPECS, *ANSWERS])
+def test_limits_defaults_and_units_are_the_engines(document: str) -> None:
+    lab = lab_fields((SPECS | ANSWERS)[document])
+    assert disagreements(engine_fields(document), lab, is_stored=document in ANSWERS) == []
+
+
+def test_every_schema_is_compared() -> None:
+    assert {path.stem for path in SCHEMAS.glob("*.json")} == {*SPECS, *ANSWERS}
+
+
+# The settings of a trial, and the fields of the contract that they become.
+SETTINGS = {
+    "workload": "load-spec.workload",
+    "connections": "load-spec.connections",
+    "driver": "load-spec.driver",
+    "threads": "load-spec.threads",
+    "load_cpus": "load-spec.cpus",
+    "warmup_ms": "load-spec.warmup_ms",
+    "duration_ms": "load-spec.duration_ms",
+    "interval_ms": "load-spec.interval_ms",
+    "timeout_ms": "load-spec.timeout_ms",
+    "workers": "serve-spec.workers",
+    "worker_kind": "serve-spec.worker_kind",
+    "server_cpus": "serve-spec.cpus",
+    "sockets": "serve-spec.listen",
+}
+# A trial is more than a load: these limits are narrower than the engine's, and these defaults are its own.
+OF_A_TRIAL = {
+    "connections": {"default"},
+    "warmup_ms": {"minimum", "maximum", "default", "null"},
+    "duration_ms": {"minimum", "maximum", "default", "null"},
+    "interval_ms": {"minimum", "maximum"},
+}
+
+
+def test_every_setting_of_a_trial_has_its_field_in_the_contract() -> None:
+    assert SETTINGS.keys() == Cell.model_fields.keys() - {"contestant"}
+    for setting, field in SETTINGS.items():
+        ends = [UNIT.search(name) for name in (setting, field)]
+        assert len({end and end[0] for end in ends}) == 1, f"{setting} and {field} have different units"
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting_of_a_trial_has_the_limits_and_the_default_of_its_field(setting: str) -> None:
+    document, _, field = SETTINGS[setting].partition(".")
+    engine, lab = engine_fields(document)[f".{field}"], lab_fields(Cell)[f".{setting}"]
+    if setting == "sockets":
+        # As many as there are addresses.
+        engine = {"minimum": engine["minItems"], "maximum": engine["maxItems"], "default": 1}
+    own = OF_A_TRIAL.get(setting, set())
+    differing = {fact for fact in engine.keys() | lab.keys() if engine.get(fact) != lab.get(fact)}
+    assert differing == own, f"{setting}: engine {engine}, lab {lab}"
+    for fact in own & {"minimum", "maximum"}:
+        assert engine["minimum"] <= lab[fact] <= engine["maximum"], f"{setting} cannot be beyond the engine's {fact}"
