@@ -668,6 +668,16 @@ def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: P
     assert state.document(state.known(folder)) == state.document(whole)
 
 
+def test_two_labs_do_not_write_one_question(tmp_path: Path) -> None:
+    machine = SimulatedHost(Server(10_000)).describe()
+    with (
+        state.writing(asked(), machine, tmp_path),
+        pytest.raises(StoreError, match="another iolab is writing this run"),
+        state.writing(asked(), machine, tmp_path),
+    ):
+        pass
+
+
 def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
     whole = answered(Server(10_000), tmp_path)
     folder = state.folder_of(asked(), tmp_path)

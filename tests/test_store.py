@@ -21,7 +21,7 @@ from iolab.judge import verdict
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan
 from iolab.plan.schedule import schedule
-from iolab.results import layout, store
+from iolab.results import journal, layout, store
 from iolab.results.records import CostCount, Result
 from iolab.results.remaining import remaining
 from made import result, results
@@ -146,7 +146,7 @@ def test_any_bytes_among_the_lines_are_skipped(whole: bytes, scratch: Path, nois
 
 def test_a_line_of_another_version_is_named_and_skipped(whole: bytes, scratch: Path) -> None:
     body = RESULTS[0].model_dump_json().replace('"started"', '"begun"').encode()
-    trials = read(scratch, store.sealed(body) + whole)
+    trials = read(scratch, journal.line_of(body) + whole)
     assert trials.results == tuple(RESULTS[:4])
     assert "line 1 is of another version (started: Field required" in trials.faults[0]
 
@@ -180,7 +180,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 def test_a_disk_that_fills_up_at_any_write_keeps_what_was_complete(tmp_path: Path) -> None:
-    line = len(store.sealed(RESULTS[0].model_dump_json().encode()))
+    line = len(journal.line_of(RESULTS[0].model_dump_json().encode()))
     generator = random.Random(1)
     for full in range(12):
         runs = tmp_path / str(full)
@@ -189,7 +189,7 @@ def test_a_disk_that_fills_up_at_any_write_keeps_what_was_complete(tmp_path: Pat
             for one in RESULTS[:full]:
                 writer.append(one)
             with largest_file(path.stat().st_size + generator.randrange(line // 2)):
-                with pytest.raises(store.StoreError, match=f"{path}: the result could not be written"):
+                with pytest.raises(store.StoreError, match=f"{path}: cannot be written"):
                     writer.append(RESULTS[full])
                 assert store.read_trials(path.parent) == store.Trials(tuple(RESULTS[:full]), ())
             writer.append(RESULTS[full])

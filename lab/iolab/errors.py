@@ -17,3 +17,7 @@ class BadInput(IolabError):
 
 class PlanError(BadInput, ValueError):
     """A plan that cannot be. The message is one line: where, which key, and what to do."""
+
+
+class StoreError(IolabError):
+    """A run cannot be stored or read. The message is one line: the file, what is wrong, and what to do."""

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from iolab.errors import BadInput, IolabError
+from iolab.errors import BadInput, IolabError, StoreError
 from iolab.results import layout
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ def _kept(folder: Path, key: str) -> StoredRun | None:
 
 def _keep(folder: Path, key: str, run: StoredRun) -> None:
     """Keeps what was found. Where that cannot be written, it is worked out each time."""
-    from iolab.results import store
+    from iolab.results.files import write_file
 
     document = {"schema": 1, "key": key, **run._asdict()}
-    with suppress(store.StoreError):
-        store.write_file(folder / layout.SUMMARY, json.dumps(document, indent=2) + "\n")
+    with suppress(StoreError):
+        write_file(folder / layout.SUMMARY, json.dumps(document, indent=2) + "\n")
 
 
 def _judged(folder: Path, found: Results | None) -> StoredRun:

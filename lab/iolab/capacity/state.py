@@ -11,12 +11,10 @@ trials.jsonl are.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -28,9 +26,11 @@ from iolab.capacity import search
 from iolab.capacity.search import Done, Judged, Limit, Measurement, Probe, Settings, rate_words, time_words
 from iolab.contract.literals import Arrivals, Driver
 from iolab.contract.types import Frozen, Interval, Latency, LoadSpec, Report, Requests, Tls, Workload, one_line, percent
+from iolab.errors import StoreError
 from iolab.judge.trial import BATCH
-from iolab.results import layout, store
-from iolab.results.store import StoreError
+from iolab.results import journal, layout, store
+from iolab.results.files import make_folder, remove_folder, unread, write_file
+from iolab.results.journal import Journal, Stored
 
 # The rates of the curve as shares of the capacity, closer together where it bends.
 CURVE = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
@@ -376,21 +376,15 @@ def read_question(folder: Path) -> Question:
     try:
         return Question.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror or error}: name the folder of a run") from error
+        raise unread(path, error) from error
     except ValidationError as error:
         raise StoreError(f"{path}: {one_line(error)}: ask again with --fresh") from None
 
 
 def read_records(folder: Path) -> tuple[tuple[Record, ...], tuple[str, ...]]:
     """All whole runs up to the first line that is torn or altered, and a line on each that was lost."""
-    faults: list[str] = []
-    records: list[Record] = []
-    for number, record in store.records_of(folder / layout.PROBES, Record, faults):
-        # What follows a lost run was asked for because of it: it is asked for again.
-        if number != len(records) + 1:
-            break
-        records.append(record)
-    return tuple(records), tuple(faults)
+    stored, faults = _stored(folder)
+    return tuple(record for record, _, _ in stored), faults
 
 
 def known(folder: Path) -> Found:
@@ -405,18 +399,11 @@ class Writer:
     folder: Path
     records: list[Record]
     faults: tuple[str, ...]
-    _file: int
+    _journal: Journal
 
     def append(self, record: Record) -> None:
         """Adds one run and syncs it to the disk; raises StoreError, and then nothing was added."""
-        end = os.fstat(self._file).st_size
-        try:
-            store.write_whole(self._file, store.sealed(record.model_dump_json().encode()))
-            os.fsync(self._file)
-        except OSError as error:
-            store.cut_back(self._file, end)
-            path = self.folder / layout.PROBES
-            raise StoreError(store.unwritten(path, "the run could not be written", error)) from error
+        self._journal.append(record)
         self.records.append(record)
 
 
@@ -424,39 +411,31 @@ class Writer:
 def writing(question: Question, machine: Mapping[str, Any], runs: Path) -> Iterator[Writer]:
     """Opens the folder of a question for writing, made or gone on with; raises StoreError."""
     folder = folder_of(question, runs)
-    path = folder / layout.PROBES
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StoreError(store.unwritten(folder, "the run's folder cannot be written", error)) from error
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StoreError(f"{folder}: another iolab is writing this run: wait for it, or stop it") from None
-        records, faults = read_records(folder)
-        # What a crash left unfinished, or what follows a damaged line, makes room for runs that are asked for again.
-        lines = path.read_bytes().splitlines(keepends=True)
-        os.ftruncate(file, sum(map(len, lines[: len(records)])))
-        store.write_file(folder / layout.QUESTION, question.model_dump_json(indent=2) + "\n")
+    make_folder(folder)
+    with journal.opened(folder / layout.PROBES) as file:
+        stored, faults = _stored(folder)
+        # A torn line, and what follows a damaged one, makes room for runs that are asked for again.
+        file.cut(stored[-1].end if stored else 0)
+        write_file(folder / layout.QUESTION, question.model_dump_json(indent=2) + "\n")
         store.write_machine(folder, machine)
-        writer = Writer(folder, list(records), faults, file)
+        writer = Writer(folder, [record for record, _, _ in stored], faults, file)
         try:
             yield writer
         finally:
             if not writer.records:
-                _forget(folder)
-    finally:
-        os.close(file)
+                # A question without a run leaves nothing behind.
+                remove_folder(folder, (layout.QUESTION, layout.MACHINE, layout.PROBES))
 
 
-def _forget(folder: Path) -> None:
-    """Takes away a folder in which there is no run: a question that came to nothing leaves nothing behind."""
-    with suppress(OSError):
-        for name in (layout.QUESTION, layout.MACHINE, layout.PROBES):
-            (folder / name).unlink(missing_ok=True)
-        folder.rmdir()
+def _stored(folder: Path) -> tuple[list[Stored[Record]], tuple[str, ...]]:
+    faults: list[str] = []
+    stored: list[Stored[Record]] = []
+    for each in journal.read(folder / layout.PROBES, Record, faults):
+        # What follows a lost run was asked for because of it: it is asked for again.
+        if each.line != len(stored) + 1:
+            break
+        stored.append(each)
+    return stored, tuple(faults)
 
 
 def _step(purpose: Purpose, probe: Probe) -> Step:

@@ -1,52 +1,39 @@
-"""Where results live: one folder a run, one line a trial, and nothing lost but the line being written.
+"""A stored run of a comparison or an experiment: one folder a run, one line a trial.
 
     runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  costs.jsonl  report.html
 
-Each line of trials.jsonl is `checksum, space, JSON`, appended and synced when its trial is over. A crash can therefore
-tear only the last line; a torn or altered line is told by its checksum, counted, named and skipped, and its trial is
-run again. So it is with costs.jsonl, which holds the trials that counted system calls: they lie apart, because they
-must never be taken for timed ones. One lab at a time may write: it holds a lock on trials.jsonl, which the kernel
-drops when the lab dies.
+A trial is appended to trials.jsonl when it is over (see `journal`), so a crash loses at most the trial that was being
+written; it is run again. Trials that counted system calls have a file of their own, costs.jsonl, because nobody may
+take them for timed ones. One process at a time may write a run.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import tempfile
-import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
-from iolab.contract.types import Frozen, one_line
-from iolab.errors import IolabError
+from iolab.contract.types import one_line
+from iolab.errors import StoreError as StoreError
 from iolab.plan.plan import Place, Plan
-from iolab.results import layout
+from iolab.results import journal, layout
+from iolab.results.files import make_folder, remove_folder, unread, write_file
+from iolab.results.journal import Journal
 from iolab.results.records import CostCount, Result
 from iolab.results.remaining import remaining, uncounted
 
-# A line holds a report with its histogram and series: some 20 KiB. One far longer is not ours.
-LINE_BYTES_MAX = 16 << 20
 # The key of machine.json that says when a run had nothing left to do.
 ENDED = "ended"
 
 
-Record = TypeVar("Record", bound=Frozen)
-
-
-class StoreError(IolabError):
-    """Results cannot be kept or read. The message is one line: the file, what happened, what to do."""
-
-
 @dataclass(frozen=True)
 class Trials:
-    """What a run's record holds: results and counts in the order they were written, and one line on each it lost."""
+    """The record of a run: results and counts in the order they were written, and one line on each it lost."""
 
     results: tuple[Result, ...]
     faults: tuple[str, ...]
@@ -60,19 +47,12 @@ class Writer:
     folder: Path
     trials: Trials
     machine: Mapping[str, Any]
-    _files: Mapping[str, int]
+    _results: Journal
+    _counts: Journal
 
     def append(self, record: Result | CostCount) -> None:
         """Adds one finished trial and syncs it to the disk; raises StoreError, and then nothing was added."""
-        name = layout.TRIALS if isinstance(record, Result) else layout.COUNTS
-        path, file = self.folder / name, self._files[name]
-        end = os.fstat(file).st_size
-        try:
-            write_whole(file, sealed(record.model_dump_json().encode()))
-            os.fsync(file)
-        except OSError as error:
-            cut_back(file, end)
-            raise StoreError(unwritten(path, "the result could not be written", error)) from error
+        (self._results if isinstance(record, Result) else self._counts).append(record)
 
     def end(self, when: str) -> None:
         """Notes that nothing is left to do since then."""
@@ -80,7 +60,7 @@ class Writer:
 
 
 def folder_of(plan: Plan, runs: Path) -> Path:
-    """The folder of a plan: the same plan comes back to it, another one goes elsewhere."""
+    """The folder of a plan. The same plan has the same folder, another plan another one."""
     return runs / f"{plan.name}-{plan.digest}"
 
 
@@ -88,37 +68,25 @@ def folder_of(plan: Plan, runs: Path) -> Path:
 def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writer]:
     """Opens the folder of a plan for writing, made or resumed; raises StoreError.
 
-    `machine` is any JSON document; what stands under its key `identity` (engine build, kernel, host, processor) must be
-    equal for a run to be resumed, because trials of two builds or two machines are not one comparison.
+    `machine` is any JSON document. To resume a run, its key `identity` (engine build, kernel, host, processor) must be
+    equal, because trials of two builds or two machines are not one comparison.
     """
     folder = folder_of(plan, runs)
-    files: dict[str, int] = {}
-    try:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for name in (layout.TRIALS, layout.COUNTS):
-                files[name] = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise StoreError(unwritten(folder, "the run's folder cannot be written", error)) from error
-        try:
-            fcntl.flock(files[layout.TRIALS], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StoreError(f"{folder}: another iolab is writing this run: wait for it, or stop it") from None
+    make_folder(folder)
+    with journal.opened(folder / layout.TRIALS) as results, journal.opened(folder / layout.COUNTS) as counts:
         trials = read_trials(folder)
         _check_identity(folder, machine, resumed=bool(trials.results))
         write_file(folder / layout.PLAN, plan.model_dump_json(indent=2) + "\n")
         write_machine(folder, machine)
-        for name, file in files.items():
-            _end_line(folder / name, file)
+        results.cut_torn_line()
+        counts.cut_torn_line()
         try:
-            yield Writer(folder, trials, machine, files)
+            yield Writer(folder, trials, machine, results, counts)
         except BaseException:
-            if not os.fstat(files[layout.TRIALS]).st_size:
-                _forget(folder)
+            if not results.size:
+                # A run that failed before its first trial leaves nothing behind.
+                remove_folder(folder, (layout.PLAN, layout.MACHINE, layout.TRIALS, layout.COUNTS, layout.REPORT))
             raise
-    finally:
-        for file in files.values():
-            os.close(file)
 
 
 def read_plan(folder: Path) -> Plan:
@@ -126,7 +94,7 @@ def read_plan(folder: Path) -> Plan:
     try:
         return Plan.model_validate_json((folder / layout.PLAN).read_bytes())
     except OSError as error:
-        raise StoreError(_unread(folder / layout.PLAN, error)) from error
+        raise unread(folder / layout.PLAN, error) from error
     except ValidationError as error:
         raise StoreError(f"{folder / layout.PLAN}: {one_line(error)}: run the experiment again") from None
 
@@ -156,7 +124,7 @@ def read_machine(folder: Path) -> dict[str, Any]:
     try:
         machine = json.loads((folder / layout.MACHINE).read_bytes())
     except OSError as error:
-        raise StoreError(_unread(folder / layout.MACHINE, error)) from error
+        raise unread(folder / layout.MACHINE, error) from error
     except (ValueError, RecursionError):
         machine = None
     if not isinstance(machine, dict):
@@ -165,18 +133,15 @@ def read_machine(folder: Path) -> dict[str, Any]:
 
 
 def read_trials(folder: Path) -> Trials:
-    """All whole results of a run, each place once (the first stands); raises StoreError only if it cannot be opened.
-
-    A reader needs no lock: a line that is being written looks torn, and is there the next time.
-    """
+    """All whole results of a run, one for each place (the first that was written); raises StoreError."""
     faults: list[str] = []
     results: dict[Place, Result] = {}
-    for number, result in records_of(folder / layout.TRIALS, Result, faults):
+    for result, line, _ in journal.read(folder / layout.TRIALS, Result, faults):
         if result.trial.place in results:
-            faults.append(f"{folder / layout.TRIALS}: line {number} repeats a trial; the first stands")
+            faults.append(f"{folder / layout.TRIALS}: line {line} repeats a trial; the first one counts")
         results.setdefault(result.trial.place, result)
     counts: dict[tuple[int, int], CostCount] = {}
-    for _, count in records_of(folder / layout.COUNTS, CostCount, faults):
+    for count, _, _ in journal.read(folder / layout.COUNTS, CostCount, faults):
         counts.setdefault((count.comparison, count.slot), count)
     return Trials(tuple(results.values()), tuple(faults), tuple(counts.values()))
 
@@ -185,47 +150,6 @@ def write_report(folder: Path, html: str) -> Path:
     """Replaces the report of a run as a whole, so that a reader never sees half of one; raises StoreError."""
     write_file(folder / layout.REPORT, html)
     return folder / layout.REPORT
-
-
-def sealed(body: bytes) -> bytes:
-    """A line of trials.jsonl from its JSON: checksum, space, JSON, end of line."""
-    return b"%08x %s\n" % (zlib.crc32(body), body)
-
-
-def records_of(path: Path, kind: type[Record], faults: list[str]) -> Iterator[tuple[int, Record]]:
-    """The whole records of a file with the numbers of their lines; what is wrong with the others goes to `faults`."""
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(_unread(path, error)) from error
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
-        parsed = _record_of(line, kind)
-        if isinstance(parsed, str):
-            faults.append(f"{path}: line {number} {parsed}; its trial is run again")
-        else:
-            yield number, parsed
-
-
-def _record_of(line: bytes, kind: type[Record]) -> Record | str:
-    """A record, or what is wrong with its line."""
-    checksum, space, body = line.removesuffix(b"\n").partition(b" ")
-    # A line without its end was still being written: `_end_line` cuts it off, so it must not count here either.
-    if not space or not line.endswith(b"\n") or len(line) > LINE_BYTES_MAX or checksum != b"%08x" % zlib.crc32(body):
-        return "is torn or altered (its checksum does not fit)"
-    try:
-        return kind.model_validate_json(body)
-    except ValidationError as error:
-        return f"is of another version ({one_line(error)})"
-
-
-def _forget(folder: Path) -> None:
-    """Takes away a run that failed before its first trial, so that it leaves nothing behind."""
-    with suppress(OSError):
-        for name in (layout.PLAN, layout.MACHINE, layout.TRIALS, layout.COUNTS, layout.REPORT):
-            (folder / name).unlink(missing_ok=True)
-        folder.rmdir()
 
 
 def _check_identity(folder: Path, machine: Mapping[str, Any], *, resumed: bool) -> None:
@@ -242,57 +166,3 @@ def _check_identity(folder: Path, machine: Mapping[str, Any], *, resumed: bool) 
         f"{folder}: was measured with {key} {before.get(key)}, this is {now.get(key)}: "
         "move the folder away to measure anew"
     )
-
-
-def _end_line(path: Path, file: int) -> None:
-    """Cuts off a line a crash left unfinished: what is appended next must begin a line of its own."""
-    size = os.fstat(file).st_size
-    if size == 0 or os.pread(file, 1, size - 1) == b"\n":
-        return
-    with path.open("rb") as reader:
-        text = reader.read(size)
-    try:
-        os.ftruncate(file, text.rfind(b"\n") + 1)
-    except OSError as error:
-        raise StoreError(unwritten(path, "an unfinished line cannot be cut off", error)) from error
-
-
-def cut_back(file: int, size: int) -> None:
-    """Takes back what a failed append wrote. Where even that fails the torn line stays, and its checksum tells."""
-    try:
-        os.ftruncate(file, size)
-    except OSError:
-        return
-
-
-def write_whole(file: int, text: bytes) -> None:
-    view = memoryview(text)
-    while view:
-        view = view[os.write(file, view) :]
-
-
-def write_file(path: Path, text: str) -> None:
-    """Writes a file beside its place, syncs it and moves it there: all or nothing."""
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise StoreError(unwritten(path, "cannot be written", error)) from error
-    beside = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.chmod(0o644)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise StoreError(unwritten(path, "cannot be written", error)) from error
-
-
-def unwritten(path: Path, what: str, error: OSError) -> str:
-    return f"{path}: {what}: {error.strerror or error}: free space or choose another folder; the rest stays readable"
-
-
-def _unread(path: Path, error: OSError) -> str:
-    return f"{path}: cannot be read: {error.strerror or error}: name the folder of a run, one that holds {layout.PLAN}"
