@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -661,10 +662,32 @@ def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: P
         assert len(state.known(folder).shots) == stops - 1
         # A crash may have torn the line that was being written.
         with (folder / layout.PROBES).open("ab") as file:
-            file.write(b'01234567 {"step":')
+            file.write(b'{"step":')
     host = SimulatedHost(Server(10_000))
     prober.run(asked(), host, tmp_path / "runs", lambda found: None)
     assert host.runs == len(whole.shots) - (stops - 1)
+    assert state.document(state.known(folder)) == state.document(whole)
+
+
+def test_the_runs_of_a_question_are_json_lines(tmp_path: Path) -> None:
+    found = answered(Server(10_000), tmp_path)
+    folder = state.folder_of(found.question, tmp_path)
+    lines = [json.loads(line) for line in (folder / layout.PROBES).read_bytes().splitlines()]
+    assert {list(fields)[-1] for fields in lines} == {"crc32"}
+    records = [record.model_dump(mode="json") for record in state.read_records(folder)[0]]
+    assert [{key: value for key, value in fields.items() if key != "crc32"} for fields in lines] == records
+
+
+def test_a_question_stored_in_the_first_form_goes_on_where_it_was(tmp_path: Path) -> None:
+    whole = answered(Server(10_000), tmp_path / "whole")
+    (stored,) = (Path(__file__).parent / "golden/stored").glob("capacity-*")
+    folder = Path(shutil.copytree(stored, tmp_path / stored.name))
+    before = (folder / layout.PROBES).read_bytes()
+    assert len(state.known(folder).shots) == 6
+    host = SimulatedHost(Server(10_000))
+    assert prober.run(asked(), host, tmp_path, lambda found: None) == folder
+    assert host.runs == len(whole.shots) - 6
+    assert (folder / layout.PROBES).read_bytes().startswith(before)
     assert state.document(state.known(folder)) == state.document(whole)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import iolab
 from iolab.judge import verdict
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan
@@ -28,6 +32,7 @@ from made import result, results
 
 PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50}, blocks=6)
 RESULTS = results(PLAN, lambda trial: 100_000.0 + 1_000 * trial.slot)
+STORED = Path(__file__).parent / "golden/stored"
 MACHINE = {"identity": {"engine_build": "0123456789abcdef", "kernel": "6.1"}, "load": 0.1}
 
 
@@ -38,10 +43,15 @@ def write(runs: Path, made: list[Result], plan: Plan = PLAN) -> Path:
     return store.folder_of(plan, runs)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The bytes of a record of four trials."""
-    return (write(tmp_path_factory.mktemp("runs"), RESULTS[:4]) / layout.TRIALS).read_bytes()
+def first_form(record: bytes) -> bytes:
+    """A line as earlier versions wrote it: the checksum before the record."""
+    return b"%08x %s\n" % (zlib.crc32(record), record)
+
+
+@pytest.fixture(scope="module", params=[journal.line_of, first_form])
+def whole(request: pytest.FixtureRequest) -> bytes:
+    """The bytes of a file of four trials, in each form of a line."""
+    return b"".join(request.param(one.model_dump_json().encode()) for one in RESULTS[:4])
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +71,37 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert store.read_plan(folder) == PLAN
     assert store.read_machine(folder) == MACHINE
     assert remaining(PLAN, store.read_trials(folder).results) == ()
+
+
+def test_the_files_of_a_run_are_json_lines(tmp_path: Path) -> None:
+    count = CostCount(comparison=0, slot=1, cell="0" * 16, requests=9, calls=18)
+    records: list[Result | CostCount] = [*RESULTS[:3], count]
+    with store.writing(PLAN, MACHINE, tmp_path) as writer:
+        for record in records:
+            writer.append(record)
+    for name, written in ((layout.TRIALS, records[:3]), (layout.COUNTS, records[3:])):
+        lines = (writer.folder / name).read_bytes().splitlines()
+        for line, record in zip(lines, written, strict=True):
+            fields = json.loads(line)
+            assert list(fields)[-1] == "crc32"
+            assert fields.pop("crc32") == f"{zlib.crc32(line[: line.rindex(b',')] + b'}'):08x}"
+            assert fields == record.model_dump(mode="json")
+
+
+def test_a_run_stored_in_the_first_form_is_read_reported_and_resumed(tmp_path: Path) -> None:
+    """tests/golden/stored has runs that were interrupted when each line had its checksum before the record."""
+    (stored,) = STORED.glob("vs-*")
+    folder = Path(shutil.copytree(stored, tmp_path / stored.name))
+    plan, before, trials = store.read_plan(folder), store.read_trials(folder), (folder / layout.TRIALS).read_bytes()
+    assert (len(before.results), len(before.counts), before.faults) == (7, 2, ())
+    shown = iolab("report", folder.name, "--csv", "--out", tmp_path)
+    assert (shown.exit_code, len(shown.stdout.splitlines())) == (0, 8), shown.stderr
+    with store.writing(plan, store.read_machine(folder), tmp_path) as writer:
+        assert (writer.folder, writer.trials) == (folder, before)
+        added = result(plan, remaining(plan, before.results)[0])
+        writer.append(added)
+    assert (folder / layout.TRIALS).read_bytes() == trials + journal.line_of(added.model_dump_json().encode())
+    assert store.read_trials(folder) == store.Trials((*before.results, added), (), before.counts)
 
 
 def test_the_same_plan_resumes_and_another_goes_elsewhere(tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
-"""Records in a file, one a line after its checksum, each synced to the disk when it is added.
+"""Records in JSON Lines: one record a line, its checksum the last field, each synced to the disk when it is added.
 
-    232f7027 {"trial":{…},"started":"…",…}
+    {"trial":{…},"started":"…",…,"crc32":"232f7027"}
 
-A crash can tear only the last line. Readers find a torn or altered line by its checksum, name it and skip it. One
-process at a time may write a file: it holds a lock, which the kernel drops when the process dies.
+The checksum is the CRC-32 of the line's bytes without that field, which are the record itself: `{"trial":…,…}`. A crash
+can tear only the last line. Readers find a torn or altered line by its checksum, name it and skip it. One process at a
+time may write a file: it holds a lock, which the kernel drops when the process dies.
+
+Lines of the first form have the checksum before the record: `232f7027 {"trial":…}`. They are still read, and a run
+that is resumed keeps them; new records are added in the present form.
 """
 
 from __future__ import annotations
@@ -25,6 +29,9 @@ from iolab.results.files import unread, unwritten
 
 # A line holds a report with its histogram and series: some 20 KiB. A far longer one is no record.
 LINE_BYTES_MAX = 16 << 20
+# What ends a line after the record's own last field.
+CHECKSUM = b',"crc32":"%08x"}\n'
+CHECKSUM_BYTES = len(CHECKSUM % 0)
 
 Record = TypeVar("Record", bound=Frozen)
 
@@ -116,8 +123,8 @@ def read(path: Path, kind: type[Record], faults: list[str]) -> Iterator[Stored[R
 
 
 def line_of(record: bytes) -> bytes:
-    """The line that holds a record, given as its JSON."""
-    return b"%08x %s\n" % (zlib.crc32(record), record)
+    """The line that holds a record, given as its JSON: an object of at least one field."""
+    return record[:-1] + CHECKSUM % zlib.crc32(record)
 
 
 def _record_of(line: bytes, kind: type[Record]) -> Record | str:
@@ -135,8 +142,12 @@ def _json_of(line: bytes) -> bytes | None:
     """The record of a line as its JSON; None where the line is torn or altered in any byte."""
     if len(line) > LINE_BYTES_MAX:
         return None
-    record = line.removesuffix(b"\n").partition(b" ")[2]
-    return record if line == line_of(record) else None
+    record = line[:-CHECKSUM_BYTES] + b"}"
+    if line == line_of(record):
+        return record
+    checksum, _, record = line.removesuffix(b"\n").partition(b" ")
+    is_first_form = line == b"%s %s\n" % (checksum, record) and checksum == b"%08x" % zlib.crc32(record)
+    return record if is_first_form else None
 
 
 def _write_whole(file: int, text: bytes) -> None:
