@@ -22,9 +22,17 @@ import numpy as np
 import pytest
 
 from conftest import iolab
-from iolab.capacity import prober, search, state
-from iolab.capacity.search import Done, Judged, Measurement, Probe, Settings, State
-from iolab.capacity.state import Found, Question, Record
+from iolab.capacity import prober, search
+from iolab.capacity.export import document
+from iolab.capacity.limits import TIMES, Judged, Measurement, judge, parse_limit
+from iolab.capacity.progress import SearchState, read_state, state_of
+from iolab.capacity.records import Record, folder_of, read_records, writing
+from iolab.capacity.recovery import recovery
+from iolab.capacity.search import Bisection, Done, PlannedProbe, Settings
+from iolab.capacity.sentences import recovery_sentence, sentences, verdict
+from iolab.capacity.spec import CapacitySpec, spec_of
+from iolab.capacity.steps import CURVE, Step, load_spec
+from iolab.capacity.target import Target, parse_url, with_tls
 from iolab.contract.types import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.errors import PlanError
 from iolab.machine import listener, proc
@@ -38,7 +46,7 @@ from iolab.results.records import MachineNoise
 from iolab.results.store import StoreError
 
 MS = 1e6
-LIMITS = (search.parse_limit("p99<5ms"),)
+LIMITS = (parse_limit("p99<5ms"),)
 # What a queue before fixed service times makes of its quantiles, as multiples of its mean.
 TAILS = {"p50": 0.7, "p90": 2.3, "p99": 4.6, "p99.9": 6.9, "p99.99": 9.2, "p99.999": 11.5, "max": 14.0}
 
@@ -58,7 +66,7 @@ class Server:
     generator_per_s: float = math.inf
     refuses_per_s: float = math.inf
 
-    def run(self, probe: Probe, chance: np.random.Generator) -> Measurement:
+    def run(self, probe: PlannedProbe, chance: np.random.Generator) -> Measurement:
         most = self.rate_per_s * (1 + self.noise * float(chance.standard_normal()))
         asked = probe.rate_per_s
         if asked is None:
@@ -74,8 +82,8 @@ class Server:
         grown_ns = (1 - achieved / asked) * probe.duration_ms * MS / 2
         return self._seen(asked, achieved, wait_ns + grown_ns, probe)
 
-    def _seen(self, asked: float | None, achieved: float, wait_ns: float, probe: Probe) -> Measurement:
-        times = {name: 1e9 / self.rate_per_s + TAILS.get(name, 1.0) * wait_ns for name in search.TIMES}
+    def _seen(self, asked: float | None, achieved: float, wait_ns: float, probe: PlannedProbe) -> Measurement:
+        times = {name: 1e9 / self.rate_per_s + TAILS.get(name, 1.0) * wait_ns for name in TIMES}
         replies = round(achieved * probe.duration_ms / 1_000)
         errors = max(self.errors_share, 1 - self.refuses_per_s / (asked or 1.0))
         return Measurement(asked, achieved * (1 - errors), replies, errors, times)
@@ -87,15 +95,15 @@ class Server:
         quiet, chance = replace(self, noise=0.0), np.random.default_rng(0)
         for _ in range(60):
             middle = (low + high) / 2
-            held = quiet.run(Probe(middle, 60_000), chance).times_ns["p99"] < 5 * MS
+            held = quiet.run(PlannedProbe(middle, 60_000), chance).times_ns["p99"] < 5 * MS
             low, high = (middle, high) if held else (low, middle)
         return low
 
 
-def searched(run: Callable[[Probe], Measurement], settings: Settings) -> tuple[Done, list[Probe]]:
+def searched(run: Callable[[PlannedProbe], Measurement], settings: Settings) -> tuple[Done, list[PlannedProbe]]:
     """Follows a search to its end."""
-    state, probes = State(settings), list[Probe]()
-    while isinstance(step := search.next_step(state), Probe):
+    state, probes = Bisection(settings), list[PlannedProbe]()
+    while isinstance(step := search.next_step(state), PlannedProbe):
         assert search.next_step(state) == step, "the same state asks for the same"
         probes.append(step)
         state = search.observe(state, run(step))
@@ -104,7 +112,7 @@ def searched(run: Callable[[Probe], Measurement], settings: Settings) -> tuple[D
 
 def check(
     server: Server, kind: search.Kind, rate_per_s: float | None = None, within: float = 0.03, **asked: Any
-) -> tuple[Done, list[Probe]]:
+) -> tuple[Done, list[PlannedProbe]]:
     """Searches one server, and holds what is found against the truth."""
     seed, probes_max = asked.pop("seed", 1), asked.pop("probes_max", 16)
     chance = np.random.default_rng(seed)
@@ -163,7 +171,7 @@ def test_where_the_generator_is_the_limit_the_capacity_is_at_least_what_it_could
 
 def test_a_server_that_holds_whatever_is_asked_ends_the_search_all_the_same() -> None:
     class Endless(Server):
-        def run(self, probe: Probe, chance: np.random.Generator) -> Measurement:
+        def run(self, probe: PlannedProbe, chance: np.random.Generator) -> Measurement:
             return self._seen(probe.rate_per_s, probe.rate_per_s or 1_000.0, 0.0, probe)
 
     done, probes = searched(lambda probe: Endless(1e12).run(probe, np.random.default_rng(0)), Settings(LIMITS))
@@ -172,7 +180,7 @@ def test_a_server_that_holds_whatever_is_asked_ends_the_search_all_the_same() ->
 
 
 def test_errors_are_a_limit_like_any_other() -> None:
-    strict, loose = ((search.parse_limit(text), *LIMITS) for text in ("errors<0.1%", "errors<2%"))
+    strict, loose = ((parse_limit(text), *LIMITS) for text in ("errors<0.1%", "errors<2%"))
     failing = Server(10_000, errors_share=0.005)
     assert check(failing, "never", limits=strict)[0].why == "0.50 % of requests failed"
     check(failing, "capacity", failing.capacity_per_s, limits=loose)
@@ -190,7 +198,7 @@ def test_where_trials_contradict_the_search_it_goes_on_from_them(before: float, 
     """A server that changes once: whenever that is, what is confirmed afterwards is true of one of its two faces."""
     chance, seen = np.random.default_rng(0), 0
 
-    def run(probe: Probe) -> Measurement:
+    def run(probe: PlannedProbe) -> Measurement:
         nonlocal seen
         seen += 1
         return Server(before if seen < at else after).run(probe, chance)
@@ -207,7 +215,7 @@ def test_where_trials_contradict_the_search_it_goes_on_from_them(before: float, 
 def test_a_server_that_is_now_this_and_now_that_ends_in_no_figure_or_in_one_of_its_own(seed: int) -> None:
     chance = np.random.default_rng(seed)
 
-    def run(probe: Probe) -> Measurement:
+    def run(probe: PlannedProbe) -> Measurement:
         return Server(float(chance.choice([2_000, 10_000]))).run(probe, chance)
 
     done, probes = searched(run, Settings(LIMITS))
@@ -218,19 +226,19 @@ def test_a_server_that_is_now_this_and_now_that_ends_in_no_figure_or_in_one_of_i
 
 
 def test_probes_grow_for_a_quantile_that_needs_more_requests_and_only_so_far() -> None:
-    limits = (search.parse_limit("p99.9<20ms"),)
+    limits = (parse_limit("p99.9<20ms"),)
     _, probes = check(Server(2_000), "capacity", 1_749, within=0.2, limits=limits)
     for probe in probes[1:]:
         assert probe.rate_per_s is not None
         assert probe.rate_per_s * probe.duration_ms / 1_000 >= 10_000
         assert 3_000 <= probe.duration_ms <= 30_000
-    slow = (search.parse_limit("p99.9<1s"),)
+    slow = (parse_limit("p99.9<1s"),)
     done, _ = check(Server(100), "unjudged", limits=slow, probes_max=6)
     assert re.fullmatch(r"p99.9 needs 10,000 replies, there were [\d,]+ in 30 s: use longer probes, .*", done.why)
 
 
 def seen(**changes: Any) -> Measurement:
-    times = dict.fromkeys(search.TIMES, 1 * MS)
+    times = dict.fromkeys(TIMES, 1 * MS)
     times |= changes.pop("times", {})
     return replace(Measurement(1_000.0, 1_000.0, 3_000, 0.0, times), **changes)
 
@@ -310,7 +318,7 @@ def seen(**changes: Any) -> Measurement:
 def test_a_run_is_judged_by_its_limits_its_rate_and_how_many_replies_there_were(
     limits: str, measured: Measurement, judged: Judged
 ) -> None:
-    assert search.judge([search.parse_limit(text) for text in limits.split()], measured) == judged
+    assert judge([parse_limit(text) for text in limits.split()], measured) == judged
 
 
 @pytest.mark.parametrize(
@@ -326,7 +334,7 @@ def test_a_run_is_judged_by_its_limits_its_rate_and_how_many_replies_there_were(
     ],
 )
 def test_a_limit_is_read_as_it_is_written(text: str, metric: str, below: float, canonical: str) -> None:
-    limit = search.parse_limit(text)
+    limit = parse_limit(text)
     assert (limit.metric, limit.text) == (metric, canonical)
     assert limit.below == pytest.approx(below)
 
@@ -350,7 +358,7 @@ def test_a_limit_is_read_as_it_is_written(text: str, metric: str, below: float, 
 )
 def test_what_is_no_limit_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(PlanError, match=re.escape(message)) as refused:
-        search.parse_limit(text)
+        parse_limit(text)
     assert "\n" not in str(refused.value)
 
 
@@ -422,7 +430,7 @@ def report(server: Server, spec: LoadSpec) -> Report:
     duration_ms = spec.duration_ms or 0
     window_ns = duration_ms * 1_000_000
     rate_per_s = max((stage["from_per_s"] for stage in stages), default=None)
-    shown = server.run(Probe(rate_per_s, duration_ms), np.random.default_rng(0))
+    shown = server.run(PlannedProbe(rate_per_s, duration_ms), np.random.default_rng(0))
     done = shown.achieved_per_s * duration_ms / 1_000
     completed = [done * spec.interval_ms / duration_ms] * (duration_ms // spec.interval_ms)
     correct, asked = round(done), round((rate_per_s or 0.0) * duration_ms / 1_000)
@@ -496,50 +504,50 @@ def interval(at_ms: int, length_ms: int, correct: int, took_ms: float, wrong: in
     return Interval.model_validate({"index": at_ms // length_ms, **times, **counts, "latency_ns": latency})
 
 
-def asked(**changes: Any) -> Question:
-    at = prober.Target("http", {}, "127.0.0.1:8080")
-    return prober.question(at, {}, **({"url": "http://127.0.0.1:8080/", "limits": ("p99<5ms",)} | changes))
+def asked(**changes: Any) -> CapacitySpec:
+    at = Target("http", {}, "127.0.0.1:8080")
+    return spec_of(at, {}, **({"url": "http://127.0.0.1:8080/", "limits": ("p99<5ms",)} | changes))
 
 
-def answered(server: Server, runs: Path, **changes: Any) -> Found:
+def answered(server: Server, runs: Path, **changes: Any) -> SearchState:
     """Asks a server everything, and reads the answer back from the folder."""
-    told: list[Found] = []
+    told: list[SearchState] = []
     folder = prober.run(asked(**changes), SimulatedHost(server), runs, told.append)
-    found = state.known(folder)
-    assert len(told) == len(found.shots) + 1
-    assert found.next is None
-    return found
+    state = read_state(folder)
+    assert len(told) == len(state.probes) + 1
+    assert state.next is None
+    return state
 
 
 def test_after_the_capacity_come_the_curve_the_overload_and_the_recovery(tmp_path: Path) -> None:
-    found = answered(Server(10_000), tmp_path)
-    assert found.done is not None
-    assert found.done.kind == "capacity"
-    assert found.done.rate_per_s == pytest.approx(CAPACITY, rel=0.03)
-    rates = [shot.step.rate_per_s for shot in found.shots if shot.step.purpose == "curve"]
-    assert rates == [search.rounded(share * (found.done.rate_per_s or 0)) for share in state.CURVE]
-    asks = [shot.step.rate_per_s or 0.0 for shot in found.curve]
+    state = answered(Server(10_000), tmp_path)
+    assert state.done is not None
+    assert state.done.kind == "capacity"
+    assert state.done.rate_per_s == pytest.approx(CAPACITY, rel=0.03)
+    rates = [probe.step.rate_per_s for probe in state.probes if probe.step.purpose == "curve"]
+    assert rates == [search.rounded(share * (state.done.rate_per_s or 0)) for share in CURVE]
+    asks = [probe.step.rate_per_s or 0.0 for probe in state.curve]
     assert asks == sorted(asks)
-    assert found.overload is not None
-    assert found.overload.seen.achieved_per_s == pytest.approx(10_000, rel=0.01)
-    assert found.recovery is not None
-    assert found.recovery.goodput_per_s == pytest.approx(10_000, rel=0.02)
+    assert state.overload is not None
+    assert state.overload.seen.achieved_per_s == pytest.approx(10_000, rel=0.01)
+    assert state.recovery is not None
+    assert state.recovery.goodput_per_s == pytest.approx(10_000, rel=0.02)
     # What came too much in three seconds is waiting, and goes as fast as the light rate leaves room.
-    waiting = 3 * (found.recovery.overload_per_s - 10_000)
-    empty_s = waiting / (10_000 - found.recovery.afterwards_per_s)
-    assert found.recovery.back_s is not None
-    assert empty_s <= found.recovery.back_s <= empty_s + 0.15
-    verdict, overload, recovery = state.sentences(found)
-    assert verdict.startswith("The capacity under p99<5ms is 9,")
+    waiting = 3 * (state.recovery.overload_per_s - 10_000)
+    empty_s = waiting / (10_000 - state.recovery.afterwards_per_s)
+    assert state.recovery.back_s is not None
+    assert empty_s <= state.recovery.back_s <= empty_s + 0.15
+    capacity, overload, back = sentences(state)
+    assert capacity.startswith("The capacity under p99<5ms is 9,")
     assert "At 1.5 times that it answers 10,000/s, 10" in overload
-    assert "it was back within 2." in recovery
+    assert "it was back within 2." in back
 
 
 def test_a_server_that_collapses_is_not_back_while_it_is_watched(tmp_path: Path) -> None:
-    found = answered(Server(10_000, collapses=0.3), tmp_path)
-    assert found.recovery is not None
-    assert found.recovery.back_s is None
-    assert state.sentences(found)[-1].endswith("it was not back within 12 s.")
+    state = answered(Server(10_000, collapses=0.3), tmp_path)
+    assert state.recovery is not None
+    assert state.recovery.back_s is None
+    assert sentences(state)[-1].endswith("it was not back within 12 s.")
 
 
 # What a slice may look like, each by the sign it has below: how many were answered rightly, and how long that took;
@@ -556,14 +564,14 @@ SLICES = {
 
 def check_back(overload: str, afterwards: str, back_s: float | None, length_ms: int = 100, **changes: Any) -> None:
     """Half a second of light load, a second of overload and four seconds afterwards: when is the server back?"""
-    question = asked(**({"probe_ms": 1_000} | changes))
-    step = state.Step(purpose="recovery", rate_per_s=1_500.0, duration_ms=1_000)
+    spec = asked(**({"probe_ms": 1_000} | changes))
+    step = Step(purpose="recovery", rate_per_s=1_500.0, duration_ms=1_000)
     signs = "." * (500 // length_ms) + overload + afterwards
     told = [interval(at * length_ms, length_ms, *SLICES[sign]) for at, sign in enumerate(signs)]
     # The window ends a little later than its last slice.
     told.append(interval(len(signs) * length_ms, 1, *SLICES["0"]))
-    said = report(Server(10_000), state.load_spec(question, step, 0))
-    seen = state.recovery(question, Record(step=step, started="now", report=said, slices=tuple(told)))
+    said = report(Server(10_000), load_spec(spec, step, 0))
+    seen = recovery(spec, Record(step=step, started="now", report=said, slices=tuple(told)))
     assert seen.back_s == (None if back_s is None else pytest.approx(back_s)), afterwards
     assert len(seen.slices) == len(signs)
 
@@ -608,45 +616,45 @@ def test_in_slices_too_errors_are_judged_by_their_limit_where_there_is_one() -> 
 def test_slices_have_requests_enough_or_are_at_least_enough_of_them(
     capacity_per_s: float, probe_ms: int, slice_ms: int
 ) -> None:
-    step = state.Step(purpose="recovery", rate_per_s=1.5 * capacity_per_s, duration_ms=probe_ms)
-    assert state.load_spec(asked(), step, 0).slice_ms == slice_ms
+    step = Step(purpose="recovery", rate_per_s=1.5 * capacity_per_s, duration_ms=probe_ms)
+    assert load_spec(asked(), step, 0).slice_ms == slice_ms
 
 
 def test_a_recovery_in_which_the_generator_was_the_limit_says_so(tmp_path: Path) -> None:
-    found = answered(Server(10_000), tmp_path)
-    assert found.recovery is not None
-    busy = replace(found, recovery=replace(found.recovery, generator="it was 99 % busy: give it more"))
-    assert state.recovery_sentence(busy).endswith(" s (it was 99 % busy).")
+    state = answered(Server(10_000), tmp_path)
+    assert state.recovery is not None
+    busy = replace(state, recovery=replace(state.recovery, generator="it was 99 % busy: give it more"))
+    assert recovery_sentence(busy).endswith(" s (it was 99 % busy).")
 
 
 def test_of_a_recovery_that_was_stored_without_slices_nothing_is_said(tmp_path: Path) -> None:
-    found = answered(Server(10_000), tmp_path)
-    records, _ = state.read_records(state.folder_of(found.question, tmp_path))
+    state = answered(Server(10_000), tmp_path)
+    records, _ = read_records(folder_of(state.spec, tmp_path))
     bare = [record.model_copy(update={"slices": ()}) for record in records]
-    assert state.recovery_sentence(state.follow(found.question, bare)) == ""
+    assert recovery_sentence(state_of(state.spec, bare)) == ""
 
 
 def test_where_the_generator_is_the_limit_nothing_is_run_beyond_it(tmp_path: Path) -> None:
-    found = answered(Server(1e9, generator_per_s=20_000), tmp_path)
-    assert found.done is not None
-    assert found.done.kind == "at least"
-    assert found.recovery is None
-    assert max(shot.step.rate_per_s or 0 for shot in found.shots if shot.step.purpose == "curve") < 20_000
-    assert "is at least 1" in state.verdict(found)
+    state = answered(Server(1e9, generator_per_s=20_000), tmp_path)
+    assert state.done is not None
+    assert state.done.kind == "at least"
+    assert state.recovery is None
+    assert max(probe.step.rate_per_s or 0 for probe in state.probes if probe.step.purpose == "curve") < 20_000
+    assert "is at least 1" in verdict(state)
 
 
 def test_without_a_capacity_there_is_no_curve(tmp_path: Path) -> None:
-    found = answered(Server(100), tmp_path)
-    assert {shot.step.purpose for shot in found.shots} <= {"closed loop", "search"}
-    assert "p99<5ms does not hold at any rate: " in state.verdict(found)
+    state = answered(Server(100), tmp_path)
+    assert {probe.step.purpose for probe in state.probes} <= {"closed loop", "search"}
+    assert "p99<5ms does not hold at any rate: " in verdict(state)
 
 
 def test_long_limits_make_long_warm_ups_and_probes() -> None:
     assert (asked().warmup_ms, asked().settings.probe_ms) == (500, 3_000)
     slow = asked(limits=("p99<2s", "p50<1ms", "errors<1%"))
     assert (slow.warmup_ms, slow.settings.probe_ms) == (4_000, 40_000)
-    step = state.Step(purpose="search", rate_per_s=100.0, duration_ms=40_000)
-    spec = state.load_spec(slow, step, 7).model_dump(mode="json")
+    step = Step(purpose="search", rate_per_s=100.0, duration_ms=40_000)
+    spec = load_spec(slow, step, 7).model_dump(mode="json")
     assert (spec["warmup_ms"], spec["duration_ms"], spec["interval_ms"]) == (4_000, 40_000, 160)
     assert spec["pace"]["seed"] == 8, "every run has arrivals of its own"
 
@@ -655,26 +663,26 @@ def test_long_limits_make_long_warm_ups_and_probes() -> None:
 def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: Path) -> None:
     whole = answered(Server(10_000), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        prober.run(asked(), SimulatedHost(Server(10_000), stops=stops), tmp_path / "runs", lambda found: None)
-    folder = state.folder_of(asked(), tmp_path / "runs")
+        prober.run(asked(), SimulatedHost(Server(10_000), stops=stops), tmp_path / "runs", lambda state: None)
+    folder = folder_of(asked(), tmp_path / "runs")
     assert folder.exists() == (stops > 1), "a question without a run leaves nothing behind"
     if stops > 1:
-        assert len(state.known(folder).shots) == stops - 1
+        assert len(read_state(folder).probes) == stops - 1
         # A crash may have torn the line that was being written.
         with (folder / layout.PROBES).open("ab") as file:
             file.write(b'{"step":')
     host = SimulatedHost(Server(10_000))
-    prober.run(asked(), host, tmp_path / "runs", lambda found: None)
-    assert host.runs == len(whole.shots) - (stops - 1)
-    assert state.document(state.known(folder)) == state.document(whole)
+    prober.run(asked(), host, tmp_path / "runs", lambda state: None)
+    assert host.runs == len(whole.probes) - (stops - 1)
+    assert document(read_state(folder)) == document(whole)
 
 
 def test_the_runs_of_a_question_are_json_lines(tmp_path: Path) -> None:
-    found = answered(Server(10_000), tmp_path)
-    folder = state.folder_of(found.question, tmp_path)
+    state = answered(Server(10_000), tmp_path)
+    folder = folder_of(state.spec, tmp_path)
     lines = [json.loads(line) for line in (folder / layout.PROBES).read_bytes().splitlines()]
     assert {list(fields)[-1] for fields in lines} == {"crc32"}
-    records = [record.model_dump(mode="json") for record in state.read_records(folder)[0]]
+    records = [record.model_dump(mode="json") for record in read_records(folder)[0]]
     assert [{key: value for key, value in fields.items() if key != "crc32"} for fields in lines] == records
 
 
@@ -683,36 +691,36 @@ def test_a_question_stored_in_the_first_form_goes_on_where_it_was(tmp_path: Path
     (stored,) = (Path(__file__).parent / "golden/stored").glob("capacity-*")
     folder = Path(shutil.copytree(stored, tmp_path / stored.name))
     before = (folder / layout.PROBES).read_bytes()
-    assert len(state.known(folder).shots) == 6
+    assert len(read_state(folder).probes) == 6
     host = SimulatedHost(Server(10_000))
-    assert prober.run(asked(), host, tmp_path, lambda found: None) == folder
-    assert host.runs == len(whole.shots) - 6
+    assert prober.run(asked(), host, tmp_path, lambda state: None) == folder
+    assert host.runs == len(whole.probes) - 6
     assert (folder / layout.PROBES).read_bytes().startswith(before)
-    assert state.document(state.known(folder)) == state.document(whole)
+    assert document(read_state(folder)) == document(whole)
 
 
 def test_two_labs_do_not_write_one_question(tmp_path: Path) -> None:
     machine = SimulatedHost(Server(10_000)).describe()
     with (
-        state.writing(asked(), machine, tmp_path),
+        writing(asked(), machine, tmp_path),
         pytest.raises(StoreError, match="another iolab is writing this run"),
-        state.writing(asked(), machine, tmp_path),
+        writing(asked(), machine, tmp_path),
     ):
         pass
 
 
 def test_runs_after_a_damaged_line_are_made_again(tmp_path: Path) -> None:
     whole = answered(Server(10_000), tmp_path)
-    folder = state.folder_of(asked(), tmp_path)
+    folder = folder_of(asked(), tmp_path)
     lines = (folder / layout.PROBES).read_bytes().splitlines(keepends=True)
     (folder / layout.PROBES).write_bytes(b"".join([*lines[:4], lines[4][:50] + b"\n", *lines[5:]]))
-    records, faults = state.read_records(folder)
+    records, faults = read_records(folder)
     assert len(records) == 4
     assert "line 5 is torn or altered" in faults[0]
     host = SimulatedHost(Server(10_000))
-    prober.run(asked(), host, tmp_path, lambda found: None)
-    assert host.runs == len(whole.shots) - 4
-    assert state.document(state.known(folder)) == state.document(whole)
+    prober.run(asked(), host, tmp_path, lambda state: None)
+    assert host.runs == len(whole.probes) - 4
+    assert document(read_state(folder)) == document(whole)
 
 
 def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_kept(
@@ -731,8 +739,8 @@ def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_k
     monkeypatch.setattr(proc, "look", lambda pid: proc.Tree((), (), 0, 0, 0, 0))
     monkeypatch.setattr(proc, "usage", lambda tree: proc.Usage(0, 0, None, None, None))
     with pytest.raises(TrialFailed, match=r"process 7 was started again: run the same command again"):
-        prober.run(asked(), host, tmp_path, lambda found: None, server_pid=7)
-    assert len(state.read_records(state.folder_of(asked(), tmp_path))[0]) == 3
+        prober.run(asked(), host, tmp_path, lambda state: None, server_pid=7)
+    assert len(read_records(folder_of(asked(), tmp_path))[0]) == 3
 
 
 @pytest.mark.parametrize(
@@ -750,13 +758,13 @@ def test_only_a_question_that_was_stopped_goes_on(
 ) -> None:
     with suppress(KeyboardInterrupt):
         first = SimulatedHost(Server(10_000), stops=stops, identity=before)
-        prober.run(asked(), first, tmp_path, lambda found: None)
+        prober.run(asked(), first, tmp_path, lambda state: None)
     told: list[tuple[str, Path]] = []
     host = SimulatedHost(Server(10_000), identity=now)
-    prober.run(asked(), host, tmp_path, lambda found: None, fresh=fresh, tell_aside=lambda *each: told.append(each))
+    prober.run(asked(), host, tmp_path, lambda state: None, fresh=fresh, on_set_aside=lambda *each: told.append(each))
     assert [changed for changed, _ in told] == ([] if kept is None else [kept])
-    assert all(state.read_records(folder)[0] for _, folder in told), "what was measured is kept"
-    whole = len(state.known(state.folder_of(asked(), tmp_path)).shots)
+    assert all(read_records(folder)[0] for _, folder in told), "what was measured is kept"
+    whole = len(read_state(folder_of(asked(), tmp_path)).probes)
     assert host.runs == (whole - (first.runs - 1) if kept is None else whole)
 
 
@@ -765,17 +773,17 @@ def test_a_damaged_answer_is_set_aside_and_has_its_folder_again_where_nothing_ne
 
     def ask(stops: int | None) -> None:
         host = SimulatedHost(Server(10_000), stops=stops)
-        prober.run(asked(), host, tmp_path, lambda found: None, tell_aside=lambda *each: told.append(each))
+        prober.run(asked(), host, tmp_path, lambda state: None, on_set_aside=lambda *each: told.append(each))
 
     with pytest.raises(KeyboardInterrupt):
         ask(3)
-    folder = state.folder_of(asked(), tmp_path)
+    folder = folder_of(asked(), tmp_path)
     (folder / layout.MACHINE).write_text('{"torn')
     with pytest.raises(KeyboardInterrupt):
         ask(1)
     aside = folder.with_name(f"{folder.name}.1")
     assert told == [("the earlier run cannot be read", aside), ("nothing was measured", folder)]
-    assert state.read_records(folder)[0]
+    assert read_records(folder)[0]
 
 
 def test_another_process_at_the_same_address_is_another_server(tmp_path: Path) -> None:
@@ -784,7 +792,12 @@ def test_another_process_at_the_same_address_is_another_server(tmp_path: Path) -
         with suppress(KeyboardInterrupt):
             host = SimulatedHost(Server(10_000), stops=stops)
             prober.run(
-                asked(), host, tmp_path, lambda found: None, server_pid=pid, tell_aside=lambda why, _: told.append(why)
+                asked(),
+                host,
+                tmp_path,
+                lambda state: None,
+                server_pid=pid,
+                on_set_aside=lambda why, _: told.append(why),
             )
         return told
 
@@ -796,24 +809,24 @@ def test_another_process_at_the_same_address_is_another_server(tmp_path: Path) -
 
 def test_runs_of_another_procedure_are_refused(tmp_path: Path) -> None:
     answered(Server(10_000), tmp_path)
-    folder = state.folder_of(asked(), tmp_path)
-    records, _ = state.read_records(folder)
+    folder = folder_of(asked(), tmp_path)
+    records, _ = read_records(folder)
     with pytest.raises(StoreError, match="another version of the search"):
-        state.follow(asked(precision=0.01), records)
+        state_of(asked(precision=0.01), records)
 
 
 def test_the_page_loads_nothing_runs_nothing_and_shows_every_run(tmp_path: Path) -> None:
-    found = answered(Server(10_000), tmp_path, url="http://127.0.0.1:8080/<script>", limits=("p99<5ms", "errors<1%"))
-    path = page.write(state.folder_of(found.question, tmp_path))
+    state = answered(Server(10_000), tmp_path, url="http://127.0.0.1:8080/<script>", limits=("p99<5ms", "errors<1%"))
+    path = page.write(folder_of(state.spec, tmp_path))
     html = path.read_text()
     assert "<script" not in html
     assert "src=" not in html
     assert "http://127.0.0.1:8080/&lt;script&gt;" in html
     assert html.count("<svg") == 4
-    assert html.count('<tr><th scope="row">') == len(found.shots) - 1
-    for sentence in state.sentences(found):
+    assert html.count('<tr><th scope="row">') == len(state.probes) - 1
+    for sentence in sentences(state):
         assert sentence.replace("<", "&lt;") in html
-    assert page.write(state.folder_of(found.question, tmp_path)).read_text() == html
+    assert page.write(folder_of(state.spec, tmp_path)).read_text() == html
 
 
 # --- The command line ---------------------------------------------------------------------------------------------
@@ -957,7 +970,7 @@ def test_a_server_that_answers_nothing_rightly_is_told_before_anything_is_kept(
     host.server = Server(10_000, errors_share=1.0)
     done = iolab(*ASK, "--out", tmp_path)
     assert done.exit_code == 1
-    assert done.stderr.strip().splitlines()[-1].startswith("iolab: no request was answered rightly: ask for ")
+    assert done.stderr.strip().splitlines()[-1].startswith("iolab: no request had a right reply: request ")
 
 
 @pytest.mark.usefixtures("fake")
@@ -1048,7 +1061,7 @@ def test_without_a_limit_there_is_nothing_to_ask(fake: Engine) -> None:
     ],
 )
 def test_a_url_names_what_is_asked_and_where(url: str, protocol: Any, target: tuple[str, dict[str, str], str]) -> None:
-    found = prober.target(url, protocol)
+    found = parse_url(url, protocol)
     assert (found.protocol, found.workload, found.connect) == target
     assert (found.tls is not None) is url.lower().startswith(("https:", "tls:"))
 
@@ -1056,7 +1069,7 @@ def test_a_url_names_what_is_asked_and_where(url: str, protocol: Any, target: tu
 def test_how_tls_is_spoken_is_part_of_the_question_and_of_every_run(tmp_path: Path) -> None:
     authorities = tmp_path / "ca.pem"
     authorities.touch()
-    at = prober.target("https://127.0.0.1:8443/", None)
+    at = parse_url("https://127.0.0.1:8443/", None)
     plain = {"server_name": None, "cacert": None, "insecure": False}
     digests = {asked().digest}
     for flags, spoken in (
@@ -1065,12 +1078,12 @@ def test_how_tls_is_spoken_is_part_of_the_question_and_of_every_run(tmp_path: Pa
         ({"cacert": authorities}, {"server_name": "127.0.0.1", "cacert": str(authorities), "insecure": False}),
         ({"insecure": True}, {"server_name": "127.0.0.1", "cacert": None, "insecure": True}),
     ):
-        question = prober.question(prober.secured(at, **(plain | flags)), {}, url="u", limits=("p99<5ms",))
+        spec = spec_of(with_tls(at, **(plain | flags)), {}, url="u", limits=("p99<5ms",))
         for purpose in ("closed loop", "recovery"):
             rate_per_s = 100.0 if purpose == "recovery" else None
-            step = state.Step.model_validate({"purpose": purpose, "rate_per_s": rate_per_s, "duration_ms": 1_000})
-            assert state.load_spec(question, step, 0).model_dump()["tls"] == spoken
-        digests.add(question.digest)
+            step = Step.model_validate({"purpose": purpose, "rate_per_s": rate_per_s, "duration_ms": 1_000})
+            assert load_spec(spec, step, 0).model_dump()["tls"] == spoken
+        digests.add(spec.digest)
     assert len(digests) == 5
 
 

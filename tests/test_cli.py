@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from conftest import FAKE_ENGINE, PATIENCE_S, FakeHost, iolab
 from iolab import cli, runs
-from iolab.capacity.state import Question
+from iolab.capacity.spec import CapacitySpec
 from iolab.cli import capacity as capacity_verb
 from iolab.cli import vs
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload
@@ -484,16 +484,16 @@ def test_the_defaults_in_the_help_of_vs_are_those_of_a_plan(key: str) -> None:
 # What help says of a question's defaults, beside those that are one value of one field.
 QUESTION_DEFAULTS = {
     "cpus": "all",
-    "precision": f"{default(Question, 'precision'):.0%}",
-    "probe_ms": f"{default(Question, 'probe_ms') // 1_000}s",
-    "timeout_ms": f"{default(Question, 'timeout_ms') // 1_000}s",
+    "precision": f"{default(CapacitySpec, 'precision'):.0%}",
+    "probe_ms": f"{default(CapacitySpec, 'probe_ms') // 1_000}s",
+    "timeout_ms": f"{default(CapacitySpec, 'timeout_ms') // 1_000}s",
 }
 
 
 @pytest.mark.parametrize("key", [*capacity_verb.SEARCH, *capacity_verb.GENERATOR])
 def test_the_defaults_in_the_help_of_capacity_are_those_of_its_question(key: str) -> None:
     setting = {**capacity_verb.SEARCH, **capacity_verb.GENERATOR}[key]
-    assert setting.default == QUESTION_DEFAULTS.get(key, str(default(Question, key)))
+    assert setting.default == QUESTION_DEFAULTS.get(key, str(default(CapacitySpec, key)))
 
 
 @pytest.mark.usefixtures("simulated")
@@ -604,8 +604,6 @@ def test_the_times_of_a_trial_are_flags_of_vs_also_when_it_is_quick(tmp_path: Pa
     assert {(cell["warmup_ms"], cell["duration_ms"]) for cell in cells} == {(100, 400)}
 
 
-# The commands under which the messages of a module are printed; the others speak to all who measure.
-PRINTED_UNDER = dict.fromkeys(("state", "prober", "search", "listener"), ("capacity",))
 # What the engine is given, and the servers of readers' own.
 NOT_OURS = {"commands.py", "engine.py", "handover.py"}
 EXAMPLES = {"--port", "--help", "--version"}
@@ -613,11 +611,18 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 SOURCES = [path for path in (FAKE_ENGINE.parent.parent / "lab/iolab").rglob("*.py") if path.name not in NOT_OURS]
 
 
+def printed_under(path: Path, commands: tuple[str, ...]) -> tuple[str, ...]:
+    """The commands that print the messages of a module."""
+    if path.parent.name == "cli":
+        return commands
+    is_capacity = path.parent.name == "capacity" or path.name == "listener.py"
+    return ("capacity",) if is_capacity else ("vs", "run", "report")
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_every_flag_that_a_message_names_exists(path: Path) -> None:
     flags = flags_of_commands()
-    under = tuple(flags) if path.parent.name == "cli" else PRINTED_UNDER.get(path.stem, ("vs", "run", "report"))
-    known = EXAMPLES.union(*(flags[name] for name in under))
+    known = EXAMPLES.union(*(flags[name] for name in printed_under(path, tuple(flags))))
     assert {flag for text in strings(path) for flag in FLAG.findall(text)} <= known
 
 

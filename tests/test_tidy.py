@@ -42,7 +42,7 @@ LAYERS = (
     *("capacity", "report", "runs", "api", "cli", "__main__"),
 )
 # Stored results are judged where there is no engine and nothing to measure.
-JUDGES = ("judge.results", "capacity.state", "report", "runs")
+JUDGES = ("judge.results", "capacity.progress", "capacity.export", "report", "runs")
 MEASURES = ("measure", "machine", "capacity.prober", "cli", "api")
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.

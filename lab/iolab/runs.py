@@ -111,15 +111,17 @@ def _keep(folder: Path, key: str, run: StoredRun) -> None:
 
 
 def _judged(folder: Path, found: Results | None) -> StoredRun:
-    from iolab.capacity import state
+    from iolab.capacity.progress import state_of
+    from iolab.capacity.records import read_records, read_spec
+    from iolab.capacity.sentences import verdict
     from iolab.judge import results
     from iolab.results import store
 
     if is_capacity(folder):
-        records = state.read_records(folder)[0]
-        answer = state.follow(state.read_question(folder), records)
+        records = read_records(folder)[0]
+        state = state_of(read_spec(folder), records)
         began = _first(record.started for record in records)
-        return StoredRun(folder.name, began, f"capacity of {answer.question.url}?", state.verdict(answer))
+        return StoredRun(folder.name, began, f"capacity of {state.spec.url}?", verdict(state))
     if store.ended(folder) is None:
         plan, trials = store.read_plan(folder), store.read_trials(folder).results
         return StoredRun(

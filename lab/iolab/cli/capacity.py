@@ -12,7 +12,8 @@ from iolab.cli.settings import CALLS, LOAD, MESSAGES, Setting, add_settings, cpu
 from iolab.contract.literals import Arrivals
 
 if TYPE_CHECKING:
-    from iolab.capacity.state import Found, Question
+    from iolab.capacity.progress import SearchState
+    from iolab.capacity.spec import CapacitySpec
 
 USAGE = "[FLAGS] --slo LIMIT URL"
 EXAMPLES = (
@@ -83,17 +84,17 @@ def _add_requests(parser: Parser) -> None:
 @read_by
 def limit(text: str) -> str:
     """A limit such as p99<5ms."""
-    from iolab.capacity import search
+    from iolab.capacity import limits
 
-    return search.parse_limit(text).text
+    return limits.parse_limit(text).text
 
 
 @read_by
 def share(text: str) -> float:
     """A share such as 5%."""
-    from iolab.capacity import search
+    from iolab.capacity import limits
 
-    return search.parse_share(text)
+    return limits.parse_share(text)
 
 
 # The settings of the search.
@@ -107,27 +108,29 @@ SEARCH: Mapping[str, Setting] = {
 
 def run(options: Namespace) -> int:
     """Searches for the capacity and prints what is known; returns the exit code."""
-    from iolab.capacity import prober
+    from iolab.capacity.spec import spec_of
+    from iolab.capacity.target import parse_url, with_tls
     from iolab.machine import listener
 
-    at = prober.secured(
-        prober.target(options.url, options.protocol),
+    target = with_tls(
+        parse_url(options.url, options.protocol),
         server_name=options.server_name,
         cacert=options.cacert,
         insecure=options.insecure,
     )
     workload = given(options, WORKLOAD) | ({} if options.headers is None else {"headers": options.headers})
-    asked = prober.question(
-        at, workload, url=options.url, limits=tuple(options.slo), **given(options, {**SEARCH, **GENERATOR})
+    spec = spec_of(
+        target, workload, url=options.url, limits=tuple(options.slo), **given(options, {**SEARCH, **GENERATOR})
     )
     if options.server_pid is not None:
         listener.refuse_absent(options.server_pid)
-    return _watched(asked, options)
+    return _watched(spec, options)
 
 
-def _watched(asked: Question, options: Namespace) -> int:
-    """Asks what is left of a question, and prints what is known however that ends."""
-    from iolab.capacity import prober, state
+def _watched(spec: CapacitySpec, options: Namespace) -> int:
+    """Makes the runs that are left of a search, and prints what is known however that ends."""
+    from iolab.capacity import prober
+    from iolab.capacity.records import folder_of
     from iolab.cli import failed, searching, terminal
     from iolab.cli.streams import stderr
     from iolab.cli.watching import again
@@ -135,21 +138,21 @@ def _watched(asked: Question, options: Namespace) -> int:
     from iolab.measure import agent, engine, runner
 
     host, console = agent.Agent(engine.open_engine()), stderr()
-    server_pid = options.server_pid or listener.find(asked.connect)
-    searching.show_question(console, asked, server_pid)
-    folder = state.folder_of(asked, options.out)
-    prober.refuse_mismatch(asked, host)
+    server_pid = options.server_pid or listener.find(spec.connect)
+    searching.show_spec(console, spec, server_pid)
+    folder = folder_of(spec, options.out)
+    prober.refuse_mismatch(spec, host)
     lines = searching.Lines(console, knows_server=server_pid is not None)
     try:
         with runner.stopping_on():
             prober.run(
-                asked,
+                spec,
                 host,
                 options.out,
                 lines,
                 server_pid=server_pid,
                 fresh=options.fresh,
-                tell_aside=lines.aside,
+                on_set_aside=lines.set_aside,
             )
     except (runner.Stopped, engine.TrialFailed) as error:
         # Without a single run there is no folder.
@@ -159,27 +162,28 @@ def _watched(asked: Question, options: Namespace) -> int:
             terminal.say(console, f"stopped by {error}; to go on: {again()}")
             return error.code
         return failed(str(error), 2 if error.failure.kind.startswith("bad_") else 1)
-    found = show(folder, as_json=options.as_json)
-    return 1 if found.done is None or found.done.kind in ("unsettled", "unjudged") else 0
+    state = show(folder, as_json=options.as_json)
+    return 1 if state.done is None or state.done.kind in ("unsettled", "unjudged") else 0
 
 
-def show(folder: Path, *, as_json: bool) -> Found:
-    """Prints what is known of a question, and writes its report."""
+def show(folder: Path, *, as_json: bool) -> SearchState:
+    """Prints what is known of a search, and writes its report."""
     import json
 
     from iolab import runs
-    from iolab.capacity import state
+    from iolab.capacity.export import document
+    from iolab.capacity.progress import read_state
     from iolab.cli import searching, terminal
     from iolab.cli.streams import stdout
     from iolab.report.capacity import write
 
-    found = state.known(folder)
+    state = read_state(folder)
     path = write(folder)
     runs.summary(folder)
     if as_json:
         places = {"folder": str(folder), "report": str(path)}
-        print(json.dumps(state.document(found) | places, indent=2))
+        print(json.dumps(document(state) | places, indent=2))
     else:
-        searching.show_found(stdout(), found)
+        searching.show_state(stdout(), state)
         terminal.say(stdout(), f"report: {path}")
-    return found
+    return state

@@ -109,9 +109,9 @@ def read_by(parse: Callable[[str], Value]) -> Callable[[str], Value]:
 @read_by
 def milliseconds(text: str) -> int:
     """A time such as 500ms or 3s."""
-    from iolab.capacity import search
+    from iolab.capacity import limits
 
-    return search.parse_ms(text)
+    return limits.parse_ms(text)
 
 
 @read_by

@@ -52,12 +52,13 @@ def run(options: Namespace) -> int:
 
 
 def _capacity(folder: Path, *, as_json: bool, as_csv: bool) -> int:
-    from iolab.capacity import state
+    from iolab.capacity.export import rows
+    from iolab.capacity.progress import read_state
     from iolab.cli.capacity import show
     from iolab.results import export
 
     if as_csv:
-        sys.stdout.write(export.csv_of(state.rows(state.known(folder))))
+        sys.stdout.write(export.csv_of(rows(read_state(folder))))
     else:
         show(folder, as_json=as_json)
     return 0

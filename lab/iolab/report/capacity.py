@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 import altair as alt
 from markupsafe import Markup
 
-from iolab.capacity import search, state
-from iolab.capacity.search import Limit, Measurement, rate_words, time_words
-from iolab.capacity.state import Found, Recovery, Shot, Slice
+from iolab.capacity.limits import ERRORS, QUANTILES, Limit, Measurement, Word, rate_words, time_words
+from iolab.capacity.progress import Probe, SearchState, state_of
+from iolab.capacity.records import read_records, read_spec
+from iolab.capacity.recovery import Recovery, Slice
+from iolab.capacity.search import Kind
+from iolab.capacity.sentences import recovery_sentence, sentences
 from iolab.contract.types import percent
 from iolab.judge.trial import quantile_supported
 from iolab.report import charts, drawing, figures, palette
@@ -25,13 +28,13 @@ from iolab.results import store
 DRAWN = ("p50", "p99", "p99.9")
 HEIGHT = 220
 # The quantiles of the table: the last one of a report takes a million requests.
-SHOWN = tuple(search.QUANTILES)[:-1]
+SHOWN = tuple(QUANTILES)[:-1]
 # The searches that ended with a figure.
-KNOWN: tuple[search.Kind, ...] = ("capacity", "at least")
+KNOWN: tuple[Kind, ...] = ("capacity", "at least")
 # Labels of an axis of milliseconds: 0.05 and 1,000.
 PLAIN = "format(datum.value, ',~r')"
 # Whether a run held its limits.
-WORDS: dict[search.Word, str] = {
+WORDS: dict[Word, str] = {
     "holds": "yes",
     "breaks": "no",
     "generator": "no: the generator",
@@ -63,94 +66,94 @@ class Level(NamedTuple):
     is_curve: bool
 
     @classmethod
-    def of(cls, shot: Shot, value: float) -> Level:
+    def of(cls, probe: Probe, value: float) -> Level:
         """The figure of a run in an open loop."""
-        return cls(shot.step.rate_per_s or 0.0, value, shot.step.purpose == "curve")
+        return cls(probe.step.rate_per_s or 0.0, value, probe.step.purpose == "curve")
 
 
 def write(folder: Path) -> Path:
-    """Writes `report.html` into the folder of a question and returns its path; raises StoreError with one line."""
-    question, machine = state.read_question(folder), store.read_machine(folder)
-    records, faults = state.read_records(folder)
-    return store.write_report(folder, render(state.follow(question, records), machine, faults))
+    """Writes `report.html` into the folder of a search and returns its path; raises StoreError with one line."""
+    records, faults = read_records(folder)
+    state = state_of(read_spec(folder), records)
+    return store.write_report(folder, render(state, store.read_machine(folder), faults))
 
 
-def render(found: Found, machine: Mapping[str, Any], faults: Sequence[str] = ()) -> str:
+def render(state: SearchState, machine: Mapping[str, Any], faults: Sequence[str] = ()) -> str:
     """The whole document. Pure: the same run gives the same text."""
     style = palette.css() + resource("style.css")
-    closed = [shot for shot in found.shots if shot.step.purpose == "closed loop"]
+    closed = [probe for probe in state.probes if probe.step.purpose == "closed loop"]
     return (
         templates()
         .get_template("capacity.html.j2")
         .render(
-            question=found.question,
+            spec=state.spec,
             policy=policy_of(style),
             style=Markup(style),
-            sentences=state.sentences(found),
-            is_known=found.done is not None and found.done.kind in KNOWN,
-            doubts=tuple(_doubts(found, faults)),
-            drawings=tuple(_drawings(found)),
+            sentences=sentences(state),
+            is_known=state.done is not None and state.done.kind in KNOWN,
+            doubts=tuple(_doubts(state, faults)),
+            drawings=tuple(_drawings(state)),
             names=SHOWN,
-            rows=[_row(shot) for shot in (*closed, *found.curve)],
+            rows=[_row(probe) for probe in (*closed, *state.curve)],
             machine=figures.machine_rows(machine),
         )
     )
 
 
-def _doubts(found: Found, faults: Sequence[str]) -> Iterator[str]:
-    """What to know before believing it."""
+def _doubts(state: SearchState, faults: Sequence[str]) -> Iterator[str]:
+    """What limits the answer."""
     yield from faults
-    if found.next is not None:
-        yield "The question is not finished: the same command goes on with it."
-    if any(shot.judged.word == "generator" for shot in found.shots):
-        yield "In some runs the generator was the limit: what broke in them says nothing of the server."
-    if found.question.tls is not None:
-        yield "Its connections stay open: what a handshake of TLS costs is in no figure."
-    yield "A server on this machine shared it with the generator; of one elsewhere the network is in every figure."
+    if state.next is not None:
+        yield "The search is not finished: the same command resumes it."
+    if any(probe.judged.word == "generator" for probe in state.probes):
+        yield "In some runs the generator was the limit: a limit that broke in them says nothing about the server."
+    if state.spec.tls is not None:
+        yield "Connections stay open, so no figure includes the cost of a TLS handshake."
+    yield "A server on this machine shares it with the generator. For a remote one, every figure includes the network."
 
 
-def _row(shot: Shot) -> Row:
-    asked, cpu_ns, errors = shot.step.rate_per_s, shot.cpu_per_request_ns, shot.seen.errors_share
+def _row(probe: Probe) -> Row:
+    asked, cpu_ns, errors = probe.step.rate_per_s, probe.cpu_per_request_ns, probe.seen.errors_share
     return Row(
         asked="closed loop" if asked is None else number(asked),
-        achieved=number(shot.seen.achieved_per_s),
-        times=tuple(time_words(shot.seen.times_ns[name]) if _carried(shot.seen, name) else "–" for name in SHOWN),
+        achieved=number(probe.seen.achieved_per_s),
+        times=tuple(time_words(probe.seen.times_ns[name]) if _carried(probe.seen, name) else "–" for name in SHOWN),
         errors=percent(errors, 2) if errors else "0",
         cpu="–" if cpu_ns is None else number(cpu_ns / 1e3),
-        word="" if asked is None else WORDS[shot.judged.word],
-        why=shot.judged.why.partition(":")[0] if asked is not None else "",
-        purpose=shot.step.purpose,
+        word="" if asked is None else WORDS[probe.judged.word],
+        why=probe.judged.why.partition(":")[0] if asked is not None else "",
+        purpose=probe.step.purpose,
     )
 
 
 def _carried(seen: Measurement, name: str) -> bool:
     """Whether there were requests enough for a quantile."""
-    return quantile_supported(seen.replies, search.QUANTILES[name])
+    return quantile_supported(seen.replies, QUANTILES[name])
 
 
-def _limits(found: Found) -> list[Limit]:
+def _limits(state: SearchState) -> list[Limit]:
     """The limits on time."""
-    return [limit for limit in found.question.parsed if limit.metric != search.ERRORS]
+    return [limit for limit in state.spec.parsed if limit.metric != ERRORS]
 
 
-def _drawings(found: Found) -> Iterator[Drawing]:
-    shots = [shot for shot in found.curve if shot.seen.replies]
-    knee = found.done.rate_per_s if found.done is not None and found.done.kind in KNOWN else None
-    if len(shots) > 1:
-        yield _latency_drawing(found, shots, knee)
-        yield _achieved_drawing(shots, knee)
-    knows_cpu = [shot for shot in shots if shot.cpu_per_request_ns is not None]
+def _drawings(state: SearchState) -> Iterator[Drawing]:
+    probes = [probe for probe in state.curve if probe.seen.replies]
+    knee = state.done.rate_per_s if state.done is not None and state.done.kind in KNOWN else None
+    if len(probes) > 1:
+        yield _latency_drawing(state, probes, knee)
+        yield _achieved_drawing(probes, knee)
+    knows_cpu = [probe for probe in probes if probe.cpu_per_request_ns is not None]
     if len(knows_cpu) > 1:
-        points = [Level.of(shot, (shot.cpu_per_request_ns or 0.0) / 1e3) for shot in knows_cpu]
+        points = [Level.of(probe, (probe.cpu_per_request_ns or 0.0) / 1e3) for probe in knows_cpu]
         said = "; ".join(f"{number(at.rate)}/s {number(at.value)} µs" for at in points)
         chart = levels(points, knee, "microseconds")
         yield Drawing("CPU per request of the server", "", drawing.inline(chart, "CPU per request", said))
-    if found.recovery is not None:
-        yield from _recovery_drawings(found, found.recovery)
+    if state.recovery is not None:
+        yield from _recovery_drawings(state, state.recovery)
 
 
-def _recovery_drawings(found: Found, seen: Recovery) -> Iterator[Drawing]:
-    said = state.recovery_sentence(found)
+def _recovery_drawings(state: SearchState, seen: Recovery) -> Iterator[Drawing]:
+    said = recovery_sentence(state)
     svg = drawing.inline(timeline(seen), "An overload and the time after it", said)
     yield Drawing("An overload, and after it", said, svg, ((0, "answered"), (1, "asked")))
     lines: dict[int, list[Point]] = {
@@ -164,42 +167,44 @@ def _recovery_drawings(found: Found, seen: Recovery) -> Iterator[Drawing]:
     if lines[0]:
         caption = "Dashed: the limit. Upright: the server is back. A quantile stands where a slice has requests enough."
         legend = tuple((slot, DRAWN[slot]) for slot, points in lines.items() if points)
-        svg = drawing.inline(waits(seen, lines, _limits(found)), "Latency over an overload", said)
+        svg = drawing.inline(waits(seen, lines, _limits(state)), "Latency over an overload", said)
         yield Drawing("Latency, over the same time", caption, svg, legend)
 
 
-def _latency_drawing(found: Found, shots: Sequence[Shot], knee: float | None) -> Drawing:
+def _latency_drawing(state: SearchState, probes: Sequence[Probe], knee: float | None) -> Drawing:
     said = "; ".join(
-        f"{rate_words(shot.step.rate_per_s or 0.0)} p99 {time_words(shot.seen.times_ns['p99'])}" for shot in shots
+        f"{rate_words(probe.step.rate_per_s or 0.0)} p99 {time_words(probe.seen.times_ns['p99'])}" for probe in probes
     )
-    legend = tuple((slot, name) for slot, name in enumerate(DRAWN) if any(_carried(shot.seen, name) for shot in shots))
+    legend = tuple(
+        (slot, name) for slot, name in enumerate(DRAWN) if any(_carried(probe.seen, name) for probe in probes)
+    )
     upright = "" if knee is None else "Upright: the capacity. "
     caption = f"Dashed: the limit. {upright}Response time, from when a request fell due."
-    svg = drawing.inline(latencies(shots, _limits(found), knee), "Latency by rate", said)
+    svg = drawing.inline(latencies(probes, _limits(state), knee), "Latency by rate", said)
     return Drawing("Latency by rate", caption, svg, legend)
 
 
-def _achieved_drawing(shots: Sequence[Shot], knee: float | None) -> Drawing:
-    points = [Level.of(shot, shot.seen.achieved_per_s) for shot in shots]
+def _achieved_drawing(probes: Sequence[Probe], knee: float | None) -> Drawing:
+    points = [Level.of(probe, probe.seen.achieved_per_s) for probe in probes]
     said = "; ".join(f"asked {number(at.rate)}/s, achieved {number(at.value)}/s" for at in points)
     chart = levels(points, knee, "right replies per second", diagonal=True)
     return Drawing("Achieved by rate", "Grey: what was asked.", drawing.inline(chart, "Achieved by rate", said))
 
 
-def latencies(shots: Sequence[Shot], limits: Sequence[Limit], knee: float | None) -> alt.TopLevelMixin:
+def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | None) -> alt.TopLevelMixin:
     """Quantiles over the rate that was asked, a line each through the runs of the curve; a hollow dot did not hold."""
     points: list[dict[str, Any]] = [
         {
-            "rate": shot.step.rate_per_s,
-            "value": max(shot.seen.times_ns[name], 1.0) / 1e6,
+            "rate": probe.step.rate_per_s,
+            "value": max(probe.seen.times_ns[name], 1.0) / 1e6,
             "name": name,
             "role": palette.light(palette.contestant(slot)),
-            "inside": palette.light(palette.contestant(slot) if shot.judged.word == "holds" else "ground"),
-            "purpose": shot.step.purpose,
+            "inside": palette.light(palette.contestant(slot) if probe.judged.word == "holds" else "ground"),
+            "purpose": probe.step.purpose,
         }
         for slot, name in enumerate(DRAWN)
-        for shot in shots
-        if _carried(shot.seen, name)
+        for probe in probes
+        if _carried(probe.seen, name)
     ]
     values = [point["value"] for point in points] + [limit.below / 1e6 for limit in limits]
     domain = (min(values) / 1.3, max(values) * 1.3)
@@ -208,7 +213,7 @@ def latencies(shots: Sequence[Shot], limits: Sequence[Limit], knee: float | None
         scale=alt.Scale(type="log", domain=domain, nice=False),
         axis=charts.styled_axis("milliseconds", values=charts.log_ticks(*domain), expression=PLAIN, grid=True),
     )
-    x = _rate_axis(max(shot.step.rate_per_s or 0.0 for shot in shots))
+    x = _rate_axis(max(probe.step.rate_per_s or 0.0 for probe in probes))
     base = alt.Chart(charts.data_of(points)).encode(x=x, y=y)
     lines = alt.Chart(charts.data_of([point for point in points if point["purpose"] == "curve"])).encode(x=x, y=y)
     return charts.framed_layers(

@@ -1,0 +1,110 @@
+"""What `iolab capacity` is asked: the server, the limits, the load, and how exact the answer is to be."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from iolab.capacity import limits
+from iolab.capacity.limits import Limit
+from iolab.capacity.search import Settings
+from iolab.capacity.target import Target
+from iolab.contract.literals import Arrivals, Driver
+from iolab.contract.types import WORKLOADS, Frozen, Tls, Workload
+from iolab.errors import PlanError
+from iolab.plan import mistakes
+
+# The warm-up of a run: this, or twice the longest time that a limit allows, so that as many requests are in flight when
+# the window begins as when it ends. A probe lasts at least 20 times that limit.
+WARMUP_MS, WARMUP_LIMITS, PROBE_LIMITS = 500, 2, 20
+# Random arrivals make the rate itself random. The precision is at least this many of its standard errors.
+ARRIVALS_ERRORS = 3.0
+
+
+class CapacitySpec(Frozen):
+    """Everything that decides what is measured. The same spec has the same folder."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    url: str
+    workload: Workload
+    connect: str
+    tls: Tls | None = None
+    limits: tuple[str, ...] = Field(min_length=1)
+    connections: int = Field(default=50, ge=1)
+    threads: int = Field(default=1, ge=1)
+    driver: Driver = "epoll"
+    cpus: tuple[int, ...] = ()
+    arrivals: Arrivals = "poisson"
+    seed: int = Field(default=1, ge=0, lt=1 << 32)
+    precision: float = Field(default=0.05, ge=0.005, le=0.25)
+    probe_ms: int = Field(default=3_000, ge=100, le=600_000)
+    timeout_ms: int = Field(default=10_000, ge=1)
+
+    @model_validator(mode="after")
+    def _limits_parse(self) -> Self:
+        for text in self.limits:
+            limits.parse_limit(text)
+        return self
+
+    @property
+    def digest(self) -> str:
+        """A digest of all settings, which names the folder."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+    @property
+    def parsed(self) -> tuple[Limit, ...]:
+        """The limits as numbers."""
+        return tuple(limits.parse_limit(text) for text in self.limits)
+
+    @property
+    def longest_ms(self) -> float:
+        """The longest time that a limit allows a request, 0 if no limit is on time."""
+        return max((limit.below for limit in self.parsed if limit.metric != limits.ERRORS), default=0.0) / 1e6
+
+    @property
+    def warmup_ms(self) -> int:
+        """How long each run is warmed up."""
+        return max(WARMUP_MS, math.ceil(WARMUP_LIMITS * self.longest_ms))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the search."""
+        probe_ms = max(self.probe_ms, math.ceil(PROBE_LIMITS * self.longest_ms))
+        # The number of random arrivals in a probe has its square root as standard deviation, and so has the rate.
+        requests_min = (ARRIVALS_ERRORS / self.precision) ** 2 if self.arrivals == "poisson" else 1
+        return Settings(self.parsed, self.precision, probe_ms, round(requests_min))
+
+
+def spec_of(target: Target, request: Mapping[str, Any], **settings: Any) -> CapacitySpec:
+    """The spec for a target, from settings of its protocol and of the search; raises PlanError with one line.
+
+    Headers are lines such as `Accept: text/plain`. A request with a body is a POST unless a method is given.
+    """
+    kind = WORKLOADS[target.protocol]
+    alien = next((name for name in request if name not in kind.model_fields), None)
+    if alien is not None:
+        raise PlanError(f"--{alien.replace('_', '-')}: is not a setting of {target.protocol}")
+    fields = dict(request)
+    if "headers" in fields:
+        fields["headers"] = _headers(fields["headers"])
+    if "body" in fields:
+        fields.setdefault("method", "POST")
+    try:
+        return CapacitySpec(
+            workload=kind(**target.workload, **fields), connect=target.connect, tls=target.tls, **settings
+        )
+    except ValidationError as error:
+        raise PlanError(mistakes.of_settings(error)) from None
+
+
+def _headers(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The names and values of header lines; raises PlanError for a line that is no header."""
+    parted = [line.partition(":") for line in lines]
+    for line, (name, colon, _) in zip(lines, parted, strict=True):
+        if not colon or not name.strip():
+            raise PlanError(f"{line!r} is no header: write it as in 'Accept: text/plain'")
+    return tuple((name.strip(), value.strip()) for name, _, value in parted)
