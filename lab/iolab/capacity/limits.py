@@ -20,9 +20,9 @@ UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_
 LIMIT = re.compile(r"([a-z][a-z0-9.]*)\s*([<>]=?|=)\s*([0-9]*\.?[0-9]+)\s*([a-zµ]+|%|)")
 DURATION = re.compile(r"([0-9]*\.?[0-9]+)(ms|s|m)")
 DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000}
-# A server that answers less than this of what was asked of it does not hold the rate, however fast its replies are.
+# A server that answers less than this share of the requests does not hold the rate, however fast its replies are.
 ACHIEVED_MIN = 0.99
-# A generator that was late by this share of a limit, at the same quantile, broke it itself: the machine paused.
+# If the generator sent late by this share of a limit, at the same quantile, it broke the limit: the machine paused.
 LATE_SHARE = 0.5
 
 Word = Literal["holds", "breaks", "generator", "unjudged"]
@@ -30,7 +30,7 @@ Word = Literal["holds", "breaks", "generator", "unjudged"]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What must hold: `metric` stays under `below`, nanoseconds of a time or the share of requests that may fail."""
+    """What must hold: `metric` is under `below`, in nanoseconds, or as a share of the requests for errors."""
 
     metric: str
     below: float
@@ -39,9 +39,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one run showed. `asked_per_s` is what fell due in its window of `window_s`, None in a closed loop.
+    """The figures of one run. `asked_per_s` is the rate that fell due in its window, None in a closed loop.
 
-    `times_ns` has every name of `TIMES`; `late_ns` has how late the generator itself sent, by the same names.
+    `times_ns` has every name of `TIMES`; `late_ns` has how late the generator sent, by the same names.
     `generator` says why the generator was the limit, empty if it was not.
     """
 
@@ -57,7 +57,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Whether a run held its limits, in a word, and why not."""
+    """Whether a run held the limits, and why not."""
 
     word: Word
     why: str = ""
@@ -107,16 +107,16 @@ def parse_ms(text: str) -> int:
 
 
 def judge(limits: Sequence[Limit], seen: Measurement) -> Judged:
-    """Whether a run held: every limit, and the rate itself. A quantile needs n (1 - q) >= 10 replies to be judged.
+    """Whether a run held every limit, and the rate itself. A quantile q needs n replies with n (1 - q) >= 10.
 
-    Where the generator was the limit, what broke is no fault of the server's; what held has held all the same.
+    If the generator was the limit, limits that broke say nothing about the server; limits that held count.
     """
     if seen.window_s == 0:
         return Judged("generator", "it got no processor for the whole window")
     if seen.replies == 0:
         return Judged("breaks", "no request was answered")
     broken = [limit for limit in limits if _broken(limit, seen)]
-    words = [broken_words(limit, seen) for limit in broken]
+    words = [_broken_words(limit, seen) for limit in broken]
     is_short = _is_short(limits, seen)
     if is_short:
         words.append(f"only {percent(seen.achieved_per_s / (seen.asked_per_s or 1), 1)} of what was asked was answered")
@@ -131,20 +131,20 @@ def judge(limits: Sequence[Limit], seen: Measurement) -> Judged:
     return Judged("unjudged", f"{unseen.metric} needs {needed}, there were {seen.replies:,}")
 
 
-def broken_words(limit: Limit, seen: Measurement) -> str:
-    """A figure that broke its limit, for people."""
+def _broken_words(limit: Limit, seen: Measurement) -> str:
+    """A figure that broke its limit, in words."""
     if limit.metric == ERRORS:
         return f"{percent(seen.errors_share, 2)} of requests failed"
     return f"{limit.metric} was {time_words(seen.times_ns[limit.metric])}"
 
 
 def requests_for(limit: Limit) -> float:
-    """How many replies it takes to judge a limit."""
+    """The least number of replies with which a limit can be judged."""
     return BEYOND_QUANTILE_MIN / (1 - QUANTILES[limit.metric]) if limit.metric in QUANTILES else 1.0
 
 
 def time_words(time_ns: float) -> str:
-    """A time with three digits and the unit that suits it."""
+    """A time with three digits and a fitting unit."""
     unit = next((unit for unit in ("s", "ms", "µs") if time_ns >= 0.9995 * UNITS_NS[unit]), "ns")
     value = time_ns / UNITS_NS[unit]
     digits = 0 if unit == "ns" else max(0, 2 - math.floor(math.log10(value) + 1e-3))
@@ -152,15 +152,15 @@ def time_words(time_ns: float) -> str:
 
 
 def rate_words(rate_per_s: float) -> str:
-    """A rate for people: whole requests, but for slow ones."""
+    """A rate in whole requests, or with four digits below 100."""
     return f"{rate_per_s:,.0f}/s" if rate_per_s >= 100 else f"{rate_per_s:.4g}/s"
 
 
 def _is_short(limits: Sequence[Limit], seen: Measurement) -> bool:
-    """Whether less was answered than was asked, beyond what may be on its way at the end of the window by the limits.
+    """Whether fewer replies came than requests fell due, beyond those that may be in flight when the window ends.
 
-    That is as many as fall due in the longest time a limit allows, and one more. Where a share of errors is allowed,
-    they are answers like others here.
+    As many may be in flight as fall due in the longest time that a limit allows, and one more. If a limit allows
+    errors, they count as replies.
     """
     if seen.asked_per_s is None:
         return False
@@ -168,12 +168,12 @@ def _is_short(limits: Sequence[Limit], seen: Measurement) -> bool:
     right_share = 1 - seen.errors_share if allows_errors and seen.errors_share < 1 else 1.0
     ended_per_s = seen.achieved_per_s / right_share
     longest_s = max((limit.below for limit in limits if limit.metric != ERRORS), default=0.0) / 1e9
-    on_its_way_per_s = (seen.asked_per_s * longest_s + 1) / seen.window_s
-    return ended_per_s < ACHIEVED_MIN * seen.asked_per_s - on_its_way_per_s
+    in_flight_per_s = (seen.asked_per_s * longest_s + 1) / seen.window_s
+    return ended_per_s < ACHIEVED_MIN * seen.asked_per_s - in_flight_per_s
 
 
 def _late_words(broken: Sequence[Limit], seen: Measurement) -> str:
-    """How late the generator was, where that alone explains all that broke; empty where it does not."""
+    """How late the generator sent, if that alone explains every limit that broke; else empty."""
     late_ns = [seen.late_ns.get(limit.metric, 0.0) for limit in broken]
     if not broken or any(late < LATE_SHARE * limit.below for late, limit in zip(late_ns, broken, strict=True)):
         return ""
@@ -185,7 +185,7 @@ def _supported(metric: str, replies: int) -> bool:
 
 
 def _broken(limit: Limit, seen: Measurement) -> bool:
-    """Whether a limit surely broke: a quantile is at least as long as every lower one, which fewer replies carry."""
+    """Whether a limit surely broke. A quantile is at least as long as a lower one, which needs fewer replies."""
     if limit.metric == ERRORS:
         return seen.errors_share >= limit.below
     if limit.metric not in QUANTILES:

@@ -94,7 +94,7 @@ def _refuse_another(server: Mapping[str, Any] | None) -> None:
     if server is None:
         return
     if changed := programs.changes({"server": server}, {"server": programs.of_process(server["pid"])}):
-        raise TrialFailed("changed", f"{changed}: run the same command again to measure the present server")
+        raise TrialFailed("changed", f"{changed}: run the same command again to measure the new server")
 
 
 def _settle(folder: Path, machine: Mapping[str, Any]) -> None:

@@ -1,13 +1,13 @@
-"""The search for the highest rate that holds a limit, as a pure machine: what to try next, given what was seen.
+"""The search for the highest rate that holds the limits, as a pure state machine: the next probe, from what was seen.
 
-One run in a closed loop says how much the server can do at all. From 0.8 of that on, rates are tried in strides that
-grow until one holds and another breaks, and the two are brought together by halving their ratio until they are within
-half of the precision. What held is then a candidate: it is the capacity once a rate a precision below it has held, and
-one as far above it has broken, in two of three trials each. Where they contradict it, the search goes on from what they
-showed, downwards or upwards. Everything is bounded, and what cannot be said is said so: a generator that was the limit
-makes of a capacity an "at least".
+A run in a closed loop shows how much the server can do at all, and the search starts at 0.8 of that rate. Its strides
+grow until one rate holds and another breaks; then it halves the ratio between the two until that is within half of the
+precision. The rate that held is now a candidate. It is the capacity once the rate one precision below it has held, and
+the rate one precision above it has broken, in two of three trials each. If trials contradict the candidate, the search
+continues from what they showed, downwards or upwards. The number of probes is limited, and the result says what could
+not be decided: if the generator was the limit, the capacity is an "at least".
 
-There is no I/O here and no clock, so simulated servers of known capacity prove it (tests/test_capacity.py).
+There is no I/O here and no clock, so simulated servers of known capacity test it (tests/test_capacity.py).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import Literal
 
 from iolab.capacity.limits import Judged, Limit, Measurement, Word, judge, rate_words, requests_for
 
-# Where the search begins, as a share of what a closed loop reached: few servers hold a limit at all they can do.
+# Where the search starts, as a share of the closed loop's rate: few servers hold a limit at their highest rate.
 FIRST_SHARE = 0.8
-# The first stride; each further one in the same direction is the square of the one before.
+# The first stride. Each further stride in the same direction is the square of the one before.
 STRIDE = 1.25
-# Under this share of the closed loop's rate it is not a rate that is too high: the limit does not hold at all.
+# A limit that breaks at this share of the closed loop's rate does not hold at any rate.
 RATE_MIN_SHARE = 0.01
-# No server does more in an open loop than so many times what it did in a closed one over the same connections.
+# No server does more than this many times the closed loop's rate over the same connections.
 RATE_MAX_SHARE = 10.0
-# Arrivals are random, so a probe is planned for some more requests than its quantile needs.
+# Arrivals are random, so a probe is planned for more requests than its quantile needs, by this factor.
 SPARE = 1.15
-# A probe grows to at most this many times its length, for a quantile that needs more requests.
+# The longest probe, for a quantile that needs more requests, as a multiple of the shortest.
 LONGER_MAX = 10
-# How narrow the search makes it before the rate that held is a candidate, as a share of the precision: so narrow that
-# what lies as far above it as the precision is sure to break.
+# The bracket at which the rate that held becomes a candidate, as a share of the precision:
+# so narrow that the rate one precision above the candidate is sure to break.
 NARROW = 0.5
 # A candidate is confirmed by two of three trials on each side.
 TRIALS_MAX, TRIALS_ENOUGH = 3, 2
-# How often trials may contradict the search before it says that nothing can be said; and how many probes there are.
+# How often trials may contradict the search before it ends without a result, and the most probes of a search.
 CONTRADICTIONS_MAX = 3
 PROBES_MAX = 48
 
@@ -45,7 +45,7 @@ Kind = Literal["capacity", "at least", "never", "unsettled", "unjudged"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedProbe:
-    """The next run: `rate_per_s` in an open loop (None: a closed loop), for so long."""
+    """The next run: its rate in an open loop (None: a closed loop) and its duration."""
 
     rate_per_s: float | None
     duration_ms: int
@@ -53,7 +53,7 @@ class PlannedProbe:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The end of a search. `rate_per_s` is the capacity, or what it is at least as far as trials agree."""
+    """The end of a search. `rate_per_s` is the capacity, or the highest rate that trials agree on."""
 
     kind: Kind
     rate_per_s: float | None
@@ -64,7 +64,7 @@ class Done:
 class Settings:
     """What is searched for. `precision` is how far the capacity may be off, `probe_ms` the shortest probe.
 
-    `requests_min` is how many requests a probe is to have whatever its limits need.
+    `requests_min` is the least number of requests in a probe, whatever its limits need.
     """
 
     limits: tuple[Limit, ...]
@@ -77,10 +77,10 @@ class Settings:
 class Bisection:
     """How far a search has come; see `next_step` and `observe`.
 
-    `low` has held and `high` has not, as far as is known. `candidate` is a `low` that is to be confirmed, by the words
-    of the trials `below` and `above` it. `longer` multiplies the length of a probe that has to be repeated;
-    `is_repeat` that a probe which showed only the generator is being repeated. `sure` is the highest rate that held in
-    two of three trials and has not been contradicted since.
+    `low` is the highest rate that held, `high` the lowest that did not. `candidate` is a `low` to be confirmed; `below`
+    and `above` are the results of the trials on its two sides. `longer` multiplies the length of a repeated probe, and
+    `is_repeat` means that the probe before was limited by the generator. `sure` is the highest rate that held in two of
+    three trials and has not been contradicted since.
     """
 
     settings: Settings
@@ -111,7 +111,7 @@ def next_step(state: Bisection) -> PlannedProbe | Done:
 
 
 def observe(state: Bisection, seen: Measurement) -> Bisection:
-    """The state after the probe that `next_step` asked for has shown this."""
+    """The state after the probe of `next_step`, given its figures."""
     step = next_step(state)
     assert isinstance(step, PlannedProbe), "a search that has ended sees nothing more"
     state = replace(state, probes=state.probes + 1)
@@ -121,7 +121,7 @@ def observe(state: Bisection, seen: Measurement) -> Bisection:
     if judged.word == "unjudged":
         return _bounded(_unjudged(state, step.duration_ms, judged))
     if judged.word == "generator" and state.candidate is None and not state.is_repeat:
-        # It says nothing of the server, and may have been a pause of the machine.
+        # It says nothing about the server, and the machine may have paused: repeat it once.
         return _bounded(replace(state, is_repeat=True))
     state = replace(state, longer=1, is_repeat=False)
     if state.candidate is None:
@@ -130,7 +130,7 @@ def observe(state: Bisection, seen: Measurement) -> Bisection:
 
 
 def probe_duration_ms(settings: Settings, rate_per_s: float) -> int:
-    """Long enough for the requests that are needed, by every quantile too, as far as a probe may grow."""
+    """A duration with enough requests for every limit, but not beyond the longest probe."""
     needed = max(settings.requests_min, *(SPARE * requests_for(limit) for limit in settings.limits))
     needed_ms = needed / rate_per_s * 1_000
     return min(max(settings.probe_ms, math.ceil(needed_ms)), LONGER_MAX * settings.probe_ms)
@@ -142,12 +142,12 @@ def beside(candidate: float, precision: float) -> tuple[float, float]:
 
 
 def rounded(rate_per_s: float) -> float:
-    """A rate with four digits that matter: more would be read for more than they are."""
+    """A rate with four significant digits: more would suggest a precision that it does not have."""
     return float(f"{rate_per_s:.4g}")
 
 
 def _searching(state: Bisection) -> float:
-    """The next rate while none is a candidate: one stride beyond what is known, or between what held and what broke."""
+    """The next rate without a candidate: between the rates that held and broke, or one stride beyond the known one."""
     assert state.ceiling_per_s is not None, "a closed loop goes first"
     if state.low is not None and state.high is not None:
         return rounded(math.sqrt(state.low * state.high))
@@ -159,7 +159,7 @@ def _searching(state: Bisection) -> float:
 
 
 def _confirming(state: Bisection, candidate: float) -> float:
-    """The side of a candidate that is tried next: in turns, so that a machine that drifts moves both alike."""
+    """The rate on the side of the candidate that is next. Sides alternate, so that machine drift affects both alike."""
     low, high = beside(candidate, state.settings.precision)
     if _decided(state.below):
         return high
@@ -167,7 +167,7 @@ def _confirming(state: Bisection, candidate: float) -> float:
 
 
 def _decided(words: Sequence[Word]) -> bool:
-    """Whether trials agree, or are as many as there may be. One that showed only the generator agrees with no other."""
+    """Whether enough trials agree, or none is left."""
     return len(words) == TRIALS_MAX or any(words.count(word) >= TRIALS_ENOUGH for word in set(words))
 
 
@@ -182,7 +182,7 @@ def _ceiling(state: Bisection, seen: Measurement) -> Bisection:
 
 
 def _searched(state: Bisection, rate_per_s: float, judged: Judged) -> Bisection:
-    """After a probe of the search itself: the bracket, or the stride, and a candidate once the bracket is narrow."""
+    """The state after a probe without a candidate: a narrower bracket, a longer stride, or a candidate."""
     assert state.ceiling_per_s is not None, "a closed loop goes first"
     lowest, highest = (rounded(share * state.ceiling_per_s) for share in (RATE_MIN_SHARE, RATE_MAX_SHARE))
     strode = state.low is not None or state.high is not None
@@ -202,7 +202,7 @@ def _searched(state: Bisection, rate_per_s: float, judged: Judged) -> Bisection:
 
 
 def _confirmed(state: Bisection, candidate: float, rate_per_s: float, judged: Judged) -> Bisection:
-    """After a trial of a candidate: confirmed, contradicted, or to be tried again."""
+    """The state after a trial of a candidate: confirmed, contradicted, or to be tried again."""
     low, high = beside(candidate, state.settings.precision)
     if rate_per_s == low:
         state = replace(state, below=(*state.below, judged.word))
@@ -227,7 +227,7 @@ def _confirmed(state: Bisection, candidate: float, rate_per_s: float, judged: Ju
 
 
 def _contradicted(state: Bisection, *, low: float | None, high: float | None) -> Bisection:
-    """The trials say otherwise than the search: it goes on from what they showed, in small strides."""
+    """The state after trials contradicted a candidate: the search continues from what they showed, in small strides."""
     if state.contradictions == CONTRADICTIONS_MAX:
         why = "trials contradicted each other, so the server, or the machine, is not steady"
         return replace(state, done=Done("unsettled", state.sure, why))
@@ -244,7 +244,7 @@ def _contradicted(state: Bisection, *, low: float | None, high: float | None) ->
 
 
 def _unjudged(state: Bisection, duration_ms: int, judged: Judged) -> Bisection:
-    """Repeats a probe for longer; at its longest, what it cannot show is said."""
+    """The state after a probe with too few requests: repeat it for longer, or end the search at the longest."""
     if duration_ms < LONGER_MAX * state.settings.probe_ms:
         return replace(state, longer=2 * state.longer)
     why = f"{judged.why} in {duration_ms / 1_000:g} s: use longer probes, or a lower quantile"
