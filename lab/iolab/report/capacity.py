@@ -1,6 +1,6 @@
-"""A capacity as one HTML file: the verdict, the curve with its knee, an overload and what came after it, and every run.
+"""A capacity as one HTML file: the verdict, the load curve with its knee, the overload and the recovery, every run.
 
-Made from the run's folder alone, like any report; it loads nothing and runs nothing.
+It is made from the run's folder alone, like any report. The page loads no other files and has no scripts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from iolab.report import charts, drawing, figures, palette
 from iolab.report.page import Drawing, number, policy_of, resource, templates
 from iolab.results import store
 
-# The quantiles that are drawn, each in the colour of its slot.
+# The quantiles in the charts, each in the colour of its slot.
 DRAWN = ("p50", "p99", "p99.9")
 HEIGHT = 220
 # The quantiles of the table: the last one of a report takes a million requests.
@@ -41,7 +41,7 @@ WORDS: dict[Word, str] = {
     "unjudged": "too few",
 }
 
-# A time in seconds and what was then.
+# A time in seconds and the figure at that time.
 Point = tuple[float, float]
 
 
@@ -127,7 +127,7 @@ def _row(probe: Probe) -> Row:
 
 
 def _carried(seen: Measurement, name: str) -> bool:
-    """Whether there were requests enough for a quantile."""
+    """Whether there were enough requests for a quantile."""
     return quantile_supported(seen.replies, QUANTILES[name])
 
 
@@ -165,7 +165,9 @@ def _recovery_drawings(state: SearchState, seen: Recovery) -> Iterator[Drawing]:
         for slot, name in enumerate(DRAWN)
     }
     if lines[0]:
-        caption = "Dashed: the limit. Upright: the server is back. A quantile stands where a slice has requests enough."
+        caption = (
+            "Dashed: the limit. Upright: the server is back. A quantile is drawn where a slice has enough requests."
+        )
         legend = tuple((slot, DRAWN[slot]) for slot, points in lines.items() if points)
         svg = drawing.inline(waits(seen, lines, _limits(state)), "Latency over an overload", said)
         yield Drawing("Latency, over the same time", caption, svg, legend)
@@ -280,7 +282,7 @@ def waits(seen: Recovery, lines: Mapping[int, Sequence[Point]], limits: Sequence
 def _overload(
     seen: Recovery, y: alt.Y, lines: Mapping[int, Sequence[Point]], limits: Sequence[Limit] = ()
 ) -> alt.TopLevelMixin:
-    """Lines over time; the overload is shaded, and an upright line stands where it was over."""
+    """Lines over time. The overload is shaded; an upright line marks when the server was back."""
     x = alt.X(
         "time:Q",
         scale=alt.Scale(domain=(0, seen.end_s + seen.watched_s), nice=False),

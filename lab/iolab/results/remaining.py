@@ -1,4 +1,4 @@
-"""What is left to run of a plan, given what has come back."""
+"""The trials of a plan that are left to run, given the results so far."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from iolab.plan.plan import RETRIES_MAX, Place, Plan, Trial
 from iolab.plan.schedule import block_trials, shuffled
 from iolab.results.records import CostCount, Result
 
-# A comparison runs at most this share of its trials again, so that it takes at most half as long again as planned.
+# The share of its trials that a comparison may run again, so that it takes at most half as long again as planned.
 RERUN_SHARE_MAX = 0.5
 
 
 def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
-    """What is still to be run, in order, as far as it is known; ask again after each result.
+    """The trials left to run, in order, as far as they are known; call it again after each result. Empty when done.
 
-    A contestant whose failure was final is left out of its comparison. A resumed run goes on within the block it was
-    torn from. Of many contestants a void trial is run again at the end of its own block, before the next block begins:
-    see `_Reruns`. Other comparisons have whole blocks run again after all others, void ones and unsettled ones
-    alike, until a comparison has had half as many of them as it has blocks: so a run keeps near its planned time, and
-    a comparison that needs more is inconclusive anyway. An empty answer means that the plan is done.
+    A contestant whose failure was final is left out of its comparison. A resumed run continues within its block. In a
+    comparison of many contestants, a void trial is run again at the end of its own block: see `_Reruns`. Other
+    comparisons run whole blocks again after all others, at most half as many as they have blocks. So a run keeps near
+    its planned time, and a comparison that needs more is inconclusive anyway.
     """
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
     gone = given_up(done)
@@ -40,14 +39,15 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
 
 
 class _Reruns:
-    """The void trials of comparisons of many that are run again, block by block in the order of the schedule.
+    """The reruns of void trials in comparisons of many contestants, block by block in the order of the schedule.
 
-    Pairing relies on nearness in time: a trial that is run again some seconds later, at the end of its own block, is
-    still beside the others of it; at the end of the run it would share nothing with them. That it comes last does not
-    favour anybody, because no rule that voids a trial looks at its result. The budget has three parts. Each trial is
-    run again RETRIES_MAX times at most: three void trials in a row are no accident. A contestant has as many reruns as
-    there are blocks, so that one that is always void cannot spend those of the others. And a comparison has half as
-    many as it has trials, so that it takes half as long again at most, as with two contestants.
+    Pairing relies on nearness in time. A trial that is run again at the end of its own block, some seconds later, is
+    still near the others of the block; at the end of the run it would not be. Being last favours no contestant, because
+    no rule that voids a trial looks at its result.
+
+    The budget has three limits. A trial is run again at most RETRIES_MAX times: three void trials in a row are no
+    accident. A contestant has as many reruns as there are blocks, so one that is always void cannot use up those of the
+    others. A comparison has half as many reruns as trials, so it takes at most half as long again as planned.
     """
 
     def __init__(self, plan: Plan, done: Mapping[Place, Result]) -> None:
@@ -57,7 +57,7 @@ class _Reruns:
         self._spent_by = Counter[tuple[int, int]]()
 
     def of_block(self, comparison: int, block: int) -> Iterator[Trial]:
-        """What is run again in this block, done or not, as far as it is known. Ask for the blocks in their order."""
+        """The reruns in this block, done or not, as far as they are known. Call it for the blocks in order."""
         if not self._plan.comparisons[comparison].many:
             return
         void = self._void(block_trials(self._plan, comparison, block, attempt=0))
@@ -68,7 +68,7 @@ class _Reruns:
             void = self._void(chosen)
 
     def _void(self, trials: Iterable[Trial]) -> Set[int]:
-        """The slots whose trials came out void; none while a trial is still to be run."""
+        """The slots whose trials are void; none while a trial is left to run."""
         void = set()
         for trial in trials:
             result = self._done.get(trial.place)
@@ -79,7 +79,7 @@ class _Reruns:
         return void
 
     def _may_run(self, trial: Trial) -> bool:
-        """Whether the budget allows this rerun, which it is then charged for."""
+        """Whether the budget allows this rerun. If so, the rerun is charged to it."""
         place = (trial.comparison, trial.slot)
         trials = self._plan.blocks * len(self._plan.comparisons[trial.comparison].cells)
         is_done = trial.place in self._done
@@ -97,7 +97,7 @@ class _Reruns:
 def _whole_blocks_again(
     plan: Plan, done: Mapping[Place, Result], gone: Set[tuple[int, int]], blocks: Sequence[tuple[int, int]]
 ) -> tuple[Trial, ...]:
-    """The next blocks that are run again as a whole, of the comparisons of few; empty when none is left to be."""
+    """The next whole blocks to run again, in comparisons of few contestants; empty when none is left."""
     blocks = [(comparison, block) for comparison, block in blocks if not plan.comparisons[comparison].many]
     reruns = Counter[int]()
     reruns_max = max(1, int(plan.blocks * RERUN_SHARE_MAX))
@@ -122,7 +122,7 @@ def _whole_blocks_again(
 
 
 def uncounted(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]) -> tuple[tuple[int, int], ...]:
-    """The (comparison, slot) pairs that take part and whose costs have not been seen yet."""
+    """The (comparison, slot) pairs that take part and whose costs are not counted yet."""
     gone = given_up({result.trial.place: result for result in results if plan.holds(result.trial)})
     known = {(count.comparison, count.slot) for count in counts if count.is_of(plan)}
     return tuple(
@@ -134,7 +134,7 @@ def uncounted(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]
 
 
 def given_up(done: Mapping[Place, Result]) -> frozenset[tuple[int, int]]:
-    """The (comparison, slot) pairs that failed for good: they take no part, so the others can still be compared."""
+    """The (comparison, slot) pairs whose failure was final. They take no part; the others can still be compared."""
     return frozenset(
         (place.comparison, place.slot)
         for place, result in done.items()

@@ -3,8 +3,8 @@
     runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  costs.jsonl  report.html
 
 A trial is appended to trials.jsonl when it is over (see `journal`), so a crash loses at most the trial that was being
-written; it is run again. Trials that counted system calls have a file of their own, costs.jsonl, because nobody may
-take them for timed ones. One process at a time may write a run.
+written; it is run again. Trials that counted system calls have a file of their own, costs.jsonl, because they
+must not be mixed with timed ones. One process at a time may write a run.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ def read_plan(folder: Path) -> Plan:
 
 
 def write_machine(folder: Path, machine: Mapping[str, Any]) -> None:
-    """Keeps the circumstances of a run; raises StoreError."""
+    """Stores the machine and engine of a run; raises StoreError."""
     write_file(folder / layout.MACHINE, json.dumps(machine, indent=2, sort_keys=True) + "\n")
 
 
 def ended(folder: Path) -> str | None:
-    """When a run came to its end, as ISO 8601; None of one that has more to do, or is not there; raises StoreError.
+    """When a run ended, as ISO 8601; None if it has trials left or is not there; raises StoreError.
 
-    Runs that were stored before this was noted have ended when nothing is left to do.
+    The earliest stored runs do not note it: they have ended when nothing is left to do.
     """
     if not (folder / layout.PLAN).exists() or not (folder / layout.MACHINE).exists():
         return None
@@ -147,7 +147,7 @@ def read_trials(folder: Path) -> Trials:
 
 
 def write_report(folder: Path, html: str) -> Path:
-    """Replaces the report of a run as a whole, so that a reader never sees half of one; raises StoreError."""
+    """Replaces the report of a run as a whole; raises StoreError."""
     write_file(folder / layout.REPORT, html)
     return folder / layout.REPORT
 
