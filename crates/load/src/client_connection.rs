@@ -1,4 +1,4 @@
-//! One connection's requests and replies, without its socket: what the drivers share.
+//! The requests and replies of one connection, without its socket. All drivers use it.
 
 use std::{io, mem};
 
@@ -9,38 +9,38 @@ use crate::in_flight::{InFlight, InFlightQueue};
 use crate::record::{Fault, Recorder};
 use crate::tls;
 
-/// What a piece of input has led to.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// No reply is whole yet.
+    /// No reply is complete yet.
     Waiting,
-    /// A reply is whole, or several are: the connection may carry more requests.
+    /// One or more replies are complete: the connection may carry more requests.
     Replied,
-    /// The connection is of no further use; what was outstanding is accounted for.
+    /// The connection is finished. Requests that were in flight have been counted.
     Over,
 }
 
 /// What a connection may carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Requests outstanding at the same time.
+    /// Requests in flight at the same time.
     pub(crate) depth: usize,
     /// Requests in all.
     pub(crate) requests: u64,
-    /// From the send of a request to its whole reply.
+    /// From the send of a request to its complete reply.
     pub(crate) timeout_ns: u64,
 }
 
-/// The client half with what surrounds it: the requests in flight, and input that is not yet a reply.
+/// The client half of the protocol, with the requests in flight and the start of an incomplete reply.
 pub(crate) struct ClientConnection<C> {
     client: C,
     tail: Vec<u8>,
-    /// Oldest first, as replies come.
+    /// Oldest first: replies come in that order.
     in_flight: InFlightQueue,
     limits: Limits,
-    /// How late the last request that was answered had been sent.
+    /// How late the last answered request was sent.
     late_ns: u64,
-    /// Whether the server has shown that it has taken the connection.
+    /// Whether the server has sent anything, so that it has accepted the connection.
     taken: bool,
 }
 
@@ -57,7 +57,7 @@ impl<C> ClientConnection<C> {
         }
     }
 
-    /// Begins anew for a connection that is being opened: until the first bytes come, nobody has taken it.
+    /// Starts again for a connection that is being opened. It counts as accepted when its first bytes come.
     pub(crate) fn open_again(&mut self, client: C, limits: Limits) {
         debug_assert!(self.in_flight.is_empty(), "what was outstanding is accounted for");
         self.client = client;
@@ -67,14 +67,14 @@ impl<C> ClientConnection<C> {
         self.taken = false;
     }
 
-    /// Whether the connection has been of use, or has been waited for long enough. One that has not is opened again in
-    /// time, not at once and for ever.
+    /// Whether the server has accepted the connection, or a request on it has timed out. Otherwise the next attempt to
+    /// open it waits for the next sweep: a server that refuses would be asked in a busy loop.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken
     }
 
-    /// From when on another request could have gone out, had the one that was just answered been sent in time: its
-    /// connection is free late by what the generator was late, which must not pass for the server's doing.
+    /// When the connection would have become free if the request just answered had been sent on time. The generator's
+    /// own lateness must not count as the server's.
     pub(crate) fn free_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.late_ns)
     }
@@ -114,7 +114,7 @@ impl<C> ClientConnection<C> {
         request
     }
 
-    /// Checks what has come, and records the replies that are whole.
+    /// Checks received bytes, and records the replies that are complete.
     pub(crate) fn receive<W: 'static>(
         &mut self,
         bytes: &[u8],
@@ -127,7 +127,7 @@ impl<C> ClientConnection<C> {
         recorder.received(bytes.len());
         self.taken = true;
         if self.in_flight.is_empty() {
-            // Nothing was asked, so nothing can be charged; the connection cannot be trusted.
+            // Bytes without a request: no request fails, but the connection cannot be used further.
             return Outcome::Over;
         }
         if self.tail.is_empty() {
@@ -143,7 +143,7 @@ impl<C> ClientConnection<C> {
         outcome
     }
 
-    /// Takes whole replies from the front of `input`; says how many bytes it is done with.
+    /// Takes complete replies from the front of `input`. Returns how many bytes it has used.
     fn replies<W: 'static>(&mut self, input: &[u8], now_ns: u64, recorder: &mut Recorder) -> (usize, Outcome)
     where
         C: Client<W>,
@@ -173,7 +173,7 @@ impl<C> ClientConnection<C> {
         }
     }
 
-    /// The server has ended its side.
+    /// Handles the end of the server's side.
     pub(crate) fn end<W: 'static>(&mut self, now_ns: u64, recorder: &mut Recorder) -> Outcome
     where
         C: Client<W>,
@@ -186,7 +186,7 @@ impl<C> ClientConnection<C> {
         self.fail(Fault::Closed, recorder, closed_early)
     }
 
-    /// The requests in flight have come to nothing.
+    /// Counts all requests in flight as failed.
     pub(crate) fn fail(
         &mut self,
         fault: Fault,
@@ -200,7 +200,7 @@ impl<C> ClientConnection<C> {
         Outcome::Over
     }
 
-    /// The connection has broken with this error.
+    /// Counts all requests in flight as failed by an error of the socket.
     pub(crate) fn fail_with(&mut self, error: &io::Error, recorder: &mut Recorder) -> Outcome {
         let fault = fault_of(error, self.taken);
         self.fail(fault, recorder, || match fault {
@@ -209,20 +209,20 @@ impl<C> ClientConnection<C> {
         })
     }
 
-    /// The connection could not be opened again.
+    /// Counts the requests as failed because the connection could not be opened.
     pub(crate) fn fail_to_open(&mut self, error: &io::Error, recorder: &mut Recorder) -> Outcome {
         let fault = if tls::is_broken(error) { Fault::Tls } else { Fault::Connect };
         self.fail(fault, recorder, || error.to_string())
     }
 
-    /// Gives up on a connection whose oldest reply has not come in time; says whether it did.
+    /// Gives up on a connection whose oldest request has timed out. Returns whether it did.
     pub(crate) fn give_up_late(&mut self, now_ns: u64, recorder: &mut Recorder) -> bool {
         let timeout_ns = self.limits.timeout_ns;
         let late =
             self.in_flight.first().is_some_and(|request| now_ns.saturating_sub(request.sent_ns) > timeout_ns);
         if late {
             self.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
-            // Who has waited for so long already need not wait on to try again.
+            // After a whole timeout the connection may be opened again at once.
             self.taken = true;
         }
         late
@@ -232,7 +232,7 @@ impl<C> ClientConnection<C> {
     where
         C: Client<W>,
     {
-        // How soon a driver notices that a reply is overdue must not decide whether it is.
+        // Whether a request has timed out must not depend on how soon a driver looks.
         if self.give_up_late(now_ns, recorder) {
             return Outcome::Over;
         }
@@ -251,7 +251,7 @@ impl<C> ClientConnection<C> {
     }
 }
 
-/// What is said of a reply with other bytes, and where they are.
+/// The message for a reply with wrong bytes, with their position.
 fn wrong(deviation: Option<String>) -> String {
     let deviation = deviation.map_or_else(String::new, |deviation| format!(": {deviation}"));
     format!("a reply was well-formed but not the right one{deviation}")
@@ -261,8 +261,8 @@ fn closed_early() -> String {
     "the server closed the connection before its reply".into()
 }
 
-/// Which fault an error of a socket is. A reset can only come from a server that has taken the connection; other
-/// errors of one that nobody has taken say just that.
+/// The fault that an error of a socket stands for. Only a server that has accepted a connection can reset it. Any other
+/// error before that is a failure to connect.
 fn fault_of(error: &io::Error, taken: bool) -> Fault {
     match error.kind() {
         _ if tls::is_broken(error) => Fault::Tls,
@@ -301,8 +301,8 @@ mod tests {
         connection.begin(&dispatch, now_ns, recorder).to_vec()
     }
 
-    /// Sends so many requests at once, presents `reply` of them in pieces, and expects the last outcome and the counts
-    /// of replies and of failures.
+    /// Sends `requests` requests at once, delivers `reply` in pieces, and expects the last outcome and the counts of
+    /// replies and failures.
     fn check_depth(
         requests: usize,
         reply: impl Fn(&[u8]) -> Vec<u8>,
@@ -319,7 +319,7 @@ mod tests {
         let reply = reply(&sent);
         let mut last = Outcome::Waiting;
         for piece in reply.chunks(piece_bytes) {
-            assert_ne!(last, Outcome::Over, "nothing is presented to a connection that is over");
+            assert_ne!(last, Outcome::Over, "a finished connection receives nothing");
             last = connection.receive(piece, 5_000, &mut recorder);
         }
         assert_eq!(last, outcome);
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(recorder.in_flight(), requests as u64 - replies - failures);
     }
 
-    /// The same for one request, of which a failure is what is not a reply.
+    /// The same for one request.
     fn check(reply: impl Fn(&[u8]) -> Vec<u8>, piece_bytes: usize, outcome: Outcome, replies: u64) {
         check_depth(1, reply, piece_bytes, outcome, (replies, u64::from(outcome == Outcome::Over)));
     }
@@ -340,9 +340,9 @@ mod tests {
     }
 
     #[test]
-    fn replies_to_several_requests_are_told_apart_however_they_were_cut() {
+    fn replies_to_several_requests_are_separated_however_they_were_cut() {
         for piece_bytes in [1, 7, MESSAGE_BYTES - 1, MESSAGE_BYTES, MESSAGE_BYTES + 1, 5 * MESSAGE_BYTES] {
-            // The last piece may be the end of the last reply, or more than one.
+            // The last piece may end one reply or hold several.
             check_depth(5, <[u8]>::to_vec, piece_bytes, Outcome::Replied, (5, 0));
         }
     }
@@ -371,7 +371,7 @@ mod tests {
             connection.free_ns(now_ns + 50)
         };
         assert_eq!(ask(100, 0, 900), 150);
-        // The next was due at 200, so it is late by 750 itself; one that is sent in time ends that.
+        // The next was due at 200, so it is 750 late. The one after it is sent on time.
         assert_eq!(ask(200, 150, 950), 250);
         assert_eq!(ask(2_000, 250, 2_000), 2_050);
     }

@@ -1,4 +1,4 @@
-//! The run that a driver keeps going, as one record that its methods pass on.
+//! The state of a run that the methods of a driver share: the time, the dispatcher and the recorder.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
 
 pub(crate) struct Context<'a> {
-    /// The last time that was read.
+    /// The time at the last reading of the clock.
     pub(crate) now_ns: u64,
-    /// Which connection carries the next request, and when.
+    /// Decides which connection carries the next request, and when.
     pub(crate) dispatcher: &'a mut Dispatcher,
     pub(crate) recorder: &'a mut Recorder,
 }
@@ -26,7 +26,7 @@ impl<'a> Context<'a> {
         self.recorder.at(self.now_ns);
     }
 
-    /// The request that may go out now, if there is one.
+    /// The request to send now, if there is one.
     pub(crate) fn next(&mut self) -> Option<Dispatch> {
         if !self.recorder.may_send() {
             return None;
@@ -34,7 +34,7 @@ impl<'a> Context<'a> {
         self.dispatcher.next(self.recorder.in_flight(), self.now_ns)
     }
 
-    /// The request that may go out with the last one, on the same connection.
+    /// Another request to send with the last one, on the same connection.
     pub(crate) fn next_with(&mut self, dispatch: &Dispatch) -> Option<Dispatch> {
         if !self.recorder.may_send() {
             return None;
@@ -57,7 +57,7 @@ impl<'a> Context<'a> {
         self.recorder.end_iteration(self.now_ns, wait);
     }
 
-    /// Begins an iteration after a wait; says whether the run goes on.
+    /// Begins an iteration after a wait. Returns whether the run goes on.
     pub(crate) fn begin_iteration(&mut self) -> bool {
         self.now_ns = clock::monotonic_ns();
         self.recorder.begin_iteration(self.now_ns)

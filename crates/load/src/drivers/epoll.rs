@@ -1,7 +1,7 @@
-//! The epoll driver: a reply is received, checked and answered with the next request in one go.
+//! The epoll driver: receives a reply, checks it, and sends the next request on the same connection at once.
 //!
-//! Two system calls a request and a share of one wait: a connection is registered once, by its edges, and a short
-//! receive is taken as the last.
+//! A request takes two system calls and a share of one wait. A connection is registered once, edge-triggered, and a
+//! receive that does not fill the buffer counts as the last.
 
 use std::io;
 use std::marker::PhantomData;
@@ -22,9 +22,9 @@ use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
 use crate::{Config, Failure, Share, failure};
 
-/// Received in one call at most.
+/// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// Receives from one connection in a row, so that one fast server cannot keep the thread from the others.
+/// At most so many receives from one connection in a row, so that the others are served too.
 const RECEIVES_MAX: usize = 16;
 
 /// A thread's connections and what it waits with.
@@ -55,8 +55,8 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         Ok(Self { epoll, pool, input: vec![0; RECEIVE_BYTES].into(), workload: PhantomData })
     }
 
-    /// Begins what else may go out now on a connection that has just been given a request: one call sends all. It is no
-    /// part of the path of those that have one request at a time.
+    /// Begins further requests of a pipeline, so that one call sends them all. Not inlined: connections with one
+    /// request at a time do not need it.
     #[inline(never)]
     fn begin_more(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
         let connection = &mut self.pool.connections[dispatch.key];
@@ -77,14 +77,14 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         }
     }
 
-    /// Receives what there is, and goes on with the next request when a reply is whole.
+    /// Receives all there is, and sends the next request when a reply is complete.
     fn handle_ready(&mut self, ready: Ready, context: &mut Context<'_>) {
         let key = ready.key as usize;
         if ready.writable() && !self.resume(key, context) {
             return;
         }
         if !T::BUFFERS && !ready.readable() {
-            // What has come since then has an edge of its own, which also knows whether the end has come with it.
+            // Bytes that have come since then have an event of their own, which also says whether the peer has ended.
             return;
         }
         for _ in 0..RECEIVES_MAX {
@@ -104,7 +104,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let is_sound = !T::BUFFERS || self.resume(key, context);
                     if is_sound && ready.ended() {
-                        // What has ended is the connection before this one.
+                        // The event is of an earlier connection with the same key.
                         self.offer(key, context.now_ns, context);
                     }
                     return;
@@ -113,7 +113,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
             };
             match outcome {
                 Outcome::Waiting => {}
-                // The end lies behind the reply: whatever was sent here now would be lost.
+                // The end follows the reply: a request sent now would be lost.
                 Outcome::Replied if ready.ended() => {}
                 Outcome::Replied => {
                     let free_ns = self.pool.connections[key].client.free_ns(context.now_ns);
@@ -126,7 +126,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
                     return;
                 }
             }
-            // What came may have been what the transport had waited for to take more.
+            // The transport may have waited for these bytes before it could send more.
             if (T::BUFFERS && !self.resume(key, context)) || is_last {
                 return;
             }
@@ -134,7 +134,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         self.ask_again(key, context);
     }
 
-    /// Has an edge reported that was seen already.
+    /// Asks for another event, because one that was reported is not reported again.
     fn ask_again(&mut self, key: usize, context: &mut Context<'_>) {
         let Some(transport) = &self.pool.connections[key].handle else { return };
         if let Err(error) = self.epoll.change(transport.socket(), key as u64, Interest::EDGES) {
@@ -143,7 +143,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         }
     }
 
-    /// Goes on with what has not gone out yet; says whether the connection is still sound.
+    /// Sends what is still unsent. Returns whether the connection is still usable.
     fn resume(&mut self, key: usize, context: &mut Context<'_>) -> bool {
         let connection = &self.pool.connections[key];
         let is_sent = connection.unsent.is_empty();
@@ -158,7 +158,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         is_sound
     }
 
-    /// Sends as much as fits of what is unsent; says whether the connection is still sound.
+    /// Sends as much as fits. Returns whether the connection is still usable.
     fn send(&mut self, key: usize, context: &mut Context<'_>) -> bool {
         let connection = &mut self.pool.connections[key];
         let Some(transport) = &mut connection.handle else { return false };
@@ -198,7 +198,7 @@ impl<W: 'static, C: Client<W>, T: Transport> EventLoop for Worker<W, C, T> {
         if has_depth && is_open {
             self.begin_more(dispatch, context);
         }
-        // Nearby servers have accepted at once; otherwise the first write edge sends the request.
+        // A connection over loopback is open at once. Otherwise the first writable event sends the request.
         let is_sound = (is_open || self.connect(key, context)) && self.send(key, context);
         if has_depth && is_sound {
             self.offer(key, dispatch.free_ns, context);

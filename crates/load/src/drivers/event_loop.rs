@@ -1,7 +1,7 @@
-//! The loop of a driver that waits for many connections at once: what epoll and io_uring share.
+//! The loop of a driver that waits for many connections at once: epoll and io_uring.
 //!
-//! A driver implements how it waits, opens, sends and closes; the rest of the trait is the loop around that. Each driver
-//! has its own copy of the loop, made when it is compiled.
+//! A driver implements how it waits, opens, sends and closes. The provided methods are the loop around that. The
+//! compiler makes a copy of the loop for each driver, so it has no dynamic calls.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,12 +19,12 @@ pub(crate) trait EventLoop {
     type Unsent: Default;
     type Transport: Transport;
 
-    /// Whether requests go out together, with the next wait. Otherwise each goes out when it begins.
+    /// Whether requests go out together with the next wait. Otherwise each is sent when it begins.
     const BATCHES: bool;
 
     fn pool(&mut self) -> &mut Pool<Self::Client, Self::Handle, Self::Unsent, Self::Transport>;
 
-    /// Begins a request on a connection, which is opened for it if it is closed.
+    /// Begins a request. Opens its connection first if that is closed.
     fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>);
 
     /// Begins to connect.
@@ -36,12 +36,12 @@ pub(crate) trait EventLoop {
     /// Closes a connection if it is open, and forgets what is unsent.
     fn disconnect(&mut self, key: usize);
 
-    /// Whether a closed connection can be opened again by now.
+    /// Whether a closed connection can be opened again now.
     fn can_open(&self, _key: usize) -> bool {
         true
     }
 
-    /// Waits for events, so long at most; returns how many there are.
+    /// Waits for events for at most `timeout`. Returns how many there are.
     fn wait(&mut self, timeout: Duration) -> usize;
 
     fn handle_events(&mut self, count: usize, context: &mut Context<'_>);
@@ -53,8 +53,8 @@ pub(crate) trait EventLoop {
         let mut sweep_ns = context.now_ns + self.pool().plan.sweep_ns;
         let is_open_loop = context.dispatcher.is_open();
         loop {
-            // In a closed loop requests begin when the replies before them came, so that the time it takes to handle
-            // those counts as the server's.
+            // In a closed loop requests begin when the replies before them came: the time to handle those counts as the
+            // server's.
             if is_open_loop {
                 context.tick();
             }
@@ -86,7 +86,7 @@ pub(crate) trait EventLoop {
         leave(connections, plan, context);
     }
 
-    /// Lists the connections that are free at the start. A connection that a stopped warm-up has left waiting is not.
+    /// Lists the connections that are free at the start. A stopped warm-up may have left some busy.
     fn list_free(&mut self, context: &mut Context<'_>) {
         for key in 0..self.pool().connections.len() {
             let can_open = self.can_open(key);
@@ -101,7 +101,7 @@ pub(crate) trait EventLoop {
     fn pump(&mut self, context: &mut Context<'_>) {
         while let Some(dispatch) = context.next() {
             self.begin(&dispatch, context);
-            // All of a batch begin at one time in a closed loop. Otherwise each send took time.
+            // The requests of a batch in a closed loop begin at the same time. Otherwise each send took time.
             let took_time =
                 if Self::BATCHES { context.dispatcher.is_open() } else { context.dispatcher.has_free() };
             if took_time {
@@ -110,7 +110,7 @@ pub(crate) trait EventLoop {
         }
     }
 
-    /// Begins to connect; says whether that could be done.
+    /// Begins to connect. Returns whether that succeeded.
     #[cold]
     fn connect(&mut self, key: usize, context: &mut Context<'_>) -> bool {
         let Err(error) = self.open(key) else { return true };
@@ -124,7 +124,7 @@ pub(crate) trait EventLoop {
         false
     }
 
-    /// Connects those that have waited for room, unless their requests have been given up.
+    /// Connects those that have waited for room, unless their requests have timed out.
     fn connect_waiting(&mut self, context: &mut Context<'_>) {
         while let Some(key) = self.pool().waiting.pop(context.now_ns) {
             if self.pool().connections[key].is_waiting() && self.connect(key, context) {
@@ -133,14 +133,14 @@ pub(crate) trait EventLoop {
         }
     }
 
-    /// Accounts for a connection that has broken.
+    /// Counts the requests of a broken connection as failed, and closes it.
     fn fail(&mut self, key: usize, error: &io::Error, context: &mut Context<'_>) {
         self.pool().connections[key].client.fail_with(error, context.recorder);
         self.close(key, context);
     }
 
-    /// Closes a connection. If it was of use it is free to be opened again, as soon as that is possible. A server that
-    /// refuses is asked again at the next sweep, not at once and for ever.
+    /// Closes a connection. If the server had accepted it, it is free to be opened again. Otherwise it waits for the
+    /// next sweep: a server that refuses would be asked in a busy loop.
     fn close(&mut self, key: usize, context: &mut Context<'_>) {
         self.disconnect(key);
         if self.pool().connections[key].client.is_taken() && self.can_open(key) {
@@ -148,7 +148,7 @@ pub(crate) trait EventLoop {
         }
     }
 
-    /// Gives up on replies that are overdue, and frees connections that are closed.
+    /// Fails requests that have timed out, and frees connections that are closed.
     fn sweep(&mut self, context: &mut Context<'_>) {
         let opens_again = self.pool().plan.opens_again(context.now_ns);
         for key in 0..self.pool().connections.len() {

@@ -1,8 +1,8 @@
-//! The io_uring driver: all replies that have come are checked, then all next requests go out in one system call.
+//! The io_uring driver: checks all replies that have come, then sends all next requests in one system call.
 //!
-//! The time of a request begins when the call that brought the reply before it returned, and ends when the one that
-//! brings its own does. So checking and batching count as the server's: they can only make it look slower than it
-//! is, never faster, and at all times exactly as many requests are in flight as there are connections.
+//! In a closed loop the latency of a request begins when the call that brought the previous reply returned, and ends
+//! when the call that brings its own reply returns. So checking and batching count as the server's time. They can make
+//! the server look slower, never faster, and the number of requests in flight is exact at all times.
 
 use std::borrow::Cow;
 use std::io;
@@ -23,17 +23,17 @@ use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
 use crate::{Config, Failure, Share, failure};
 
-/// Requests handed over in one call at most; small, so that they stay hot in the cache.
+/// At most so many requests are submitted in one call. Few enough to stay in the cache.
 const ENTRIES: u32 = 256;
-/// Slots for each connection: those that are being closed keep theirs while the next is open.
+/// Slots for each connection: one that is being closed keeps its slot while the next is open.
 const SLOTS: usize = 4;
 
-/// Whose a slot is.
+/// The owner of a slot.
 #[derive(Clone, Copy)]
 enum Owner {
     Nobody,
     Connection(usize),
-    /// This connection has given it up, and it closes when nothing of it is in flight.
+    /// The connection has given it up. It closes when none of its requests to the ring is in flight.
     Closing(usize),
 }
 
@@ -47,12 +47,12 @@ struct Use {
 /// A thread's connections and their ring.
 pub(crate) struct Worker<W, C> {
     ring: Ring,
-    /// With the request that each connection was given last.
+    /// `unsent` is the last request of a connection.
     pool: Pool<C, Slot, &'static [u8], Socket>,
     uses: Vec<Use>,
-    /// Of each connection, how many slots it has given up that are not closed yet.
+    /// For each connection, how many slots it has given up that are not closed yet.
     closing: Vec<usize>,
-    /// Connections of which a slot is closed with the next wait.
+    /// Connections whose slots close with the next wait.
     closed: Vec<usize>,
     workload: PhantomData<W>,
 }
@@ -109,7 +109,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         self.ring.receive(slot, true);
     }
 
-    /// Hands over the request of a connection, if that is open.
+    /// Queues the request of a connection, if that is open.
     fn send(&mut self, key: usize) {
         let connection = &self.pool.connections[key];
         if let Some(slot) = connection.handle {
@@ -117,7 +117,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Requests that did not fit into their sockets go on as the sockets drain.
+    /// Sends the rest of requests that did not fit into their sockets.
     fn send_rests(&mut self, context: &mut Context<'_>) {
         while let Some((slot, sent)) = self.ring.unsent_fixed() {
             let Owner::Connection(key) = self.uses[slot.index()].owner else { continue };
@@ -190,7 +190,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Closes a slot that has been given up, if nothing of it is in flight.
+    /// Closes a slot that has been given up, if none of its requests to the ring is in flight.
     fn close_slot(&mut self, slot: Slot) {
         let state = &mut self.uses[slot.index()];
         if let Owner::Closing(key) = state.owner
@@ -214,7 +214,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Frees connections that had no slot left to be opened again with.
+    /// Frees connections that waited for a slot to be opened again.
     fn count_closed(&mut self, context: &mut Context<'_>) {
         while let Some(key) = self.closed.pop() {
             self.closing[key] -= 1;
@@ -250,7 +250,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         }
     }
 
-    /// A request that is sent meanwhile waits for the connection.
+    /// A send that is queued meanwhile waits for the connection.
     fn open(&mut self, key: usize) -> io::Result<()> {
         let socket = sys::net::start_connect(self.pool.plan.route(key))?;
         let slot = self.ring.adopt(socket)?;
@@ -263,7 +263,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         self.send(key);
     }
 
-    /// The slot closes when nothing of it is in flight.
+    /// The slot closes when none of its requests to the ring is in flight.
     fn disconnect(&mut self, key: usize) {
         let Some(slot) = self.pool.connections[key].handle.take() else { return };
         let state = &mut self.uses[slot.index()];

@@ -1,5 +1,5 @@
-//! The ways to wait: `epoll`, `io_uring` and `thread`. What they share is in the other files; here it is how connections
-//! are opened.
+//! The drivers, one file each: `epoll`, `io_uring` and `thread`. The other files hold shared parts. This one opens the
+//! connections.
 
 mod context;
 pub(crate) mod epoll;
@@ -36,25 +36,25 @@ pub(crate) trait Drive {
     fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool);
 }
 
-/// How often a connection is opened again that was of no use, and how long nobody looks for the end of a run at most.
+/// How often a refused connection is tried again, and the longest time between two looks for the end of a run.
 const SWEEP_NS: u64 = 20_000_000;
-/// How often all connections are looked over at most, however short the timeout is.
+/// The shortest time between two sweeps of all connections, however short the timeout is.
 const SWEEP_NS_MIN: u64 = 1_000_000;
 
-/// What a worker knows of its connections beside themselves.
+/// What a worker knows about its connections: where they go, their limits, and when to look at them.
 pub(crate) struct Plan<C, T: Transport> {
-    /// The client half that connections have clones of.
+    /// The client half of the protocol. Each connection has a clone.
     client: C,
     addresses: Vec<Address>,
     sources: Vec<std::net::IpAddr>,
     /// The index of its first connection among those of all workers, which take addresses in turn.
     first: usize,
-    /// How often connections are looked over for replies that are overdue.
+    /// The time between two sweeps for requests that have timed out.
     sweep_ns: u64,
-    /// When those that were of no use are opened again.
+    /// When refused connections are tried again.
     again_ns: u64,
     spin_ns: u64,
-    /// Until when it does not sleep although nothing is due: something has just happened.
+    /// Until then it busy-waits, because something has just happened.
     spin_until_ns: u64,
     pub(crate) limits: Limits,
     pub(crate) terms: T::Terms,
@@ -63,7 +63,7 @@ pub(crate) struct Plan<C, T: Transport> {
 }
 
 impl<C, T: Transport> Plan<C, T> {
-    /// The plan of a share, and its connections, open.
+    /// The plan of a share, and its open connections.
     pub(crate) fn open(
         config: &Config,
         terms: T::Terms,
@@ -105,7 +105,7 @@ impl<C, T: Transport> Plan<C, T> {
         Route { to: &self.addresses[index % self.addresses.len()], from }
     }
 
-    /// Opens all connections and those to be idle, one after the other, at the rate that was asked for.
+    /// Opens all connections, the idle ones last, at the requested rate.
     fn open_all(&self, config: &Config, share: &Share, halt: &AtomicBool) -> Result<Vec<T>, Failure> {
         let count = share.connections + share.idle;
         let mut transports = Vec::with_capacity(count);
@@ -123,17 +123,17 @@ impl<C, T: Transport> Plan<C, T> {
         Ok(transports)
     }
 
-    /// How long a system call may block, so that what is overdue is seen.
+    /// The longest time that a system call may block, so that timeouts are seen.
     fn moment(&self) -> Duration {
         Duration::from_nanos(self.sweep_ns)
     }
 
-    /// Something has happened: in a closed loop, what follows is expected soon.
+    /// Extends the busy-wait of a closed loop: another event is expected soon.
     fn stir(&mut self, now_ns: u64) {
         self.spin_until_ns = now_ns + self.spin_ns;
     }
 
-    /// Whether it is time again to open connections that were of no use.
+    /// Whether it is time to try refused connections again.
     fn opens_again(&mut self, now_ns: u64) -> bool {
         let opens = now_ns >= self.again_ns;
         if opens {
@@ -142,30 +142,30 @@ impl<C, T: Transport> Plan<C, T> {
         opens
     }
 
-    /// How long to wait when the next thing to do is due at `then_ns`; nothing while it is time to spin.
+    /// How long to wait if the next thing to do is due at `then_ns`. Zero during a busy-wait.
     fn wait(&self, then_ns: u64, context: &Context<'_>) -> Duration {
         let &Context { now_ns, ref dispatcher, ref recorder } = context;
         if now_ns < self.spin_until_ns && !dispatcher.is_open() {
             return Duration::ZERO;
         }
-        // What is due and may not be sent any more is nothing to wake up for.
+        // Requests beyond the limit of the run need no wake-up.
         let due_ns = if recorder.may_send() { dispatcher.due_ns() } else { u64::MAX };
         let turn_ns = due_ns.saturating_sub(self.spin_ns);
         Duration::from_nanos(then_ns.min(turn_ns).saturating_sub(now_ns))
     }
 
-    /// Connections that nobody uses and the server has not closed.
+    /// Idle connections that the server has not closed.
     fn idle_open(&mut self) -> usize {
         self.idle.iter_mut().map(|transport| usize::from(transport.is_open())).sum()
     }
 }
 
-/// How often connections are looked over for replies that take longer than this.
+/// The time between two sweeps for this timeout.
 fn sweep_ns(timeout_ns: u64) -> u64 {
     (timeout_ns / 4).clamp(SWEEP_NS_MIN, SWEEP_NS)
 }
 
-/// Opens a connection, unless `halt` is raised before or meanwhile, which is `Interrupted`.
+/// Opens a connection. Fails with `Interrupted` if `halt` is raised.
 fn open_transport<T: Transport>(
     route: Route<'_>,
     terms: &T::Terms,

@@ -1,4 +1,4 @@
-//! The connections of a thread, and what all drivers do with them.
+//! The connections of a thread.
 
 use super::Plan;
 use super::context::Context;
@@ -7,9 +7,9 @@ use super::waiting::Waiting;
 use crate::client_connection::ClientConnection;
 use crate::record::Open;
 
-/// A connection of a driver, which sends and receives through `H` and keeps as `U` what it has still to send.
+/// A connection of a driver. `H` is what it sends and receives through, `U` what it has still to send.
 pub(crate) struct Connection<C, H, U> {
-    /// None from its end until it is used again.
+    /// None while it is closed.
     pub(super) handle: Option<H>,
     pub(super) client: ClientConnection<C>,
     pub(super) unsent: U,
@@ -29,23 +29,23 @@ impl<C: Clone, H, U: Default> Connection<C, H, U> {
 }
 
 impl<C, H, U> Connection<C, H, U> {
-    /// Whether it has a request, and waits to be opened for it.
+    /// Whether it has a request and waits to be opened for it.
     pub(super) fn is_waiting(&self) -> bool {
         self.handle.is_none() && !self.client.is_idle()
     }
 
-    /// Whether it is closed, and has no request.
+    /// Whether it is closed and has no request.
     pub(super) fn is_closed(&self) -> bool {
         self.handle.is_none() && self.client.is_idle()
     }
 
-    /// Whether it is open, and can carry another request.
+    /// Whether it is open and can carry another request.
     pub(super) fn has_room(&self) -> bool {
         self.handle.is_some() && self.client.has_room()
     }
 }
 
-/// The connections of a thread.
+/// All connections of a thread, with the queue of those that wait for room.
 pub(crate) struct Pool<C, H, U, T: Transport> {
     pub(super) connections: Vec<Connection<C, H, U>>,
     pub(super) waiting: Waiting,
@@ -53,12 +53,12 @@ pub(crate) struct Pool<C, H, U, T: Transport> {
 }
 
 impl<C: Clone, H, U: Default, T: Transport> Pool<C, H, U, T> {
-    /// A pool with room for so many connections.
+    /// An empty pool with room for `count` connections.
     pub(super) fn new(plan: Plan<C, T>, count: usize) -> Self {
         Self { connections: Vec::with_capacity(count), waiting: Waiting::default(), plan }
     }
 
-    /// Adds a connection that is open.
+    /// Adds an open connection.
     pub(super) fn add(&mut self, handle: H) {
         self.connections.push(Connection::new(Some(handle), &self.plan));
     }

@@ -1,13 +1,13 @@
-//! The thread driver: one thread a connection, in blocking calls, as simple clients are written.
+//! The thread driver: a thread for each connection, with blocking calls, as simple clients are written.
 //!
-//! It is here to be compared with. A thread for each connection costs a switch for each reply, and beyond a few hundred
-//! the scheduler decides what is measured. It sends a request whole before it listens for the reply.
+//! It exists for comparison. A thread for each connection costs a context switch for each reply, and beyond a few
+//! hundred threads the scheduler decides the result. It sends a complete request before it receives the reply.
 //!
-//! That a server has closed a connection it learns from the request that fails on it: to look before each would cost a
-//! system call more.
+//! It notices that a server has closed a connection when the next request fails. Looking before each request would cost
+//! one more system call.
 //!
-//! No call blocks for longer than a moment, so that the end of a run and a request's timeout are seen while a server
-//! takes nothing; and all that may block is a wait, which is not time the generator was away.
+//! No call blocks for longer than a moment, so that the end of a run and timeouts are noticed while a server accepts
+//! nothing. Blocking calls count as waits, not as time in which the generator was busy.
 
 use std::io;
 use std::marker::PhantomData;
@@ -28,9 +28,9 @@ use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
 use crate::{Config, Failure, Share, failure};
 
-/// Received in one call at most.
+/// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// Sent in one call at most, by a transport that may take several system calls for it, each of which may block.
+/// At most this is passed in one call to a transport that may need several blocking system calls for it.
 const SEND_BYTES: usize = 64 * 1024;
 
 /// A thread's one connection.
@@ -59,7 +59,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         Ok(Self { connection, input, plan, workload: PhantomData })
     }
 
-    /// Begins a request, for which the connection is opened if it is not open.
+    /// Begins a request. A closed connection is opened for it later.
     fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
         let connection = &mut self.connection;
         if connection.handle.is_none() {
@@ -68,10 +68,10 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         connection.unsent = connection.client.begin(dispatch, context.now_ns, context.recorder);
     }
 
-    /// Goes on with the request in flight, waiting for the server for a moment or two, and takes the reply that comes.
+    /// Continues the request in flight for a moment or two, and handles the reply if it comes.
     fn step(&mut self, context: &mut Context<'_>) -> Outcome {
         context.tick();
-        // The end of a send may block, and the receive that follows it.
+        // Both the end of a send and the receive after it may block.
         context.end_iteration(2 * self.plan.moment());
         let is_open = self.connection.handle.is_some();
         let received = if is_open { self.communicate() } else { self.connect() };
@@ -91,12 +91,12 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         }
     }
 
-    /// Sends what is unsent, then receives; returns how much, or nothing while it is still sending.
+    /// Sends what is unsent, then receives. Returns how many bytes, or None while it is still sending.
     fn communicate(&mut self) -> io::Result<Option<usize>> {
         let Connection { handle, unsent, .. } = &mut self.connection;
         let Some(transport) = handle else { return Ok(None) };
         if !unsent.is_empty() || transport.holds_back() {
-            // The time a plain socket may block is that of the whole call, whatever it is given.
+            // The timeout of a plain socket is for the whole call, however much it sends.
             let length = if T::BUFFERS { unsent.len().min(SEND_BYTES) } else { unsent.len() };
             let sent = transport.write(&unsent[..length])?;
             *unsent = &unsent[sent..];
@@ -110,12 +110,12 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         transport.read(&mut self.input).map(Some)
     }
 
-    /// Begins to connect. The first send waits until that is done.
+    /// Begins to connect. The first send waits for the connection.
     fn connect(&mut self) -> io::Result<Option<usize>> {
         let (route, moment) = (self.plan.route(0), self.plan.moment());
         let socket = match route.to {
             Address::Ip(_) => sys::net::start_connect(route)?,
-            // There is no beginning of it: it is done, or waits for room in the server's queue.
+            // A Unix socket connects at once, or waits for room in the server's queue.
             Address::Unix(_) => sys::net::connect(route, moment).map_err(|error| match error.kind() {
                 io::ErrorKind::TimedOut => io::ErrorKind::WouldBlock.into(),
                 _ => error,
@@ -133,7 +133,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         }
     }
 
-    /// Lets time pass until the next request may go out, or it is `then_ns`.
+    /// Sleeps until the next request is due, or until `then_ns`.
     fn pause(&mut self, then_ns: u64, context: &mut Context<'_>) {
         context.tick();
         let wait = self.plan.wait(context.recorder.due_ns().min(then_ns), context);
@@ -146,11 +146,11 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
 impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
     fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
         let context = &mut Context::new(dispatcher, recorder);
-        // One that a stopped warm-up has left waiting has no room.
+        // A stopped warm-up may have left it busy.
         if self.connection.is_closed() || self.connection.has_room() {
             context.dispatcher.free(0, context.recorder.start_ns());
         }
-        // When a connection that has been of no use is opened again.
+        // When a refused connection is tried again.
         let mut again_ns = u64::MAX;
         while !context.is_done() && !context.recorder.is_over() && !halt.load(Ordering::Relaxed) {
             context.tick();
@@ -175,7 +175,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
                 Outcome::Over => {
                     self.close();
                     context.tick();
-                    // A server that refuses is asked again in time, not at once and for ever.
+                    // A server that refuses would be asked in a busy loop.
                     if self.connection.client.is_taken() {
                         context.free(0);
                     } else {
@@ -188,8 +188,8 @@ impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
     }
 }
 
-/// Receives on a transport that takes nothing and holds nothing back: it waits for the server's part of a handshake. Once it
-/// has that it is to send, so a read must not go on to wait for a reply.
+/// Receives the server's part of a handshake, for which the transport waits before it can send. The read must not go on
+/// to wait for a reply, because the request has not been sent yet.
 fn hear<T: Transport>(transport: &mut T, input: &mut [u8]) -> io::Result<usize> {
     transport.socket().peek(&mut [MaybeUninit::uninit()])?;
     transport.socket().set_nonblocking(true)?;
@@ -198,14 +198,14 @@ fn hear<T: Transport>(transport: &mut T, input: &mut [u8]) -> io::Result<usize> 
     received
 }
 
-/// Makes a socket wait in its calls, for a moment at a time, so that the end of a run is seen.
+/// Makes a socket block in its calls, for a moment at a time, so that the end of a run is noticed.
 fn block(socket: &Socket, moment: Duration) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_read_timeout(Some(moment))?;
     socket.set_write_timeout(Some(moment))
 }
 
-/// Errors that only mean: not yet.
+/// Errors that mean: try again later.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,6 +1,6 @@
-//! What a driver sends and receives through: a plain socket, or a session of TLS over one.
+//! What a driver sends and receives through: a plain socket, or a TLS session over one.
 //!
-//! Which of the two is a type parameter of the whole worker, so a plain socket pays nothing for the other.
+//! The transport is a type parameter of the whole worker, so a plain socket pays nothing for TLS.
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -11,35 +11,35 @@ use sys::net::Socket;
 
 /// One side of a connection, in bytes as the protocol sees them.
 pub(crate) trait Transport: Sized {
-    /// What is agreed on before the first connection.
+    /// Settings for all connections.
     type Terms: Clone;
 
-    /// Whether it may hold bytes back that the socket knows nothing of.
+    /// Whether it may buffer bytes that the socket knows nothing of.
     const BUFFERS: bool;
 
-    /// Makes a transport of a socket that is connected, and waits until both sides are agreed, for so long at most and until
-    /// `halt` is raised, which is `Interrupted`.
+    /// Makes a transport of a connected socket and completes the handshake, within `timeout`. Fails with `Interrupted`
+    /// if `halt` is raised.
     fn open(socket: Socket, terms: &Self::Terms, timeout: Duration, halt: &AtomicBool) -> io::Result<Self>;
 
-    /// Makes a transport of a socket that may still be connecting, and waits for nothing.
+    /// Makes a transport of a socket that may still be connecting, without waiting.
     fn begin(socket: Socket, terms: &Self::Terms) -> io::Result<Self>;
 
     fn socket(&self) -> &Socket;
 
-    /// Receives, in one system call at most; 0 is the end that the other side has announced. `Interrupted` is to be
-    /// asked again: something has come, and none of it is for the protocol yet.
+    /// Receives with at most one system call. 0 is the end that the other side has announced. `Interrupted` means that
+    /// something has come which is not for the protocol: call again.
     fn read(&mut self, input: &mut [u8]) -> io::Result<usize>;
 
-    /// Whether a call that has received so much, with room for so much, has left nothing to receive.
+    /// Whether a call that has received `received` bytes into `room` has left nothing to receive.
     fn is_drained(&self, received: usize, room: usize) -> bool;
 
-    /// Sends as much as fits. Less than all is only taken if the transport becomes writable later, or readable.
+    /// Sends as much as fits. If that is not all, the transport becomes writable or readable later.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Whether something that was taken has not gone out yet.
+    /// Whether it still buffers bytes that it has accepted.
     fn holds_back(&self) -> bool;
 
-    /// Whether the other side has not ended a connection on which nothing is expected.
+    /// Whether an idle connection is still open on the other side.
     fn is_open(&mut self) -> bool;
 
     /// Ends our side.
@@ -87,7 +87,7 @@ impl Transport for Socket {
     fn close(self) {}
 }
 
-/// Errors of a write that only mean: not now.
+/// Errors of a write that mean: try again later.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

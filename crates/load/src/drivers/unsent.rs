@@ -1,33 +1,33 @@
-//! What a connection has still to send.
+//! The bytes that a connection has still to send.
 //!
-//! One request is sent from where it lies, in the protocol's table, however long it is. Several that go out together,
-//! in a pipeline, are copied one behind the other, so that one system call sends them all.
+//! A single request is sent from the protocol's table without a copy, however long it is. The requests of a pipeline
+//! are copied into one buffer, so that one system call sends them all.
 
-/// Copied for one call at most, but for the last request: beyond that a system call costs less than what it sends.
+/// Requests are copied for one call until there are so many bytes. Beyond that, another system call costs little.
 const BATCH_BYTES: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Unsent {
     one: &'static [u8],
-    /// Where it is not empty, it is all there is.
+    /// If not empty, it has all the bytes and `one` has none.
     several: Vec<u8>,
 }
 
 impl Unsent {
-    /// A request is to be sent, with nothing before it.
+    /// Adds a request when nothing is unsent.
     pub(crate) fn set(&mut self, request: &'static [u8]) {
         debug_assert!(self.is_empty(), "requests go out one after the other");
         self.one = request;
     }
 
-    /// Another request is to be sent behind those that there are.
+    /// Adds another request.
     pub(crate) fn push(&mut self, request: &'static [u8]) {
         self.several.extend_from_slice(self.one);
         self.several.extend_from_slice(request);
         self.one = &[];
     }
 
-    /// Whether another request is worth a copy.
+    /// Whether another request is worth copying.
     pub(crate) fn takes_more(&self) -> bool {
         self.bytes().len() < BATCH_BYTES
     }
@@ -40,7 +40,7 @@ impl Unsent {
         self.bytes().is_empty()
     }
 
-    /// So many bytes have been sent.
+    /// Removes bytes that have been sent.
     pub(crate) fn advance(&mut self, sent: usize) {
         if self.several.is_empty() {
             self.one = &self.one[sent..];
@@ -49,7 +49,7 @@ impl Unsent {
         }
     }
 
-    /// What there is goes nowhere any more.
+    /// Drops all bytes.
     pub(crate) fn clear(&mut self) {
         self.one = &[];
         self.several.clear();
@@ -60,7 +60,7 @@ impl Unsent {
 mod tests {
     use super::*;
 
-    /// Sends these requests together, as many bytes at a time, and expects them to come out as they are.
+    /// Sends these requests together, `sent` bytes at a time, and expects the same bytes in order.
     fn check(requests: &[&'static [u8]], sent: usize) {
         let mut unsent = Unsent::default();
         unsent.set(requests[0]);

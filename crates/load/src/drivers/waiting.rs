@@ -1,11 +1,11 @@
 //! Connections that wait for room in the queue of a server's Unix socket.
 //!
-//! While it is full, nothing tells when it no longer is: a `connect(2)` that does not wait says only that it would have
-//! to. So it is tried again and again, as TCP would by itself, until the request that needs the connection is overdue.
+//! The kernel does not report when a full queue has room again: a non-blocking `connect(2)` only fails with EAGAIN. So
+//! each connection is tried again, as TCP would do by itself, until its request times out.
 
 use std::collections::VecDeque;
 
-/// How long after one that found no room the next may try. Each costs three system calls.
+/// The pause after an attempt that found no room. An attempt costs three system calls.
 const PAUSE_NS: u64 = 200_000;
 
 /// The connections, longest waiting first.
@@ -16,7 +16,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// A connection has found no room at `now_ns`.
+    /// Adds a connection that found no room at `now_ns`.
     pub(crate) fn push(&mut self, key: usize, now_ns: u64) {
         self.keys.push_back(key);
         if self.again_ns <= now_ns {
@@ -24,12 +24,12 @@ impl Waiting {
         }
     }
 
-    /// The next one to try; none while there is probably no room. One that finds none is to be pushed again.
+    /// The next connection to try. None during the pause. One that finds no room must be pushed again.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<usize> {
         if now_ns < self.again_ns { None } else { self.keys.pop_front() }
     }
 
-    /// When to try again; `u64::MAX` if none waits.
+    /// When to try again. `u64::MAX` if none waits.
     pub(crate) fn due_ns(&self) -> u64 {
         if self.keys.is_empty() { u64::MAX } else { self.again_ns }
     }
