@@ -1,4 +1,4 @@
-//! Accepting connections, and refusing cleanly those there is no room for: what all models with sockets share.
+//! Accepting connections, and refusing those over a limit: for all models with sockets.
 
 use std::fs::File;
 use std::io;
@@ -11,42 +11,41 @@ use sys::net::{Listener, Listeners, Socket, is_exhausted};
 use crate::counts::{Counts, Limit};
 use crate::workers::Worker;
 
-/// How long an acceptor rests when there is no room for another connection, not even to refuse it.
+/// How long an acceptor sleeps when no descriptor is left, not even to refuse a connection.
 pub(crate) const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The keys of listeners in an epoll set, from here on: no connection has one.
+/// The first key of listeners in an epoll set. Connections have lower keys.
 pub(crate) const LISTENERS: u64 = 1 << 63;
 
 /// The listeners of a worker, with what it needs to refuse a connection.
 pub(crate) struct Acceptor {
     listeners: Listeners,
     counts: Counts,
-    /// A descriptor kept free for the moment when all others are taken: with it the next connection can be
-    /// accepted and closed, instead of waiting unanswered while the listener stays ready for ever.
+    /// A spare descriptor. When all others are used it lets the next connection be accepted and closed. Otherwise that
+    /// connection would wait unanswered, and the listener would stay ready.
     spare: Option<File>,
 }
 
 impl Acceptor {
-    /// Connections accepted in one go, before the others have their turn.
+    /// Connections accepted at once, before other events are handled.
     const BATCH: usize = 64;
 
     /// For a model that sleeps in [`Self::wait`].
     ///
-    /// Gives the calling thread a table of descriptors of its own: from a shared one another acceptor would take what
-    /// this one lets go of to refuse a connection, and the connection would wait until some other ends.
+    /// Gives the calling thread its own descriptor table. In a shared table another acceptor could take the spare
+    /// descriptor that this one has just released.
     pub(crate) fn new(worker: Worker) -> io::Result<Self> {
         sys::process::own_descriptors()?;
         Ok(Self { listeners: worker.listeners, counts: worker.counts, spare: spare_descriptor() })
     }
 
-    /// For a model that is told which listener is ready, and calls [`Self::accept`].
+    /// For a model that learns which listener is ready, and calls [`Self::accept`].
     pub(crate) fn nonblocking(worker: Worker) -> io::Result<Self> {
         worker.listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
         Self::new(worker)
     }
 
-    /// For a model that waits with epoll: the set that its connections join, with the listeners in it, whose keys count
-    /// from [`LISTENERS`] on.
+    /// For a model that waits with epoll. The returned set has the listeners, with keys from [`LISTENERS`] on.
     pub(crate) fn with_epoll(worker: Worker) -> io::Result<(Self, Epoll)> {
         let (acceptor, epoll) = (Self::nonblocking(worker)?, Epoll::new()?);
         for (key, listener) in (LISTENERS..).zip(acceptor.listeners()) {
@@ -60,7 +59,7 @@ impl Acceptor {
         self.listeners.iter()
     }
 
-    /// Waits until there is a connection that can be held.
+    /// Waits for a connection.
     pub(crate) fn wait(&mut self) -> Socket {
         loop {
             let accepted = match self.listeners.accept() {
@@ -74,7 +73,7 @@ impl Acceptor {
         }
     }
 
-    /// Counts what has become of a connection that [`Self::wait`] returned.
+    /// Counts a connection that [`Self::wait`] returned as accepted or refused.
     pub(crate) fn settle(&self, taken: Result<(), Limit>) {
         match taken {
             Ok(()) => self.counts.take(),
@@ -82,8 +81,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts the connections that wait at a listener, `room` of them at most; further ones are closed at once, as
-    /// are those that `take` cannot hold.
+    /// Accepts the connections that wait at a listener, at most `room`. Further ones are closed at once, and so are
+    /// those that `take` refuses.
     pub(crate) fn accept(
         &mut self,
         index: usize,
@@ -101,7 +100,7 @@ impl Acceptor {
                 Ok(Some(_)) if room == 0 => Err(Limit::ConnectionsMax),
                 Ok(Some(socket)) => take(socket),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It was refused, or ended before it was accepted.
+                // It was refused, or had ended already.
                 Ok(None) | Err(_) => continue,
             };
             room -= usize::from(taken.is_ok());
@@ -113,11 +112,11 @@ impl Acceptor {
         self.listeners.iter().nth(index).expect("the index is that of a listener")
     }
 
-    /// Accepts once more with the spare descriptor. The connection can be held if there is a new spare by then; else
-    /// it is refused, and there is none.
+    /// Accepts once more with the spare descriptor. The connection is kept if there is a new spare afterwards.
+    /// Otherwise it is refused, and the result is None.
     ///
     /// # Errors
-    /// As accepting, `WouldBlock` where nobody waits; the same where there is no spare either, after a rest.
+    /// `WouldBlock` if no connection waits, or, after a pause, if there is no spare either.
     fn accept_with_spare(
         &mut self,
         accept: impl FnOnce(&mut Self) -> io::Result<Socket>,
@@ -133,7 +132,7 @@ impl Acceptor {
         if self.spare.is_some() {
             return accepted.map(Some);
         }
-        // What is accepted is closed here, which leaves room for a spare.
+        // Closing the connection leaves room for a spare.
         accepted.map(drop)?;
         self.counts.refuse(Limit::Descriptors);
         self.spare = spare_descriptor();
@@ -141,7 +140,7 @@ impl Acceptor {
     }
 }
 
-/// A descriptor to keep free.
+/// Opens a spare descriptor.
 pub(crate) fn spare_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
 }

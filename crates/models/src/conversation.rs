@@ -1,4 +1,4 @@
-//! A connection from its first byte to its last in plain blocking calls: what blocking, fork, prefork and thread share.
+//! A whole connection in blocking calls: for the models blocking, fork, prefork and thread.
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
@@ -12,9 +12,9 @@ use crate::acceptor::Acceptor;
 use crate::scratch::Scratch;
 use crate::workers::Worker;
 
-/// A peer whose request was refused is read to its end, so that it sees the reply, but not beyond this...
+/// After a refusal the server reads what the peer still sends, so that the peer sees the reply. At most so many bytes,
 pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
-/// ...nor for longer than this.
+/// and for at most this long.
 pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// Serves one connection after the other, for ever.
@@ -30,8 +30,8 @@ pub(crate) fn one_at_a_time<P: Protocol>(
     }
 }
 
-/// Serves one connection until either side ends it; then it is to be dropped. What goes wrong with it concerns nobody
-/// else.
+/// Serves one connection until either side ends it. The caller then drops the socket. An error of a connection only
+/// ends that connection.
 pub(crate) fn converse<P: Protocol>(
     mut socket: &Socket,
     workload: &'static P::Workload,
@@ -62,8 +62,8 @@ pub(crate) fn converse<P: Protocol>(
     }
 }
 
-/// Ends our side and reads what the peer still sends: closing with unread bytes would reset the connection, and
-/// the peer might never see why it was refused.
+/// Ends our side and reads what the peer still sends. Closing with unread bytes would reset the connection, and the
+/// peer might not see the refusal.
 fn discard(socket: &Socket, input: &mut [u8]) {
     let (mut left, timeout) = (DISCARD_BYTES, Some(DISCARD_TIME));
     if socket.shutdown(Shutdown::Write).is_err() || socket.set_read_timeout(timeout).is_err() {

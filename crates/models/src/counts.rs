@@ -1,4 +1,4 @@
-//! What each worker has accepted and refused, in memory that worker processes share with their parent.
+//! Counts of accepted and refused connections, in memory that worker processes share with their parent.
 
 use std::io;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Why a connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The most connections a worker was told to hold.
+    /// The configured limit of a worker.
     ConnectionsMax,
     /// The process or the system has no descriptor left.
     Descriptors,
-    /// The number of its descriptor does not fit into the set that `select` takes.
+    /// Its descriptor number does not fit into the set of `select`.
     SetSize,
     /// The system allows no further process.
     Processes,
     /// The system allows no further thread.
     Threads,
-    /// The system has no memory left for what watches a connection, or for its stack.
+    /// The system has no memory left to watch the connection, or for its stack.
     Memory,
 }
 
@@ -31,7 +31,7 @@ impl Limit {
         Self::Memory,
     ];
 
-    /// The word in reports.
+    /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ConnectionsMax => "connections_max",
@@ -44,12 +44,12 @@ impl Limit {
     }
 }
 
-/// Counters of one worker, two cache lines apart from those of the next.
+/// Counters of one worker take two cache lines, so that workers do not share one.
 const STRIDE: usize = 16;
 const ACCEPTED: usize = 0;
 const REFUSED: usize = 1;
 
-/// The counts of all workers, and how often one was started again.
+/// The counts of all workers, and the number of restarts.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerStats {
     restarts: &'static AtomicU64,
@@ -57,10 +57,10 @@ pub struct WorkerStats {
 }
 
 impl WorkerStats {
-    /// The statistics of so many workers, which may be threads or processes that are forked later.
+    /// The statistics of `workers` workers. These may be threads, or processes that are forked later.
     ///
     /// # Errors
-    /// Where there is no memory.
+    /// If there is no memory.
     pub fn new(workers: usize) -> io::Result<Self> {
         let (first, rest) = sys::shared::counters(STRIDE * (workers + 1))?.split_at(STRIDE);
         Ok(Self { restarts: &first[0], workers: rest })
@@ -71,7 +71,7 @@ impl WorkerStats {
         self.workers.chunks_exact(STRIDE).map(Counts)
     }
 
-    /// How often a worker process was started again.
+    /// The number of restarts of worker processes.
     pub fn restarts(self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }
@@ -86,12 +86,12 @@ impl WorkerStats {
 pub struct Counts(&'static [AtomicU64]);
 
 impl Counts {
-    /// Connections it has taken, those that have ended among them.
+    /// Connections it has accepted, including those that have ended.
     pub fn connections(self) -> u64 {
         self.0[ACCEPTED].load(Ordering::Relaxed)
     }
 
-    /// Connections it has closed at once because of a limit.
+    /// Connections it has refused because of a limit.
     pub fn refused(self, limit: Limit) -> u64 {
         self.0[REFUSED + limit as usize].load(Ordering::Relaxed)
     }
@@ -111,7 +111,7 @@ pub(crate) struct ConnectionPermit(Arc<AtomicUsize>);
 impl ConnectionPermit {
     /// `open` counts the permits that are taken. None if there are `connections_max` already.
     pub(crate) fn take(open: &Arc<AtomicUsize>, connections_max: usize) -> Option<Self> {
-        // Taken first: several listeners may do so at once.
+        // Counted first: several listeners may do so at once.
         let permit = Self(Arc::clone(open));
         (open.fetch_add(1, Ordering::Relaxed) < connections_max).then_some(permit)
     }

@@ -1,7 +1,7 @@
-//! An event loop over descriptors that are ready for as long as they are: what select, poll and libevent share.
+//! An event loop with level-triggered readiness: for select, poll and libevent.
 //!
-//! The model waits in its own way and calls [`EventLoop::handle_ready`] for each descriptor that is ready. Connections are
-//! found by the number of their descriptor, which is all that these interfaces tell.
+//! The model waits in its own way and calls [`EventLoop::handle_ready`] for each ready descriptor. These interfaces
+//! only return descriptor numbers, so connections are found by them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -20,18 +20,18 @@ pub(crate) trait Watch {
     /// Watches a descriptor for input.
     fn add(&mut self, fd: &impl AsFd) -> Result<(), Limit>;
 
-    /// Watches it for room to send instead of input, or the other way round.
+    /// Watches it for room to send instead of input, or for input again.
     fn change(&mut self, fd: RawFd, sending: bool) -> io::Result<()>;
 
-    /// Watches it no longer: it is about to be closed.
+    /// Stops watching it. It is about to be closed.
     fn remove(&mut self, fd: RawFd);
 }
 
-/// A worker but for its waiting.
+/// A worker, except how it waits.
 pub(crate) struct EventLoop<P: Protocol, W> {
     pub(crate) watch: W,
     acceptor: Acceptor,
-    /// What each descriptor is, by its number: the kernel gives out the lowest that is free.
+    /// What each descriptor is, by its number. The kernel uses the lowest free number.
     entries: Vec<Entry<P::Server>>,
     open: usize,
     scratch: Scratch,
@@ -43,7 +43,7 @@ pub(crate) struct EventLoop<P: Protocol, W> {
 
 /// What a descriptor is.
 enum Entry<S> {
-    /// Nothing of ours.
+    /// Not ours.
     None,
     Listener(usize),
     /// A connection, and whether it is watched for room to send.
@@ -59,7 +59,7 @@ impl<P: Protocol, W: Watch> EventLoop<P, W> {
         config: &Config,
         workload: &'static P::Workload,
     ) -> io::Result<Self> {
-        // Its table of descriptors is the worker's own, which also keeps the numbers in it small.
+        // The worker has its own descriptor table, which also keeps the numbers small.
         let acceptor = Acceptor::nonblocking(worker)?;
         let mut entries = Vec::new();
         for (index, listener) in acceptor.listeners().enumerate() {
@@ -78,12 +78,12 @@ impl<P: Protocol, W: Watch> EventLoop<P, W> {
         })
     }
 
-    /// Brings the date of the replies up to date: once a wake-up.
+    /// Updates the date of the replies. Call it at every wake-up.
     pub(crate) fn tick(&mut self) {
         self.scratch.tick();
     }
 
-    /// Serves a descriptor that is ready.
+    /// Serves a ready descriptor.
     pub(crate) fn handle_ready(&mut self, fd: RawFd) -> io::Result<()> {
         let (connection, sending) = match &mut self.entries[fd as usize] {
             Entry::Connection(connection, sending) => (connection, sending),
@@ -121,7 +121,7 @@ impl<P: Protocol, W: Watch> EventLoop<P, W> {
     }
 }
 
-/// The entry of a descriptor, made where there is none.
+/// The entry of a descriptor, made if there is none.
 fn entry<'a, S>(entries: &'a mut Vec<Entry<S>>, fd: &impl AsFd) -> &'a mut Entry<S> {
     let index = fd.as_fd().as_raw_fd() as usize;
     if entries.len() <= index {

@@ -1,9 +1,9 @@
 //! io_uring: one thread hands the kernel requests and takes completions, both in batches, in one system call.
 //!
 //! One request accepts all connections and one receives all bytes of a connection; buffers are chosen when bytes
-//! arrive; replies are sent without a completion unless something went wrong. So an iteration of the loop is a
-//! single call however many connections have something to do. Each option takes one of these away, to show its worth, or
-//! adds one that seldom pays.
+//! arrive; replies are sent without a completion unless something went wrong. So an iteration of the loop is a single
+//! call however many connections have something to do. Each option takes one of these away, to show its worth, or adds
+//! one that seldom pays.
 
 mod options;
 

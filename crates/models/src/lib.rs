@@ -1,8 +1,8 @@
-//! Servers, one I/O model a file: how it waits, and how it spreads connections over workers.
+//! Servers, one file for each I/O model: how it waits, and how it spreads connections over workers.
 //!
-//! All models answer the same bytes through the same parser and response builder, so that what differs
-//! between two of them is only how they wait. The protocol is a type parameter of the whole server: a pair of
-//! model and protocol is one function, chosen once at start-up.
+//! All models answer through the same parser and response builder, so two of them differ only in how they wait. The
+//! protocol is a type parameter of the whole server: each pair of model and protocol is one function, chosen once at
+//! start-up.
 
 #![forbid(unsafe_code)]
 
@@ -25,18 +25,18 @@ use proto::Protocol;
 pub use counts::{Counts, Limit, WorkerStats};
 pub use workers::Worker;
 
-/// How a server is to run. It lives as long as the process.
+/// How a server runs.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Whether workers are threads of this process or processes below it.
+    /// Whether workers are threads of this process or child processes.
     pub worker_kind: WorkerKind,
-    /// Processors to run on, one worker each in turn; empty leaves the choice to the kernel.
+    /// Processors to run on, assigned to workers in turn. Empty leaves the choice to the kernel.
     pub cpus: Vec<usize>,
-    /// Connections held at once by one worker; further ones are accepted and closed.
+    /// The most connections that one worker serves at the same time. Further ones are accepted and closed.
     pub connections_max: usize,
     /// Options of the model that are not at their default: values by name, checked by [`ModelOption::accepts`].
     pub options: BTreeMap<String, String>,
-    /// Where workers count; none while nothing is served.
+    /// Where workers count connections. None while nothing is served.
     pub stats: Option<WorkerStats>,
 }
 
@@ -51,7 +51,7 @@ impl Config {
         self.option(option).parse().expect("options are checked before they are used")
     }
 
-    /// How many connections the kernel may hold that the server has not accepted yet.
+    /// How many connections may wait in the kernel to be accepted.
     pub fn backlog(&self) -> usize {
         self.number(&BACKLOG)
     }
@@ -63,7 +63,7 @@ pub struct ModelOption {
     pub name: &'static str,
     pub values: Values,
     pub about: &'static str,
-    /// Values kept because they were published, and what is wrong with each.
+    /// Published values that have a defect, with the defect.
     pub defects: &'static [(&'static str, &'static str)],
 }
 
@@ -72,12 +72,12 @@ pub struct ModelOption {
 pub enum Values {
     /// One of these; the first is the default.
     Words(&'static [&'static str]),
-    /// A number of this range.
+    /// A number in this range.
     Number { default: &'static str, min: usize, max: usize },
 }
 
 impl Values {
-    /// What it is where nobody has chosen.
+    /// The default value.
     pub const fn default(&self) -> &'static str {
         match self {
             Self::Words(words) => words[0],
@@ -87,7 +87,7 @@ impl Values {
 }
 
 impl ModelOption {
-    /// Whether it may have this value.
+    /// Whether this value is allowed.
     pub fn accepts(&self, value: &str) -> bool {
         match self.values {
             Values::Words(words) => words.contains(&value),
@@ -161,7 +161,7 @@ impl Model {
         if chosen.is_empty() { self.name.into() } else { format!("{}[{}]", self.name, chosen.join(",")) }
     }
 
-    /// What is wrong with the variant that was chosen, if it is one that was published with a defect.
+    /// The defects of the chosen options.
     pub fn defects(&self, config: &Config) -> Vec<&'static str> {
         let chosen = |option: &&ModelOption, value: &str| config.option(option) == value;
         (self.all_options())
@@ -179,7 +179,7 @@ macro_rules! models {
     ($($name:ident),+ $(,)?) => {
         $(mod $name;)+
 
-        /// Every model, in the order in which they teach: from one connection at a time to rings and runtimes.
+        /// Every model, from the simplest to rings and runtimes.
         pub static MODELS: &[Model] = &[$(Model { name: stringify!($name), ..$name::MODEL }),+];
 
         $(const _: () = assert!(
@@ -187,10 +187,10 @@ macro_rules! models {
             concat!("MODEL in ", stringify!($name), ".rs needs a line `about`"),
         );)+
 
-        /// Serves for ever; each worker brings its [`sys::net::Listeners`].
+        /// Serves for ever. Each worker has its own [`sys::net::Listeners`].
         ///
         /// # Errors
-        /// `NotFound` if there is no such model; otherwise what kept it from starting, or a worker from going on.
+        /// `NotFound` if there is no such model. Otherwise the error that ended a worker or kept it from starting.
         pub fn serve<P: Protocol>(
             model: &str,
             workers: Vec<Worker>,

@@ -1,7 +1,7 @@
-//! A connection driven by readiness: what select, poll, epoll and their like share.
+//! A connection driven by readiness: for select, poll, epoll and similar models.
 //!
-//! The model says that a socket may be ready; [`Connection::step`] receives, answers and sends as far as the
-//! socket lets it, and says what to wait for.
+//! The model calls [`Connection::step`] when a socket may be ready. It receives, answers and sends as far as the socket
+//! allows, and returns what to wait for.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -13,8 +13,7 @@ use sys::net::Socket;
 use crate::conversation::DISCARD_BYTES;
 use crate::scratch::Scratch;
 
-/// Receives in one step at most, and sends: so one fast peer cannot keep a worker from the others. Each is of as many
-/// bytes as there is room for in the buffers.
+/// The most receives in one step, and the most sends, so that one fast peer cannot keep a worker from the others.
 pub(crate) const SYSCALLS_MAX: usize = 16;
 
 /// What a connection waits for after a step.
@@ -22,27 +21,27 @@ pub(crate) const SYSCALLS_MAX: usize = 16;
 pub(crate) enum Step {
     /// Bytes to receive.
     Receive,
-    /// Room to send: until then it receives nothing.
+    /// Room to send. Until then it receives nothing.
     Send,
-    /// Nothing: there may be more to receive now, but others must have their turn.
+    /// Nothing: there may be more to receive, but other connections come first.
     ReceiveAgain,
     /// The same, but it has more to send.
     SendAgain,
-    /// It is over; drop it.
+    /// It is over. Drop it.
     Close,
 }
 
-/// What a connection does once everything owed to the peer has been sent.
+/// What a connection does when everything unsent has been sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Receive,
     Resume,
     Finish,
-    /// Reading and dropping what a refused peer still sends, so many bytes more.
+    /// Read and drop what a refused peer still sends, at most so many bytes.
     Discard(usize),
 }
 
-/// What a connection is made over.
+/// What a connection sends and receives through.
 pub(crate) trait Transport: Read + Write {
     fn end_sending(&self) -> io::Result<()>;
 }
@@ -57,7 +56,7 @@ impl Transport for Socket {
 pub(crate) struct Connection<S, T = Socket> {
     socket: T,
     session: Session<S>,
-    /// Replies that did not fit into the socket; empty but for slow readers.
+    /// Replies that did not fit into the socket. Empty unless the peer reads slowly.
     unsent: Vec<u8>,
     then: Then,
 }
@@ -67,9 +66,9 @@ impl<S, T: Transport> Connection<S, T> {
         Self { socket, session: Session::new(server), unsent: Vec::new(), then: Then::Receive }
     }
 
-    /// Goes as far as the socket allows and others can wait. `to_the_end`: the peer has ended its side, so receiving
-    /// must go on until it says so; otherwise a short receive is taken as the last, which saves a call that would find
-    /// nothing.
+    /// Receives, answers and sends as far as the socket allows, within a fair share. With `to_the_end` the peer has
+    /// ended its side, and receiving goes on until the end. Otherwise a receive that does not fill the buffer counts as
+    /// the last, which saves a call that would find nothing.
     pub(crate) fn step<W: 'static>(&mut self, scratch: &mut Scratch, to_the_end: bool) -> Step
     where
         S: Server<W>,
@@ -119,7 +118,7 @@ impl<S, T: Transport> Connection<S, T> {
         Step::ReceiveAgain
     }
 
-    /// Sends the replies in `output`, and those that follow from what was received before.
+    /// Sends the replies in `output`, and further replies to bytes that were received before.
     fn send<W: 'static>(&mut self, mut next: Next, output: &mut Output, sends: &mut usize) -> Step
     where
         S: Server<W>,
@@ -148,7 +147,7 @@ impl<S, T: Transport> Connection<S, T> {
         }
     }
 
-    /// Sends what was left over from before.
+    /// Sends what is left from an earlier step.
     fn send_unsent(&mut self) -> Step {
         if self.unsent.is_empty() {
             return Step::Receive;
@@ -159,14 +158,14 @@ impl<S, T: Transport> Connection<S, T> {
                 self.unsent.drain(..sent);
                 return Step::Send;
             }
-            // The memory is given back: most connections never need it.
+            // Frees the memory: most connections never need it.
             Ok(_) => self.unsent = Vec::new(),
         }
         if self.then == Then::Finish { self.finish() } else { Step::Receive }
     }
 
-    /// Closes; or, where the peer was refused while it may still be sending, ends our side only and reads on:
-    /// closing with unread bytes would reset the connection before the peer has seen the reply.
+    /// Closes. After a refusal it ends only our side and reads on: closing with unread bytes would reset the connection
+    /// before the peer has seen the reply.
     fn finish(&mut self) -> Step {
         if self.session.tail_bytes() == 0 || self.socket.end_sending().is_err() {
             return Step::Close;
@@ -182,7 +181,7 @@ impl<S> AsFd for Connection<S> {
     }
 }
 
-/// Sends what fits: all, some or, where the socket is full, nothing.
+/// Sends what fits: all, some or, if the socket is full, nothing.
 pub(crate) fn send_some(socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     if bytes.is_empty() {
         return Ok(0);
@@ -245,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Lets a flooded connection go as far as it may, twice, and says what it comes to.
+    /// Steps a flooded connection twice, and expects the result and the number of reads and writes.
     fn check(answers: usize, expected: [(Step, usize, usize); 2]) {
         let mut connection = Connection::new(Flood::default(), Answers(answers));
         let mut scratch = Scratch::new();
@@ -268,7 +267,7 @@ mod tests {
 
     #[test]
     fn sends_of_several_receives_count_together() {
-        // A receive takes three sends: 64 KiB are answered in three parts.
+        // A receive of 64 KiB is answered in three sends.
         check(30_000, [(Step::SendAgain, 6, SYSCALLS_MAX), (Step::SendAgain, 5, SYSCALLS_MAX)]);
     }
 }

@@ -1,7 +1,7 @@
-//! Models that leave the waiting to an asynchronous runtime: who is let in, and what tokio and hyper share.
+//! Models on an asynchronous runtime: admission of connections, and what tokio and hyper share.
 //!
-//! A runtime accepts through a listener of its own, one connection a call, and hands out the error where that fails.
-//! So a [`Gate`] stands behind each listener instead of the [`crate::acceptor::Acceptor`].
+//! A runtime accepts with its own listener, one connection for each call. So each listener has a [`Gate`] instead of an
+//! [`crate::acceptor::Acceptor`].
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
 use crate::{Config, ModelOption, Values, WorkerKind};
 
-/// Which of tokio's two runtimes.
+/// Selects one of tokio's two runtimes.
 pub(crate) const RUNTIME: ModelOption = ModelOption {
     name: "runtime",
     values: Values::Words(&["current", "multi"]),
@@ -34,7 +34,7 @@ pub(crate) const RUNTIME: ModelOption = ModelOption {
     defects: &[],
 };
 
-/// Models on tokio need no feature of the kernel; but not all of their options go together.
+/// Models on tokio miss no feature, but some of their options exclude each other.
 pub(crate) fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     if config.option(&RUNTIME) == "multi" && config.worker_kind == WorkerKind::Process {
         let text = "runtime=multi is one process with many threads: leave out one of the two, or take runtime=current";
@@ -43,12 +43,12 @@ pub(crate) fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// What a model on tokio does with a connection from its first byte to its last.
+/// How a model on tokio serves a connection from beginning to end.
 pub(crate) trait Service: Copy + Send + 'static {
     fn serve<S: Stream>(self, stream: S) -> impl Future<Output = ()> + Send;
 }
 
-/// A connection of tokio's, TCP or Unix.
+/// A connection in tokio, TCP or Unix.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
@@ -116,7 +116,7 @@ async fn accept<L: Listen>(listener: L, gate: Gate, service: impl Service) {
     }
 }
 
-/// A listener of tokio's.
+/// A listener in tokio.
 trait Listen: Send + Sync + 'static {
     type Stream: Stream;
 
@@ -139,17 +139,17 @@ impl Listen for UnixListener {
     }
 }
 
-/// Ends our side and reads what a refused peer still sends: closing with unread bytes would reset the connection,
-/// and the peer might never see why it was refused.
+/// Ends our side and reads what a refused peer still sends. Closing with unread bytes would reset the connection, and
+/// the peer might not see the refusal.
 pub(crate) async fn discard<S: Stream>(mut stream: S) {
     if stream.shutdown().await.is_ok() {
         let mut rest = stream.take(DISCARD_BYTES as u64);
-        // What comes of it concerns nobody: the connection is over.
+        // The result does not matter: the connection is over.
         let _ = timeout(DISCARD_TIME, copy(&mut rest, &mut sink())).await;
     }
 }
 
-/// Decides who is let in by one listener.
+/// Admits or refuses the connections of one listener.
 pub(crate) struct Gate {
     counts: Counts,
     open: Arc<AtomicUsize>,
@@ -157,13 +157,12 @@ pub(crate) struct Gate {
     spare: Arc<Spare>,
 }
 
-/// A descriptor kept free for the moment when all others are taken. A connection accepted in its place is refused, by
-/// closing it, unless there is a new spare by then. All gates on one table of descriptors share it: whichever of them
-/// accepts in its place, the next finds it gone and makes up for it.
+/// A spare descriptor for when all others are used. A connection accepted with it is refused, unless there is a new
+/// spare by then. All gates on one descriptor table share it.
 pub(crate) type Spare = Mutex<Option<File>>;
 
 impl Gate {
-    /// `open` counts the connections of the worker, whichever of its listeners they came by.
+    /// `open` counts the connections of all listeners of the worker.
     pub(crate) fn new(
         counts: Counts,
         open: &Arc<AtomicUsize>,
@@ -173,7 +172,7 @@ impl Gate {
         Self { counts, open: Arc::clone(open), connections_max, spare: Arc::clone(spare) }
     }
 
-    /// Counts a connection that was accepted. `None`: there is no room for it, and it must be dropped.
+    /// Counts an accepted connection. None if there is no room: the caller drops it.
     pub(crate) fn admit(&self) -> Option<ConnectionPermit> {
         let permit = if self.spare().is_some() {
             ConnectionPermit::take(&self.open, self.connections_max).ok_or(Limit::ConnectionsMax)
@@ -187,12 +186,12 @@ impl Gate {
         permit.ok()
     }
 
-    /// Whether accepting is to rest after this error, because the next attempt would fail in the same way at once.
+    /// Whether accepting must pause after this error, because the next attempt would fail at once in the same way.
     pub(crate) fn is_shut(&self, error: &io::Error) -> bool {
         is_exhausted(error) && self.spare().take().is_none()
     }
 
-    /// The spare, which is there unless there is no room for one.
+    /// The spare. None only if no descriptor is left.
     fn spare(&self) -> MutexGuard<'_, Option<File>> {
         let mut spare = self.spare.lock().expect("nobody panics with it");
         *spare = spare.take().or_else(spare_descriptor);
@@ -200,15 +199,15 @@ impl Gate {
     }
 }
 
-/// A task's share of its thread: so many calls that find their socket ready, and then others must have their turn. One
-/// that has waited begins anew.
+/// Limits how many syscalls in a row a task makes without waiting, so that other tasks run too. A wait resets the
+/// count.
 #[derive(Default)]
 pub(crate) struct Share {
     syscalls: usize,
 }
 
 impl Share {
-    /// Makes a call, and whatever waiting it takes.
+    /// Makes a call and waits for it.
     pub(crate) async fn spend<T>(&mut self, call: impl Future<Output = T>) -> T {
         self.syscalls += 1;
         let mut call = pin!(call);
@@ -222,7 +221,7 @@ impl Share {
         .await
     }
 
-    /// Whether others must have their turn now. It begins anew then.
+    /// Whether the task must yield now. Resets the count if so.
     pub(crate) fn is_spent(&mut self) -> bool {
         let is_spent = self.syscalls >= SYSCALLS_MAX;
         if is_spent {
@@ -232,8 +231,8 @@ impl Share {
     }
 }
 
-/// Lends the buffers of the thread: they must not be wanted any longer when a task waits, for the next task on this
-/// thread will want them.
+/// Lends the buffers of the thread. A task must not need them after it waits, because other tasks on the thread use
+/// them.
 pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     thread_local!(static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new()));
     SCRATCH.with_borrow_mut(work)

@@ -1,8 +1,8 @@
-//! The buffers of one thread, lent to one connection after the other: hot in its cache, and no connection holds any.
+//! The buffers of one thread, lent to one connection after the other. They stay in the cache, and connections own none.
 
 use proto::Output;
 
-/// Received in one call at most; a message of this size passes in one piece.
+/// At most this is received in one call, so a message of this size passes in one piece.
 const RECEIVE_BYTES: usize = 64 * 1024;
 
 /// Where a thread receives, and where it composes replies.
@@ -16,7 +16,7 @@ impl Scratch {
         Self { input: vec![0; RECEIVE_BYTES].into(), output: Output::new() }
     }
 
-    /// Brings the date of the replies up to date: once a wake-up.
+    /// Updates the date of the replies. Call it at every wake-up.
     pub(crate) fn tick(&mut self) {
         self.output.tick(sys::clock::unix_s());
     }

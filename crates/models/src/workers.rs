@@ -1,4 +1,4 @@
-//! Spreading a server over threads or processes, each with listeners of its own.
+//! Spreading a server over threads or processes, each with its own listeners.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -14,16 +14,16 @@ use sys::process;
 use crate::counts::Counts;
 use crate::{Config, WorkerKind};
 
-/// What a worker is given: where its connections come from, and where it counts them.
+/// The listeners of a worker, and where it counts their connections.
 pub struct Worker {
     pub listeners: Listeners,
     pub counts: Counts,
 }
 
-/// Runs `work` once for each worker, on a processor of its own, and returns only when one of them fails.
+/// Runs `work` once for each worker, on its own processor. Returns only when one of them fails.
 ///
 /// # Errors
-/// The first that a worker returns, or that starting one causes.
+/// The first error of a worker, or of starting one.
 pub(crate) fn spread(
     mut workers: Vec<Worker>,
     config: &'static Config,
@@ -40,7 +40,7 @@ pub(crate) fn spread(
         let failed = failed.clone();
         thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             let Err(error) = pin(index, config).and_then(|()| work(worker));
-            // The receiver is there for as long as the process lives.
+            // The receiver exists as long as the process.
             let _ = failed.send(error);
         })?;
     }
@@ -52,22 +52,21 @@ fn pin(index: usize, config: &Config) -> io::Result<()> {
     sys::cpu::pin(cpu.as_slice())
 }
 
-/// A process that ends is started again, but not sooner than this after its last start: one that fails at once must
-/// not keep a processor busy with failing.
+/// The shortest time between two starts of a process. One that fails at once must not keep a processor busy.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often ends are looked for while a process waits to be started again.
+/// The pause between two looks for ended processes while one waits to be started again.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
-/// One that has ended so often in a row, each time before it had lived for [`RESTART_PAUSE`], will not do better the
-/// next time. A server that is never there would be measured as a slow one.
+/// A process that ends so often in a row, each time within [`RESTART_PAUSE`], ends the server. Otherwise a server that
+/// never runs would be measured as a slow one.
 const EARLY_ENDS_MAX: u32 = 5;
 
-/// `each` processes for each worker under this one, which holds their listeners, so that connections wait and are not
-/// lost while a process is started again. Returns only when it has to give up, and then ends them all.
+/// Runs `each` child processes for each worker. This process keeps the listeners open, so that connections wait and are
+/// not lost while a child is started again. Returns only when it gives up. The children then end with this process.
 ///
 /// # Errors
-/// What keeps the processes from being started at first, or one of them from living later.
+/// If a process cannot be started at first, or later ends too often.
 pub(crate) fn supervise(
     workers: Vec<Worker>,
     each: usize,
@@ -81,7 +80,7 @@ pub(crate) fn supervise(
         processes.push(Process::new(index, start(&mut workers, index, config, work)?));
     }
     loop {
-        // Every end is noted before anything is started: how long a process has lived must not depend on the others.
+        // All ends are noted before any start, so that a start does not lengthen the measured life of another process.
         if let Some((pid, status)) = next_end(&processes)? {
             if let Some(process) = processes.iter_mut().find(|process| process.pid == Some(pid)) {
                 process.end(&status.to_string())?;
@@ -90,14 +89,14 @@ pub(crate) fn supervise(
         }
         for process in processes.iter_mut().filter(|process| process.is_due()) {
             let begun = start(&mut workers, process.worker, config, work);
-            // After the fork: a parent that loses its processor in between would count time in which there is no child.
+            // Set after the fork, so that it never counts time before the child existed.
             process.started = Instant::now();
             match begun {
                 Ok(pid) => {
                     process.pid = Some(pid);
                     stats.restarted();
                 }
-                // A limit on processes, or on memory; there may be room again soon.
+                // A limit on processes or memory. There may be room again soon.
                 Err(error) => process.end(&format!("it cannot be started: {error}"))?,
             }
         }
@@ -105,7 +104,7 @@ pub(crate) fn supervise(
     }
 }
 
-/// The next process that has ended. `None`: none has yet, and some wait to be started again.
+/// The next process that has ended. None if there is none and some wait to be started again.
 fn next_end(processes: &[Process]) -> io::Result<Option<(u32, ExitStatus)>> {
     if processes.iter().all(|process| process.pid.is_some()) {
         process::wait_child().map(Some)
@@ -114,13 +113,13 @@ fn next_end(processes: &[Process]) -> io::Result<Option<(u32, ExitStatus)>> {
     }
 }
 
-/// A process of a worker.
+/// A child process of a worker.
 struct Process {
     worker: usize,
-    /// There is none while it waits to be started again.
+    /// None while it waits to be started again.
     pid: Option<u32>,
     started: Instant,
-    /// How often in a row it has ended soon.
+    /// How often in a row it has ended early.
     early_ends: u32,
 }
 
@@ -134,10 +133,10 @@ impl Process {
         self.pid.is_none() && self.started.elapsed() >= RESTART_PAUSE
     }
 
-    /// Notes that it has ended.
+    /// Records that it has ended.
     ///
     /// # Errors
-    /// Where there is no use in starting it again.
+    /// If it has ended early too often.
     fn end(&mut self, reason: &str) -> io::Result<()> {
         self.pid = None;
         let early = self.started.elapsed() < RESTART_PAUSE;
@@ -154,7 +153,7 @@ impl Process {
     }
 }
 
-/// Forks a process of a worker, which leaves the listeners of the others to them.
+/// Forks a child for a worker. The child closes the listeners of other workers.
 fn start(
     workers: &mut Vec<Option<Worker>>,
     index: usize,
