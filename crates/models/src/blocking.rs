@@ -1,8 +1,7 @@
 //! One request at a time: accept a connection, serve it to its end, accept the next.
 //!
-//! The oldest model and the floor of all others: nothing waits but the system call itself. While one client is
-//! served every other waits in the kernel's queue, so a client that keeps its connection open shuts out the rest;
-//! HTTP replies therefore end the connection.
+//! The oldest model, and the baseline for all others. While one client is served, all others wait in the kernel's
+//! queue, so a client that keeps its connection open blocks the rest. HTTP replies therefore end the connection.
 
 use std::convert::Infallible;
 use std::io;

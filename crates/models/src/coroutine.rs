@@ -1,9 +1,9 @@
-//! Coroutines: each connection is a straight line of calls that seem to block, on a small stack of its own; where it
-//! would wait, another goes on.
+//! Coroutines: each connection has a small stack and makes calls that seem to block. When it would wait, another one
+//! runs.
 //!
-//! Below is the loop of `epoll`; what it resumes is not a state machine but a stack. A switch is a dozen instructions
-//! in the program. The price is a page or two of stack for each connection, idle or not. The worker's buffers go from
-//! one coroutine to the next with the control, so no stack holds any.
+//! The loop is that of `epoll`, but it resumes a stack and not a state machine. A switch takes a dozen instructions in
+//! user space. It costs a page or two of stack for each connection, idle or not. The worker's buffers are passed from
+//! one coroutine to the next, so no stack has any.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -43,23 +43,23 @@ pub(crate) fn serve<P: Protocol>(
     workload: &'static P::Workload,
 ) -> io::Result<Infallible> {
     spread(workers, config, move |worker| {
-        // It lives as long as the process: a coroutine that waits is never taken down.
+        // Leaked, because a waiting coroutine cannot be dropped safely.
         Box::leak(Box::new(Scheduler::<P>::new(worker, config, workload)?)).run()
     })
 }
 
-/// What a coroutine gets when it is resumed.
+/// What a coroutine receives when it is resumed.
 struct Wakeup {
     scratch: Box<Scratch>,
-    /// The peer has ended its side: receiving goes on until it says so.
+    /// The peer has ended its side: receive until the end.
     ended: bool,
 }
 
-/// What a coroutine waits for; with it come the buffers.
+/// What a coroutine waits for, and the buffers that it gives back.
 enum Pause {
-    /// Its socket.
+    /// A ready socket.
     Ready(Box<Scratch>),
-    /// Only that others have had their turn.
+    /// Nothing: other coroutines run first.
     Again(Box<Scratch>),
 }
 
@@ -70,7 +70,7 @@ struct Scheduler<P: Protocol> {
     acceptor: Acceptor,
     stacks: Stacks,
     conversations: Slab<Conversation>,
-    /// Those that are to go on without waiting.
+    /// Coroutines that continue without waiting.
     again: VecDeque<usize>,
     connections_max: usize,
     workload: &'static P::Workload,
@@ -107,7 +107,7 @@ impl<P: Protocol> Scheduler<P> {
                     None => scratch = self.resume(ready.key as usize, Wakeup { scratch, ended: ready.ended() }),
                 }
             }
-            // Only those that were there before: who asks again goes behind the others.
+            // Only those queued so far. A coroutine that pauses again goes to the end.
             for _ in 0..self.again.len() {
                 let Some(key) = self.again.pop_front() else { break };
                 scratch = self.resume(key, Wakeup { scratch, ended: false });
@@ -133,8 +133,8 @@ impl<P: Protocol> Scheduler<P> {
         });
     }
 
-    /// Lets a conversation go on, and returns the buffers when it waits again or is over. A number may by now be that
-    /// of another: being resumed for nothing harms none.
+    /// Resumes a conversation, and returns the buffers when it pauses or ends. The key may belong to another connection
+    /// by now: a needless resume is harmless.
     fn resume(&mut self, key: usize, wakeup: Wakeup) -> Box<Scratch> {
         let Some(conversation) = self.conversations.get_mut(key) else { return wakeup.scratch };
         match conversation.resume(wakeup) {
@@ -151,7 +151,7 @@ impl<P: Protocol> Scheduler<P> {
     }
 }
 
-/// A connection from its first byte to its last; returns the buffers. What goes wrong with it concerns nobody else.
+/// Serves a connection from beginning to end, and returns the buffers. An error only ends this connection.
 fn converse<P: Protocol>(
     socket: Socket,
     workload: &'static P::Workload,
@@ -164,23 +164,23 @@ fn converse<P: Protocol>(
     stream.scratch.expect(Stream::HAS_SCRATCH)
 }
 
-/// A socket as its coroutine sees it: its calls seem to block.
+/// A socket whose calls seem to block.
 struct Stream<'a> {
     socket: Socket,
     yielder: &'a Yielder<Wakeup, Pause>,
-    /// The worker's buffers, here while the coroutine runs.
+    /// The worker's buffers, while the coroutine runs.
     scratch: Option<Box<Scratch>>,
     ended: bool,
-    /// There may be something to receive; not so after a short receive, which saves a call that would find nothing.
+    /// There may be something to receive. False after a short receive, which saves a call that would find nothing.
     readable: bool,
-    /// Receives since the others have had their turn.
+    /// Receives since the last pause.
     receives: usize,
-    /// Sends since then.
+    /// Sends since the last pause.
     sends: usize,
 }
 
 impl Stream<'_> {
-    const HAS_SCRATCH: &'static str = "whoever runs has the buffers";
+    const HAS_SCRATCH: &'static str = "the running coroutine has the buffers";
 
     fn serve<P: Protocol>(&mut self, workload: &'static P::Workload) -> io::Result<()> {
         let mut session = Session::new(P::Server::new(workload));
@@ -208,7 +208,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Waits for bytes and receives them; 0 is the end.
+    /// Waits for bytes and receives them. 0 is the end.
     fn receive(&mut self) -> io::Result<usize> {
         loop {
             if !self.readable {
@@ -230,11 +230,11 @@ impl Stream<'_> {
         }
     }
 
-    /// Sends the replies in the output, and leaves it empty.
+    /// Sends the replies in the output and clears it.
     fn send(&mut self) -> io::Result<()> {
         let output = &mut self.scratch.as_mut().expect(Self::HAS_SCRATCH).output;
         let sent = send_some(&mut self.socket, output.as_bytes());
-        // What did not fit is copied: while this waits, others use the buffer.
+        // The rest is copied, because others use the buffer while this one waits.
         let unsent = sent.as_ref().map_or(Vec::new(), |&sent| output.as_bytes()[sent..].to_vec());
         output.clear();
         self.sends += 1;
@@ -251,7 +251,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Ends our side and receives what a refused peer still sends: closing with unread bytes would reset the connection
+    /// Ends our side and receives what a refused peer still sends. Closing with unread bytes would reset the connection
     /// before the peer has seen the reply.
     fn discard(&mut self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)?;
@@ -265,13 +265,13 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Lends the buffers to others until it is resumed.
+    /// Gives the buffers back and pauses until it is resumed.
     fn pause(&mut self, pause: fn(Box<Scratch>) -> Pause) {
         let scratch = self.scratch.take().expect(Self::HAS_SCRATCH);
         let wakeup = self.yielder.suspend(pause(scratch));
         self.scratch = Some(wakeup.scratch);
         self.ended |= wakeup.ended;
-        // Whatever the event was, it may have brought bytes, and it does not come again.
+        // The event may have brought bytes, and is not reported again.
         (self.readable, self.receives, self.sends) = (true, 0, 0);
     }
 

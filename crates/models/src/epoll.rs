@@ -1,9 +1,8 @@
-//! epoll: one thread asks the kernel which of its connections are ready, and serves those.
+//! epoll: one thread asks the kernel which connections are ready, and serves those.
 //!
-//! By default edges are reported: a connection is registered once, with all it will ever wait for, and costs no
-//! further `epoll_ctl`; the kernel need not look at it again after each event. With `trigger=level` it is reported
-//! for as long as it is ready, and what to wait for changes with a system call; with `trigger=oneshot` it is reported
-//! once and then forgotten, until a system call asks again.
+//! By default it is edge-triggered: a connection is registered once for reading and writing, and needs no further
+//! `epoll_ctl`. With `trigger=level` a connection is reported as long as it is ready, and a system call changes what it
+//! waits for. With `trigger=oneshot` it is reported once, until a system call asks again.
 
 use std::convert::Infallible;
 use std::io;
@@ -50,7 +49,7 @@ enum Trigger {
 }
 
 impl Trigger {
-    /// What a fresh connection waits for.
+    /// What a new connection waits for.
     fn first(self) -> Interest {
         match self {
             Self::Edge => Interest::EDGES,
@@ -59,10 +58,10 @@ impl Trigger {
         }
     }
 
-    /// What to ask for after a step that a report has led to; nothing where the kernel goes on as it is.
+    /// What to ask the kernel for after a step. None if nothing changes.
     fn after(self, step: Step, ready: Ready) -> Option<Interest> {
         match (self, step) {
-            // An edge that was seen is not reported again unless it is asked for again.
+            // An edge is not reported again unless asked for.
             (Self::Edge, Step::ReceiveAgain | Step::SendAgain) => Some(Interest::EDGES),
             (Self::Level, Step::Send | Step::SendAgain) if !ready.writable() => Some(Interest::WRITE),
             (Self::Level, Step::Receive | Step::ReceiveAgain) if ready.writable() => Some(Interest::READ),

@@ -1,7 +1,7 @@
-//! A process for each connection: accept, fork, and the child serves it to its end in blocking calls.
+//! A process for each connection: accept and fork. The child serves the connection in blocking calls.
 //!
-//! Complete isolation for the price of copying page tables, and of a process the scheduler must know. Children
-//! that have ended are reaped as they end; with `reap=never` they stay in the process table until it is full.
+//! Complete isolation. It costs a copy of the page tables and a process for each connection. Children are reaped as
+//! they end. With `reap=never` they stay in the process table until it is full.
 
 use std::convert::Infallible;
 use std::io;
@@ -35,8 +35,7 @@ const REAP: ModelOption = ModelOption {
     )],
 };
 
-/// Children that have not been reaped yet, of all workers of this process: the kernel hands an ended child to whoever
-/// asks.
+/// Children of all workers of this process that have not been reaped yet. Any thread may reap any child.
 static CHILDREN: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn serve<P: Protocol>(
@@ -49,8 +48,8 @@ pub(crate) fn serve<P: Protocol>(
     let reaps = config.option(&REAP) == "soon";
     spread(workers, config, move |worker| {
         let reaper = reaps.then(start_reaper).transpose()?;
-        // A fork copies the whole table of descriptors: it is good that the acceptor has one of its own, for if a child
-        // held the connections of other workers, those would not end when they are closed.
+        // A fork copies the descriptor table. The acceptor has its own, so children do not inherit the connections of
+        // other workers, which would then stay open after they are closed.
         let mut acceptor = Acceptor::new(worker)?;
         loop {
             let socket = acceptor.wait();
@@ -63,14 +62,14 @@ pub(crate) fn serve<P: Protocol>(
     })
 }
 
-/// Starts a child for a connection, where there are not enough of them.
+/// Starts a child for a connection, unless there are `children_max` already.
 fn start_counted<P: Protocol>(
     socket: Socket,
     workload: &'static P::Workload,
     children_max: usize,
     reaper: &Thread,
 ) -> Result<(), Limit> {
-    // Counted before it exists: it may end, and be reaped, before this function goes on.
+    // Counted before the fork: the child may end and be reaped before this function continues.
     if CHILDREN.fetch_add(1, Ordering::Relaxed) >= children_max {
         CHILDREN.fetch_sub(1, Ordering::Relaxed);
         return Err(Limit::ConnectionsMax);
@@ -83,14 +82,14 @@ fn start_counted<P: Protocol>(
     started
 }
 
-/// Forks a child for a connection. Where the system allows no further process it is refused, by closing it.
+/// Forks a child for a connection. If the system allows no further process, the connection is closed.
 fn start<P: Protocol>(socket: Socket, workload: &'static P::Workload) -> Result<(), Limit> {
     let parent = std::process::id();
     let forked = process::fork(|| {
         if process::die_with_parent(parent).is_ok() {
             converse::<P>(&socket, workload, &mut Scratch::new());
         }
-        // However a conversation ends, nobody asks for it.
+        // The exit code does not matter.
         0
     });
     forked.map(drop).map_err(|error| match error.kind() {
@@ -104,7 +103,7 @@ fn start_reaper() -> io::Result<Thread> {
     Ok(reaper.thread().clone())
 }
 
-/// Waits for children to end, as long as there are any.
+/// Reaps children, and sleeps while there are none.
 fn reap() {
     loop {
         match process::wait_child() {

@@ -1,11 +1,11 @@
-//! hyper: an HTTP library on tokio. It has its own parser and composes its own replies, so unlike all other models
-//! this one is compared as a whole.
+//! hyper: an HTTP library on tokio. It has its own parser and response builder, so unlike the other models it is
+//! compared as a whole.
 //!
-//! The replies say the same as ours: status, fields and body. Date comes last, because hyper appends it. What hyper
-//! refuses by itself it refuses in its own words: fewer fields, and some oddities pass that our parser rejects.
+//! Its replies have the same status, fields and body as ours, with Date last because hyper appends it. Its own refusals
+//! have fewer fields, and it accepts some malformed requests that our parser rejects.
 //!
-//! Its `pipeline_flush` stays off, as it is by default: it keeps a reply back while part of the next request has come,
-//! never sends a refusal, and lets replies to a client that does not read pile up. It would only help pipelines.
+//! Its `pipeline_flush` stays off, as by default. It holds a reply back while part of the next request has come, never
+//! sends a refusal, and queues replies without limit for a client that does not read. It would only help pipelines.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-/// What hyper buffers of a connection, and so the longest head it takes: the limit of our own parser.
+/// The buffer of a connection, and so the longest head that hyper accepts. It is the limit of our own parser.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 pub(crate) fn serve<P: Protocol>(
@@ -64,7 +64,7 @@ impl Service for Http {
         let refused = AtomicBool::new(false);
         let service = service_fn(|request| answer(request, self.workload, &refused));
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
-        // What goes wrong with a connection concerns nobody else; but a peer that was refused must see the reply.
+        // An error only ends this connection. But a refused peer must see the reply.
         if (&mut connection).await.is_err() || refused.load(Ordering::Relaxed) {
             discard(connection.into_parts().io.into_inner()).await;
         }
@@ -73,7 +73,7 @@ impl Service for Http {
 
 type Answer = Result<Response<Full<Bytes>>, Box<dyn Error + Send + Sync>>;
 
-/// Reads a request to its end, and answers it; or says that it was `refused` before.
+/// Reads a whole request and answers it. Sets `refused` if it refuses the request before its end.
 async fn answer(request: Request<Incoming>, workload: &'static Workload, refused: &AtomicBool) -> Answer {
     if request.uri().path() == ECHO_PATH && request.method() == Method::POST {
         return echo(request.into_body(), refused).await;
@@ -86,7 +86,7 @@ async fn answer(request: Request<Incoming>, workload: &'static Workload, refused
     Ok(response)
 }
 
-/// Sends a body back.
+/// Answers with the body of the request.
 async fn echo(body: Incoming, refused: &AtomicBool) -> Answer {
     const BYTES_MAX: usize = Workload::ECHO_BYTES_MAX;
     if body.size_hint().lower() > BYTES_MAX as u64 {
@@ -132,7 +132,7 @@ fn response(method: &Method, path: &str, workload: &'static Workload) -> Respons
     }
 }
 
-/// A reply that says which methods there are.
+/// A reply with the allowed methods.
 fn allowing(status: StatusCode, methods: &'static str) -> Response<Full<Bytes>> {
     let mut response = reply(status, Bytes::new());
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));

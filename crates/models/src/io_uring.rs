@@ -1,9 +1,9 @@
-//! io_uring: one thread hands the kernel requests and takes completions, both in batches, in one system call.
+//! io_uring: one thread submits requests and receives completions, both in batches, with one system call.
 //!
-//! One request accepts all connections and one receives all bytes of a connection; buffers are chosen when bytes
-//! arrive; replies are sent without a completion unless something went wrong. So an iteration of the loop is a single
-//! call however many connections have something to do. Each option takes one of these away, to show its worth, or adds
-//! one that seldom pays.
+//! One request accepts all connections, and one receives all bytes of a connection. The kernel chooses a buffer when bytes
+//! arrive, and a send completes only if something went wrong. So an iteration of the loop is one system call, however many
+//! connections are ready. Each option takes one of these features away, to show what it is worth, or adds one that seldom
+//! pays.
 
 mod options;
 
@@ -33,9 +33,9 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-/// Replies gathered before they are sent in the middle of an iteration: beyond this they would leave the cache.
+/// Beyond this many bytes of replies they are sent in the middle of an iteration, while they are in the cache.
 const GATHER_BYTES: usize = 256 * 1024;
-/// Input set aside for a connection that cannot send, before receiving is stopped.
+/// Input that is kept for a connection that cannot send, before receiving is stopped.
 const ASIDE_BYTES: usize = 64 * 1024;
 /// No submission has this number.
 const NO_SUBMISSION: u64 = 0;
@@ -54,7 +54,7 @@ pub(crate) fn serve<P: Protocol>(
         return serve_shared::<P>(workers, config, workload);
     }
     spread(workers, config, move |worker| {
-        // Before there is a ring: connections of files=plain then fill a table of the worker's own.
+        // Before the ring is made, so that connections of files=plain are in the worker's own table.
         sys::process::own_descriptors()?;
         let mut serving = Loop::<P>::new(worker.counts, config, workload)?;
         serving.accept(worker.listeners)?;
@@ -64,7 +64,7 @@ pub(crate) fn serve<P: Protocol>(
     })
 }
 
-/// All workers share one loop in turn: a ring and its connections under a lock.
+/// All workers share one loop, a ring and its connections, under a lock.
 fn serve_shared<P: Protocol>(
     mut workers: Vec<Worker>,
     config: &'static Config,
@@ -86,17 +86,17 @@ fn serve_shared<P: Protocol>(
     })
 }
 
-/// A loop under a lock that is fair: with a mutex alone, whoever lets go would have it again before another is awake.
+/// A loop under a fair lock. With a mutex alone the worker that releases it would take it again before another wakes.
 struct Shared<P: Protocol> {
-    /// How many have queued for it.
+    /// The next free ticket.
     tickets: AtomicUsize,
-    /// The loop, and the ticket of the one whose turn it is.
+    /// The loop, and the ticket that may use it.
     serving: Mutex<(Loop<P>, usize)>,
     passed: Condvar,
 }
 
 impl<P: Protocol> Shared<P> {
-    /// Queues for the loop, waits and serves what has come, and hands it to the next.
+    /// Waits for the loop, runs one iteration, and passes the loop to the next worker.
     fn iterate(&self, counts: Counts) -> io::Result<()> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let held = self.serving.lock().expect("nobody panics with it");
@@ -111,18 +111,17 @@ impl<P: Protocol> Shared<P> {
     }
 }
 
-/// How far a connection is from being closed.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// The output was full: requests wait in the session, and the connection in `resuming`, until others have had
-    /// their turn.
+    /// The output was full: requests wait in the session, and the connection waits in `resuming` behind others.
     Resuming,
-    /// It ends when everything has been sent and nothing is in flight.
+    /// It closes when everything is sent and no request to the ring is in flight.
     Closing,
-    /// A refused peer is read to its end, so many bytes more, so that it sees why.
+    /// A refused peer is read to its end, at most so many bytes, so that it sees the reply.
     Discarding(usize),
-    /// The peer has ended or lost the connection: nothing is left to say.
+    /// The peer has ended the connection.
     Gone,
 }
 
@@ -137,7 +136,7 @@ struct Connection<S> {
     sending: bool,
     /// Our side is being ended.
     ending: bool,
-    /// The peer has ended its side, and may still read: what it has asked for is answered before the end.
+    /// The peer has ended its side. Its requests are still answered.
     ended: bool,
 }
 
@@ -152,7 +151,7 @@ struct Loop<P: Protocol> {
     sends: Vec<Send>,
     /// The number of the next submission.
     submission: u64,
-    /// Connections that have more to send, in the order in which they go on.
+    /// Connections that have more to send, in order.
     resuming: VecDeque<Slot>,
     workload: &'static P::Workload,
 }
@@ -177,18 +176,18 @@ impl<P: Protocol> Loop<P> {
         listeners.into_vec().into_iter().try_for_each(|listener| self.ring.accept(listener))
     }
 
-    /// Waits until something has happened, and serves it.
+    /// Waits for completions, and handles them.
     fn iterate(&mut self) -> io::Result<()> {
         self.submit(if self.resuming.is_empty() { Wait::Forever } else { Wait::AtMost(Duration::ZERO) })?;
         self.output.tick(sys::clock::unix_s());
         let resuming = self.resuming.len();
-        // Not those that come meanwhile, with the replies that are sent in the middle.
+        // Not the completions that come when replies are sent in the middle.
         for _ in 0..self.ring.ready() {
             let Some(completion) = self.ring.next() else { break };
             self.complete(completion)?;
         }
-        // After the completions, so that what has come for one of these connections is answered with what it had left,
-        // in one send. Only those that were there before: what was added meanwhile goes behind all others.
+        // After the completions, so that one send answers new and waiting requests of a connection. Only those that
+        // were there before: connections added meanwhile wait for the next iteration.
         for _ in 0..resuming {
             let Some(slot) = self.resuming.pop_front() else { break };
             self.resume(slot)?;
@@ -196,7 +195,7 @@ impl<P: Protocol> Loop<P> {
         Ok(())
     }
 
-    /// Hands over all requests, and sends the replies gathered so far.
+    /// Submits all requests, and sends the replies gathered so far.
     fn submit(&mut self, wait: Wait) -> io::Result<()> {
         self.ring.submit(self.output.as_bytes(), &self.sends, wait)?;
         while let Some(unsent) = self.ring.unsent() {
@@ -234,7 +233,7 @@ impl<P: Protocol> Loop<P> {
                 Ok(())
             }
             Completion::Refused(error) => {
-                // The connection waits in the queue and would be refused again at once.
+                // The connection is still in the queue, and would be refused again at once.
                 if sys::net::is_exhausted(&error) {
                     thread::sleep(EXHAUSTED_PAUSE);
                 }
@@ -244,7 +243,7 @@ impl<P: Protocol> Loop<P> {
     }
 
     fn accepted(&mut self, slot: Slot) {
-        // The ring's own table cannot hold more; the process's can.
+        // The table of the ring enforces the limit by itself. The table of the process does not.
         if self.open >= self.connections_max {
             self.counts.refuse(Limit::ConnectionsMax);
             return self.ring.close(slot);
@@ -285,15 +284,15 @@ impl<P: Protocol> Loop<P> {
         self.after_reply(slot, start, next)
     }
 
-    /// Replies of a connection must lie together, as one send: two could be put in the wrong order by a socket
-    /// that is full for the first and not for the second.
+    /// Sends the output first if it already has replies of this connection that are not the last ones. All replies of a
+    /// connection must be one send: two could arrive in the wrong order if the socket is full for the first only.
     fn before_reply(&mut self, slot: Slot) -> io::Result<()> {
         let earlier = connection(&mut self.connections, slot).submission == self.submission;
         let last = self.sends.last().is_some_and(|send| send.slot == slot);
         if earlier && !last { self.submit(Wait::Not) } else { Ok(()) }
     }
 
-    /// Queues what `advance` has appended from `start` on, and does what comes next.
+    /// Queues the replies in the output from `start` on, and does what comes next.
     fn after_reply(&mut self, slot: Slot, start: usize, next: Next) -> io::Result<()> {
         self.queue(slot, start);
         match next {
@@ -325,7 +324,7 @@ impl<P: Protocol> Loop<P> {
         }
     }
 
-    /// Receives again where a request has ended, and stops where the peer sends and does not read.
+    /// Receives again if no receive is in flight, and stops receiving if the peer sends and does not read.
     fn keep_receiving(&mut self, slot: Slot) -> io::Result<()> {
         let connection = connection(&mut self.connections, slot);
         let blocked = connection.sending || connection.phase == Phase::Resuming;
@@ -338,7 +337,7 @@ impl<P: Protocol> Loop<P> {
             Phase::Open | Phase::Resuming | Phase::Discarding(_) => {}
         }
         let full = blocked && connection.session.tail_bytes() > ASIDE_BYTES;
-        // A send that would be silent is in flight only if the socket is full: what came now would be copied.
+        // With silent sends, a send in flight means that the socket is full: input received now would be copied.
         let waits = blocked && !self.ring.reports_sends();
         if connection.receiving && full {
             self.ring.stop_receiving(slot);
@@ -360,14 +359,14 @@ impl<P: Protocol> Loop<P> {
         self.keep_receiving(slot)
     }
 
-    /// Goes on with what was received before; where a send is in flight, that does so when it is complete.
+    /// Answers what was received before. If a send is in flight, its completion does so.
     fn resume(&mut self, slot: Slot) -> io::Result<()> {
         let connection = connection(&mut self.connections, slot);
         if connection.phase != Phase::Resuming {
             return Ok(());
         }
         if connection.submission == self.submission {
-            // It was added in this iteration, and one that was there before has been closed.
+            // It was added in this iteration, because an earlier one was closed.
             self.resuming.push_back(slot);
             return Ok(());
         }
@@ -394,7 +393,8 @@ impl<P: Protocol> Loop<P> {
         self.go_on(slot)
     }
 
-    /// Closes a connection once everything has been sent and nothing is in flight; until then, sees to that.
+    /// Closes a connection if everything is sent and no request is in flight. Otherwise takes the next step towards
+    /// that.
     fn close(&mut self, slot: Slot) -> io::Result<()> {
         if connection(&mut self.connections, slot).submission == self.submission {
             self.submit(Wait::Not)?;
@@ -402,7 +402,7 @@ impl<P: Protocol> Loop<P> {
         let connection = connection(&mut self.connections, slot);
         let refused = connection.phase == Phase::Closing && connection.session.tail_bytes() > 0;
         if connection.sending || connection.ending {
-            // Its completion leads here again. A peer that does not stop sending is not read meanwhile.
+            // The completion leads here again. Meanwhile a peer that does not stop sending is not read.
             if connection.receiving && connection.phase == Phase::Discarding(0) {
                 self.ring.stop_receiving(slot);
             }
@@ -442,7 +442,7 @@ mod tests {
     use crate::counts::WorkerStats;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
-    /// More than are answered in one iteration, and less than a socket has room for.
+    /// More than are answered in one iteration, and fewer than fit into a socket.
     const REQUESTS: usize = 120;
     const REPLY_BYTES: usize = 1024;
 
@@ -466,7 +466,7 @@ mod tests {
     fn connections_that_go_on_and_receive_take_one_system_call_together() {
         let listener = Listener::open(&"127.0.0.1:0".parse().unwrap(), false, 64).unwrap();
         let address = listener.address().unwrap().to_string();
-        // It serves for as long as the process lives.
+        // It serves until the process ends.
         thread::spawn(|| serve(listener));
         let mut clients: Vec<_> = (0..2).map(|_| TcpStream::connect(&address).unwrap()).collect();
         for _ in 0..50 {
@@ -475,7 +475,7 @@ mod tests {
             }
             for client in &mut clients {
                 let mut letters = 0;
-                // A body consists of this letter, and "text/plain" in the head has it once.
+                // Bodies consist of this letter, and "text/plain" in the head has one.
                 while letters < REQUESTS * (REPLY_BYTES + 1) {
                     let mut bytes = [0; 4096];
                     let len = client.read(&mut bytes).unwrap();

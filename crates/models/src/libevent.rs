@@ -1,8 +1,7 @@
-//! libevent: the event loop is a C library's, which calls back for each descriptor that is ready.
+//! libevent: the event loop of a C library, which calls back for each ready descriptor.
 //!
-//! The loop that many servers have been built on. It has plain events, not the library's buffers, and so does what
-//! `epoll` with `trigger=level` does, plus the library's own accounts of events. Which call of the kernel it waits with
-//! is `backend`.
+//! Many servers are built on this loop. The model uses plain events, not the library's buffers, so it does what `epoll`
+//! with `trigger=level` does, plus the library's bookkeeping. `backend` is the system call that it waits with.
 
 use std::convert::Infallible;
 use std::io;
@@ -53,7 +52,7 @@ pub(crate) fn serve<P: Protocol>(
         let set_max = connections_per_worker(config);
         let mut events = EventLoop::<P, Events>::new(worker, watch, set_max, config, workload)?;
         base.run(|fd| {
-            // It does not say which of the calls are of one wake-up; the clock is cheap enough for each.
+            // The library does not tell when a wake-up begins. Reading the clock for each call is cheap enough.
             events.tick();
             events.handle_ready(fd)
         })
@@ -65,13 +64,13 @@ fn backend(config: &Config) -> Backend {
     Backend::ALL.into_iter().find(|backend| backend.name() == name).expect("options are checked")
 }
 
-/// No descriptor from here on is watched. The library's maps for select grow, but as distributions build it, the C
-/// library ends a program that sets a bit beyond the size of its own.
+/// The first descriptor that cannot be watched. The library's bitmaps for select grow, but the C library of
+/// distributions ends a program that sets a bit beyond its own size.
 fn end(config: &Config) -> usize {
     if backend(config) == Backend::Select { FD_SETSIZE } else { usize::MAX }
 }
 
-/// The events of a worker, each at the number of its descriptor.
+/// The events of a worker, indexed by descriptor.
 struct Events {
     base: Base,
     events: Vec<Option<Event>>,

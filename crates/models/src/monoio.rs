@@ -1,8 +1,8 @@
-//! monoio: a task for each connection, on a runtime made for io_uring: one thread a worker, nothing shared.
+//! monoio: a task for each connection on a runtime for io_uring, with one thread for each worker and nothing shared.
 //!
-//! The kernel fills a buffer while the task waits, so each connection owns one, and one for its replies: that is how
-//! monoio is written for, and what it costs. It asks for one message at a time; buffers that the kernel chooses and
-//! requests that stay, as in the model io_uring, it has not. With `driver=legacy` the same tasks wait with epoll.
+//! The kernel fills a buffer while the task waits, so each connection owns a buffer for input and one for replies. It
+//! receives one message at a time: unlike the model `io_uring`, it has no provided buffers and no multishot requests.
+//! With `driver=legacy` the same tasks wait with epoll.
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -45,13 +45,13 @@ const TASK_RUN: ModelOption = ModelOption {
     defects: &[],
 };
 
-/// Received in one call at most, as in the other models. Memory that was never written to takes no room.
+/// At most this is received in one call, as in the other models. Untouched pages take no memory.
 const RECEIVE_BYTES: usize = 64 * 1024;
 
-/// A driver that wakes tasks at a time, too.
+/// A driver with timers.
 type Timed<D> = monoio::time::TimeDriver<D>;
 
-/// Never falls back to the other driver: what was asked for is there or it is an error.
+/// Never falls back to the other driver: a driver that is missing is an error.
 fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     let task_run = config.option(&TASK_RUN);
     if is_legacy(config) {
@@ -109,7 +109,7 @@ fn run<P: Protocol, D: Driver + Buildable>(
         let (open, spare) = (Arc::default(), Arc::new(Mutex::new(spare_descriptor())));
         for listener in worker.listeners.into_vec() {
             let gate = Gate::new(worker.counts, &open, config.connections_max, &spare);
-            // A ring would not wait for a socket that does not block, and epoll's other half must not.
+            // A ring does not wait for a non-blocking socket, and epoll needs one.
             listener.set_nonblocking(is_legacy(config))?;
             match listener.address()? {
                 Address::Ip(_) => {
@@ -152,11 +152,11 @@ async fn accept<P: Protocol, S: Stream>(
     }
 }
 
-/// A connection of monoio's, TCP or Unix.
+/// A connection in monoio, TCP or Unix.
 trait Stream: AsyncReadRent + AsyncWriteRent + 'static {}
 impl<S: AsyncReadRent + AsyncWriteRent + 'static> Stream for S {}
 
-/// Serves one connection until either side ends it. What goes wrong with it concerns nobody else.
+/// Serves one connection until either side ends it. An error only ends this connection.
 async fn converse<W: 'static, T: Server<W>>(mut stream: impl Stream, mut session: Session<T>) {
     let (mut input, mut reply) = (Vec::with_capacity(RECEIVE_BYTES), Vec::new());
     let mut received;
@@ -167,7 +167,7 @@ async fn converse<W: 'static, T: Server<W>>(mut stream: impl Stream, mut session
         let mut next = compose(&mut reply, |output| session.receive(&input, output));
         loop {
             let sent;
-            // With epoll a call that finds the socket ready goes on at once, and nothing else ends that.
+            // With epoll a call on a ready socket returns at once, and monoio never yields by itself.
             if share.is_spent() {
                 yield_now().await;
             }
@@ -180,7 +180,7 @@ async fn converse<W: 'static, T: Server<W>>(mut stream: impl Stream, mut session
                 Next::Send => next = compose(&mut reply, |output| session.resume(output)),
                 Next::Close => {
                     if session.tail_bytes() > 0 && stream.shutdown().await.is_ok() {
-                        // What comes of it concerns nobody: the connection is over.
+                        // The result does not matter: the connection is over.
                         let _ = timeout(DISCARD_TIME, discard(stream, input)).await;
                     }
                     return;
@@ -190,7 +190,7 @@ async fn converse<W: 'static, T: Server<W>>(mut stream: impl Stream, mut session
     }
 }
 
-/// Lets all other tasks that are ready have their turn.
+/// Lets all other ready tasks run first.
 async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
@@ -215,8 +215,8 @@ fn compose(reply: &mut Vec<u8>, advance: impl FnOnce(&mut Output) -> Next) -> Ne
     })
 }
 
-/// Reads what a refused peer still sends: closing with unread bytes would reset the connection, and the peer might
-/// never see why it was refused.
+/// Reads what a refused peer still sends. Closing with unread bytes would reset the connection, and the peer might not
+/// see the refusal.
 async fn discard(mut stream: impl Stream, mut input: Vec<u8>) {
     let mut left = DISCARD_BYTES;
     let mut received;

@@ -1,8 +1,7 @@
-//! poll: as select, but the kernel is shown a list of descriptors instead of a map, with what each waits for.
+//! poll: as select, but with a list of descriptors, and what each waits for, instead of a bitmap.
 //!
-//! There is no limit to the numbers, and a few connections with high numbers cost no more than any others; but the list
-//! is eight bytes a connection where the map was a bit or two, and still all of it is copied and looked through at
-//! every wait.
+//! Descriptor numbers have no limit, and a few high numbers cost no more than others. But the list takes eight bytes
+//! for each connection instead of a bit or two, and all of it is copied and scanned at every wait.
 
 use std::convert::Infallible;
 use std::io;

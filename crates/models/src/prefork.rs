@@ -1,11 +1,11 @@
-//! So many processes, forked beforehand, that all accept from one queue, and each serves a connection to its end.
+//! A fixed number of processes, forked in advance. All accept from one queue, and each serves one connection at a time.
 //!
-//! The isolation of a process a connection without a fork for each: the kernel wakes one of those that wait, and the
-//! program stays as plain as one that serves a single client. With several addresses the processes wait in poll, and
-//! each connection wakes all that do, for one to get it. And there are never more connections served than processes;
-//! further ones wait in the kernel's queue, for as long as those that are served stay idle.
+//! The isolation of a process for each connection, without a fork for each. The kernel wakes one waiting process, and
+//! the program is as simple as one for a single client. With several addresses the processes wait in poll, and each
+//! connection wakes all of them. No more connections are served than there are processes: further ones wait in the
+//! kernel's queue, even while those being served are idle.
 //!
-//! With several workers, each has its own listeners and so many processes on them; `worker_kind` makes no difference.
+//! With several workers, each has its own listeners and its own processes. `worker_kind` makes no difference.
 
 use std::convert::Infallible;
 use std::io;

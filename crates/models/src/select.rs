@@ -1,9 +1,9 @@
-//! select: the loop before epoll. Every wait tells the kernel about all connections, as a map of bits, and gets a map
-//! of those that are ready.
+//! select: the event loop before epoll. Every wait passes a bitmap of all connections to the kernel, and gets back a
+//! bitmap of the ready ones.
 //!
-//! Kernel and program look through all bits up to the highest descriptor, so a wait costs the more the more connections
-//! there are, idle ones included. With `set=fixed` the map is as long as the C library's, 1,024 bits; the kernel would
-//! take a longer one, which is `set=big`.
+//! The kernel and the program scan all bits up to the highest descriptor, so the cost of a wait grows with the number
+//! of connections, idle ones included. With `set=fixed` the bitmap has 1,024 bits, as in the C library. The kernel
+//! accepts a longer one, which is `set=big`.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,7 +31,7 @@ const SET: ModelOption = ModelOption {
     defects: &[],
 };
 
-/// Connections in a set of [`FD_SETSIZE`]: what is left of it is for listeners and what else the process has open.
+/// Connections in a set of [`FD_SETSIZE`]. The rest of the set is for listeners and other descriptors of the process.
 pub(crate) const FIXED_MAX: usize = FD_SETSIZE - 24;
 
 fn connections_per_worker(config: &Config) -> Option<usize> {

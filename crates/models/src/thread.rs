@@ -1,9 +1,9 @@
-//! A thread for each connection: accept, start a thread, and it serves the connection to its end.
+//! A thread for each connection: accept and start a thread, which serves the connection.
 //!
-//! The program stays a straight line, and the kernel schedules it; the price is a stack and a task for each
-//! connection, idle or not, and a switch for each message. Two of its options keep mistakes that are easily made in C
-//! and were published: with `pass=shared` a new thread looks for its connection in one place, where it may find that
-//! of the next; with `join=never` the stacks of threads that have ended stay.
+//! The program is a simple sequence of calls, and the kernel schedules it. It costs a stack and a kernel task for each
+//! connection, idle or not, and a context switch for each message. Two options keep mistakes that were published in C:
+//! with `pass=shared` a new thread reads its connection from a shared variable, which may already have the next one;
+//! with `join=never` the stacks of ended threads are not freed.
 
 use std::convert::Infallible;
 use std::io;
@@ -48,7 +48,7 @@ const JOIN: ModelOption = ModelOption {
     )],
 };
 
-/// Buffers live on the heap, so a stack holds only a few frames; it is reserved, not touched.
+/// Buffers are on the heap, so a stack has only a few frames. It is reserved, not touched.
 const STACK_BYTES: usize = 64 * 1024;
 
 pub(crate) fn serve<P: Protocol>(
@@ -78,7 +78,7 @@ pub(crate) fn serve<P: Protocol>(
             let started = if shares {
                 leave(&place, socket);
                 let finder = Arc::clone(&place);
-                // Where no thread has been started, none will look for it: it is refused, not forgotten.
+                // If no thread was started, the connection is refused.
                 start(detaches, move || serve(find(&finder))).inspect_err(|_| take_back(&place))
             } else {
                 start(detaches, move || serve(Some(socket)))
@@ -88,7 +88,7 @@ pub(crate) fn serve<P: Protocol>(
     })
 }
 
-/// Starts a thread. Where that fails the closure is dropped, and with it the connection it was given.
+/// Starts a thread. If that fails, the closure and its connection are dropped.
 fn start(detaches: bool, work: impl FnOnce() + Send + 'static) -> Result<(), Limit> {
     let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(work);
     let handle = started.map_err(|_| Limit::Threads)?;
@@ -99,23 +99,23 @@ fn start(detaches: bool, work: impl FnOnce() + Send + 'static) -> Result<(), Lim
     Ok(())
 }
 
-/// Where the acceptor leaves a connection for the thread that it then starts: its one loop variable.
+/// Where the acceptor leaves a connection for the thread that it then starts: the shared variable of `pass=shared`.
 #[derive(Default)]
 struct Place {
-    /// Until a thread has found it.
+    /// The connection, until a thread takes it.
     left: Option<Arc<Socket>>,
-    /// The same: later threads find it for as long as it is open.
+    /// The same connection. Later threads find it as long as it is open.
     last: Weak<Socket>,
 }
 
-/// Overwrites what was left before. If no thread has found that yet, none will: it stays open with nobody to serve it.
+/// Overwrites the connection left before. If no thread has taken that yet, it stays open and is never served.
 fn leave(place: &Mutex<Place>, socket: Arc<Socket>) {
     let mut place = place.lock().expect("nobody panics with it");
     place.last = Arc::downgrade(&socket);
     mem::forget(place.left.replace(socket));
 }
 
-/// Closes what was left, if no thread has found it.
+/// Closes the connection if no thread has taken it.
 fn take_back(place: &Mutex<Place>) {
     drop(place.lock().expect("nobody panics with it").left.take());
 }

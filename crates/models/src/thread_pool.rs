@@ -1,12 +1,11 @@
-//! A fixed number of threads serve all connections; those with nothing to do lie in a cache, watched by one more.
+//! A fixed number of threads serve all connections. Idle connections are in a cache, watched by one more thread.
 //!
-//! The watcher asks epoll which of the cached connections are ready, each reported once, and puts them in a queue; a
-//! thread of the pool takes one, serves what is there, and gives it back. So a connection belongs to one thread at a
-//! time, requests that compute spread over processors by themselves, and no thread ever waits for a peer: one that
-//! sends or reads slowly lies in the cache like an idle one. The price of each message is a queue with its lock, a
-//! switch to another thread, and a system call to have the connection watched again.
+//! The watcher asks epoll which cached connections are ready, each reported once, and queues them. A thread of the pool
+//! takes one, serves it, and gives it back. So a connection belongs to one thread at a time, computing requests spread
+//! over processors, and no thread waits for a slow peer: its connection is in the cache. Each message costs a locked
+//! queue, a switch to another thread, and a system call to watch the connection again.
 //!
-//! There are never more connections in the queue than are open, which `cache` and `connections_max` bound.
+//! The queue is never longer than the number of open connections, which `cache` and `connections_max` limit.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -69,7 +68,7 @@ pub(crate) fn serve<P: Protocol>(
 
 /// The connections of a worker, and which of them wait for a thread.
 struct Pool<S> {
-    /// The watcher's, to have connections watched again.
+    /// The set of the watcher, to watch connections again.
     epoll: Epoll,
     state: Mutex<State<S>>,
     ready: Condvar,
@@ -80,17 +79,17 @@ struct State<S> {
     /// Connections that are ready, with their keys.
     queue: VecDeque<(usize, Connection<S>)>,
     threads_waiting: usize,
-    /// Counts connections that were given back, as a clock for how long each has been idle.
+    /// Counts connections that were given back: a clock for how long each has been idle.
     returns: u64,
 }
 
 /// Where a connection is.
 enum Entry<S> {
-    /// In the cache, since that count of returns.
+    /// In the cache, since this count of `returns`.
     Cached(Connection<S>, u64),
     /// Queued, or with a thread.
     Out,
-    /// With a thread that had it watched again but has not given it back yet, and ready already.
+    /// Ready again, with a thread that watches it again but has not given it back yet.
     OutAndReady,
 }
 
@@ -104,7 +103,7 @@ impl<S> Pool<S> {
         self.state.lock().expect("nobody panics with it")
     }
 
-    /// The next connection to serve; waits for it.
+    /// Waits for the next connection to serve.
     fn next<'a>(&'a self, mut state: MutexGuard<'a, State<S>>) -> (usize, Connection<S>) {
         loop {
             if let Some(next) = state.queue.pop_front() {
@@ -118,7 +117,7 @@ impl<S> Pool<S> {
 }
 
 impl<S> State<S> {
-    /// Takes note that a connection is ready. Returns whether it is queued for a thread now.
+    /// Records that a connection is ready. Returns whether it is queued for a thread now.
     fn report(&mut self, key: usize) -> bool {
         let entry = &mut self.connections[key];
         match mem::replace(entry, Entry::Out) {
@@ -146,8 +145,8 @@ impl<S> State<S> {
         }
     }
 
-    /// Closes the connection that has been in the cache longest, if there is one. All are looked at: it is rare, and
-    /// so no request pays for an order of them.
+    /// Closes the connection that has been in the cache longest, if there is one. It searches all of them: that is
+    /// rare, and keeping them in order would cost time for each request.
     fn evict(&mut self) -> bool {
         let cached = self.connections.iter().filter_map(|(key, entry)| match entry {
             Entry::Cached(_, since) => Some((since, key)),
@@ -176,7 +175,7 @@ fn work<P: Protocol>(pool: &Pool<P::Server>) {
             state = pool.lock();
             state.give_back(key, connection);
         } else {
-            // Closed before its key is free: nothing can be reported for it any more.
+            // Closed before its key is freed, so that no event for it can follow.
             drop(connection);
             state = pool.lock();
             state.connections.remove(key);
@@ -205,7 +204,7 @@ impl<P: Protocol> Watcher<P> {
         loop {
             let count = self.epoll.wait(None)?;
             self.queue_ready(count);
-            // Only now: a key that becomes free here may have been reported before.
+            // Last, because a key that is freed here may be in an event above.
             for index in 0..count {
                 if let Some(listener) = self.epoll.ready(index).key.checked_sub(LISTENERS) {
                     self.accept(listener as usize);
@@ -214,7 +213,7 @@ impl<P: Protocol> Watcher<P> {
         }
     }
 
-    /// Queues the connections that were reported, all at once, and wakes as many threads as there are, if they sleep.
+    /// Queues all ready connections, and wakes as many sleeping threads.
     fn queue_ready(&self, count: usize) {
         let mut state = self.pool.lock();
         let keys = (0..count).map(|index| self.epoll.ready(index).key).filter(|&key| key < LISTENERS);
@@ -225,11 +224,11 @@ impl<P: Protocol> Watcher<P> {
     }
 
     fn accept(&mut self, listener: usize) {
-        // Only the watcher adds connections, so there can only be more room later.
+        // Only the watcher adds connections, so the room can only grow.
         let room = self.connections_max.saturating_sub(self.pool.lock().connections.len());
         let (epoll, pool, cache, workload) = (&self.epoll, &self.pool, self.cache, self.workload);
         self.acceptor.accept(listener, room, |socket: Socket| {
-            // Not held from one connection to the next: threads take it after each message.
+            // Released after each connection: threads take the lock after each message.
             let mut state = pool.lock();
             if state.connections.len() >= cache && !state.evict() {
                 return Err(Limit::ConnectionsMax);

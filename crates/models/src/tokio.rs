@@ -1,9 +1,9 @@
-//! tokio: a task for each connection, written as if it blocked; the runtime waits for all of them with epoll.
+//! tokio: a task for each connection, written as if it blocked. The runtime waits for all of them with epoll.
 //!
-//! By default each worker has a runtime of one thread, and a connection stays with its worker. With
-//! `runtime=multi` one runtime has as many threads as there are workers, and an idle thread takes tasks from a busy
-//! one. Tasks receive into the buffers of their thread, which works because a reply is composed before the task waits
-//! again; so an idle connection holds no buffer, as in the other event loops.
+//! By default each worker has a runtime with one thread, and a connection stays with its worker. With `runtime=multi`
+//! one runtime has a thread for each worker, and idle threads take tasks from busy ones. Tasks receive into the buffers
+//! of their thread, because a reply is composed before the task waits again. So an idle connection has no buffer, as in
+//! the other event loops.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -38,7 +38,7 @@ struct Conversation<P: Protocol> {
     workload: &'static P::Workload,
 }
 
-// Not derived, which would ask the same of the protocol.
+// Not derived: the derive would require `P: Clone`.
 impl<P: Protocol> Clone for Conversation<P> {
     fn clone(&self) -> Self {
         *self
@@ -49,14 +49,14 @@ impl<P: Protocol> Copy for Conversation<P> {}
 
 impl<P: Protocol> Service for Conversation<P> {
     async fn serve<S: Stream>(self, stream: S) {
-        // What goes wrong with a connection concerns nobody else.
+        // An error only ends this connection.
         let _ = converse(stream, Session::new(P::Server::new(self.workload))).await;
     }
 }
 
-/// What became of a reply.
+/// The result of a send.
 struct Reply {
-    /// What did not fit into the socket; empty but for slow readers.
+    /// What did not fit into the socket. Empty unless the peer reads slowly.
     unsent: Vec<u8>,
     next: Next,
 }
@@ -69,7 +69,7 @@ async fn converse<W: 'static, T: Server<W>>(
     loop {
         let mut reply = share.spend(poll_fn(|context| receive(context, &mut stream, &mut session))).await?;
         loop {
-            // The runtime's own limit is eight times as much.
+            // The runtime's own limit is eight times as high.
             if share.is_spent() {
                 yield_now().await;
             }
@@ -91,8 +91,8 @@ async fn converse<W: 'static, T: Server<W>>(
     }
 }
 
-/// Waits for bytes, and answers them. It is the readiness that is waited for, so no buffer is held meanwhile; and
-/// unlike `readable` and `try_read` this takes a short read as the last, and saves a call that would find nothing.
+/// Waits for bytes, and answers them. It waits for readiness, so it needs no buffer meanwhile. Unlike `readable` with
+/// `try_read` it treats a short read as the last, which saves a call that would find nothing.
 fn receive<W: 'static, T: Server<W>>(
     context: &mut Context<'_>,
     stream: &mut impl Stream,
@@ -112,7 +112,7 @@ fn receive<W: 'static, T: Server<W>>(
     })
 }
 
-/// Goes on with what was received before.
+/// Answers what was received before.
 fn resume<W: 'static, T: Server<W>>(
     context: &mut Context<'_>,
     stream: &mut impl Stream,
@@ -125,7 +125,7 @@ fn resume<W: 'static, T: Server<W>>(
     })
 }
 
-/// Sends what fits at once, so that only the rest is copied.
+/// Sends what fits at once. Only the rest is copied.
 fn send(
     context: &mut Context<'_>,
     stream: &mut impl Stream,

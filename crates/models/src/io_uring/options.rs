@@ -71,8 +71,8 @@ const SHARING: ModelOption = ModelOption {
     defects: &[],
 };
 
-/// Values that cannot go together. The first changes the second where nobody has asked for that, and the ring sees to
-/// it; where somebody has, it is refused.
+/// Values that exclude each other. The first value changes the second option if that is at its default. If the second
+/// was asked for, the combination is refused.
 const EXCLUSIVE: &[(ModelOption, &str, ModelOption, &str)] = &[
     (BUFFERS, "none", RECEIVE, "multishot"),
     (SUBMIT, "sqpoll", TASK_RUN, "deferred"),
@@ -82,14 +82,14 @@ const EXCLUSIVE: &[(ModelOption, &str, ModelOption, &str)] = &[
     (SHARING, "shared", RING, "registered"),
 ];
 
-/// Requests handed over in one call at most; small, so that they stay hot in the cache.
+/// At most so many requests are submitted in one call. Few enough to stay in the cache.
 const ENTRIES: u32 = 256;
 
-/// Long beside the pauses of a server under load, short beside a measurement.
+/// Longer than the pauses of a server under load, and much shorter than a measurement.
 const POLLING_IDLE_MS: u32 = 10;
 
 /// # Errors
-/// `InvalidInput` where two of the values that were asked for exclude each other.
+/// `InvalidInput` if two of the requested values exclude each other.
 pub(super) fn check(config: &Config) -> io::Result<()> {
     let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     for (first, with, second, without) in EXCLUSIVE {
@@ -109,8 +109,8 @@ pub(super) fn is_shared(config: &Config) -> bool {
     config.option(&SHARING) == "shared"
 }
 
-/// Connections that one ring holds. One that all workers share holds those of all, in a table of its own; that of the
-/// process is sure to have room for those of one worker.
+/// The most connections of one ring. A shared ring has those of all workers if they are in its own table. The table of
+/// the process has room for those of one worker only.
 pub(super) fn connections_max(config: &Config) -> usize {
     config.connections_max * if is_shared(config) && is_direct(config) { workers(config) } else { 1 }
 }
