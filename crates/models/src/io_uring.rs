@@ -1,9 +1,9 @@
 //! io_uring: one thread submits requests and receives completions, both in batches, with one system call.
 //!
-//! One request accepts all connections, and one receives all bytes of a connection. The kernel chooses a buffer when bytes
-//! arrive, and a send completes only if something went wrong. So an iteration of the loop is one system call, however many
-//! connections are ready. Each option takes one of these features away, to show what it is worth, or adds one that seldom
-//! pays.
+//! One request accepts all connections, and one receives all bytes of a connection. The kernel chooses a buffer when
+//! bytes arrive, and a send completes only if something went wrong. So an iteration of the loop is one system call,
+//! however many connections are ready. Each option takes one of these features away, to show what it is worth, or adds
+//! one that seldom pays.
 
 mod options;
 
@@ -99,8 +99,8 @@ impl<P: Protocol> Shared<P> {
     /// Waits for the loop, runs one iteration, and passes the loop to the next worker.
     fn iterate(&self, counts: Counts) -> io::Result<()> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let held = self.serving.lock().expect("nobody panics with it");
-        let mut held = self.passed.wait_while(held, |(_, next)| *next != ticket).expect("nobody panics with it");
+        let held = self.serving.lock().expect("no thread panics while it has the lock");
+        let mut held = self.passed.wait_while(held, |(_, next)| *next != ticket).expect("no thread panics while it has the lock");
         let (serving, next) = &mut *held;
         serving.counts = counts;
         let result = serving.iterate();

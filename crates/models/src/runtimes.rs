@@ -193,7 +193,7 @@ impl Gate {
 
     /// The spare. None only if no descriptor is left.
     fn spare(&self) -> MutexGuard<'_, Option<File>> {
-        let mut spare = self.spare.lock().expect("nobody panics with it");
+        let mut spare = self.spare.lock().expect("no thread panics while it has the lock");
         *spare = spare.take().or_else(spare_descriptor);
         spare
     }

@@ -110,17 +110,17 @@ struct Place {
 
 /// Overwrites the connection left before. If no thread has taken that yet, it stays open and is never served.
 fn leave(place: &Mutex<Place>, socket: Arc<Socket>) {
-    let mut place = place.lock().expect("nobody panics with it");
+    let mut place = place.lock().expect("no thread panics while it has the lock");
     place.last = Arc::downgrade(&socket);
     mem::forget(place.left.replace(socket));
 }
 
 /// Closes the connection if no thread has taken it.
 fn take_back(place: &Mutex<Place>) {
-    drop(place.lock().expect("nobody panics with it").left.take());
+    drop(place.lock().expect("no thread panics while it has the lock").left.take());
 }
 
 fn find(place: &Mutex<Place>) -> Option<Arc<Socket>> {
-    let mut place = place.lock().expect("nobody panics with it");
+    let mut place = place.lock().expect("no thread panics while it has the lock");
     place.left.take().or_else(|| place.last.upgrade())
 }

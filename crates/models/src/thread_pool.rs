@@ -100,7 +100,7 @@ impl<S> Pool<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<S>> {
-        self.state.lock().expect("nobody panics with it")
+        self.state.lock().expect("no thread panics while it has the lock")
     }
 
     /// Waits for the next connection to serve.
@@ -110,7 +110,7 @@ impl<S> Pool<S> {
                 return next;
             }
             state.threads_waiting += 1;
-            state = self.ready.wait(state).expect("nobody panics with it");
+            state = self.ready.wait(state).expect("no thread panics while it has the lock");
             state.threads_waiting -= 1;
         }
     }
