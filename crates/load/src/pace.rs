@@ -1,7 +1,7 @@
-//! When requests are due. Pure arithmetic: no clock is read here, so a late wake-up cannot shift the schedule.
+//! When requests are due. Nothing here reads the clock, so a late wake-up cannot shift the schedule.
 //!
-//! Arrivals are marks on an axis of unit rate: evenly spaced, or a Poisson process. A profile of rates maps a mark to
-//! its time: the moment by which that many requests are due. So every rate, ramp and step shares one rule.
+//! Arrivals are marks at unit rate: evenly spaced, or a Poisson process. A profile of rates maps a mark to the time by
+//! which that many requests are due. So rates, ramps and steps share one rule.
 
 use std::time::Duration;
 

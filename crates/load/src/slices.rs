@@ -1,7 +1,7 @@
-//! The run as it goes: counts and latencies of one slice of time after the other.
+//! Results during the run: counts and latencies of each slice of time.
 //!
-//! A thread hands over each slice when it is over and begins the next, so the memory is the same for any length of run.
-//! The main thread adds up what all threads say of the same slice.
+//! A thread hands over each slice when it ends and begins the next, so memory does not grow with the run. The main
+//! thread adds up the slices of all threads.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,7 +12,7 @@ use contract::Latency;
 /// What happened in one slice of the measured window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
-    /// Which one it is, from 0.
+    /// Its number, from 0.
     pub index: u64,
     pub begin_ns: u64,
     /// The last one may be shorter than the others.
@@ -29,7 +29,7 @@ impl Slice {
         Self { index, begin_ns, end_ns, correct: 0, wrong: 0, failed: 0, latency: Latency::default() }
     }
 
-    /// Adds what another thread or process has seen of the same slice.
+    /// Adds the same slice of another thread or process.
     pub fn add(&mut self, other: &Self) {
         self.begin_ns = self.begin_ns.min(other.begin_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
@@ -40,7 +40,7 @@ impl Slice {
     }
 }
 
-/// A thread's slice in the making.
+/// The current slice of a thread.
 pub(crate) struct Slicer {
     pub(crate) slice: Slice,
     length_ns: u64,
@@ -57,7 +57,7 @@ impl Slicer {
         self.slice = Slice::new(0, begin_ns, begin_ns + self.length_ns);
     }
 
-    /// Hands over the slices that are over.
+    /// Hands over the slices that have ended.
     pub(crate) fn advance(&mut self, now_ns: u64) {
         while now_ns >= self.slice.end_ns {
             let Slice { index, end_ns, .. } = self.slice;
@@ -65,7 +65,7 @@ impl Slicer {
         }
     }
 
-    /// The window ends: hands over what there is of the last slice, and one of no length, after which none comes.
+    /// The window ends: hands over the last slice, and an empty one that marks the end.
     pub(crate) fn end(&mut self, end_ns: u64) {
         self.advance(end_ns);
         if end_ns > self.slice.begin_ns {
@@ -77,18 +77,18 @@ impl Slicer {
     }
 
     fn hand_over(&mut self, next: Slice) {
-        // The receiver lives until every thread has ended.
+        // The receiver exists until every thread has ended.
         let _ = self.finished.send(mem::replace(&mut self.slice, next));
     }
 }
 
-/// What the main thread makes of the slices of all threads.
+/// The sums of the slices of all threads.
 pub(crate) struct Slices {
     received: mpsc::Receiver<Slice>,
     threads: usize,
-    /// Sums in the making and how many threads they have, in the order of their indices.
+    /// Unfinished sums and how many threads they have, in order.
     pending: VecDeque<(Slice, usize)>,
-    /// The first slice that each of the threads that have ended has no part in.
+    /// For each thread that has ended, the first slice without it.
     ends: Vec<u64>,
 }
 
@@ -97,8 +97,8 @@ impl Slices {
         Self { received, threads, pending: VecDeque::new(), ends: Vec::new() }
     }
 
-    /// Passes on the slices that every thread has handed over that had not ended before; at the end of a run, all that
-    /// there are.
+    /// Passes on the slices that are complete: all threads that were still running have handed them over. At the end of
+    /// a run it passes on all.
     pub(crate) fn pass_on(&mut self, is_end: bool, mut tell: impl FnMut(Slice)) {
         while let Ok(part) = self.received.try_recv() {
             if part.end_ns == part.begin_ns {

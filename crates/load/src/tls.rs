@@ -1,7 +1,7 @@
-//! TLS over a socket, by rustls: who is trusted, the session of a connection, and what its failures mean for people.
+//! TLS over a socket, with rustls: trust, the session of a connection, and messages for its errors.
 //!
-//! Nothing is resumed. A connection that is opened anew pays for a whole handshake, as that of a new user does; with
-//! tickets the first would be the only one that is measured.
+//! Sessions are not resumed. Each connection pays for a full handshake, as that of a new user does. With tickets only
+//! the first handshake would be measured.
 
 use std::error::Error;
 use std::fmt;
@@ -26,22 +26,22 @@ use sys::net::Socket;
 use crate::drivers::transport::{Transport, is_passing};
 use crate::{Failure, failure};
 
-/// Bytes of a request that a session takes before they have gone out, and as much again while it shakes hands. What is
-/// beyond waits in the request itself.
+/// At most so many bytes of a request are buffered in a session, and as many again during the handshake. The rest waits
+/// in the request itself.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Whose word counts for who the server is.
+/// Which certificates are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The authorities that this machine trusts.
     Machine,
-    /// Those in a file in PEM.
+    /// The certificates of a PEM file.
     File(PathBuf),
-    /// The server's own: its certificate is not checked, only that it has the key to it.
+    /// Any certificate. Only the server's possession of the key is checked.
     Anyone,
 }
 
-/// What all connections of a run agree on with the server.
+/// The TLS settings of all connections of a run.
 #[derive(Clone, Debug)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -49,11 +49,11 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Sessions with a server that has a certificate for `server_name`, a name or an IP address. `protocol` is what
-    /// is to be spoken in them, as ALPN names it; empty offers nothing.
+    /// Settings for a server with a certificate for `server_name`, a name or an IP address. `protocol` is the ALPN name
+    /// to offer. An empty one offers none.
     ///
     /// # Errors
-    /// `bad_spec`: a name that is none, a file that has no certificates; `unavailable`: a machine that trusts nobody.
+    /// `bad_spec`: an invalid name, or a file without certificates. `unavailable`: a machine without authorities.
     pub fn new(server_name: &str, trust: &Trust, protocol: &[u8]) -> Result<Self, Failure> {
         let name = ServerName::try_from(server_name.to_owned()).map_err(|_| {
             let text = format!("`{server_name}` is not a name that a certificate can be for");
@@ -87,7 +87,7 @@ fn verifier(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Arc<WebPkiSe
 fn of_machine() -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
-    // Machines carry certificates that are too old to be read; the others do.
+    // Some certificates of a machine may be too old to be read. The others suffice.
     let (known, _unreadable) = roots.add_parsable_certificates(found.certs);
     if known == 0 {
         let text = "no certificates of authorities are installed here (ca-certificates)";
@@ -97,13 +97,13 @@ fn of_machine() -> Result<RootCertStore, Failure> {
     Ok(roots)
 }
 
-/// The authorities of a file, and its certificates as they are.
+/// The certificates of a file: as authorities, and for comparison with the server's own.
 fn of_file(path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Failure> {
     let wrong = |reason: &dyn fmt::Display| {
         failure("bad_spec", format!("--cacert: cannot take certificates from {}: {reason}", path.display()))
     };
     let (mut roots, mut named) = (RootCertStore::empty(), Vec::new());
-    // Not by the name: its errors would not say which of the system's they are.
+    // Read here, because the errors of the library hide the error of the system.
     let pem = std::fs::read(path).map_err(|error| wrong(&error))?;
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|error| wrong(&error))?;
@@ -116,8 +116,8 @@ fn of_file(path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>),
     Ok((roots, named))
 }
 
-/// Takes a certificate that lies in the user's file while it is valid, and those that are signed by one that does. The
-/// usual certificate for tests is its own authority, and the rules for a chain take no authority for a server.
+/// Accepts a valid certificate that is in the user's file, and those signed by one in the file. The usual certificate
+/// for tests is its own authority, which the rules for chains do not accept as a server certificate.
 #[derive(Debug)]
 struct Named {
     named: Vec<CertificateDer<'static>>,
@@ -134,7 +134,7 @@ impl ServerCertVerifier for Named {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let is_named = self.named.contains(end_entity);
-        // One that is named needs no chain, so nothing that is wrong with its issuers counts.
+        // A certificate in the file needs no chain, so errors about its issuers do not count.
         let intermediates = if is_named { &[] } else { intermediates };
         match self.others.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(rustls::Error::InvalidCertificate(error)) if is_named && !is_out_of_time(&error) => {
@@ -181,8 +181,7 @@ fn is_out_of_time(error: &CertificateError) -> bool {
     )
 }
 
-/// Takes any certificate. The server must still prove that it has the key, so that a handshake costs both sides what
-/// it costs others.
+/// Accepts any certificate. The server must still prove that it has the key, so the handshake costs the same.
 #[derive(Debug)]
 struct NoCheck(Arc<CryptoProvider>);
 
@@ -221,11 +220,11 @@ impl ServerCertVerifier for NoCheck {
     }
 }
 
-/// A connection in TLS.
+/// A TLS connection.
 pub(crate) struct Session {
     socket: Socket,
     tls: ClientConnection,
-    /// Whether the last receive was short: the socket has no more.
+    /// Whether the last receive emptied the socket.
     is_short: bool,
     /// Whether the server has announced its end.
     has_ended: bool,
@@ -239,7 +238,7 @@ impl Session {
         Ok(Self { socket, tls, is_short: false, has_ended: false })
     }
 
-    /// Shakes hands on a socket that blocks, a moment at a time, until `halt` is raised.
+    /// Completes the handshake on a blocking socket, a moment at a time, until `halt` is raised.
     fn shake(&mut self, timeout: Duration, halt: &AtomicBool) -> io::Result<()> {
         let begin = Instant::now();
         while self.tls.is_handshaking() || self.tls.wants_write() {
@@ -263,14 +262,14 @@ impl Session {
         Ok(())
     }
 
-    /// Receives once and takes in what it means; returns how many bytes came.
+    /// Receives once and processes the records. Returns how many bytes came.
     fn receive(&mut self) -> io::Result<usize> {
         let mut source = Source { socket: &self.socket, is_short: &mut self.is_short };
         let received = self.tls.read_tls(&mut source)?;
         match self.tls.process_new_packets() {
             Ok(state) => self.has_ended = state.peer_has_closed(),
             Err(error) => {
-                // The server is told what is wrong with it, if it still listens.
+                // Sends the alert to the server, if it still receives.
                 let _ = self.flush();
                 return Err(broken(explain(&error)));
             }
@@ -279,8 +278,8 @@ impl Session {
         Ok(received)
     }
 
-    /// Takes what has been decrypted. An end without a `close_notify` is an error, `UnexpectedEof`: a reply that lasts
-    /// until the end may lack some.
+    /// Takes decrypted bytes. An end without a `close_notify` is the error `UnexpectedEof`: a reply that lasts until
+    /// the end may be incomplete.
     fn take(&mut self, input: &mut [u8]) -> io::Result<usize> {
         self.tls.reader().read(input).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof if self.tls.is_handshaking() => ended_early(),
@@ -289,7 +288,7 @@ impl Session {
         })
     }
 
-    /// Sends what has been encrypted; says whether all of it has gone out.
+    /// Sends encrypted bytes. Returns whether all have gone out.
     fn flush(&mut self) -> io::Result<bool> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut &self.socket) {
@@ -333,8 +332,7 @@ impl Transport for Session {
         &self.socket
     }
 
-    /// Receives once at most: a record may come in slowly, and whoever waits in each call has to look at the clock
-    /// between two of them.
+    /// Receives at most once. A record may come in slowly, and a caller that blocks must look at the clock in between.
     fn read(&mut self, input: &mut [u8]) -> io::Result<usize> {
         match self.take(input) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -342,7 +340,7 @@ impl Transport for Session {
         }
         self.receive()?;
         self.take(input).map_err(|error| match error.kind() {
-            // Something has come, and more of it may be there.
+            // Something has come, and there may be more.
             io::ErrorKind::WouldBlock => io::ErrorKind::Interrupted.into(),
             _ => error,
         })
@@ -354,7 +352,7 @@ impl Transport for Session {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
-        // What is left over must have met a socket that is full: only then is there an edge to go on at.
+        // Bytes may only be left if the socket is full: only then will it become writable.
         while self.flush()? && taken < bytes.len() {
             match self.tls.writer().write(&bytes[taken..])? {
                 0 => break,
@@ -380,7 +378,7 @@ impl Transport for Session {
     fn close(mut self) {
         if !self.has_ended && !self.tls.is_handshaking() {
             self.tls.send_close_notify();
-            // Whoever does not hear it sees the end of the socket.
+            // If this fails, the server still sees the end of the socket.
             let _ = self.flush();
         }
     }
@@ -389,7 +387,7 @@ impl Transport for Session {
 /// How long one call of a handshake may wait.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// A socket to receive from, which notes whether it had more.
+/// A socket to receive from, which records whether it had more.
 struct Source<'a> {
     socket: &'a Socket,
     is_short: &'a mut bool,
@@ -403,7 +401,7 @@ impl Read for Source<'_> {
     }
 }
 
-/// Why a session of TLS has failed: a line that says what to do.
+/// The error of a TLS session, as a line that says what to do.
 #[derive(Debug)]
 struct Broken(String);
 
@@ -419,7 +417,7 @@ fn broken(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, Broken(text))
 }
 
-/// Whether an error of a transport is one of TLS, not of the socket beneath it.
+/// Whether an error of a transport is one of TLS, not of its socket.
 pub(crate) fn is_broken(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Broken>())
 }
@@ -435,7 +433,7 @@ fn cut_off() -> io::Error {
 
 const NOT_TLS: &str = "if it does not speak TLS, write http:// (or tcp://)";
 
-/// What a failure of TLS means, and what to do.
+/// The message for a TLS error.
 fn explain(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(error) => explain_certificate(error),
@@ -445,7 +443,7 @@ fn explain(error: &rustls::Error) -> String {
             | InvalidMessage::MessageTooLarge
             | InvalidMessage::MessageTooShort,
         )
-        // What a client says, and no server: it has come back.
+        // The server has echoed our own message.
         | rustls::Error::InappropriateHandshakeMessage { got_type: HandshakeType::ClientHello, .. } => {
             "the server does not answer in TLS: write http:// (or tcp://)".into()
         }
@@ -465,7 +463,7 @@ fn explain(error: &rustls::Error) -> String {
 
 fn explain_certificate(error: &CertificateError) -> String {
     match error {
-        // An authority that has the name of a trusted one, and not its key, shows as a signature that is wrong.
+        // An authority with the name of a trusted one and another key shows as a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the server's certificate is signed by nobody who is trusted here: \
              name a file with who signed it (--cacert FILE), or do not check it (--insecure)"
@@ -490,7 +488,7 @@ fn explain_certificate(error: &CertificateError) -> String {
              or do not check it (--insecure)"
                 .into()
         }
-        // The library has no type of its own for it.
+        // The library has no variant for it.
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             "the server's certificate has signed itself: \
              name it (--cacert FILE), or do not check it (--insecure)"
