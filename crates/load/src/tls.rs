@@ -91,7 +91,7 @@ fn of_machine() -> Result<RootCertStore, Failure> {
     let (known, _unreadable) = roots.add_parsable_certificates(found.certs);
     if known == 0 {
         let text = "no certificates of authorities are installed here (ca-certificates)";
-        let advice = "install them, name a file (--cacert FILE), or do not check the server's (--insecure)";
+        let advice = "install them, pass a file (--cacert FILE), or pass --insecure";
         return Err(failure("unavailable", format!("{text}: {advice}")));
     }
     Ok(roots)
@@ -448,16 +448,16 @@ fn explain(error: &rustls::Error) -> String {
             "the server does not answer in TLS: write http:// (or tcp://)".into()
         }
         rustls::Error::AlertReceived(AlertDescription::UnrecognisedName) => {
-            "the server does not know itself by this name: say which one it has (--server-name NAME)".into()
+            "the server does not have this name: pass the right one (--server-name NAME)".into()
         }
         rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server wants a certificate of the client, which this generator does not have".into()
+            "the server requires a client certificate, which this generator cannot send".into()
         }
-        rustls::Error::AlertReceived(alert) => format!("the server has refused TLS ({alert:?}): see its log"),
+        rustls::Error::AlertReceived(alert) => format!("the server refused TLS ({alert:?}): see its log"),
         rustls::Error::PeerIncompatible(why) => {
-            format!("the server speaks no TLS that is in use today ({why:?}): it needs version 1.2 or 1.3")
+            format!("the server offers no supported TLS ({why:?}): it needs version 1.2 or 1.3")
         }
-        other => format!("TLS has failed: {other}"),
+        other => format!("TLS failed: {other}"),
     }
 }
 
@@ -465,38 +465,32 @@ fn explain_certificate(error: &CertificateError) -> String {
     match error {
         // An authority with the name of a trusted one and another key shows as a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "the server's certificate is signed by nobody who is trusted here: \
-             name a file with who signed it (--cacert FILE), or do not check it (--insecure)"
-                .into()
+            "unknown certificate issuer: pass its certificate (--cacert FILE), or --insecure".into()
         }
         CertificateError::NotValidForNameContext { expected, presented } if presented.is_empty() => {
             let kind = if matches!(expected, ServerName::IpAddress(_)) { "IP" } else { "DNS" };
             let name = expected.to_str();
             format!(
-                "the server's certificate does not say for whom it is: make one that has a subjectAltName (openssl: \
-                 -addext subjectAltName={kind}:{name}), or do not check it (--insecure)"
+                "the server's certificate names no host: make one with a subjectAltName (openssl: \
+                 -addext subjectAltName={kind}:{name}), or pass --insecure"
             )
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            format!("{error}: say for whom it is (--server-name NAME), or do not check it (--insecure)")
+            format!("{error}: pass the name that it is for (--server-name NAME), or --insecure")
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "the server's certificate has expired: renew it, or do not check it (--insecure)".into()
+            "the server's certificate has expired: renew it, or pass --insecure".into()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the server's certificate is not valid yet: look at the clocks of both machines, \
-             or do not check it (--insecure)"
-                .into()
+            "the server's certificate is not valid yet: compare the clocks of both machines, or pass --insecure".into()
         }
         // The library has no variant for it.
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "the server's certificate has signed itself: \
-             name it (--cacert FILE), or do not check it (--insecure)"
-                .into()
+            "the server's certificate is self-signed: pass it (--cacert FILE), or --insecure".into()
         }
         _ => format!(
-            "the server's certificate is not accepted ({error}): if it is known, name it (--cacert FILE), or do not \
-             check it (--insecure)"
+            "the server's certificate is not accepted ({error}): if you trust it, pass it (--cacert FILE), or \
+             --insecure"
         ),
     }
 }

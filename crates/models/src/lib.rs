@@ -103,7 +103,10 @@ pub const BACKLOG: ModelOption = ModelOption {
     name: "backlog",
     values: Values::Number { default: "65535", min: 1, max: 65_535 },
     about: "connections that the kernel holds until they are accepted; it cuts this to its own limit",
-    defects: &[("3", "a short burst overflows it, and who comes then waits a second or more to try again")],
+    defects: &[(
+        "3",
+        "a short burst overflows it, and further clients wait a second or more before they try again",
+    )],
 };
 
 /// What a model is, before it runs. Each model is a file with a constant `MODEL` of this type and a function

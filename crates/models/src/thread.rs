@@ -34,7 +34,7 @@ const PASS: ModelOption = ModelOption {
     about: "whether a thread is given its connection, or looks for it in a place that all threads share",
     defects: &[(
         "shared",
-        "of connections that come close together, two threads may serve one and nobody ever serves the other",
+        "of two connections that arrive close together, one may be served twice and the other never",
     )],
 };
 

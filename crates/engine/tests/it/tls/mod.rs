@@ -253,11 +253,11 @@ fn a_certificate_that_is_its_own_authority_is_taken_where_it_is_named() {
     check_failure(KEEPS, &identity, by_other_name, &["other.test", "--server-name"]);
     let other = Identity::of_itself();
     let by_other = |spec: &mut Value| spec["tls"]["cacert"] = json!(other.cacert);
-    check_failure(KEEPS, &identity, by_other, &["has signed itself", "--cacert", "--insecure"]);
+    check_failure(KEEPS, &identity, by_other, &["is self-signed", "--cacert", "--insecure"]);
 }
 
 #[test]
-fn a_certificate_that_is_named_must_be_valid_and_say_for_whom_it_is() {
+fn a_certificate_in_the_file_must_be_valid_and_name_its_host() {
     let named = |identity: &Identity, parts: &[&str]| check_failure(KEEPS, identity, |_| (), parts);
     named(&Identity::of_itself_expired(), &["has expired: renew it", "--insecure"]);
     named(&Identity::of_itself_to_come(), &["is not valid yet", "clocks", "--insecure"]);
@@ -286,7 +286,7 @@ fn check_failure(behaviour: Behaviour, identity: &Identity, change: impl Fn(&mut
 fn a_server_that_cannot_be_trusted_is_a_clear_failure() {
     let (sound, other, expired) = (Identity::sound(), Identity::sound(), Identity::expired());
     let by_other = |spec: &mut Value| spec["tls"]["cacert"] = json!(other.cacert);
-    check_failure(KEEPS, &sound, by_other, &["nobody who is trusted", "--cacert", "--insecure"]);
+    check_failure(KEEPS, &sound, by_other, &["unknown certificate issuer", "--cacert", "--insecure"]);
     let by_other_name = |spec: &mut Value| spec["tls"]["server_name"] = "other.test".into();
     check_failure(KEEPS, &sound, by_other_name, &["other.test", "localhost", "--server-name"]);
     check_failure(KEEPS, &expired, |_| (), &["has expired: renew it", "--insecure"]);
