@@ -364,7 +364,7 @@ class FakeLoad:
         if fault == "stopped":
             raise KeyboardInterrupt
         yield LoadReady(driver=spec.driver, connections=spec.connections, pid=2, build="b")
-        self.host.now_ns += spec.warmup_ms * MS
+        self.host.now_ns += (spec.warmup_ms or 0) * MS
         begin_ns = self.host.now_ns
         if fault != "mute":
             yield Measuring(monotonic_ns=begin_ns)

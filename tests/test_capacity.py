@@ -435,7 +435,7 @@ def report(server: Server, spec: LoadSpec) -> Report:
     completed = [done * spec.interval_ms / duration_ms] * (duration_ms // spec.interval_ms)
     correct, asked = round(done), round((rate_per_s or 0.0) * duration_ms / 1_000)
     wrong = round((shown.replies or 1) * shown.errors_share)
-    warmup: list[float] = [0.0] * (spec.warmup_ms // spec.interval_ms)
+    warmup: list[float] = [0.0] * ((spec.warmup_ms or 0) // spec.interval_ms)
     times = {name.replace(".", "_"): round(time_ns) for name, time_ns in shown.times_ns.items()}
     latency = {**times, "mean": shown.times_ns["mean"], "min": 1, "stdev": 1.0, "histogram": ""}
     in_time = {name: value if name == "histogram" else 0 for name, value in latency.items()}
