@@ -1,7 +1,7 @@
 """The servers that `make bench-peers` measures, ours and those of others: how each is built, started and ended.
 
 A peer is a row of PEERS: what it speaks, and a function that makes it ready to listen on a port. Those that have no
-program of their own to install are under peers/, as their good users would write them, and are built when a scene
+program of their own to install are under contestants/, as their good users would write them, and are built when a scene
 asks for them; whatever cannot be built or started is skipped, and the reason is printed.
 """
 
@@ -23,8 +23,8 @@ from typing import Any
 from iolab.plan.contestant import Contestant
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ROOT / "bench/peers"
-BUILT = ROOT / "target/peers"
+SOURCES = ROOT / "contestants"
+BUILT = ROOT / "target/contestants"
 
 # What a process may take beyond the time it was asked to run: to connect, to drain and to print.
 SLACK_S = 20.0
@@ -169,13 +169,14 @@ def libevent(_folder: Path, port: int) -> Program:
     """The one peer in C; it says itself which libevent it runs with."""
     program = str(BUILT / "libevent")
     BUILT.mkdir(parents=True, exist_ok=True)
-    build(["cc", "-std=c11", "-D_GNU_SOURCE", "-O3", "-o", program, str(SOURCES / "libevent.c"), "-levent_core"])
+    source = str(SOURCES / "raw-libevent/server.c")
+    build(["cc", "-std=c11", "-D_GNU_SOURCE", "-O3", "-o", program, source, "-levent_core"])
     return Program([program, str(port)], output_of([program]))
 
 
 def crate(package: str, *crates: str, settings: str = "") -> Prepare:
-    """A package of the workspace under peers/. It is told by the versions of the crates that make it what it is, and by
-    the settings that its source chooses."""
+    """A package of the workspace under contestants/. It is told by the versions of the crates that make it what it is,
+    and by the settings that its source chooses."""
 
     def prepare(_folder: Path, port: int) -> Program:
         manifest = ["--manifest-path", str(SOURCES / "Cargo.toml"), "--target-dir", str(BUILT)]
@@ -191,13 +192,13 @@ def crate(package: str, *crates: str, settings: str = "") -> Prepare:
 # They are called raw to tell them from our models of the same names.
 PEERS = {
     "nginx": Peer("http", nginx),
-    "may_minihttp": Peer("http", crate("peer-may-minihttp", "may_minihttp", "may")),
-    "raw hyper": Peer("http", crate("peer-hyper", "hyper", "tokio")),
+    "may_minihttp": Peer("http", crate("may_minihttp-server", "may_minihttp", "may")),
+    "raw hyper": Peer("http", crate("raw-hyper", "hyper", "tokio")),
     "raw libevent": Peer("echo", libevent),
     "raw monoio": Peer(
-        "echo", crate("peer-monoio", "monoio", settings=" with SINGLE_ISSUER, DEFER_TASKRUN, COOP_TASKRUN")
+        "echo", crate("raw-monoio", "monoio", settings=" with SINGLE_ISSUER, DEFER_TASKRUN, COOP_TASKRUN")
     ),
-    "raw tokio": Peer("echo", crate("peer-tokio", "tokio")),
+    "raw tokio": Peer("echo", crate("raw-tokio", "tokio")),
 }
 
 
