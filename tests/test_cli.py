@@ -362,7 +362,7 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
     ("arguments", "message"),
     [
         (["vs", "epoll"], "name two contestants or more"),
-        (["vs", "epoll", "eppol"], "there is no model 'eppol': did you mean 'epoll'?\n"),
+        (["vs", "epoll", "eppol"], "there is no contestant 'eppol': did you mean 'epoll'?\n"),
         (
             ["vs", "epoll", "blocking"],
             "blocking holds 1 at a time, of 50 connections: use --connections 1, or another model",
@@ -398,7 +398,7 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["vs", "epoll", "thread", "--load-cpus", "99999"], "processor 99999 may not be used here"),
         (["report", "nothing"], "there is no run 'nothing' here or in "),
         (["report", "nothing", "--csv"], "iolab list runs has the names"),
-        (["vs", "epoll", "nginx"], "there is no model 'nginx': use one of "),
+        (["vs", "epoll", "apache"], "there is no contestant 'apache': use one of "),
         (["run", "nothing"], "there is no experiment 'nothing': use one of "),
         (["run", "io-uring-vs-epoll"], "there is no experiment 'io-uring-vs-epoll': did you mean 'io_uring-vs-epoll'?"),
         (["run", "./nothing.toml"], "nothing.toml: cannot be read: No such file or directory"),

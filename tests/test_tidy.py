@@ -79,7 +79,9 @@ def test_every_crate_of_the_workspace_has_its_place() -> None:
 @cache
 def modules() -> dict[str, set[str]]:
     """Each module of the lab, as `judge.stats`, and those it imports; a folder is the module of its __init__."""
-    paths = {path: path.relative_to(LAB).with_suffix("") for path in files("lab/iolab/**/*.py")}
+    # What is in contestants/ are programs, not modules.
+    found = (path for path in files("lab/iolab/**/*.py") if not path.is_relative_to(LAB / "contestants"))
+    paths = {path: path.relative_to(LAB).with_suffix("") for path in found}
     names = {path: ".".join(parts.parts).removesuffix(".__init__") for path, parts in paths.items()}
     known = set(names.values())
     uses = {names[path]: {module_of(name, known) for name in imports(path)} & known for path in paths}

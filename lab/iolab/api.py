@@ -17,7 +17,7 @@ from iolab.judge.results import Results
 from iolab.machine import cpus
 from iolab.measure import agent, contestants, engine, runner
 from iolab.measure.runner import Event, Tell
-from iolab.plan import catalog
+from iolab.plan import catalog, registry
 from iolab.plan.experiment import load_experiment, vs_plan
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Scalar, whole_intervals_ms
@@ -43,7 +43,9 @@ def vs(
     tell: Tell = _unheard,
     **setting: Scalar,
 ) -> Results:
-    """Compares servers with the first of them: ours by name, or yours as `cmd:./mine --port {port}`.
+    """Compares servers with the first of them: by name, or as `cmd:./mine --port {port}`.
+
+    A name is a model's or one of the registry, to which a `contestants.toml` in the working directory adds.
 
     `setting` takes the keys of an experiment's [fixed], as `protocol="http", connections=100`. A comparison that has
     ended is measured anew, one that was interrupted is continued unless it is to be `fresh`. `tell` is given each event
@@ -52,8 +54,9 @@ def vs(
     times = {key: whole_intervals_ms(value) for key in TIMES if isinstance(value := setting.get(key), int)}
     plan = vs_plan(servers, {"protocol": "echo", **setting, **times}, blocks=blocks, seed=seed)
     plan = runner.with_cpus(plan, tuple(server_cpus), tuple(load_cpus))
+    known = registry.load(Path(registry.USERS))
     # What was named here is to be compared; an experiment goes on without what this machine cannot run.
-    return _run(plan.quick() if quick else plan, Path(out), tell, fresh=fresh, by_hand=True)
+    return _run(plan.quick() if quick else plan, known, Path(out), tell, fresh=fresh, by_hand=True)
 
 
 def run(
@@ -66,14 +69,16 @@ def run(
 ) -> Results:
     """Runs an experiment, given by its name, its file or its plan, or what is left of it.
 
-    One that has ended is measured anew only if it is to be `fresh`. `tell` is given each event of the run.
+    One that has ended is measured anew only if it is to be `fresh`. `tell` is given each event of the run. A
+    `contestants.toml` beside the file adds servers to the registry.
     """
     if isinstance(experiment, Plan):
-        plan = experiment
+        plan, known = experiment, registry.load(Path(registry.USERS))
     else:
-        known = contestants.options(engine.open_engine().description)
-        plan = load_experiment(catalog.path_of(str(experiment)), known)
-    return _run(plan.quick() if quick else plan, Path(out), tell, fresh=fresh, by_hand=False)
+        file = catalog.path_of(str(experiment))
+        known = registry.load(registry.beside(file))
+        plan = load_experiment(file, contestants.options(engine.open_engine().description, known))
+    return _run(plan.quick() if quick else plan, known, Path(out), tell, fresh=fresh, by_hand=False)
 
 
 def open_run(name: str | Path, *, out: str | Path = layout.RUNS) -> Results:
@@ -86,19 +91,20 @@ def write_report(found: Results) -> Path:
     return report.write(found)
 
 
-def _run(plan: Plan, out: Path, tell: Tell, *, fresh: bool, by_hand: bool) -> Results:
+def _run(plan: Plan, known: registry.Registry, out: Path, tell: Tell, *, fresh: bool, by_hand: bool) -> Results:
     """Runs a plan to its end.
 
     Of a plan made by hand, all contestants are to be compared, and it is measured anew once it has ended.
     """
-    host = agent.Agent(engine.open_engine())
-    contestants.refuse_unknown(plan, host.engine.description)
-    variants = contestants.variants(plan, host.engine)
+    ours = engine.open_engine()
+    contestants.refuse_unknown(plan, ours.description, known)
+    ready, absent = contestants.prepare(plan, known, tell)
+    variants = contestants.variants(plan, ours, known, absent)
     if by_hand:
         contestants.refuse_unfit(plan, variants)
     plan, why = runner.placed(plan, cpus.topology())
     tell(runner.Planned(plan, why))
-    left_out = contestants.left_out(plan, variants)
+    left_out, host = contestants.left_out(plan, variants), agent.Agent(ours, ready)
     folder = runner.run(plan, host, out, tell, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh)
     found = results.read(folder)
     report.write(found)

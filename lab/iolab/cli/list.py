@@ -1,4 +1,4 @@
-"""List the models of the engine, the experiments, or the stored runs."""
+"""List the models of the engine, other servers, the experiments, or the stored runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from iolab.wording import when
 if TYPE_CHECKING:
     from iolab.contract.types import ModelAbout, Option
 
-USAGE = "[FLAGS] [models | experiments | runs]"
-EXAMPLES = ("iolab list", "iolab list experiments", "iolab list runs")
-WHAT = ("models", "experiments", "runs")
+USAGE = "[FLAGS] [models | contestants | experiments | runs]"
+EXAMPLES = ("iolab list", "iolab list contestants", "iolab list experiments", "iolab list runs")
+WHAT = ("models", "contestants", "experiments", "runs")
 # Names of models are in a column of their own.
 NAME_WIDTH = 12
 
@@ -33,6 +33,8 @@ def run(options: Namespace) -> int:
     """Prints the list."""
     if options.what == "models":
         lines = _models()
+    elif options.what == "contestants":
+        lines = _contestants()
     elif options.what == "experiments":
         lines = _experiments()
     else:
@@ -40,6 +42,21 @@ def run(options: Namespace) -> int:
     for line in lines:
         print(line)
     return 0
+
+
+def _contestants() -> Iterator[str]:
+    """The servers of the registry, with that of the working directory: what each is and takes, and its version."""
+    from pathlib import Path
+
+    from iolab.measure import registered
+    from iolab.plan import registry
+
+    for name, server in registry.load(Path(registry.USERS)).items():
+        entry = server.entry
+        takes = ", ".join(entry.settings) or "no settings"
+        yield f"{name:<{NAME_WIDTH}} {entry.about}"
+        yield f"{'':{NAME_WIDTH}} speaks {', '.join(entry.protocols)}; takes {takes}"
+        yield f"{'':{NAME_WIDTH}} {registered.state(server)}"
 
 
 def _experiments() -> Iterator[str]:

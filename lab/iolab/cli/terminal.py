@@ -22,6 +22,7 @@ from rich.table import Table
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
 from iolab.machine.cpus import cpu_words
+from iolab.measure.contestants import Building
 from iolab.measure.protocol_probe import remedy
 from iolab.measure.runner import (
     NOTHING_MEASURED,
@@ -99,7 +100,9 @@ class Screen:
 
     def __call__(self, event: Event) -> None:
         """Shows one event of the runner."""
-        if isinstance(event, Planned):
+        if isinstance(event, Building):
+            self._say(f"building {event.contestant} with {event.command}: this is done once")
+        elif isinstance(event, Planned):
             show_plan(self._console, event.plan, event.why)
         elif isinstance(event, Opened):
             self._opened(event)

@@ -1,4 +1,4 @@
-"""Compare servers with each other: ours by name, or yours as 'cmd:./mine --port {port}'."""
+"""Compare servers with each other: by name (see iolab list), or yours as 'cmd:./mine --port {port}'."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ USAGE = "[FLAGS] CONTESTANT CONTESTANT ..."
 EXAMPLES = (
     "iolab vs epoll io_uring",
     "iolab vs epoll io_uring thread --quick -c 1000",
+    "iolab vs epoll nginx --protocol http",
     "iolab vs epoll 'cmd:./mine --port {port}' --protocol http",
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from iolab.contract.types import LoadSpec, Served, ServeReady, Workload
@@ -84,14 +84,19 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """The host the lab runs on. The engine is needed for all but its own description."""
+    """The host the lab runs on, with the servers of the registry that a plan needs.
+
+    The engine is needed for all but its own description.
+    """
 
     engine: Engine
+    registered: contestants.Prepared = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """The circumstances of a run, for its record."""
         described = facts.describe(self.engine.description)
         described["engine"]["sha256"] = self.engine.digest
+        described["servers"] = {name: server.facts() for name, server in self.registered.items()}
         return described
 
     def noise(self) -> MachineNoise:
@@ -108,18 +113,21 @@ class Agent:
         )
 
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
-        """The digests of the files that each command of a plan executes, by the command's text."""
+        """The digests of what each command and each server of the registry of a plan executes, by its text."""
         commands = {
             cell.contestant.text: cell.contestant
             for comparison in plan.comparisons
             for cell in comparison.cells
             if cell.contestant.kind == "command"
         }
-        return {text: programs.of_command(contestant.argv(0)) for text, contestant in commands.items()}
+        return {
+            **{text: programs.of_command(contestant.argv(0)) for text, contestant in commands.items()},
+            **{name: server.executed() for name, server in self.registered.items()},
+        }
 
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
         """Starts the contestant of a cell, fresh, and waits until it accepts connections."""
-        return LocalServer(contestants.start(cell, self.engine, count_calls=count_calls))
+        return LocalServer(contestants.start(cell, self.engine, self.registered, count_calls=count_calls))
 
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
         """How the server at an address answers another protocol than it is to be asked; None where it does not."""
@@ -219,4 +227,4 @@ class LocalServer:
 
     def stop(self) -> None:
         """Ends it and everything it started."""
-        self.server.child.stop()
+        self.server.stop()

@@ -1,7 +1,8 @@
-"""The servers that compete: ours through the engine, and anybody's as a command.
+"""The servers that compete: the engine's models, those of the registry, and anybody's as a command.
 
-A command is an argument list and never sees a shell. A keeper starts it (see `keeper`), so that it stays on its
-processors and dies with the lab, with all that it forked.
+A command is an argument list and never sees a shell; a server of the registry is a command too, with an environment
+and files of its own. A keeper starts it (see `keeper`), so that it stays on its processors and dies with the lab, with
+all that it forked.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import shutil
 import socket
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from iolab.contract.types import CONNECTIONS_MAX, Description, ModelAbout, ServeReady, ServeSpec
 from iolab.errors import PlanError
 from iolab.machine import listener, proc
-from iolab.measure import keeper
+from iolab.measure import keeper, registered
 from iolab.measure.child import Child, Ended, ending
 from iolab.measure.engine import Engine, TrialFailed, serve, variant
+from iolab.measure.registered import Absent, Command, Registered
+from iolab.plan import registry
 from iolab.plan.plan import Plan
+from iolab.plan.registry import Registry
 from iolab.plan.settings import Cell
 from iolab.results.records import Failure
 from iolab.wording import instead
@@ -33,6 +38,9 @@ POLL_S = 0.01
 OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<"})
 # How long its keeper may take until it has started it.
 KEEPER_S_MAX = 10.0
+# The servers of the registry that can be started here, by the contestants' texts.
+Prepared = Mapping[str, Registered]
+NONE_PREPARED: Prepared = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,45 +48,81 @@ class Server:
     """A server that accepts connections at `addresses`. `ready` is what ours said; a command says nothing.
 
     `child` is what the lab started, and `pid` the root of the server's process tree: behind a keeper, they differ.
+    `scratch` is a folder that goes with it.
     """
 
     child: Child
     pid: int
     addresses: tuple[str, ...]
     ready: ServeReady | None
+    scratch: Path | None = None
 
     def check(self, wait_s: float = 0.0) -> None:
         """Raises TrialFailed when it has died, or dies within `wait_s`."""
         if self.child.wait(wait_s) is not None:
             raise _died(self.child, "while it was measured", kept=self.ready is None)
 
+    def stop(self) -> None:
+        """Ends it and everything it started. May be called again."""
+        self.child.stop()
+        _remove(self.scratch)
 
-def options(engine: Description) -> dict[str, list[str]]:
-    """The names of every model's options, by the model's name."""
-    return {model.name: [option.name for option in model.options] for model in engine.models}
+
+def options(engine: Description, known: Registry) -> dict[str, list[str]]:
+    """The names of the options of every model and of every server of the registry, which has none; by its name."""
+    registry.refuse_names_of([model.name for model in engine.models], known)
+    models = {model.name: [option.name for option in model.options] for model in engine.models}
+    return models | {name: [] for name in known}
 
 
-def refuse_unknown(plan: Plan, engine: Description) -> None:
-    """Raises PlanError, before anything runs, for a model, an option or a protocol the engine does not have."""
-    models = {model.name: model for model in engine.models}
+def refuse_unknown(plan: Plan, engine: Description, known: Registry) -> None:
+    """Raises PlanError, before anything runs, for a name or an option that is unknown, and for what a server does not
+    take.
+    """
+    names, models = options(engine, known), {model.name: model for model in engine.models}
     for cell in (cell for comparison in plan.comparisons for cell in comparison.cells):
         contestant, protocol = cell.contestant, cell.workload.protocol
         if contestant.kind == "command":
             continue
-        model = models.get(contestant.name)
-        if model is None:
-            raise PlanError(f"there is no model {contestant.name!r}{instead(contestant.name, models)}")
-        if protocol not in model.protocols:
-            raise PlanError(f"{model.name} does not speak {protocol}: it speaks {', '.join(model.protocols)}")
-        options = [option.name for option in model.options]
-        unknown = next((name for name in contestant.options if name not in options), None)
+        name = contestant.name
+        if name not in names:
+            raise PlanError(f"there is no contestant {name!r}{instead(name, names)}")
+        if name in models and protocol not in models[name].protocols:
+            raise PlanError(f"{name} does not speak {protocol}: it speaks {', '.join(models[name].protocols)}")
+        unknown = next((option for option in contestant.options if option not in names[name]), None)
         if unknown is not None:
-            known = instead(unknown, options) if options else ": it has none"
-            raise PlanError(f"{model.name} has no option {unknown!r}{known}")
+            others = instead(unknown, names[name]) if names[name] else ": it has none"
+            raise PlanError(f"{name} has no option {unknown!r}{others}")
+        if name in known and (why := registry.refusal(known[name], cell)):
+            raise PlanError(why)
 
 
-def variants(plan: Plan, engine: Engine) -> dict[str, ModelAbout]:
-    """What the engine says of every named contestant of a plan, with its options, by its text.
+@dataclass(frozen=True, slots=True)
+class Building:
+    """A server of the registry is built for the first time, which takes a while."""
+
+    contestant: str
+    command: str
+
+
+def prepare(
+    plan: Plan, known: Registry, tell: Callable[[Building], None]
+) -> tuple[dict[str, Registered], dict[str, str]]:
+    """The servers of the registry that a plan names, built and ready to be started; and why others cannot be."""
+    ready, absent = dict[str, Registered](), dict[str, str]()
+    names = {cell.contestant.text for comparison in plan.comparisons for cell in comparison.cells}
+    for server in (known[name] for name in sorted(names & set(known))):
+        if registered.must_be_built(server):
+            tell(Building(server.name, server.entry.build[0]))
+        try:
+            ready[server.name] = registered.prepare(server)
+        except Absent as why:
+            absent[server.name] = str(why)
+    return ready, absent
+
+
+def variants(plan: Plan, engine: Engine, known: Registry, absent: Mapping[str, str]) -> dict[str, ModelAbout]:
+    """What there is to know of every named contestant of a plan, with its options, by its text.
 
     Raises PlanError, before anything runs, for a value that an option does not take.
     """
@@ -88,7 +132,17 @@ def variants(plan: Plan, engine: Engine) -> dict[str, ModelAbout]:
         for cell in comparison.cells
         if cell.contestant.kind == "named"
     }
-    return {text: variant(engine, contestant) for text, contestant in named.items()}
+    return {
+        text: _about(known[text].entry, text, absent.get(text)) if text in known else variant(engine, contestant)
+        for text, contestant in named.items()
+    }
+
+
+def _about(entry: registry.Entry, name: str, why_not: str | None) -> ModelAbout:
+    """A server of the registry as the engine describes a model."""
+    return ModelAbout(
+        name=name, about=entry.about, protocols=entry.protocols, available=why_not is None, why_not=why_not
+    )
 
 
 def left_out(plan: Plan, variants: Mapping[str, ModelAbout]) -> dict[tuple[int, int], Failure]:
@@ -129,10 +183,14 @@ def _holds(cell: Cell, about: ModelAbout) -> int | None:
     return None if about.holds is None else about.holds * cell.workers
 
 
-def start(cell: Cell, engine: Engine | None, *, count_calls: bool = False) -> Server:
+def start(
+    cell: Cell, engine: Engine | None, prepared: Prepared = NONE_PREPARED, *, count_calls: bool = False
+) -> Server:
     """Starts the contestant of a cell on free ports of this machine; raises TrialFailed."""
     if cell.contestant.kind == "command":
         return _start_command(cell)
+    if cell.contestant.text in prepared:
+        return _start_registered(cell, prepared[cell.contestant.text])
     if engine is None:
         raise TrialFailed("no_engine", f"{cell.contestant.text} needs the engine: run: make build", final=True)
     spec = ServeSpec(
@@ -164,15 +222,37 @@ def _start_command(cell: Cell) -> Server:
     if shutil.which(argv[0]) is None:
         missing = "is not executable" if Path(argv[0]).exists() else "does not exist"
         raise TrialFailed("cannot_start", f"{argv[0]} {missing}: check the command after cmd:", final=True)
+    return _start_kept(cell, Command(argv, {}), port)
+
+
+def _start_registered(cell: Cell, server: Registered) -> Server:
+    port, scratch = free_port(), Path(tempfile.mkdtemp(prefix="iolab-"))
+    try:
+        return _start_kept(cell, server.command(cell, HOST, port, scratch), port, scratch)
+    except BaseException:
+        _remove(scratch)
+        raise
+
+
+def _start_kept(cell: Cell, command: Command, port: int, scratch: Path | None = None) -> Server:
+    """Starts a command behind a keeper, and waits until it accepts connections; raises TrialFailed."""
+    argv = command.argv
+    environment = [f"{name}={value}" for name, value in command.environment.items()]
+    words = ["env", *environment, *argv] if environment else argv
     cpus = ",".join(map(str, cell.server_cpus))
-    child = Child([sys.executable, "-I", "-S", keeper.__file__, cpus, *argv], b"")
+    child = Child([sys.executable, "-I", "-S", keeper.__file__, cpus, *words], b"")
     try:
         pid = _pid_kept(child, argv[0])
         _wait_until_it_accepts(child, pid, port, argv)
     except BaseException:
         child.stop()
         raise
-    return Server(child, pid, (f"{HOST}:{port}",), None)
+    return Server(child, pid, (f"{HOST}:{port}",), None, scratch)
+
+
+def _remove(scratch: Path | None) -> None:
+    if scratch is not None:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _pid_kept(child: Child, program: str) -> int:

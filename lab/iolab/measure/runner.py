@@ -25,6 +25,7 @@ from iolab.machine.cpus import Cpu, choose_cpus
 from iolab.machine.noise import noise
 from iolab.measure import programs
 from iolab.measure.agent import Calls, Host, RunningLoad, RunningServer, Sample
+from iolab.measure.contestants import Building
 from iolab.measure.engine import LoadEvent, TrialFailed
 from iolab.measure.protocol_probe import Mismatch
 from iolab.plan.plan import Plan, Trial
@@ -182,6 +183,7 @@ Event = (
     | TrialEnded
     | NothingUsable
     | Counted
+    | Building
 )
 Tell = Callable[[Event], None]
 # The digests of the files of each command, by the command's text.
@@ -498,7 +500,7 @@ def _check(host: Host, cell: Cell, title: str) -> Checked:
 def _reply_bytes(host: Host, cell: Cell) -> int:
     """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
     with running(host.start(cell)) as server, _death_first(server):
-        if cell.contestant.kind == "command":
+        if server.ready is None:
             _refuse_mismatch(host.mismatch(server.addresses[0], cell.workload))
         spec = _load_spec(
             cell,

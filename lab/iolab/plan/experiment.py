@@ -229,7 +229,7 @@ def _unknown(contestants: Iterable[Contestant], where: str, models: Models | Non
         if models is None or each.kind == "command":
             continue
         if each.name not in models:
-            yield f"{where}[{number}]: there is no model {each.name!r}{instead(each.name, models)}"
+            yield f"{where}[{number}]: there is no contestant {each.name!r}{instead(each.name, models)}"
             continue
         for unknown in (option for option in each.options if option not in models[each.name]):
             known = instead(unknown, models[each.name]) if models[each.name] else ": it has none"

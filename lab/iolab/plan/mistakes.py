@@ -1,4 +1,4 @@
-"""Mistakes in an experiment file or in flags, a line each: which key, what is wrong with it, and what to write.
+"""Mistakes in an experiment file, a registry or flags, a line each: which key, what is wrong with it, what to write.
 
 pydantic finds most mistakes. Its words are for programmers; these are for the author of the file or the command.
 """
@@ -28,6 +28,10 @@ EXAMPLES = {
     "published_ms": "{ epoll = 0.4 }",
     "values": "{ epoll = 100000, io_uring = 120000 }",
     "axis": '"connections"',
+    "about": '"a server in Go"',
+    "protocols": '["http"]',
+    "start": '["./mine", "--port", "{port}"]',
+    "install": '"apt-get install mine"',
     "decide": '{ relation = "wins", contestant = "io_uring", reference = "epoll" }',
 }
 # What is wrong, by pydantic's name for it; {…} is of its context.
@@ -135,7 +139,7 @@ def _no_list(fault: ErrorDetails) -> str:
     key, value = fault["loc"][-1], fault["input"]
     if key in TABLES:
         return f"must be a list of tables: write [[{key}]]"
-    example = '["epoll", "io_uring"]' if isinstance(value, str) else "[1, 2]"
+    example = EXAMPLES.get(str(key)) or ('["epoll", "io_uring"]' if isinstance(value, str) else "[1, 2]")
     return f"must be a list, as in {example}{_instead_of(value)}"
 
 

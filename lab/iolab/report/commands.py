@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
 from iolab.plan.plan import Plan
+from iolab.plan.registry import filled
 from iolab.plan.settings import Cell
 
 PORT = 8080
+# What the record of a run says of the servers of the registry, by their names.
+Servers = Mapping[str, Mapping[str, Any]]
+NO_SERVERS: Servers = {}
 # What a phone shows of a line of code.
 COLUMNS = 38
 
@@ -31,17 +35,25 @@ def again(plan: Plan) -> tuple[str, ...]:
     return (*words, "--quick") if plan.quick() == plan else tuple(words)
 
 
-def by_hand(plan: Plan, index: int) -> tuple[ByHand, ...]:
-    """Each contestant of one comparison by hand."""
+def servers_of(machine: Mapping[str, Any]) -> Servers:
+    """What the record of a machine says of the servers of the registry; a run of an earlier version says nothing."""
+    servers: Servers = machine.get("servers", NO_SERVERS)
+    return servers
+
+
+def by_hand(plan: Plan, index: int, servers: Servers = NO_SERVERS) -> tuple[ByHand, ...]:
+    """Each contestant of one comparison by hand. `servers` is what the record says of those of the registry."""
     comparison = plan.comparisons[index]
     return tuple(
-        ByHand(title, tuple(_server_words(cell)), tuple(_load_words(cell)), _note(cell))
+        ByHand(title, tuple(_server_words(cell, servers)), tuple(_load_words(cell)), _note(cell, servers))
         for title, cell in zip(comparison.titles, comparison.cells, strict=True)
     )
 
 
-def _note(cell: Cell) -> str:
-    """A load by hand is given one address; the lab gives it all."""
+def _note(cell: Cell, servers: Servers) -> str:
+    """What the lab does for a server besides: it fills in the rest of the registry's entry, and reaches all sockets."""
+    if cell.contestant.text in servers:
+        return "The run also fills in what is still in braces, and writes the files that the registry's entry lists."
     if cell.sockets == 1:
         return ""
     return f"By hand all connections reach the first of {cell.sockets} sockets; the run spreads them over all."
@@ -77,10 +89,13 @@ def _vs_words(plan: Plan) -> list[str]:
     return words
 
 
-def _server_words(cell: Cell) -> list[str]:
+def _server_words(cell: Cell, servers: Servers) -> list[str]:
+    pinned = ["taskset", "--cpu-list", _list(cell.server_cpus)] if cell.server_cpus else []
     if cell.contestant.kind == "command":
-        pinned = ["taskset", "--cpu-list", _list(cell.server_cpus)] if cell.server_cpus else []
         return [*pinned, *cell.contestant.argv(PORT)]
+    if (registered := servers.get(cell.contestant.text)) is not None:
+        values = {"host": "127.0.0.1", "port": str(PORT), "workers": str(cell.workers)}
+        return [*pinned, *(filled(word, values) for word in registered["start"])]
     words = ["iolab", "serve", "--model", cell.contestant.name]
     for name, value in cell.contestant.options.items():
         words += ["--option", f"{name}={value}"]

@@ -116,7 +116,7 @@ def render(run: Results) -> str:
             inconclusive=[found.name for found in verdicts if found.inconclusive is not None],
             limits=figures.limits(plan),
             ratios=_ratio_drawings(verdicts),
-            parts=[_part(plan, at, found, done, draws=at < drawn) for at, found in enumerate(verdicts)],
+            parts=[_part(run, at, found, done, draws=at < drawn) for at, found in enumerate(verdicts)],
             claims=run.claims,
             published=claims.beside_published(plan, verdicts),
             trials=rows[:TRIALS_MAX],
@@ -277,8 +277,8 @@ def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
     return drawings
 
 
-def _part(plan: Plan, index: int, found: ComparisonVerdict, done: figures.Done, *, draws: bool) -> ComparisonPart:
-    comparison = plan.comparisons[index]
+def _part(run: Results, index: int, found: ComparisonVerdict, done: figures.Done, *, draws: bool) -> ComparisonPart:
+    plan, comparison = run.plan, run.plan.comparisons[index]
     used = figures.counted(plan, index, done)
     rows = figures.contestant_rows(found, used)
     # Of many, dots and lines of every trial would be a wall of drawings: the ranking stands for them.
@@ -293,7 +293,7 @@ def _part(plan: Plan, index: int, found: ComparisonVerdict, done: figures.Done, 
         rankings=tuple(_ranking_drawings(found)) if draws else (),
         drawings=tuple(_level_drawings(found, rows)) if details else (),
         timelines=tuple(_timelines(plan, index, found, done)) if details else (),
-        by_hand=commands.by_hand(plan, index),
+        by_hand=commands.by_hand(plan, index, commands.servers_of(run.machine)),
     )
 
 
@@ -445,7 +445,9 @@ def _identity(machine: Mapping[str, Any], results: Sequence[Result]) -> list[tup
     said = dict.fromkeys(r.report.build for r in results if r.report is not None)
     rows.append(("build the generator said", ", ".join(said) or "nothing measured yet"))
     said = dict.fromkeys(r.ready.build for r in results if r.ready is not None)
-    return [*rows, ("build the servers said", ", ".join(said) or "they say none")]
+    rows.append(("build the servers said", ", ".join(said) or "they say none"))
+    servers = commands.servers_of(machine)
+    return rows + [(f"version of {name}", str(about["version"] or "unknown")) for name, about in servers.items()]
 
 
 def number(value: float) -> str:

@@ -1,0 +1,184 @@
+"""Servers of the registry on this machine: whether they are installed, building them, and the commands that start them.
+
+What is built is kept: for iolab's own servers in `target/contestants` of a checkout, otherwise in the user's cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from iolab.contract.types import WORKLOADS
+from iolab.errors import IolabError
+from iolab.measure import binary, programs
+from iolab.plan import registry
+from iolab.plan.registry import Listed, filled
+from iolab.plan.settings import Cell
+
+# Where daemons are installed, which is not on everybody's PATH.
+DAEMONS = "/usr/sbin:/usr/local/sbin"
+BUILD_S_MAX = 1_800.0
+VERSION_S_MAX = 15.0
+VERSION_CHARACTERS_MAX = 100
+
+
+class Absent(IolabError):
+    """A server cannot run here. The message is one line: why, and what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A server of the registry that can be started here, and what it says its version is (empty if it does not)."""
+
+    listed: Listed
+    version: str
+
+    def command(self, cell: Cell, host: str, port: int, scratch: Path) -> Command:
+        """What starts it for a cell; its files are written to `scratch`."""
+        values = _of_cell(cell) | {"host": host, "port": str(port), "scratch": str(scratch)} | _places(self.listed)
+        entry = self.listed.entry
+        for name in entry.files:
+            (scratch / Path(name).name).write_text(filled((self.listed.folder / name).read_text(), values))
+        environment = {name: filled(value, values) for name, value in entry.environment.items()}
+        return Command(_words(entry.start, values), environment)
+
+    def executed(self) -> dict[str, str]:
+        """The digests of what it executes and of what decides how, by what names them; its program is the first."""
+        places = _places(self.listed)
+        words = [filled(word, places) for word in self.listed.entry.start]
+        files = programs.of_command([_found(words[0]) or words[0], *words[1:]])
+        name, folder = self.listed.name, self.listed.folder
+        own = {str(folder / file): programs.digest(folder / file) for file in self.listed.entry.files}
+        entry = hashlib.sha256(self.listed.entry.model_dump_json().encode()).hexdigest()
+        said = {f"the entry of {name}": entry, f"the version of {name}": self.version}
+        return files | {file: digest for file, digest in own.items() if digest is not None} | said
+
+    def facts(self) -> dict[str, object]:
+        """What the record of a run says of it."""
+        return {"version": self.version or None, "about": self.listed.entry.about, "start": self.listed.entry.start}
+
+
+class Command(NamedTuple):
+    """An argument list, and what it adds to the environment."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def must_be_built(server: Listed) -> bool:
+    """Whether it has sources and was not built yet, which takes a while."""
+    return bool(server.entry.build) and _found(filled(server.entry.start[0], _places(server))) is None
+
+
+def prepare(server: Listed) -> Registered:
+    """Builds a server where it has sources, and asks for its version; raises Absent."""
+    entry, places = server.entry, _places(server)
+    if entry.build:
+        _build(server, _words(entry.build, places))
+    program = filled(entry.start[0], places)
+    if _found(program) is None:
+        raise Absent(f"{program} is not installed: {entry.install}")
+    return Registered(server, _version(server))
+
+
+def state(server: Listed) -> str:
+    """Its installed version, or what to do to have it; nothing is built for that."""
+    entry = server.entry
+    program = entry.build[0] if entry.build else filled(entry.start[0], _places(server))
+    if _found(program) is None:
+        return f"NOT HERE: {program} is not installed: {entry.install}"
+    if must_be_built(server):
+        return "not built yet: the first run builds it"
+    try:
+        return _version(server) or "installed"
+    except Absent as absent:
+        return f"NOT HERE: {absent}"
+
+
+def _build(server: Listed, command: Sequence[str]) -> None:
+    if _found(command[0]) is None:
+        raise Absent(f"{command[0]} is not installed: {server.entry.install}")
+    _built(server).mkdir(parents=True, exist_ok=True)
+    code, lines = _run(command, BUILD_S_MAX)
+    if code != 0:
+        error = next((line for line in lines if "error" in line), lines[-1])
+        raise Absent(f"it cannot be built: {error}: {server.entry.install}")
+
+
+def _version(server: Listed) -> str:
+    """What it says its version is; empty where it says none."""
+    if server.entry.crates:
+        versions = _locked(server)
+        return " on ".join(f"{name} {versions.get(name, 'unknown')}" for name in server.entry.crates)
+    if not server.entry.version:
+        return ""
+    _, lines = _run(_words(server.entry.version, _places(server)), VERSION_S_MAX)
+    # `nginx version: nginx/1.22.1`
+    return lines[0].rpartition("version: ")[2][:VERSION_CHARACTERS_MAX]
+
+
+def _locked(server: Listed) -> dict[str, str]:
+    """The versions of the packages in its Cargo.lock, or in that of the workspace it belongs to."""
+    for folder in (server.folder, server.file.parent):
+        with suppress(OSError):
+            packages = tomllib.loads((folder / "Cargo.lock").read_text())["package"]
+            return {package["name"]: package["version"] for package in packages}
+    return {}
+
+
+def _run(command: Sequence[str], seconds_max: float) -> tuple[int, list[str]]:
+    """The exit code of a command and the lines it said, at least one; raises Absent where it cannot be run."""
+    try:
+        ran = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds_max,
+            check=False,
+        )
+    except OSError as error:
+        raise Absent(f"{command[0]} cannot be run: {error.strerror or error}") from None
+    except subprocess.TimeoutExpired:
+        raise Absent(f"{command[0]} did not end within {seconds_max:.0f} s") from None
+    lines = (line.strip() for line in ran.stdout.decode(errors="replace").splitlines())
+    return ran.returncode, [line for line in lines if line] or ["it said nothing"]
+
+
+def _of_cell(cell: Cell) -> dict[str, str]:
+    """The settings of a cell by their placeholders. What its protocol does not have is at its default."""
+    values = {"workers": str(cell.workers), "protocol": cell.workload.protocol}
+    for workload in (*(kind() for kind in WORKLOADS.values()), cell.workload):
+        values |= {key: str(value) for key, value in workload if key in registry.PLACEHOLDERS}
+    return values | {"body": "x" * int(values["reply_bytes"])}
+
+
+def _places(server: Listed) -> dict[str, str]:
+    return {"folder": str(server.folder), "built": str(_built(server))}
+
+
+def _built(server: Listed) -> Path:
+    """Where a server is built: servers of one registry share the folder, and with it what they compile alike."""
+    root = binary.checkout()
+    if root is not None and server.file == registry.OURS:
+        return Path(root) / "target/contestants"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "iolab/contestants" / hashlib.sha256(str(server.file.parent.resolve()).encode()).hexdigest()[:16]
+
+
+def _words(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """A command with its placeholders filled in, and its program where it was found."""
+    program, *rest = (filled(word, values) for word in words)
+    return (_found(program) or program, *rest)
+
+
+def _found(program: str) -> str | None:
+    return shutil.which(program) or shutil.which(program, path=DAEMONS)

@@ -1,0 +1,215 @@
+"""The registry: servers that are not the engine's, by name. How each is built, started and asked for its version.
+
+iolab's own is `contestants/registry.toml`. A user's is `contestants.toml` beside an experiment, or in the working
+directory for `vs`. A server NAME keeps its sources and its configuration in the folder NAME beside the registry.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from iolab.contract.literals import Protocol
+from iolab.contract.types import Frozen
+from iolab.errors import PlanError
+from iolab.plan import mistakes
+from iolab.plan.settings import Cell
+from iolab.wording import instead, listed
+
+OURS = Path(__file__).parent.parent / "contestants/registry.toml"
+USERS = "contestants.toml"
+REGISTRY_BYTES_MAX = 1 << 20
+NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+# The settings of a server. One that differs from its default must be among those that the server takes.
+SETTINGS = ("workers", "worker_kind", "sockets", "reply_bytes", "message_bytes", "framing", "work_ns")
+# `message_bytes` and `framing` reach a server with each message; it is told the others, each by one of these.
+TOLD_BY = {"workers": {"workers"}, "reply_bytes": {"reply_bytes", "body"}, "work_ns": {"work_ns"}}
+# What the lab fills in: where the server listens, its own folder, what was built for it, a folder of its own for this
+# start, the body that it is to answer, and the settings.
+PLACEHOLDERS = ("host", "port", "folder", "built", "scratch", "protocol", "body", *TOLD_BY, "message_bytes", "framing")
+
+Takes = Literal["workers", "reply_bytes", "message_bytes", "framing", "work_ns"]
+Words = tuple[str, ...]
+
+
+class Entry(Frozen):
+    """A server as the registry describes it.
+
+    `start`, `build`, `version`, the values of `environment` and the text of `files` take placeholders. `files` are
+    copied from the server's folder into `{scratch}`. `version` is a command whose first line names the version;
+    `crates` are packages of its Cargo.lock that do so instead. `install` says what to run where a program is absent.
+    """
+
+    about: str = Field(min_length=1, max_length=200)
+    protocols: tuple[Protocol, ...]
+    settings: tuple[Takes, ...] = ()
+    at_most: dict[str, int] = Field(default={})
+    build: Words = ()
+    start: Words
+    environment: dict[str, str] = Field(default={})
+    files: Words = ()
+    version: Words = ()
+    crates: Words = ()
+    install: str = Field(min_length=1, max_length=200)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A server of a registry: its name, its entry, and the file that has it."""
+
+    name: str
+    entry: Entry
+    file: Path
+
+    @property
+    def folder(self) -> Path:
+        """Its sources and its configuration."""
+        return self.file.parent / self.name
+
+
+Registry = Mapping[str, Listed]
+
+
+def load(users: Path | None = None) -> Registry:
+    """iolab's registry, and the user's where that file exists; raises PlanError with a line for each mistake."""
+    registry = _read(OURS)
+    if users is None or not users.is_file():
+        return registry
+    own = _read(users.absolute())
+    twice = [name for name in own if name in registry]
+    if twice:
+        raise PlanError("\n".join(f"{users}: [{name}]: iolab's registry has that name: use another" for name in twice))
+    return registry | own
+
+
+def beside(experiment: Path) -> Path:
+    """Where the user's registry for an experiment is, if there is one."""
+    return experiment.parent / USERS
+
+
+def refuse_names_of(models: Collection[str], registry: Registry) -> None:
+    """Raises PlanError with a line for each server that is called like a model of the engine."""
+    if taken := [each for name, each in registry.items() if name in models]:
+        lines = (f"{each.file}: [{each.name}]: is a model of the engine: use another name" for each in taken)
+        raise PlanError("\n".join(lines))
+
+
+def refusal(server: Listed, cell: Cell) -> str:
+    """Why a server does not take the settings of a cell, in one line; empty where it takes them."""
+    entry, workload, name = server.entry, cell.workload, server.name
+    if workload.protocol not in entry.protocols:
+        return f"{name} does not speak {workload.protocol}: it speaks {', '.join(entry.protocols)}"
+    for key in SETTINGS:
+        holder = next((each for each in (cell, workload) if key in type(each).model_fields), None)
+        if holder is None:
+            continue
+        value, default = getattr(holder, key), type(holder).model_fields[key].default
+        if value != default and key not in entry.settings:
+            takes = f"it takes {listed(entry.settings)}" if entry.settings else "it takes no settings"
+            return f"{name} does not take {key}: {takes}; leave {key} at {default}, or leave {name} out"
+        if key in entry.at_most and value > entry.at_most[key]:
+            return f"{name} takes {key} up to {entry.at_most[key]}, not {value}"
+    return ""
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with its placeholders filled in; any other braces stay as they are."""
+    return PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def _read(file: Path) -> dict[str, Listed]:
+    try:
+        text = file.read_bytes()[: REGISTRY_BYTES_MAX + 1]
+        return parse(text, file)
+    except OSError as error:
+        raise PlanError(f"{file}: cannot be read: {error.strerror or error}") from None
+    except PlanError as error:
+        raise PlanError("\n".join(f"{file}: {line}" for line in str(error).split("\n"))) from None
+
+
+def parse(text: bytes, file: Path) -> dict[str, Listed]:
+    """The servers of a registry's text; raises PlanError with a line for each mistake."""
+    found, wrong = dict[str, Listed](), list[str]()
+    for name, table in _toml(text).items():
+        if NAME.fullmatch(name) is None:
+            wrong.append(f"[{name}]: a name must be small letters, digits, '.', '_' and '-', beginning with a letter")
+            continue
+        if not isinstance(table, dict):
+            wrong.append(f"{name}: belongs to a server: write [NAME] above it")
+            continue
+        try:
+            found[name] = Listed(name, Entry.model_validate(table), file)
+        except ValidationError as error:
+            # The mistakes of an entry are named as those of a file that holds nothing else.
+            lines = mistakes.of_file(error, table, {"": Entry.model_fields}, ())
+            wrong += [f"[{name}] {line}" for line in lines]
+        else:
+            wrong += [f"[{name}] {line}" for line in _faults(found[name])]
+    if wrong:
+        raise PlanError("\n".join(wrong))
+    return found
+
+
+def _toml(text: bytes) -> dict[str, Any]:
+    if len(text) > REGISTRY_BYTES_MAX:
+        raise PlanError(f"a registry has at most {REGISTRY_BYTES_MAX >> 10} KiB")
+    try:
+        return tomllib.loads(text.decode())
+    except UnicodeDecodeError:
+        raise PlanError("is not UTF-8 text: save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PlanError(f"is not TOML: {mistakes.of_toml(str(error), text.decode())}") from None
+
+
+def _faults(server: Listed) -> Iterator[str]:
+    """What is wrong with an entry whose keys and types are right, a line each."""
+    entry = server.entry
+    yield from (f"{key}: must not be empty" for key in ("protocols", "start") if not getattr(entry, key))
+    contents = dict(_readable(server))
+    for name in entry.files:
+        if name not in contents:
+            yield f"files: {server.folder / name} cannot be read: create it, or leave it out"
+    yield from _unknown_placeholders(entry)
+    texts = (*entry.start, *entry.environment.values(), *contents.values())
+    said = set(itertools.chain.from_iterable(map(PLACEHOLDER.findall, texts)))
+    if entry.start and "port" not in said:
+        yield "start: does not say where the port goes: write {port} there, in environment or in one of files"
+    for setting in entry.settings:
+        if setting in TOLD_BY and not TOLD_BY[setting] & said:
+            yield f"settings: {setting} does not reach the server: write {{{setting}}} in start, environment or files"
+    for name in entry.at_most:
+        if name not in entry.settings:
+            yield f"at_most.{name}: is not among settings: add it there, or leave it out"
+    if entry.version and entry.crates:
+        yield "crates: the version is asked for twice: keep version or crates"
+
+
+def _unknown_placeholders(entry: Entry) -> Iterator[str]:
+    """Placeholders that the lab does not fill in. `files` are not looked at: their braces may mean something else."""
+    values: Mapping[str, Iterable[str]] = {
+        "start": entry.start,
+        "build": entry.build,
+        "version": entry.version,
+        "environment": entry.environment.values(),
+    }
+    for key, texts in values.items():
+        for found in itertools.chain.from_iterable(map(PLACEHOLDER.findall, texts)):
+            if found not in PLACEHOLDERS:
+                yield f"{key}: there is no {{{found}}}{instead(found, PLACEHOLDERS)}"
+
+
+def _readable(server: Listed) -> Iterator[tuple[str, str]]:
+    """The files of a server that can be read, and their text."""
+    for name in server.entry.files:
+        try:
+            yield name, (server.folder / name).read_text()
+        except (OSError, UnicodeDecodeError):
+            continue

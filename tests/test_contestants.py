@@ -1,0 +1,291 @@
+"""Servers of the registry: iolab's own, a user's beside them, mistakes in it, and a run from build to report."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from conftest import FAKE_ENGINE, Done, iolab
+from iolab.errors import PlanError
+from iolab.measure import contestants, registered
+from iolab.measure.engine import Engine
+from iolab.plan import registry
+from iolab.plan.experiment import vs_plan
+from iolab.plan.settings import Cell
+from iolab.report import commands
+from iolab.results import layout
+
+ROOT = Path(__file__).resolve().parent.parent
+# A server of a user, in one file: it answers what the fake generator asks.
+MINE = f"""
+[mine]
+about = "a server in Python"
+protocols = ["echo"]
+settings = ["workers", "message_bytes"]
+start = [{sys.executable!r}, "-S", "{{folder}}/server.py", "plain", "{{port}}"]
+environment = {{ WORKERS = "{{workers}}" }}
+files = ["settings.ini"]
+version = [{sys.executable!r}, "-S", "-c", "print('mine version: 1.2')"]
+install = "install mine"
+"""
+LEAST = b'[mine]\nabout = "a"\nprotocols = ["http"]\nstart = ["mine", "{port}"]\ninstall = "install mine"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a user's registry, and a cache of its own."""
+    server = tmp_path / "mine"
+    server.mkdir()
+    (server / "server.py").write_text(FAKE_ENGINE.read_text())
+    (server / "settings.ini").write_text("port = {port}, workers = {workers}, { this stays }")
+    (tmp_path / "contestants.toml").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def vs(folder: Path, *words: str) -> Done:
+    return iolab("vs", *words, "--quick", "--blocks", "6", "--out", folder / "runs")
+
+
+def machine(folder: Path) -> dict[str, object]:
+    """The record of the machine of the one run of a folder."""
+    (path,) = folder.glob(f"runs/*[!.][!.]/{layout.MACHINE}")
+    found: dict[str, object] = json.loads(path.read_text())
+    return found
+
+
+@pytest.mark.usefixtures("fake", "quiet", "no_charts")
+def test_a_server_of_a_users_registry_is_compared_by_name_and_its_version_is_in_record_and_report(folder: Path) -> None:
+    done = vs(folder, "epoll", "mine")
+    assert done.exit_code == 0, done.stderr
+    assert "mine / epoll" in done.stdout
+    found = machine(folder)
+    assert found["servers"]["mine"]["version"] == "1.2"  # type: ignore[index]
+    executed = found["identity"]["programs"]["mine"]  # type: ignore[index]
+    assert {sys.executable, str(folder / "mine/server.py"), str(folder / "mine/settings.ini")} <= set(executed)
+    assert executed["the version of mine"] == "1.2"
+    report = next(folder.glob("runs/*/report.html")).read_text()
+    assert "version of mine" in report
+    assert "1.2" in report
+
+
+@pytest.mark.usefixtures("fake", "quiet", "no_charts")
+def test_a_run_begins_anew_when_the_entry_of_its_server_has_changed(folder: Path) -> None:
+    (folder / "some.toml").write_text(
+        'name = "some"\nquestion = "Which?"\ncontestants = ["epoll", "mine"]\nblocks = 6\n[fixed]\nprotocol = "echo"\n'
+    )
+    command = ("run", folder / "some.toml", "--quick", "--out", folder / "runs")
+    assert iolab(*command).exit_code == 0
+    (folder / "contestants.toml").write_text(MINE.replace("a server in Python", "the same with other words"))
+    assert "the entry of mine has changed: the earlier run is kept" in iolab(*command).stderr
+
+
+@pytest.mark.usefixtures("fake", "quiet", "no_charts")
+def test_the_registry_beside_an_experiment_is_found_from_anywhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    text = 'name = "some"\nquestion = "Which?"\ncontestants = ["epoll", "mine", "gone"]\nblocks = 7\n[fixed]\n'
+    (folder / "some.toml").write_text(text + 'protocol = "echo"\n')
+    gone = LEAST.decode().replace("[mine]", "[gone]").replace('"http"', '"echo"').replace('"mine"', '"/nowhere"')
+    (folder / "contestants.toml").write_text(MINE + gone)
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    done = iolab("run", folder / "some.toml", "--quick", "--out", folder / "runs")
+    assert done.exit_code == 0, done.stderr
+    assert "all: without gone: /nowhere is not installed: install mine" in done.stderr
+
+
+def test_a_server_is_started_with_its_files_and_environment_and_nothing_of_it_is_left(folder: Path) -> None:
+    (server,) = [each for each in registry.load(folder / "contestants.toml").values() if each.name == "mine"]
+    cell = Cell.model_validate({"contestant": "mine", "workload": {"protocol": "echo"}, "workers": 3})
+    started = contestants.start(cell, None, {"mine": registered.prepare(server)})
+    try:
+        assert started.scratch is not None
+        port = started.addresses[0].rpartition(":")[2]
+        assert (started.scratch / "settings.ini").read_text() == f"port = {port}, workers = 3, {{ this stays }}"
+        assert b"WORKERS=3" in Path(f"/proc/{started.pid}/environ").read_bytes().split(b"\0")
+    finally:
+        started.stop()
+    assert not started.scratch.exists()
+    assert not Path(f"/proc/{started.pid}").exists()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["epoll", "mime"], "there is no contestant 'mime': did you mean 'mine'?"),
+        (["epoll", "epol"], "there is no contestant 'epol': did you mean 'epoll'?"),
+        (["epoll", "ngin"], "there is no contestant 'ngin': did you mean 'nginx'?"),
+        (["epoll", "mine", "--protocol", "http"], "mine does not speak http: it speaks echo"),
+        (["epoll", "mine[x=1]"], "mine has no option 'x': it has none"),
+        (
+            ["epoll", "mine", "--sockets", "2"],
+            "mine does not take sockets: it takes workers and message_bytes; leave sockets at 1, or leave mine out",
+        ),
+        (
+            ["epoll", "mine", "--framing", "prefix"],
+            "mine does not take framing: it takes workers and message_bytes; leave framing at raw, or leave mine out",
+        ),
+        (["epoll", "nginx", "--protocol", "http", "--reply-bytes", "4001"], "nginx takes reply_bytes up to 4000"),
+    ],
+)
+def test_what_a_server_does_not_take_is_refused_in_one_line_before_anything_runs(
+    fake: Engine, folder: Path, words: list[str], said: str
+) -> None:
+    done = vs(folder, *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"iolab vs: {said}")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("start = [", 'start = ["/nowhere/mine", '), "/nowhere/mine is not installed: install mine"),
+        (("version = [", 'build = ["/nowhere/cc"]\nversion = ['), "/nowhere/cc is not installed: install mine"),
+        (
+            ("version = [", f"build = [{sys.executable!r}, '-S', '-c', 'raise SystemExit(\"error: 7\")']\nversion = ["),
+            "it cannot be built: error: 7: install mine",
+        ),
+    ],
+)
+def test_a_server_that_is_absent_says_what_to_install(folder: Path, change: tuple[str, str], said: str) -> None:
+    (folder / "contestants.toml").write_text(MINE.replace(*change))
+    done = vs(folder, "epoll", "mine")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == f"iolab vs: mine cannot run here: {said}"
+
+
+@pytest.mark.usefixtures("fake", "quiet", "no_charts")
+def test_a_server_with_sources_is_built_when_it_is_first_used(folder: Path) -> None:
+    start = 'start = ["{built}/mine", "-S", "{folder}/server.py", "plain", "{port}"]'
+    links = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).exists() or os.symlink(sys.executable, sys.argv[1])"
+    build = f'build = [{sys.executable!r}, "-S", "-c", "{links}", "{{built}}/mine"]'
+    (folder / "contestants.toml").write_text(re.sub("start = .*", f"{start}\n{build}", MINE))
+    assert "not built yet: the first run builds it" in iolab("list", "contestants").stdout
+    done = vs(folder, "epoll", "mine")
+    assert done.exit_code == 0, done.stderr
+    assert f"building mine with {sys.executable}: this is done once" in done.stderr
+    again = vs(folder, "epoll", "mine")
+    assert again.exit_code == 0, again.stderr
+    assert "building" not in again.stderr
+
+
+def test_the_list_names_each_server_with_what_it_takes_and_its_version(folder: Path) -> None:
+    gone = LEAST.decode().replace("[mine]", "[gone]").replace('"mine"', '"/nowhere"')
+    (folder / "contestants.toml").write_text(MINE + gone)
+    done = iolab("list", "contestants")
+    assert done.exit_code == 0, done.stderr
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    at = lines.index("mine         a server in Python")
+    assert lines[at + 1 : at + 3] == ["speaks echo; takes workers, message_bytes", "1.2"]
+    assert lines[-1] == "NOT HERE: /nowhere is not installed: install mine"
+    assert {line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")} >= {"nginx", "raw-hyper"}
+
+
+def test_the_report_says_how_to_start_a_server_of_the_registry_by_hand() -> None:
+    plan = vs_plan(["epoll", "mine"], {"protocol": "http", "workers": 2})
+    servers = {"mine": {"start": ["mine", "-p", "{scratch}", "{host}:{port}", "{workers}"]}}
+    ours, mine = commands.by_hand(plan, 0, servers)
+    assert ours.server[:4] == ("iolab", "serve", "--model", "epoll")
+    assert mine.server == ("mine", "-p", "{scratch}", "127.0.0.1:8080", "2")
+    assert "in braces" in mine.note
+
+
+def check(text: bytes, lines: list[str], tmp_path: Path) -> None:
+    """A user's registry with this text is refused with these lines, each after the name of its file."""
+    path = tmp_path / "contestants.toml"
+    path.write_bytes(text)
+    with pytest.raises(PlanError) as refused:
+        registry.load(path)
+    assert str(refused.value).splitlines() == [f"{path}: {line}" for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        (b"[mine]", b"[mine", ["is not TOML: Expected ']' at the end of a table declaration (at line 1, column 6)"]),
+        (b"[mine]", b"[Mine]", [
+            "[Mine]: a name must be small letters, digits, '.', '_' and '-', beginning with a letter"
+        ]),
+        (b"[mine]", b"[nginx]", ["[nginx]: iolab's registry has that name: use another"]),
+        (b"[mine]\n", b"", [
+            f"{key}: belongs to a server: write [NAME] above it" for key in ("about", "protocols", "start", "install")
+        ]),
+        (b"install =", b"instal =", [
+            '[mine] install: is missing: write install = "apt-get install mine"',
+            "[mine] instal: there is no such key here: did you mean 'install'?",
+        ]),
+        (b'"http"', b'"htp"', ["[mine] protocols[1]: must be 'http', 'echo', 'line' or 'rpc', not 'htp'"]),
+        (b'["mine", "{port}"]', b'"mine {port}"', [
+            """[mine] start: must be a list, as in ["./mine", "--port", "{port}"], not 'mine {port}'"""
+        ]),
+        (b'"{port}"', b'"{prot}"', [
+            "[mine] start: there is no {prot}: did you mean 'port'?",
+            "[mine] start: does not say where the port goes: write {port} there, in environment or in one of files",
+        ]),
+        (b"install =", b'settings = ["workers"]\ninstall =', [
+            "[mine] settings: workers does not reach the server: write {workers} in start, environment or files"
+        ]),
+        (b"install =", b"at_most = { workers = 2 }\ninstall =", [
+            "[mine] at_most.workers: is not among settings: add it there, or leave it out"
+        ]),
+        (b"install =", b'files = ["a.conf"]\ninstall =', [
+            "[mine] files: {folder}/mine/a.conf cannot be read: create it, or leave it out"
+        ]),
+        (b"install =", b'version = ["a"]\ncrates = ["a"]\ninstall =', [
+            "[mine] crates: the version is asked for twice: keep version or crates"
+        ]),
+    ],
+)  # fmt: skip
+def test_each_mistake_in_a_users_registry_is_one_line_with_its_key(
+    old: bytes, new: bytes, lines: list[str], tmp_path: Path
+) -> None:
+    check(LEAST.replace(old, new, 1), [line.replace("{folder}", str(tmp_path)) for line in lines], tmp_path)
+
+
+def test_a_server_that_is_called_like_a_model_is_refused(fake: Engine, folder: Path) -> None:
+    (folder / "contestants.toml").write_text(MINE.replace("[mine]", "[thread]"))
+    (folder / "mine").rename(folder / "thread")
+    done = vs(folder, "epoll", "io_uring")
+    assert done.exit_code == 2
+    assert done.stderr == f"iolab vs: {folder}/contestants.toml: [thread]: is a model of the engine: use another name\n"
+
+
+def test_no_server_of_ours_is_called_like_a_model_and_each_can_be_asked_for_its_settings() -> None:
+    models = re.search(r"^models! \{([^}]*)\}", (ROOT / "crates/models/src/lib.rs").read_text(), re.MULTILINE)
+    assert models
+    ours = registry.load()
+    registry.refuse_names_of(re.findall(r"(\w+)(?: \(only \w+\))?", models[1]), ours)
+    for name, server in ours.items():
+        for protocol in server.entry.protocols:
+            assert (
+                registry.refusal(server, vs_plan(["epoll", name], {"protocol": protocol}).comparisons[0].cells[1]) == ""
+            )
+        assert not server.entry.build or server.folder.is_dir(), f"{name} is built, and has no folder"
+        assert (ROOT / "contestants" / name).is_dir()
+
+
+@pytest.mark.parametrize(("workers", "body"), [(1, 1), (2, 100)])
+def test_nginx_answers_the_body_that_is_asked_for(workers: int, body: int) -> None:
+    # The same path without nginx: the tests above, with a server in Python.
+    if shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin") is None:
+        pytest.skip("nginx is not installed")
+    values = {"contestant": "nginx", "workload": {"protocol": "http", "reply_bytes": body}, "workers": workers}
+    server = contestants.start(
+        Cell.model_validate(values), None, {"nginx": registered.prepare(registry.load()["nginx"])}
+    )
+    try:
+        with urllib.request.urlopen(f"http://{server.addresses[0]}/") as reply:
+            assert reply.read() == b"x" * body
+    finally:
+        server.stop()
