@@ -4,11 +4,15 @@
 A server that serves some connections again and again while others wait has a long tail: its p99 shows it, and its
 median hides it. So each model runs in pairs with epoll, one right after the other and in random order, and the ratios
 of a pair are taken: of p99, of CPU per request, and of the requests served. The table shows median [least, most] over
-the rounds, and marks a p99 above the bar. Our load generator loads both, in a closed loop; server and generator have a
-processor each.
+the rounds, and marks what is above its bar. Our load generator loads both, in a closed loop; server and generator have
+a processor each.
 
-Where a hypervisor moves those, a message between them costs two or three times as much at one moment as at another. A
-pair that had them much nearer for one than for the other is left out, and the number of those is printed.
+A p99 is of requests that were answered, so it does not see a connection that is never served. The table therefore shows
+how old the oldest request is that is in flight when the window ends, and marks a row where that is more than the p99.
+
+Where a hypervisor moves processors, a message between them costs two or three times as much at one moment as at
+another. A run that did not have them together is made again; a pair without such a run is left out, and the number of
+those is printed.
 
 `hyper` speaks HTTP only: it runs beside epoll with HTTP, and replies have the size that messages have for the others.
 
@@ -19,18 +23,32 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import random
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from peers import Distance, at_least_one, completed, find_engine, raise_descriptor_limit, run_with_edges
-from servers import Server, Skipped, pinned, start_server
+from common import (
+    Distance,
+    Server,
+    Skipped,
+    at_least_one,
+    completed,
+    load_spec,
+    pinned,
+    processor_words,
+    processors,
+    raise_descriptor_limit,
+    run_with_edges,
+    spread,
+)
+from servers import start_server
 
-from iolab.results.records import APART_MAX
+from iolab.contract.literals import Driver
+from iolab.contract.types import EchoWorkload, HttpWorkload, Workload
+from iolab.measure.binary import EngineError
+from iolab.measure.engine import Engine, open_engine
 
 BASE = "epoll"
 MODELS = (
@@ -39,6 +57,7 @@ MODELS = (
     "select[set=big]",
     "poll",
     "libevent",
+    "thread_pool",
     "io_uring",
     "coroutine",
     "tokio",
@@ -52,6 +71,10 @@ CONNECTIONS = (50, 1000)
 
 # What the p99 of a model may be of that of epoll.
 P99_BAR = 1.5
+# What its CPU per request may be, by model, size and connections.
+CPU_BARS: Mapping[tuple[str, int, int], float] = {("io_uring", 16 * 1024, 1000): 1.0}
+# How old the oldest request in flight may be of the p99, at the end of a window.
+OLDEST_BAR = 1.0
 
 WARMUP_MS = 500
 
@@ -60,8 +83,8 @@ WARMUP_MS = 500
 class Bench:
     """What all pairs share."""
 
-    engine: str
-    driver: str
+    engine: Engine
+    driver: Driver
     server_cpu: int
     generator_cpu: int
     rounds: int
@@ -72,12 +95,12 @@ class Bench:
 
 @dataclass(frozen=True)
 class Run:
-    """One server under load."""
+    """One server under load. `oldest_ns` is the age of the oldest request in flight at the end."""
 
     p99_ns: int
+    oldest_ns: int
     cpu_ns: float
     requests: int
-    apart_ns: float | None
 
 
 @dataclass(frozen=True)
@@ -87,49 +110,61 @@ class Pair:
     model: Run
     base: Run
 
-    @property
-    def is_even(self) -> bool:
-        """Whether both had the processors equally near."""
-        if self.model.apart_ns is None or self.base.apart_ns is None:
-            return True
-        nearer, farther = sorted((self.model.apart_ns, self.base.apart_ns))
-        return farther <= APART_MAX * nearer
+
+@dataclass(frozen=True)
+class Setting:
+    """The size of a message and the number of connections."""
+
+    size: int
+    connections: int
+
+    def workload(self, model: str) -> Workload:
+        if model in HTTP_MODELS:
+            return HttpWorkload(reply_bytes=self.size)
+        return EchoWorkload(message_bytes=self.size)
+
+    def __str__(self) -> str:
+        for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
+            if self.size % factor == 0:
+                return f"{self.size // factor} {unit}, {self.connections:,} connections"
+        return f"{self.size} B, {self.connections:,} connections"
 
 
 def main() -> int:
     flags = parse_flags()
-    engine = find_engine()
-    if engine is None:
-        print("there is no engine to measure: run make first, or name one in IOLAB_ENGINE", file=sys.stderr)
+    try:
+        engine = open_engine()
+    except EngineError as error:
+        print(error, file=sys.stderr)
         return 1
     raise_descriptor_limit()
-    cpus = sorted(os.sched_getaffinity(0))
+    cpus = processors()
     bench = Bench(
         engine=engine,
         driver=flags.driver,
         server_cpu=cpus[0],
-        generator_cpu=cpus[-1],
+        generator_cpu=cpus[1],
         rounds=flags.rounds,
         seconds=flags.seconds,
         shuffle=random.Random(flags.seed),
-        distance=Distance(engine, (cpus[0], cpus[-1])),
+        distance=Distance(engine, cpus),
     )
-    same = " (the same, for want of another: not comparable)" if cpus[0] == cpus[-1] else ""
+    bench.distance.look_often()
     print(
-        f"{flags.rounds} rounds of {flags.seconds} s, seed {flags.seed}; server on CPU {cpus[0]}, "
-        f"generator ({flags.driver}) on CPU {cpus[-1]}{same}\n"
-        f"Ratios are to {BASE}: median [least, most]."
+        f"{flags.rounds} rounds of {flags.seconds} s, seed {flags.seed}; "
+        f"{processor_words(cpus, f'generator ({flags.driver})')}\n"
+        f"Ratios are to {BASE}: median [least, most].\n{bench.distance.words()}"
     )
     for connections in flags.connections or CONNECTIONS:
         for size in flags.bytes or SIZES:
-            print_scene(size, connections, [name for name in MODELS if flags.only in name], bench)
+            print_scene(Setting(size, connections), [name for name in MODELS if flags.only in name], bench)
     return 0
 
 
 def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Print how fairly models serve many connections, beside epoll.")
     parser.add_argument("--rounds", type=at_least_one, default=5, help="pairs of each model (5)")
-    parser.add_argument("--seconds", type=at_least_one, default=1, help="length of each run (1)")
+    parser.add_argument("--seconds", type=at_least_one, default=3, help="length of each run (3)")
     parser.add_argument("--seed", type=int, default=1, help="of the order within pairs (1)")
     parser.add_argument(
         "--only", metavar="TEXT", default="", help=f"models whose name contains this: {', '.join(MODELS)}"
@@ -147,50 +182,62 @@ def parse_flags() -> argparse.Namespace:
     return flags
 
 
-def print_scene(size: int, connections: int, models: list[str], bench: Bench) -> None:
-    print(f"\n{words_of(size)}, {connections:,} connections\n")
-    columns = ("model", "p99, ms", f"{BASE}'s", "p99, ratio", "CPU per request, ratio", "requests, ratio", "")
+def print_scene(setting: Setting, models: list[str], bench: Bench) -> None:
+    print(f"\n{setting}\n")
+    columns = (
+        *("model", "p99, ms", f"{BASE}'s", "p99, ratio", "oldest in flight, ms", f"{BASE}'s"),
+        *("CPU per request, ratio", "requests, ratio", ""),
+    )
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
     for model in models:
         try:
-            pairs = list(run_pairs(model, size, connections, bench))
+            pairs = list(run_pairs(model, setting, bench))
         except Skipped as reason:
             print(f"| `{model}` | skipped: {reason} |", flush=True)
             continue
-        print(f"| `{model}` | {' | '.join(cells(pairs))} |", flush=True)
+        print(f"| `{model}` | {' | '.join(cells(model, setting, pairs, bench.rounds))} |", flush=True)
 
 
-def words_of(size: int) -> str:
-    for unit, factor in (("MiB", 2**20), ("KiB", 2**10)):
-        if size % factor == 0:
-            return f"{size // factor} {unit}"
-    return f"{size} B"
-
-
-def cells(pairs: list[Pair]) -> list[str]:
-    even = [pair for pair in pairs if pair.is_even]
-    if not even:
-        return ["-", "-", "-", "-", "-", "the processors were moved in every round"]
-    tails = [pair.model.p99_ns / pair.base.p99_ns for pair in even]
-    remarks = [f"p99 above {P99_BAR}"] if statistics.median(tails) > P99_BAR else []
-    remarks += [f"{len(pairs) - len(even)} rounds left out"] if len(even) < len(pairs) else []
+def cells(model: str, setting: Setting, pairs: list[Pair], rounds: int) -> list[str]:
+    if not pairs:
+        return [*"-------", "the processors were moved in every round"]
+    tails = [pair.model.p99_ns / pair.base.p99_ns for pair in pairs]
+    cpu = [pair.model.cpu_ns / pair.base.cpu_ns for pair in pairs]
     return [
-        f"{statistics.median(pair.model.p99_ns for pair in even) / 1e6:.2f}",
-        f"{statistics.median(pair.base.p99_ns for pair in even) / 1e6:.2f}",
-        spread(tails),
-        spread([pair.model.cpu_ns / pair.base.cpu_ns for pair in even]),
-        spread([pair.model.requests / pair.base.requests for pair in even]),
-        ", ".join(remarks),
+        milliseconds(pair.model.p99_ns for pair in pairs),
+        milliseconds(pair.base.p99_ns for pair in pairs),
+        spread(tails, 2),
+        milliseconds(pair.model.oldest_ns for pair in pairs),
+        milliseconds(pair.base.oldest_ns for pair in pairs),
+        spread(cpu, 2),
+        spread([pair.model.requests / pair.base.requests for pair in pairs], 2),
+        ", ".join(remarks(tails, cpu, CPU_BARS.get((model, setting.size, setting.connections)), pairs, rounds)),
     ]
 
 
-def spread(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
+def milliseconds(times_ns: Iterator[int]) -> str:
+    return f"{statistics.median(times_ns) / 1e6:.2f}"
 
 
-def run_pairs(model: str, size: int, connections: int, bench: Bench) -> Iterator[Pair]:
-    """Runs a model and epoll in turn; raises Skipped."""
-    workload = workload_of(model, size)
+def remarks(
+    tails: list[float], cpu: list[float], cpu_bar: float | None, pairs: list[Pair], rounds: int
+) -> Iterator[str]:
+    """What is above its bar, and what the figures do not see."""
+    if statistics.median(tails) > P99_BAR:
+        yield f"p99 above {P99_BAR}"
+    if cpu_bar is not None:
+        yield f"CPU bar {cpu_bar:g} {'ok' if statistics.median(cpu) <= cpu_bar else 'MISSED'}"
+    for name, runs in (("", [pair.model for pair in pairs]), (f"{BASE}'s ", [pair.base for pair in pairs])):
+        oldest = statistics.median(run.oldest_ns / run.p99_ns for run in runs)
+        if oldest > OLDEST_BAR:
+            yield f"{name}p99 is too low: {oldest:.1f} times as long is in flight"
+    if len(pairs) < rounds:
+        yield f"{rounds - len(pairs)} rounds left out"
+
+
+def run_pairs(model: str, setting: Setting, bench: Bench) -> Iterator[Pair]:
+    """Runs a model and epoll in turn, and gives the pairs that had the processors together; raises Skipped."""
+    workload = setting.workload(model)
     with contextlib.ExitStack() as running:
         servers = {
             name: running.enter_context(start_server(name, workload, bench.engine, bench.server_cpu))
@@ -199,33 +246,30 @@ def run_pairs(model: str, size: int, connections: int, bench: Bench) -> Iterator
         for _ in range(bench.rounds):
             order = [model, BASE]
             bench.shuffle.shuffle(order)
-            runs = {name: run(servers[name], workload, connections, bench) for name in order}
-            yield Pair(runs[model], runs[BASE])
+            runs = {name: made for name in order if (made := run(servers[name], workload, setting, bench))}
+            if len(runs) == 2:
+                yield Pair(runs[model], runs[BASE])
 
 
-def workload_of(model: str, size: int) -> dict[str, Any]:
-    if model in HTTP_MODELS:
-        return {"protocol": "http", "reply_bytes": size}
-    return {"protocol": "echo", "framing": "raw", "message_bytes": size}
+def run(server: Server, workload: Workload, setting: Setting, bench: Bench) -> Run | None:
+    """One run with the processors together; None if it never had them so."""
+    spec = load_spec(
+        server,
+        workload,
+        driver=bench.driver,
+        connections=setting.connections,
+        warmup_ms=WARMUP_MS,
+        seconds=bench.seconds,
+    )
+    command = pinned(bench.generator_cpu, [str(bench.engine.path), "load", "--spec", "-"])
 
+    def make() -> Run:
+        report, cpu_ns = run_with_edges(command, spec, server)
+        requests = completed(report)
+        return Run(report["latency_ns"]["p99"], report["unanswered_ns_max"], cpu_ns / requests, requests)
 
-def run(server: Server, workload: dict[str, Any], connections: int, bench: Bench) -> Run:
-    spec = {
-        "schema": 1,
-        "role": "load",
-        "driver": bench.driver,
-        "workload": workload,
-        "connect": [f"127.0.0.1:{server.port}"],
-        "connections": connections,
-        "warmup_ms": WARMUP_MS,
-        "duration_ms": bench.seconds * 1000,
-    }
-    before_ns = bench.distance.look()
-    report, cpu_ns = run_with_edges(pinned(bench.generator_cpu, [bench.engine, "load", "--spec", "-"]), spec, server)
-    after_ns = bench.distance.look()
-    requests = completed(report)
-    apart_ns = None if before_ns is None or after_ns is None else max(before_ns, after_ns)
-    return Run(report["latency_ns"]["p99"], cpu_ns / requests, requests, apart_ns)
+    made = bench.distance.together(make)
+    return None if made is None else made[0]
 
 
 if __name__ == "__main__":

@@ -39,9 +39,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from common import ROOT, SLACK_S, Skipped, build, find_engine, last_line, pinned
 from numpy.typing import NDArray
-from peers import find_engine
-from servers import ROOT, SLACK_S, Skipped, build, last_line, pinned
 
 # A figure is right when it is this near to the truth.
 TOLERANCE_SHARE = 0.02

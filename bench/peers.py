@@ -17,11 +17,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import random
 import re
-import resource
 import shlex
 import shutil
 import statistics
@@ -32,20 +30,33 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from servers import ROOT, SLACK_S, Server, Skipped, last_line, pinned, start_server
+from common import (
+    SLACK_S,
+    Distance,
+    Server,
+    Skipped,
+    at_least_one,
+    completed,
+    last_line,
+    load_spec,
+    pinned,
+    process_tree,
+    processor_words,
+    processors,
+    raise_descriptor_limit,
+    run_with_edges,
+    spread,
+)
+from servers import start_server
 
-from iolab.results.records import APART_MAX
+from iolab.contract.types import EchoWorkload, HttpWorkload, Workload
+from iolab.measure.binary import EngineError
+from iolab.measure.engine import Engine, open_engine
 
 # hey keeps no more than a million results and would say too little of a longer run.
 SECONDS_MAX = 20
-
-
-# How often a run is made until they are. One round then goes without it.
-TRIES_MAX = 6
-# Looks before the first run, and the pause between them, to have seen them together.
-LOOKS, LOOK_PAUSE_S = 30, 0.1
 
 
 @dataclass(frozen=True)
@@ -105,10 +116,10 @@ BARS = {
     1000: {"wrk": 0.60},
 }
 
-HTTP = {"protocol": "http"}
-ECHO_64_B = {"protocol": "echo", "framing": "raw", "message_bytes": 64}
-ECHO_4_KIB = {"protocol": "echo", "framing": "raw", "message_bytes": 4 * 1024}
-ECHO_64_KIB = {"protocol": "echo", "framing": "raw", "message_bytes": 64 * 1024}
+HTTP = HttpWorkload()
+ECHO_64_B = EchoWorkload(message_bytes=64)
+ECHO_4_KIB = EchoWorkload(message_bytes=4 * 1024)
+ECHO_64_KIB = EchoWorkload(message_bytes=64 * 1024)
 
 Measure = Literal["cpu_ns", "syscalls", "rss_bytes", "lateness_ns"]
 
@@ -131,7 +142,7 @@ class Scene:
     about: str
     subject: Literal["generators", "servers"]
     servers: tuple[str, ...]
-    workload: dict[str, Any]
+    workload: Workload
     connections: int
     comparisons: tuple[Comparison, ...]
     contenders: tuple[Contender, ...] = GENERATORS
@@ -174,7 +185,7 @@ def http_servers(connections: int) -> Scene:
     few = connections == 50
     comparisons = (
         Comparison("epoll", "nginx", bar=0.75),
-        Comparison("epoll", "raw hyper", bar=0.85 if few else None),
+        Comparison("epoll", "raw-hyper", bar=0.85 if few else None),
         Comparison("io_uring", "epoll", bar=0.95),
         Comparison("coroutine", "may_minihttp", bar=0.8 if few else 0.6),
         Comparison("epoll", None, "syscalls", 2.1 if few else None),
@@ -185,10 +196,10 @@ def http_servers(connections: int) -> Scene:
     return Scene(f"http-{connections}", about, "servers", named(comparisons), HTTP, connections, comparisons)
 
 
-def echo_servers(workload: dict[str, Any], size: str, *comparisons: Comparison) -> Scene:
+def echo_servers(workload: EchoWorkload, size: str, *comparisons: Comparison) -> Scene:
     """Event loops, ours and of others, without a protocol to speak of."""
     about = f"echo of {size}, 50 connections"
-    name = f"echo-{workload['message_bytes']}"
+    name = f"echo-{workload.message_bytes}"
     return Scene(name, about, "servers", named(comparisons), workload, 50, comparisons)
 
 
@@ -211,15 +222,15 @@ SCENES = (
         ECHO_64_B,
         "64 B",
         Comparison("io_uring", "epoll"),
-        Comparison("io_uring", "raw monoio", bar=0.8),
-        Comparison("epoll", "raw libevent", bar=1.0),
-        Comparison("epoll", "raw tokio", bar=1.0),
+        Comparison("io_uring", "raw-monoio", bar=0.8),
+        Comparison("epoll", "raw-libevent", bar=1.0),
+        Comparison("epoll", "raw-tokio", bar=1.0),
     ),
     echo_servers(
         ECHO_4_KIB,
         "4 KiB",
-        Comparison("epoll", "raw libevent", bar=1.0),
-        Comparison("epoll", "raw tokio", bar=1.0),
+        Comparison("epoll", "raw-libevent", bar=1.0),
+        Comparison("epoll", "raw-tokio", bar=1.0),
     ),
     echo_servers(ECHO_64_KIB, "64 KiB", Comparison("io_uring", "epoll", bar=1.1)),
 )
@@ -254,33 +265,11 @@ class Sample:
         return float(value) if measure in ("rss_bytes", "lateness_ns") else value / self.requests
 
 
-@dataclass
-class Distance:
-    """How far apart two processors are; None where that is not known, as of one and the same."""
-
-    engine: str
-    cpus: tuple[int, int]
-    least_ns: float = math.inf
-
-    def look(self) -> float | None:
-        """Measures it now, in nanoseconds."""
-        command = [self.engine, "distance", *map(str, self.cpus)]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode != 0:
-            return None
-        self.least_ns = min(self.least_ns, float(ran.stdout))
-        return float(ran.stdout)
-
-    def is_together(self, apart_ns: float | None) -> bool:
-        """Whether so far is as near as they come, as far as was seen."""
-        return apart_ns is None or apart_ns <= APART_MAX * self.least_ns
-
-
 @dataclass(frozen=True)
 class Bench:
     """What all scenes share: the engine, the processors, and how long."""
 
-    engine: str
+    engine: Engine
     server_cpu: int
     generator_cpu: int
     rounds: int
@@ -292,25 +281,24 @@ class Bench:
 
 def main() -> int:
     flags = parse_flags()
-    engine = find_engine()
-    if engine is None:
-        print("there is no engine to measure: run make first, or name one in IOLAB_ENGINE", file=sys.stderr)
+    try:
+        engine = open_engine()
+    except EngineError as error:
+        print(error, file=sys.stderr)
         return 1
     raise_descriptor_limit()
-    cpus = sorted(os.sched_getaffinity(0))
+    cpus = processors()
     bench = Bench(
         engine=engine,
         server_cpu=cpus[0],
-        generator_cpu=cpus[-1],
+        generator_cpu=cpus[1],
         rounds=flags.rounds,
         seconds=flags.seconds,
         shuffle=random.Random(flags.seed),
         counts_syscalls=can_count_syscalls(),
-        distance=Distance(engine, (cpus[0], cpus[-1])),
+        distance=Distance(engine, cpus),
     )
-    for _ in range(LOOKS):
-        bench.distance.look()
-        time.sleep(LOOK_PAUSE_S)
+    bench.distance.look_often()
     print_header(bench, flags.seed)
     outcomes: dict[str, Outcome] = {}
     for scene in SCENES:
@@ -347,27 +335,6 @@ def parse_flags() -> argparse.Namespace:
     if flags.only is not None and not any(flags.only in scene.name for scene in SCENES):
         parser.error(f"no scene is called anything like {flags.only}; there are {names}")
     return flags
-
-
-def at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("it must be 1 or more")
-    return number
-
-
-def find_engine() -> str | None:
-    """The engine that IOLAB_ENGINE names, or the one that make has built."""
-    if named := os.environ.get("IOLAB_ENGINE"):
-        return named if os.access(named, os.X_OK) else None
-    places = (ROOT / ".venv/bin" / ENGINE, ROOT / "target/release" / ENGINE)
-    return next((str(place) for place in places if os.access(place, os.X_OK)), None)
-
-
-def raise_descriptor_limit() -> None:
-    """A thousand connections need more descriptors than many shells give."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def can_count_syscalls() -> bool:
@@ -417,17 +384,11 @@ def measure_scene(scene: Scene, bench: Bench) -> Outcome:
 
 
 def run_together(run: Run, number: int, distance: Distance, *, counting: bool) -> list[Sample]:
-    """Makes a run, and makes it again while it had the processors apart; none if it always had. Calls of the kernel are
-    as many either way.
-    """
-    for _ in range(TRIES_MAX):
-        before_ns = distance.look()
-        sample = run(number, counting)
-        after_ns = distance.look()
-        if counting or (distance.is_together(before_ns) and distance.is_together(after_ns)):
-            apart_ns = None if before_ns is None or after_ns is None else max(before_ns, after_ns)
-            return [replace(sample, apart_ns=apart_ns)]
-    return []
+    """Makes a run that has the processors together; none if it never had. Calls are counted in any run."""
+    if counting:
+        return [run(number, counting)]
+    made = distance.together(lambda: run(number, counting))
+    return [] if made is None else [replace(made[0], apart_ns=made[1])]
 
 
 def runs_of(scene: Scene, servers: dict[str, Server], bench: Bench, reasons: dict[str, str]) -> dict[str, Run]:
@@ -436,7 +397,7 @@ def runs_of(scene: Scene, servers: dict[str, Server], bench: Bench, reasons: dic
         return {name: server_run(scene, name, server, bench) for name, server in servers.items()}
     runs: dict[str, Run] = {}
     for contender in scene.contenders:
-        program = bench.engine if contender.program == ENGINE else shutil.which(contender.program)
+        program = str(bench.engine.path) if contender.program == ENGINE else shutil.which(contender.program)
         if not servers:
             reasons[contender.name] = reasons[scene.servers[0]]
         elif program is None:
@@ -474,17 +435,15 @@ def server_run(scene: Scene, name: str, server: Server, bench: Bench) -> Run:
     """Loads a server with our generator, and reads what the server has used at the edges of the window."""
 
     def run(number: int, counting: bool) -> Sample:
-        spec = {
-            "schema": 1,
-            "role": "load",
-            "driver": "io_uring",
-            "workload": scene.workload,
-            "connect": [f"127.0.0.1:{server.port}"],
-            "connections": scene.connections,
-            "warmup_ms": 0 if counting else 500,
-            "duration_ms": bench.seconds * 1000,
-        }
-        command = pinned(bench.generator_cpu, [bench.engine, "load", "--spec", "-"])
+        spec = load_spec(
+            server,
+            scene.workload,
+            driver="io_uring",
+            connections=scene.connections,
+            warmup_ms=0 if counting else 500,
+            seconds=bench.seconds,
+        )
+        command = pinned(bench.generator_cpu, [str(bench.engine.path), "load", "--spec", "-"])
         if not counting:
             report, cpu_ns = run_with_edges(command, spec, server)
             return Sample(scene.name, number, name, completed(report), cpu_ns)
@@ -494,37 +453,6 @@ def server_run(scene: Scene, name: str, server: Server, bench: Bench) -> Run:
             return Sample(scene.name, number, name, completed(report), syscalls=read_count(Path(counts.name)))
 
     return run
-
-
-def run_with_edges(command: list[str], spec: dict[str, Any], server: Server) -> tuple[dict[str, Any], int]:
-    """Runs our generator; returns its report, and what the server has used between the edges of its window."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(spec) + "\n")
-        process.stdin.flush()
-        cpu_ns = {}
-        for line in process.stdout:
-            event = json.loads(line)
-            match event["event"]:
-                case "measuring" | "measured" as edge:
-                    cpu_ns[edge] = tree_cpu_ns(server.pid)
-                case "report":
-                    return event, cpu_ns["measured"] - cpu_ns["measuring"]
-                case "failed":
-                    raise Skipped(event["message"])
-    raise Skipped("our generator ended without a report")
-
-
-def completed(report: dict[str, Any]) -> int:
-    """The requests of a report, unless it is not worth a figure."""
-    requests = report["requests"]
-    if requests["wrong"] + requests["failed"] > 0:
-        raise Skipped(f"{requests['wrong']} replies were wrong and {requests['failed']} requests failed")
-    if requests["correct"] == 0:
-        raise Skipped("no request was answered")
-    return int(requests["correct"])
 
 
 @dataclass(frozen=True)
@@ -572,22 +500,6 @@ def read_count(counts: Path) -> int:
     return int(found[1])
 
 
-def process_tree(pid: int) -> list[int]:
-    """The process and its descendants."""
-    pids = [pid]
-    for parent in pids:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                pids += map(int, task.read_text().split())
-    return pids
-
-
-def tree_cpu_ns(pid: int) -> int:
-    """User and system time of the living processes of a tree. None of the servers here loses any in a run."""
-    # How Linux makes the number of a process's CPU clock out of that of the process.
-    return sum(time.clock_gettime_ns((~one << 3) | 2) for one in process_tree(pid))
-
-
 def tree_peak_bytes(pid: int) -> int:
     """The most memory that the processes of a tree have had, each by itself."""
     total = 0
@@ -599,19 +511,11 @@ def tree_peak_bytes(pid: int) -> int:
 
 
 def print_header(bench: Bench, seed: int) -> None:
-    same = " (the same, for want of another: not comparable)" if bench.server_cpu == bench.generator_cpu else ""
-    least_ns = bench.distance.least_ns
-    together = (
-        f"Every run had both processors together, before it and after: at most {APART_MAX * least_ns:.0f} ns to and "
-        f"fro for a cache line ({least_ns:.0f} is the least seen)."
-        if math.isfinite(least_ns)
-        else "How far apart the processors are is not known here, and may differ from run to run."
-    )
     print(
-        f"{bench.rounds} rounds of {bench.seconds} s, seed {seed}; server on CPU {bench.server_cpu}, "
-        f"generator on CPU {bench.generator_cpu}{same}\n"
+        f"{bench.rounds} rounds of {bench.seconds} s, seed {seed}; "
+        f"{processor_words((bench.server_cpu, bench.generator_cpu))}\n"
         "A line: what, median [least, most] (rounds), and the bar. Generators are charged for their whole life, with\n"
-        f"their start; servers for the measured window only.\n{together}"
+        f"their start; servers for the measured window only.\n{bench.distance.words()}"
     )
     if not bench.counts_syscalls:
         print("System calls are not counted: perf, or its trace points, are not to be had here.")
@@ -639,11 +543,11 @@ def line(comparison: Comparison, samples: list[Sample], reasons: dict[str, str])
     if not values:
         return f"{what:<46} skipped: not measured here"
     median = statistics.median(values)
-    spread = f"{median:8.3f}" + (f" [{min(values):.3f}, {max(values):.3f}] ({len(values)})" if len(values) > 1 else "")
+    found = f"{what:<46} " + (f"{spread(values, 3, 8)} ({len(values)})" if len(values) > 1 else f"{median:8.3f}")
     if bar is None:
-        return f"{what:<46} {spread}"
+        return found
     limit = bar if base else bar / unit
-    return f"{what:<46} {spread}  bar {limit:g}  {'ok' if median <= limit else 'MISSED'}"
+    return f"{found}  bar {limit:g}  {'ok' if median <= limit else 'MISSED'}"
 
 
 def figures(samples: list[Sample], contender: str | None, measure: Measure) -> dict[int, float]:
