@@ -110,6 +110,44 @@ pub struct LoadSpec {
 }
 
 impl LoadSpec {
+    /// One connection in a closed loop, with the defaults of a spec. Its window has no end yet.
+    pub fn new(workload: Workload, connect: Vec<Address>) -> Self {
+        Self {
+            schema: Version,
+            role: LoadWord::Is,
+            driver: Driver::default(),
+            workload,
+            connect,
+            tls: None,
+            sources: Vec::new(),
+            connections: 1,
+            idle: 0,
+            connect_per_s: None,
+            pace: Pace::default(),
+            active: None,
+            pipeline: one(),
+            requests_per_connection: None,
+            probes: 0,
+            spin_us: 0,
+            threads: one(),
+            processes: one(),
+            place: None,
+            cpus: Vec::new(),
+            warmup_ms: None,
+            duration_ms: None,
+            requests: None,
+            timeout_ms: TIMEOUT_MS_DEFAULT,
+            interval_ms: INTERVAL_MS_DEFAULT,
+            slice_ms: None,
+            held: false,
+        }
+    }
+
+    /// The time before the window. A run of a number of requests has none: there every request counts.
+    pub fn warmup_ms(&self) -> u64 {
+        if self.requests.is_some() { 0 } else { self.warmup_ms.unwrap_or(WARMUP_MS_DEFAULT) }
+    }
+
     /// How many threads it has: the driver of that name has one for each connection, whatever was asked for.
     pub fn threads(&self) -> usize {
         if self.driver == Driver::Thread { self.connections } else { self.threads }

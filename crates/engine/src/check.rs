@@ -11,7 +11,7 @@ use contract::limits::{
     ADDRESSES, CONNECTIONS, DURATION_MS, IDLE, PIPELINE, PLACE_CONNECTIONS, PLACE_THREADS, PROBES, PROCESSES,
     RATE_PER_S, REQUESTS, SLICE_MS, SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS, WORK_NS,
 };
-use contract::{Driver, LoadSpec, Pace, Place, ServeSpec, Stage, WARMUP_MS_DEFAULT, Workload};
+use contract::{Driver, LoadSpec, Pace, Place, ServeSpec, Stage, Workload};
 
 use crate::cli::duration_text;
 use crate::failure::Failure;
@@ -189,7 +189,7 @@ fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
 fn end(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     match (spec.duration_ms, spec.requests) {
         (Some(duration_ms), None) => {
-            let run_ms = spec.warmup_ms.unwrap_or(WARMUP_MS_DEFAULT) + duration_ms;
+            let run_ms = spec.warmup_ms() + duration_ms;
             let name = "the number of intervals";
             names.within((name, name), run_ms / spec.interval_ms, 0..=INTERVALS_MAX)
         }

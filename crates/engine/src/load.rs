@@ -10,10 +10,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use ::load::{Config, End, Event};
+use ::load::{Event, Tls};
 use contract::{
     LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord, ReadyWord, Report, Role,
-    Version, WARMUP_MS_DEFAULT,
+    Version,
 };
 use proto::Protocol;
 
@@ -62,10 +62,10 @@ fn for_a_program() -> Result<(), Failure> {
     let spec = crowd::fit(spec)?;
     let parts = crowd::parts(&spec);
     // The first part is the largest: what this machine cannot do of any of them, it cannot do of this one.
-    let config = to_config(&parts[0])?;
+    let tls = prepare(&parts[0])?;
     let mut lacks = Vec::new();
     let (line, lines) = mpsc::channel();
-    let ran = run(&parts, &config, Some(line), &mut |event| {
+    let ran = run(&parts, tls.as_ref(), Some(line), &mut |event| {
         if let Event::Ready { lacks: found, .. } = &event {
             lacks.clone_from(found);
         }
@@ -110,12 +110,12 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     let spec = crowd::fit(spec)?;
     // What is wrong with it is said before any file is made.
     let parts = crowd::parts(&spec);
-    let config = to_config(&parts[0])?;
+    let tls = prepare(&parts[0])?;
     let clock = flags.time_limit()?.map(Clock::new).transpose()?;
     let mut files = Files::open(&flags.writes)?;
     let mut view = flags.view().map(|descriptor| watched(descriptor, &spec)).transpose()?;
     let mut lacks = Vec::new();
-    let mut ran = run(&parts, &config, None, &mut |event| {
+    let mut ran = run(&parts, tls.as_ref(), None, &mut |event| {
         match &event {
             Event::Ready { lacks: found, .. } => {
                 lacks.clone_from(found);
@@ -197,11 +197,10 @@ fn watched(descriptor: u32, spec: &LoadSpec) -> Result<View, Failure> {
 /// Set when the user or the system asks for the end; the report then covers what was measured until then.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Loads the server by the parts of a spec, of which the first has been checked: that is its `config`. The protocol is
-/// chosen here, once. A supervised run passes on each `line` of its input.
+/// Loads the server by the parts of a spec, which have been checked. The protocol is chosen here, once. A supervised run passes on each `line` of its input.
 fn run(
     parts: &[LoadSpec],
-    config: &Config,
+    tls: Option<&Tls>,
     line: Option<mpsc::Sender<Line>>,
     tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<Ran, Failure> {
@@ -210,13 +209,14 @@ fn run(
         return crowd::run(parts, &STOP, tell);
     }
     let spec = &parts[0];
-    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { config, line, tell })
+    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { spec, tls, line, tell })
         .map(Ran::from)
 }
 
 /// A load that has been checked.
 struct Drive<'a> {
-    config: &'a Config,
+    spec: &'a LoadSpec,
+    tls: Option<&'a Tls>,
     line: Option<mpsc::Sender<Line>>,
     tell: &'a mut dyn FnMut(Event) -> Option<u64>,
 }
@@ -225,24 +225,24 @@ impl Visit for Drive<'_> {
     type Output = ::load::Report;
 
     fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<::load::Report, Failure> {
-        drive::<P>(self.config, workload, self.line, self.tell)
+        drive::<P>((self.spec, self.tls), workload, self.line, self.tell)
     }
 }
 
 /// Checks the machine and runs the load. Nothing is sent before all that can be refused has been checked.
 fn drive<P: Protocol>(
-    config: &Config,
+    (spec, tls): (&LoadSpec, Option<&Tls>),
     workload: &'static P::Workload,
     line: Option<mpsc::Sender<Line>>,
     tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<::load::Report, Failure> {
-    pin(&config.cpus)?;
-    if let Err(error) = ::load::missing_features(config.driver) {
-        let message = format!("the driver {} cannot run here: {error}", config.driver.name());
+    pin(&spec.cpus)?;
+    if let Err(error) = ::load::missing_features(spec.driver) {
+        let message = format!("the driver {} cannot run here: {error}", spec.driver.name());
         return Err(Failure::machine("unavailable", message));
     }
     take_input(line)?;
-    ::load::run::<P>(config, workload, &STOP, tell).map_err(|failure| {
+    ::load::run::<P>(spec, tls, workload, &STOP, tell).map_err(|failure| {
         let fault = match failure.kind {
             "epoll" | "io_uring" | "descriptor_limit" => Fault::Machine,
             _ => Fault::Work,
@@ -265,40 +265,11 @@ fn take_input(line: Option<mpsc::Sender<Line>>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A load that has been checked, as this machine can run it.
-fn to_config(spec: &LoadSpec) -> Result<Config, Failure> {
+/// Refuses what this machine cannot do of a load that has been checked, and has its sessions of TLS ready.
+fn prepare(spec: &LoadSpec) -> Result<Option<Tls>, Failure> {
     check_sources(spec)?;
     check_descriptors(spec)?;
-    let (warmup_ms, end) = match spec.requests {
-        Some(requests) => (0, End::Requests(requests)),
-        None => {
-            let duration = Duration::from_millis(spec.duration_ms.unwrap_or_default());
-            (spec.warmup_ms.unwrap_or(WARMUP_MS_DEFAULT), End::After(duration))
-        }
-    };
-    Ok(Config {
-        driver: spec.driver,
-        addresses: spec.connect.iter().map(|address| address.0.clone()).collect(),
-        tls: tls::sessions(spec)?,
-        sources: spec.sources.clone(),
-        connections: spec.connections,
-        idle: spec.idle,
-        connect_per_s: spec.connect_per_s,
-        pace: spec.pace.clone(),
-        in_flight: spec.active.map(|active| active * spec.pipeline),
-        pipeline: spec.pipeline,
-        requests_per_connection: spec.requests_per_connection,
-        probes: spec.probes,
-        spin: Duration::from_micros(spec.spin_us),
-        threads: spec.threads(),
-        place: spec.place,
-        cpus: spec.cpus.clone(),
-        warmup: Duration::from_millis(warmup_ms),
-        end,
-        timeout: Duration::from_millis(spec.timeout_ms),
-        interval: Duration::from_millis(spec.interval_ms),
-        slice: spec.slice_ms.map(Duration::from_millis),
-    })
+    tls::sessions(spec)
 }
 
 /// Refuses sources that no connection can come from. What the kernel says when one is opened names neither the source

@@ -1,8 +1,7 @@
 //! The report of a run: what was asked for and measured, and what follows from it.
 
 use contract::{
-    Bytes, INTERVAL_MS_DEFAULT, Interval, IntervalWord, LoadSpec, LoadWord, Pace, Report, ReportWord,
-    Schedule, TIMEOUT_MS_DEFAULT, Version, Workload,
+    Bytes, Interval, IntervalWord, LoadSpec, LoadWord, Pace, Report, ReportWord, Schedule, Version, Workload,
 };
 
 use crate::judgement::Evidence;
@@ -85,16 +84,10 @@ fn is_gone(spec: &LoadSpec, measured: &::load::Report) -> bool {
 /// What was asked for, as far as a report tells it.
 pub(crate) fn asked(report: &Report) -> LoadSpec {
     LoadSpec {
-        schema: Version,
-        role: LoadWord::Is,
         driver: report.driver,
-        workload: report.workload.clone(),
-        connect: report.connect.clone(),
         tls: report.tls.clone(),
-        sources: Vec::new(),
         connections: report.connections,
         idle: report.idle,
-        connect_per_s: None,
         pace: report.pace.clone(),
         active: report.active,
         pipeline: report.pipeline,
@@ -103,15 +96,8 @@ pub(crate) fn asked(report: &Report) -> LoadSpec {
         spin_us: report.spin_us,
         threads: report.threads,
         processes: report.processes,
-        place: None,
         cpus: report.cpus.clone(),
-        warmup_ms: None,
-        duration_ms: None,
-        requests: None,
-        timeout_ms: TIMEOUT_MS_DEFAULT,
-        interval_ms: INTERVAL_MS_DEFAULT,
-        slice_ms: None,
-        held: false,
+        ..LoadSpec::new(report.workload.clone(), report.connect.clone())
     }
 }
 

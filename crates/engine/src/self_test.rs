@@ -12,10 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ::load::{Config, End};
 use contract::{
-    Address, Arrivals, BoundBy, CONNECTIONS_MAX_DEFAULT, Driver, Generator, Http, Pace, SEED_DEFAULT,
-    ServeReady, ServeSpec, ServeWord, Stage, Version, WorkerKind, Workload,
+    Address, Arrivals, BoundBy, CONNECTIONS_MAX_DEFAULT, Driver, Generator, Http, LoadSpec, Pace,
+    SEED_DEFAULT, ServeReady, ServeSpec, ServeWord, Stage, Version, WorkerKind, Workload,
 };
 use hdrhistogram::Histogram;
 use proto::http;
@@ -136,17 +135,15 @@ fn spread(histogram: &Histogram<u64>) -> String {
 
 /// The highest rate against the server, and how late sends are at parts of it.
 fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), Failure> {
-    let config = Config {
+    let spec = LoadSpec {
         driver,
-        addresses: vec![server.address.clone()],
         connections: CONNECTIONS,
-        threads: if driver == Driver::Thread { CONNECTIONS } else { 1 },
         cpus: cpus.to_vec(),
-        warmup: WARMUP,
-        end: End::After(WINDOW),
-        ..Config::default()
+        warmup_ms: Some(WARMUP.as_millis() as u64),
+        duration_ms: Some(WINDOW.as_millis() as u64),
+        ..LoadSpec::new(Workload::Http(Http::default()), vec![server.address.clone()])
     };
-    let report = run(&config)?;
+    let report = run(&spec)?;
     let rate_per_s = report.requests.correct as f64 / WINDOW.as_secs_f64();
     say(driver.name(), &highest(&report));
     for (part, spin) in PARTS.into_iter().flat_map(|part| WAYS.map(|way| (part, way))) {
@@ -156,7 +153,7 @@ fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), F
             seed: SEED_DEFAULT,
             stages: vec![Stage::steady(rate_per_s)],
         };
-        let report = run(&Config { pace, spin, ..config.clone() })?;
+        let report = run(&LoadSpec { pace, spin_us: spin.as_micros() as u64, ..spec.clone() })?;
         let lateness = &report.views.as_ref().expect("an open loop has views").lateness_ns;
         let how = if spin.is_zero() { "sleeping" } else { "spinning" };
         say("", &format!("at {}/s, {how}: sends late by {}", count(rate_per_s as u64), spread(lateness)));
@@ -189,18 +186,18 @@ fn highest(report: &::load::Report) -> String {
     format!("{rate}/s over {CONNECTIONS} connections, busy {busy:.0} %{limit}, {cpu} of processor a request")
 }
 
-fn run(config: &Config) -> Result<::load::Report, Failure> {
+fn run(spec: &LoadSpec) -> Result<::load::Report, Failure> {
     let workload = http::Workload::new(1, "/", "localhost", true, http::Verify::Bytes)
         .map_err(|message| Failure::work("failed", message))?;
     static STOP: AtomicBool = AtomicBool::new(false);
-    ::load::run::<http::Http>(config, forever(workload), &STOP, &mut |_| None)
+    ::load::run::<http::Http>(spec, None, forever(workload), &STOP, &mut |_| None)
         .map_err(|failure| Failure::work(failure.kind, failure.message))
 }
 
 /// A server of this engine in a process of its own. It ends with its input.
 struct Server {
     child: Child,
-    address: sys::net::Address,
+    address: Address,
 }
 
 impl Server {
@@ -227,7 +224,7 @@ impl Server {
         let told = writeln!(child.stdin.as_mut().expect("it is piped"), "{}", contract::line(&spec))
             .and_then(|()| BufReader::new(child.stdout.as_mut().expect("it is piped")).read_line(&mut line));
         match told.ok().and_then(|_| contract::read::<ServeReady>(&line).ok()) {
-            Some(ready) => Ok(Self { child, address: ready.listen[0].0.clone() }),
+            Some(ready) => Ok(Self { child, address: ready.listen[0].clone() }),
             None => {
                 // What it says of itself is more than what it is not.
                 let _ = child.kill().and_then(|()| child.wait());

@@ -16,15 +16,14 @@ mod slices;
 mod tls;
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use contract::{Arrivals, Driver, Pace, Place, Stage};
+use contract::{Arrivals, Driver, LoadSpec, Pace, Place, Stage};
 use proto::{Client, Protocol};
-use sys::net::{Address, Socket};
+use sys::net::Socket;
 
 use self::dispatch::Dispatcher;
 use self::pace::{Ramp, Schedule};
@@ -46,138 +45,44 @@ pub fn missing_features(driver: Driver) -> io::Result<Vec<String>> {
     }
 }
 
-/// When a run ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    After(Duration),
-    /// When so many requests have been answered or have failed, or all of a schedule that ends before them.
-    Requests(u64),
+/// As many threads as were asked for, where each has a connection.
+fn threads_of(spec: &LoadSpec) -> usize {
+    spec.threads().clamp(1, spec.connections)
 }
 
-/// What to ask of whom, and for how long.
-#[derive(Clone, Debug)]
-pub struct Config {
-    pub driver: Driver,
-    /// Where the server listens; connections take several in turn.
-    pub addresses: Vec<Address>,
-    /// Local addresses that connections come from, in turn; none leaves the choice to the kernel.
-    pub sources: Vec<IpAddr>,
-    /// None for plain sockets; [`Driver::has_tls`] says which drivers can do without them.
-    pub tls: Option<Tls>,
-    /// Connections that carry requests, longest free first.
-    pub connections: usize,
-    /// Connections that are opened beside them and never used.
-    pub idle: usize,
-    /// Connections opened in a second, at most, by the processes of its place together; None for as fast as it goes.
-    pub connect_per_s: Option<f64>,
-    /// What decides when a request goes out. The rates are those of the processes of its place together.
-    pub pace: Pace,
-    /// Requests of a closed loop that are in flight at the same time; None for as many as there is room for.
-    pub in_flight: Option<usize>,
-    /// Requests that may be outstanding on a connection.
-    pub pipeline: usize,
-    /// A connection is closed after so many requests, and opened anew.
-    pub requests_per_connection: Option<u64>,
-    /// Connections apart from the others, on a thread of their own, that are asked seldom: what they see is what any
-    /// other client of the loaded server would.
-    pub probes: usize,
-    /// How long before a request is due the generator no longer sleeps.
-    pub spin: Duration,
-    /// Threads the connections are spread over; at most one for each connection.
-    pub threads: usize,
-    /// None where it is alone.
-    pub place: Option<Place>,
-    /// Processors to run on, one thread each in turn; empty leaves the choice to the kernel.
-    pub cpus: Vec<usize>,
-    /// Time before the measured window. A run of a number of requests has none.
-    pub warmup: Duration,
-    pub end: End,
-    /// How long a connection may take to open, and a reply to come.
-    pub timeout: Duration,
-    /// The grain of [`Report::intervals`].
-    pub interval: Duration,
-    /// The length of the slices that are told while the run goes on; None for none.
-    pub slice: Option<Duration>,
+/// Its place among the processes that load the server together: it may be alone.
+fn place_of(spec: &LoadSpec) -> Place {
+    let alone = Place { threads_before: 0, threads: threads_of(spec), connections_before: 0 };
+    spec.place.unwrap_or(alone)
 }
 
-impl Default for Config {
-    /// One connection in a closed loop for ten seconds, to nobody yet.
-    fn default() -> Self {
-        Self {
-            driver: Driver::Epoll,
-            addresses: Vec::new(),
-            sources: Vec::new(),
-            tls: None,
-            connections: 1,
-            idle: 0,
-            connect_per_s: None,
-            pace: Pace::Closed,
-            in_flight: None,
-            pipeline: 1,
-            requests_per_connection: None,
-            probes: 0,
-            spin: Duration::ZERO,
-            threads: 1,
-            place: None,
-            cpus: Vec::new(),
-            warmup: Duration::ZERO,
-            end: End::After(Duration::from_secs(10)),
-            timeout: Duration::from_secs(10),
-            interval: Duration::from_millis(100),
-            slice: None,
-        }
-    }
-}
-
-impl Config {
-    /// As many threads as were asked for, where each has a connection.
-    fn threads(&self) -> usize {
-        self.threads.clamp(1, self.connections)
-    }
-
-    fn place(&self) -> Place {
-        let alone = Place { threads_before: 0, threads: self.threads(), connections_before: 0 };
-        self.place.unwrap_or(alone)
-    }
-
-    /// The load of the probes, if there are any.
-    fn probe(&self) -> Option<Self> {
-        let rate_per_s = PROBE_RATE_PER_S * self.probes as f64;
-        let end = match self.end {
-            End::Requests(_) => End::Requests(u64::MAX),
-            end => end,
-        };
-        let place = self.place();
-        // Those of another process have other times, at a rate of their own.
-        let seed = PROBE_SEED + place.threads_before as u64;
-        // A processor that no thread of the load has, if there is one.
-        let cpu = self.cpus.get((place.threads_before + self.threads()) % self.cpus.len().max(1));
+/// The load of the probes, if there are any.
+fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
+    let place = place_of(spec);
+    // Those of another process have other times, at a rate of their own.
+    let seed = PROBE_SEED + place.threads_before as u64;
+    let stage = Stage::steady(PROBE_RATE_PER_S * spec.probes as f64);
+    // A processor that no thread of the load has, if there is one.
+    let cpu = spec.cpus.get((place.threads_before + threads_of(spec)) % spec.cpus.len().max(1));
+    (spec.probes > 0).then(|| LoadSpec {
         // Probes are few, and one thread has them all.
-        let driver = if self.driver == Driver::Thread { Driver::Epoll } else { self.driver };
-        (self.probes > 0).then(|| Self {
-            driver,
-            cpus: Vec::from_iter(cpu.copied()),
-            connections: self.probes,
-            idle: 0,
+        driver: if spec.driver == Driver::Thread { Driver::Epoll } else { spec.driver },
+        cpus: Vec::from_iter(cpu.copied()),
+        connections: spec.probes,
+        idle: 0,
+        threads: 1,
+        place: Some(Place {
+            threads_before: 0,
             threads: 1,
-            place: Some(Place {
-                threads_before: 0,
-                threads: 1,
-                connections_before: place.connections_before + self.connections + self.idle,
-            }),
-            pace: Pace::Open { arrivals: Arrivals::Poisson, seed, stages: vec![Stage::steady(rate_per_s)] },
-            in_flight: None,
-            pipeline: 1,
-            end,
-            slice: None,
-            ..self.clone()
-        })
-    }
-
-    /// Whether there is a time before the window. Without one, every request counts.
-    fn is_warmed_up(&self) -> bool {
-        self.warmup > Duration::ZERO && matches!(self.end, End::After(_))
-    }
+            connections_before: place.connections_before + spec.connections + spec.idle,
+        }),
+        pace: Pace::Open { arrivals: Arrivals::Poisson, seed, stages: vec![stage] },
+        active: None,
+        pipeline: 1,
+        requests: spec.requests.map(|_| u64::MAX),
+        slice_ms: None,
+        ..spec.clone()
+    })
 }
 
 /// How often a probe connection is asked: seldom enough to be no load, and in ten seconds often enough for a p99.
@@ -218,22 +123,23 @@ pub struct Failure {
 /// If the connections cannot be opened, or the driver does not work on this machine. Once they are open, what
 /// goes wrong is counted and the run goes on.
 pub fn run<P: Protocol>(
-    config: &Config,
+    spec: &LoadSpec,
+    tls: Option<&Tls>,
     workload: &'static P::Workload,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<Report, Failure> {
     let (halt, probe_halt) = (AtomicBool::new(false), AtomicBool::new(false));
-    let probe = config.probe();
+    let probe = probe_of(spec);
     thread::scope(|scope| {
         let (ready, readies) = mpsc::channel();
         let (slice, slices) = mpsc::channel();
-        let mut slices = Slices::new(slices, config.threads());
-        let start = |config, index, halt| {
-            start::<P>(scope, config, workload, index, (ready.clone(), slice.clone()), halt)
+        let mut slices = Slices::new(slices, threads_of(spec));
+        let start = |spec, index, halt| {
+            start::<P>(scope, (spec, tls), workload, index, (ready.clone(), slice.clone()), halt)
         };
         let mut threads =
-            (0..config.threads()).map(|index| start(config, index, &halt)).collect::<Result<Vec<_>, _>>()?;
+            (0..threads_of(spec)).map(|index| start(spec, index, &halt)).collect::<Result<Vec<_>, _>>()?;
         let probe = probe.as_ref().map(|probe| start(probe, 0, &probe_halt)).transpose()?;
         drop(ready);
         let mut lacks = Vec::new();
@@ -244,18 +150,18 @@ pub fn run<P: Protocol>(
             lacks = ready?;
         }
         let ready_ns = sys::clock::monotonic_ns();
-        let start_ns = tell(Event::Ready { connections: config.connections, lacks });
-        let timeline = Timeline::starting_at(within_reach(start_ns, ready_ns), config);
+        let start_ns = tell(Event::Ready { connections: spec.connections, lacks });
+        let timeline = Timeline::starting_at(within_reach(start_ns, ready_ns), spec);
         for thread in threads.iter().chain(&probe) {
             // A thread that is gone has panicked, which waiting for its record tells.
             let _ = thread.start.send(timeline);
         }
         attend(&timeline, stop, &halt, &mut slices, tell, || threads.iter_mut().all(Thread::is_done));
-        let mut report = Report::empty(matches!(config.pace, Pace::Open { .. }));
+        let mut report = Report::empty(matches!(spec.pace, Pace::Open { .. }));
         threads.iter_mut().for_each(|thread| report.add(&thread.wait()));
         // Probes of a run of a number of requests end with it.
         probe_halt.store(true, Ordering::Relaxed);
-        report.probe = probe.map(|mut thread| Box::new(thread.wait().into_probe(config.probes)));
+        report.probe = probe.map(|mut thread| Box::new(thread.wait().into_probe(spec.probes)));
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
         report.interrupted = halt.load(Ordering::Relaxed);
         slices.pass_on(true, |slice| {
@@ -280,15 +186,15 @@ const START_AHEAD_NS_MAX: u64 = 60_000_000_000;
 /// Starts a thread, which opens its share of the connections.
 fn start<'scope, P: Protocol>(
     scope: &'scope thread::Scope<'scope, '_>,
-    config: &'scope Config,
+    (spec, tls): (&'scope LoadSpec, Option<&'scope Tls>),
     workload: &'static P::Workload,
     index: usize,
     (ready, slice): (mpsc::Sender<Ready>, mpsc::Sender<Slice>),
     halt: &'scope AtomicBool,
 ) -> Result<Thread, Failure> {
     let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
-    let (channels, share) = (Channels { ready, started, slice, record }, Share::of(config, index));
-    let body = move || work::<P>(config, workload, &share, channels, halt);
+    let (channels, share) = (Channels { ready, started, slice, record }, Share::of(spec, index));
+    let body = move || work::<P>(spec, tls, workload, &share, channels, halt);
     let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
     spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
     Ok(Thread { start, recorded, record: None })
@@ -358,17 +264,13 @@ struct Share {
 }
 
 impl Share {
-    fn of(config: &Config, index: usize) -> Self {
-        let threads = config.threads() as u64;
+    fn of(spec: &LoadSpec, index: usize) -> Self {
+        let threads = threads_of(spec) as u64;
         let before = |whole: u64, index: u64| whole / threads * index + index.min(whole % threads);
         let part = |whole: u64| before(whole, index as u64 + 1) - before(whole, index as u64);
-        let (connections, idle) = (config.connections as u64, config.idle as u64);
-        let room = connections * config.pipeline as u64;
-        let place = config.place();
-        let requests = match config.end {
-            End::After(_) => u64::MAX,
-            End::Requests(requests) => part(requests),
-        };
+        let (connections, idle) = (spec.connections as u64, spec.idle as u64);
+        let room = connections * spec.pipeline as u64;
+        let place = place_of(spec);
         let first = before(connections, index as u64) + before(idle, index as u64);
         let index = place.threads_before + index;
         Self {
@@ -377,9 +279,9 @@ impl Share {
             first: place.connections_before + first as usize,
             connections: part(connections) as usize,
             idle: part(idle) as usize,
-            in_flight: part(config.in_flight.map_or(room, |in_flight| in_flight as u64)),
-            requests,
-            cpus: Vec::from_iter(config.cpus.get(index % config.cpus.len().max(1)).copied()),
+            in_flight: part(spec.active.map_or(room, |active| (active * spec.pipeline) as u64)),
+            requests: spec.requests.map_or(u64::MAX, part),
+            cpus: Vec::from_iter(spec.cpus.get(index % spec.cpus.len().max(1)).copied()),
         }
     }
 
@@ -404,7 +306,8 @@ impl Share {
 type Ready = Result<Vec<String>, Failure>;
 
 fn work<P: Protocol>(
-    config: &Config,
+    spec: &LoadSpec,
+    tls: Option<&Tls>,
     workload: &'static P::Workload,
     share: &Share,
     channels: Channels,
@@ -414,29 +317,29 @@ fn work<P: Protocol>(
     let _ = sys::cpu::pin(&share.cpus);
     let _ = sys::process::exact_timers();
     let client = P::Client::new(workload);
-    match (config.driver, &config.tls) {
+    match (spec.driver, tls) {
         (Driver::Epoll, None) => {
-            let worker = drivers::epoll::Worker::<_, _, Socket>::open(config, (), share, client, halt);
-            drive(worker, config, share, channels, halt);
+            let worker = drivers::epoll::Worker::<_, _, Socket>::open(spec, (), share, client, halt);
+            drive(worker, spec, share, channels, halt);
         }
         (Driver::Epoll, Some(tls)) => {
             let worker =
-                drivers::epoll::Worker::<_, _, Session>::open(config, tls.clone(), share, client, halt);
-            drive(worker, config, share, channels, halt);
+                drivers::epoll::Worker::<_, _, Session>::open(spec, tls.clone(), share, client, halt);
+            drive(worker, spec, share, channels, halt);
         }
         (Driver::IoUring, None) => {
-            let worker = drivers::io_uring::Worker::open(config, share, client, halt);
-            drive(worker, config, share, channels, halt);
+            let worker = drivers::io_uring::Worker::open(spec, share, client, halt);
+            drive(worker, spec, share, channels, halt);
         }
         (Driver::IoUring, Some(_)) => unreachable!("a driver that has no TLS is refused before"),
         (Driver::Thread, None) => {
-            let worker = drivers::thread::Worker::<_, _, Socket>::open(config, (), share, client, halt);
-            drive(worker, config, share, channels, halt);
+            let worker = drivers::thread::Worker::<_, _, Socket>::open(spec, (), share, client, halt);
+            drive(worker, spec, share, channels, halt);
         }
         (Driver::Thread, Some(tls)) => {
             let worker =
-                drivers::thread::Worker::<_, _, Session>::open(config, tls.clone(), share, client, halt);
-            drive(worker, config, share, channels, halt);
+                drivers::thread::Worker::<_, _, Session>::open(spec, tls.clone(), share, client, halt);
+            drive(worker, spec, share, channels, halt);
         }
     }
 }
@@ -445,7 +348,7 @@ fn work<P: Protocol>(
 /// until they may go.
 fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
-    config: &Config,
+    spec: &LoadSpec,
     share: &Share,
     channels: Channels,
     halt: &AtomicBool,
@@ -459,8 +362,8 @@ fn drive<W: drivers::Drive>(
             return;
         }
     };
-    let mut recorder = Recorder::new(share.requests, &config.pace);
-    if config.is_warmed_up() {
+    let mut recorder = Recorder::new(share.requests, &spec.pace);
+    if spec.warmup_ms() > 0 {
         // One request on each connection, which nobody records: a server that starts a process for each is
         // still at it when the last has connected, and would be for a second of its warm-up.
         let count = share.connections as u64;
@@ -472,10 +375,10 @@ fn drive<W: drivers::Drive>(
     drop(ready);
     // No start means that another thread has failed: there is nothing to do.
     let Ok(timeline) = started.recv() else { return };
-    let slicer = config.slice.map(|length| Slicer::new(length.as_nanos().max(1) as u64, slice));
+    let slicer = spec.slice_ms.map(|slice_ms| Slicer::new(1_000_000 * slice_ms, slice));
     drivers::pause_until(timeline.start_ns, halt);
     recorder.start(timeline, slicer);
-    worker.run(&mut share.dispatcher(&config.pace, &timeline), &mut recorder, halt);
+    worker.run(&mut share.dispatcher(&spec.pace, &timeline), &mut recorder, halt);
     // Closing the connections belongs to no window.
     let _ = record.send(recorder.finish());
     let _ = started.recv();
@@ -527,19 +430,14 @@ fn failure(kind: &'static str, message: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use contract::{Echo, Workload};
+
     use super::*;
 
     /// Expects the shares of all threads to add up to the whole, and to differ by one at most.
     fn check(connections: usize, threads: usize, requests: u64) {
-        let config = Config {
-            connections,
-            threads,
-            cpus: vec![3, 5],
-            end: End::Requests(requests),
-            ..Config::default()
-        };
-        let shares: Vec<Share> =
-            (0..threads.min(connections)).map(|index| Share::of(&config, index)).collect();
+        let spec = LoadSpec { connections, threads, cpus: vec![3, 5], requests: Some(requests), ..spec() };
+        let shares: Vec<Share> = (0..threads.min(connections)).map(|index| Share::of(&spec, index)).collect();
         assert_eq!(shares.iter().map(|share| share.connections).sum::<usize>(), connections);
         assert_eq!(shares.iter().map(|share| share.requests).sum::<u64>(), requests);
         let spread = |of: fn(&Share) -> u64| {
@@ -551,6 +449,12 @@ mod tests {
         assert!(shares.iter().all(|share| share.first == before(share.index)));
     }
 
+    /// To nobody, for ten seconds.
+    fn spec() -> LoadSpec {
+        let workload = Workload::Echo(Echo::default());
+        LoadSpec { duration_ms: Some(10_000), warmup_ms: Some(0), ..LoadSpec::new(workload, Vec::new()) }
+    }
+
     #[test]
     fn the_load_is_spread_evenly_and_nothing_is_lost() {
         check(1, 1, 1);
@@ -560,28 +464,20 @@ mod tests {
     }
 
     /// A load of seven connections, and of idle ones and probes, as so many threads of one process have it.
-    fn load_of(threads: usize, place: Option<Place>) -> Config {
-        Config {
-            connections: 7,
-            idle: 5,
-            probes: 1,
-            threads,
-            place,
-            cpus: vec![3, 5, 8],
-            ..Config::default()
-        }
+    fn load_of(threads: usize, place: Option<Place>) -> LoadSpec {
+        LoadSpec { connections: 7, idle: 5, probes: 1, threads, place, cpus: vec![3, 5, 8], ..spec() }
     }
 
-    fn shares(config: &Config) -> Vec<Share> {
-        (0..config.threads()).map(|index| Share::of(config, index)).collect()
+    fn shares(spec: &LoadSpec) -> Vec<Share> {
+        (0..threads_of(spec)).map(|index| Share::of(spec, index)).collect()
     }
 
     /// When the first thousand requests of all threads of these processes are due.
-    fn dues_ns(configs: &[Config], arrivals: (Arrivals, u64)) -> Vec<u64> {
+    fn dues_ns(specs: &[LoadSpec], arrivals: (Arrivals, u64)) -> Vec<u64> {
         let stage = Stage { from_per_s: 1000.0, to_per_s: 3000.0, duration_ms: Some(1_000) };
         let mut dues_ns = Vec::new();
-        for share in configs.iter().flat_map(shares) {
-            let timeline = Timeline::starting_at(7, &configs[0]);
+        for share in specs.iter().flat_map(shares) {
+            let timeline = Timeline::starting_at(7, &specs[0]);
             let mut schedule = share.schedule(arrivals, &[stage], &timeline);
             while schedule.due_ns() < u64::MAX {
                 dues_ns.push(schedule.due_ns());
@@ -595,7 +491,7 @@ mod tests {
     /// Expects processes with so many threads each to be as one with all of them.
     fn check_places(threads: &[usize]) {
         let all = threads.iter().sum();
-        let parts: Vec<Config> = (0..threads.len())
+        let parts: Vec<LoadSpec> = (0..threads.len())
             .map(|index| {
                 let threads_before = threads[..index].iter().sum();
                 let place = Place { threads_before, threads: all, connections_before: 13 * index };
@@ -608,17 +504,17 @@ mod tests {
             assert_eq!(due_ns, dues_ns(&[load_of(all, None)], arrivals), "{threads:?}, {arrivals:?}");
         }
         let cpus =
-            |configs: &[Config]| configs.iter().flat_map(shares).map(|share| share.cpus).collect::<Vec<_>>();
+            |specs: &[LoadSpec]| specs.iter().flat_map(shares).map(|share| share.cpus).collect::<Vec<_>>();
         assert_eq!(cpus(&parts), cpus(&[load_of(all, None)]), "{threads:?}");
         // By these numbers connections take addresses and sources in turn.
         let mut next = 0;
-        for (part, probe) in parts.iter().map(|part| (part, part.probe().expect("it has one"))) {
+        for (part, probe) in parts.iter().map(|part| (part, probe_of(part).expect("it has one"))) {
             for share in shares(part).iter().chain(&shares(&probe)) {
                 assert_eq!(share.first, next, "{threads:?}");
                 next += share.connections + share.idle;
             }
         }
-        let mut paces: Vec<_> = parts.iter().map(|part| part.probe().expect("it has one").pace).collect();
+        let mut paces: Vec<_> = parts.iter().map(|part| probe_of(part).expect("it has one").pace).collect();
         paces.dedup();
         assert_eq!(paces.len(), parts.len(), "probes of two processes have the same times: {threads:?}");
     }

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use contract::{Errors, Generator, Intervals, Latency, Pace, Probe, Requests, Statuses, Views};
+use contract::{Errors, Generator, Intervals, Latency, LoadSpec, Pace, Probe, Requests, Statuses, Views};
 use proto::Verdict;
 use sys::{clock, process};
 
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::in_flight::{InFlight, InFlightQueue};
 use crate::slices::Slicer;
-use crate::{Config, End};
+
+const MS_NS: u64 = 1_000_000;
 
 /// When things happen, in CLOCK_MONOTONIC nanoseconds; the same for all threads.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +23,13 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    pub(crate) fn starting_at(start_ns: u64, config: &Config) -> Self {
-        let interval_ns = config.interval.as_nanos().max(1) as u64;
+    pub(crate) fn starting_at(start_ns: u64, spec: &LoadSpec) -> Self {
+        let interval_ns = MS_NS * spec.interval_ms;
         // The window begins on the edge of an interval, so that the series can be cut there.
-        let warmup_ns = (config.warmup.as_nanos() as u64).next_multiple_of(interval_ns);
-        let (begin_ns, end_ns) = match config.end {
-            End::After(duration) => (start_ns + warmup_ns, start_ns + warmup_ns + duration.as_nanos() as u64),
-            End::Requests(_) => (start_ns, u64::MAX),
+        let begin_ns = start_ns + (MS_NS * spec.warmup_ms()).next_multiple_of(interval_ns);
+        let end_ns = match spec.requests {
+            Some(_) => u64::MAX,
+            None => begin_ns + MS_NS * spec.duration_ms.unwrap_or_default(),
         };
         Self { start_ns, begin_ns, end_ns, interval_ns }
     }
@@ -509,6 +510,8 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
+    use contract::{Echo, Workload};
+
     use super::*;
 
     const TIMELINE: Timeline =
@@ -616,13 +619,13 @@ mod tests {
 
     #[test]
     fn the_window_begins_on_the_edge_of_an_interval() {
-        let config = Config {
-            warmup: Duration::from_nanos(2_500),
-            end: End::After(Duration::from_nanos(5_000)),
-            interval: Duration::from_nanos(1_000),
-            ..Config::default()
+        let spec = LoadSpec {
+            warmup_ms: Some(25),
+            duration_ms: Some(50),
+            interval_ms: 10,
+            ..LoadSpec::new(Workload::Echo(Echo::default()), Vec::new())
         };
-        let timeline = Timeline::starting_at(10_000, &config);
-        assert_eq!((timeline.begin_ns, timeline.end_ns), (13_000, 18_000));
+        let timeline = Timeline::starting_at(MS_NS, &spec);
+        assert_eq!((timeline.begin_ns, timeline.end_ns), (31 * MS_NS, 81 * MS_NS));
     }
 }

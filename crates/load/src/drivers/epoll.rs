@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use contract::LoadSpec;
 use proto::Client;
 use sys::epoll::{Epoll, Interest, Ready};
 
@@ -20,7 +21,7 @@ use super::{Drive, Plan};
 use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
-use crate::{Config, Failure, Share, failure};
+use crate::{Failure, Share, failure};
 
 /// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -37,7 +38,7 @@ pub(crate) struct Worker<W, C, T: Transport> {
 
 impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     pub(crate) fn open(
-        config: &Config,
+        spec: &LoadSpec,
         terms: T::Terms,
         share: &Share,
         client: C,
@@ -46,7 +47,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         let broken = |error: io::Error| failure("epoll", format!("epoll cannot be set up: {error}"));
         sys::process::own_descriptors().map_err(broken)?;
         let epoll = Epoll::new().map_err(broken)?;
-        let (plan, transports) = Plan::<_, T>::open(config, terms, share, client, halt)?;
+        let (plan, transports) = Plan::<_, T>::open(spec, terms, share, client, halt)?;
         let mut pool = Pool::new(plan, transports.len());
         for (key, transport) in transports.into_iter().enumerate() {
             epoll.add(transport.socket(), key as u64, Interest::EDGES).map_err(broken)?;

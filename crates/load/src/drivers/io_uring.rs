@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use contract::LoadSpec;
 use proto::Client;
 use sys::net::Socket;
 use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
@@ -21,7 +22,7 @@ use super::{Drive, Plan};
 use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
-use crate::{Config, Failure, Share, failure};
+use crate::{Failure, Share, failure};
 
 /// At most so many requests are submitted in one call. Few enough to stay in the cache.
 const ENTRIES: u32 = 256;
@@ -76,14 +77,14 @@ fn options(slots: usize) -> Options {
 
 impl<W: 'static, C: Client<W>> Worker<W, C> {
     pub(crate) fn open(
-        config: &Config,
+        spec: &LoadSpec,
         share: &Share,
         client: C,
         halt: &AtomicBool,
     ) -> Result<Self, Failure> {
         let broken = |error: io::Error| failure("io_uring", error.to_string());
         let ring = Ring::new(&options(share.connections * SLOTS)).map_err(broken)?;
-        let (plan, sockets) = Plan::open(config, (), share, client, halt)?;
+        let (plan, sockets) = Plan::open(spec, (), share, client, halt)?;
         let mut worker = Self {
             ring,
             pool: Pool::new(plan, sockets.len()),

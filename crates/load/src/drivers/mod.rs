@@ -15,6 +15,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use contract::LoadSpec;
 use sys::clock;
 use sys::net::{Address, Route};
 
@@ -23,7 +24,7 @@ use self::transport::Transport;
 use crate::client_connection::Limits;
 use crate::dispatch::Dispatcher;
 use crate::record::Recorder;
-use crate::{Config, Failure, Share, failure, tls};
+use crate::{Failure, Share, failure, tls};
 
 /// A thread's connections, open and ready to run.
 pub(crate) trait Drive {
@@ -65,31 +66,31 @@ pub(crate) struct Plan<C, T: Transport> {
 impl<C, T: Transport> Plan<C, T> {
     /// The plan of a share, and its open connections.
     pub(crate) fn open(
-        config: &Config,
+        spec: &LoadSpec,
         terms: T::Terms,
         share: &Share,
         client: C,
         halt: &AtomicBool,
     ) -> Result<(Self, Vec<T>), Failure> {
-        let timeout_ns = config.timeout.as_nanos() as u64;
+        let timeout_ns = 1_000_000 * spec.timeout_ms;
         let mut plan = Self {
             client,
-            addresses: config.addresses.clone(),
-            sources: config.sources.clone(),
+            addresses: spec.connect.iter().map(|address| address.0.clone()).collect(),
+            sources: spec.sources.clone(),
             first: share.first,
             sweep_ns: sweep_ns(timeout_ns),
             again_ns: 0,
-            spin_ns: config.spin.as_nanos() as u64,
+            spin_ns: 1_000 * spec.spin_us,
             spin_until_ns: 0,
             limits: Limits {
-                depth: config.pipeline,
-                requests: config.requests_per_connection.unwrap_or(u64::MAX),
+                depth: spec.pipeline,
+                requests: spec.requests_per_connection.unwrap_or(u64::MAX),
                 timeout_ns,
             },
             terms,
             idle: Vec::new(),
         };
-        let mut transports = plan.open_all(config, share, halt)?;
+        let mut transports = plan.open_all(spec, share, halt)?;
         plan.idle = transports.split_off(share.connections);
         Ok((plan, transports))
     }
@@ -106,18 +107,19 @@ impl<C, T: Transport> Plan<C, T> {
     }
 
     /// Opens all connections, the idle ones last, at the requested rate.
-    fn open_all(&self, config: &Config, share: &Share, halt: &AtomicBool) -> Result<Vec<T>, Failure> {
+    fn open_all(&self, spec: &LoadSpec, share: &Share, halt: &AtomicBool) -> Result<Vec<T>, Failure> {
+        let timeout = Duration::from_millis(spec.timeout_ms);
         let count = share.connections + share.idle;
         let mut transports = Vec::with_capacity(count);
         let begin_ns = clock::monotonic_ns();
         for opened in 0..count {
-            if let Some(rate_per_s) = config.connect_per_s {
+            if let Some(rate_per_s) = spec.connect_per_s {
                 let due_ns = 1e9 * (opened * share.threads + share.index) as f64 / rate_per_s;
                 pause_until(begin_ns + due_ns as u64, halt);
             }
             let route = self.route(opened);
-            let transport = open_transport(route, &self.terms, config.timeout, halt)
-                .map_err(|error| explain(&error, route.to, config.timeout, opened))?;
+            let transport = open_transport(route, &self.terms, timeout, halt)
+                .map_err(|error| explain(&error, route.to, timeout, opened))?;
             transports.push(transport);
         }
         Ok(transports)

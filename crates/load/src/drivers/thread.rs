@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{slice, thread};
 
+use contract::LoadSpec;
 use proto::Client;
 use sys::net::{Address, Socket};
 
@@ -26,7 +27,7 @@ use super::{Drive, Plan, SWEEP_NS};
 use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
-use crate::{Config, Failure, Share, failure};
+use crate::{Failure, Share, failure};
 
 /// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -43,13 +44,13 @@ pub(crate) struct Worker<W, C, T: Transport> {
 
 impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     pub(crate) fn open(
-        config: &Config,
+        spec: &LoadSpec,
         terms: T::Terms,
         share: &Share,
         client: C,
         halt: &AtomicBool,
     ) -> Result<Self, Failure> {
-        let (plan, mut transports) = Plan::<_, T>::open(config, terms, share, client, halt)?;
+        let (plan, mut transports) = Plan::<_, T>::open(spec, terms, share, client, halt)?;
         let transport = transports.pop();
         if let Some(transport) = &transport {
             block(transport.socket(), plan.moment())
