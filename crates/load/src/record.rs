@@ -1,4 +1,5 @@
-//! What a run leaves behind: counts, latencies and the rate over time, one record a thread, merged at the end.
+//! The results of a run: counts, latencies and the rate over time. Each thread has a record. They are merged at the
+//! end.
 
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use crate::slices::Slicer;
 
 const MS_NS: u64 = 1_000_000;
 
-/// When things happen, in CLOCK_MONOTONIC nanoseconds; the same for all threads.
+/// The times of a run, in CLOCK_MONOTONIC nanoseconds. They are the same for all threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline {
     pub(crate) start_ns: u64,
     pub(crate) begin_ns: u64,
-    /// `u64::MAX` where a number of requests ends the run.
+    /// `u64::MAX` if a number of requests ends the run.
     pub(crate) end_ns: u64,
     pub(crate) interval_ns: u64,
 }
@@ -47,53 +48,53 @@ pub(crate) enum Fault {
     Closed,
     Timeout,
     Malformed,
-    /// A session of TLS that could not begin, or broke.
+    /// A TLS session that failed.
     Tls,
 }
 
-/// What became of the requests that were due: those of the window and `unsent_begin` are `sent` and `unsent_end`.
+/// Requests that were due and not sent: those due in the window plus `unsent_begin` are `sent` plus `unsent_end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Due before the window, and not sent by then.
+    /// Due before the window and not sent by its beginning.
     pub unsent_begin: u64,
-    /// Due by the end of the window, and not sent.
+    /// Due by the end of the window and not sent.
     pub unsent_end: u64,
-    /// Sent in the window, having found no connection free when they were due.
+    /// Sent in the window, but no connection was free when they were due.
     pub waited: u64,
 }
 
-/// A finished run.
+/// The report of a finished run.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub connections_open: usize,
-    /// Those of them that were opened again and from which nothing has come since: what listened may be gone.
+    /// Those of them that were reopened and have received nothing since: the server may be gone.
     pub connections_untaken: usize,
     /// The measured window, CLOCK_MONOTONIC.
     pub begin_ns: u64,
     pub end_ns: u64,
     pub requests: Requests,
     pub errors: Errors,
-    /// The first thing that went wrong, in words.
+    /// The message of the first error.
     pub first_error: Option<String>,
     pub bytes_sent: u64,
     pub bytes_received: u64,
-    /// Those of them that are the bodies of whole replies.
+    /// Those of them that are bodies of complete replies.
     pub body_bytes: u64,
-    /// Nanoseconds to the whole, checked reply: in a closed loop from when the request could go out, which is when the
-    /// reply before it had come; in an open one from when it was due.
+    /// Nanoseconds to the complete, checked reply. In a closed loop from when the request could go out, which is when
+    /// the reply before it had come. In an open loop from when it was due.
     pub latency: Latency,
     /// None in a closed loop.
     pub views: Option<Views>,
     pub backlog: Backlog,
-    /// How long the oldest request that was in flight at the end had been due.
+    /// How long ago the oldest request in flight at the end was due.
     pub unanswered_ns_max: u64,
-    /// How long the requests in flight when the window began, and when it ended, had been due by then: sums.
+    /// The sums of how long ago the requests in flight were due, at the beginning and at the end of the window.
     pub age_begin_ns: u64,
     pub age_end_ns: u64,
-    /// How long the failed requests had been due when they failed: a sum. With the three, Little's law is exact in a
-    /// closed loop: a window cuts through requests at both edges, and a request that failed has no latency.
+    /// The sum of how long ago the failed requests were due when they failed. With these three sums Little's law is
+    /// exact in a closed loop: the window cuts through requests at both edges, and a failed request has no latency.
     pub age_failed_ns: u64,
-    /// When the last whole reply of the window came; 0 where none did.
+    /// When the last complete reply of the window came. 0 if none did.
     pub last_reply_ns: u64,
     pub statuses: Statuses,
     pub intervals: Intervals,
@@ -116,7 +117,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Of each open connection, whether the server has shown that it has taken it; and those that are idle on purpose.
+    /// `taken` says of each open connection whether the server has accepted it. `idle` counts idle connections.
     pub(crate) fn of(taken: impl Iterator<Item = bool>, idle: usize) -> Self {
         taken.fold(Self { connections: idle, untaken: 0 }, |open, taken| Self {
             connections: open.connections + 1,
@@ -125,30 +126,30 @@ impl Open {
     }
 }
 
-/// One thread's record in the making.
+/// The unfinished record of one thread.
 pub(crate) struct Recorder {
     record: Report,
     phase: Phase,
     timeline: Timeline,
     next_edge_ns: u64,
-    /// Completed since the last edge.
+    /// Completed in the current interval.
     completed: u64,
     in_flight: u64,
     /// Requests that may still be sent.
     left: u64,
     iteration_began_ns: u64,
     now_ns: u64,
-    /// When the last request that may be sent was.
+    /// When the last allowed request was sent.
     last_sent_ns: Option<u64>,
-    /// When the wait it is in should be over.
+    /// When the current wait should end.
     wake_ns: u64,
     slicer: Option<Slicer>,
-    /// The sum of the due times of all requests in flight. It wraps, and so does what is taken from it.
+    /// The sum of the due times of all requests in flight, with wrapping arithmetic.
     due_sum_ns: u64,
 }
 
 impl Recorder {
-    /// A record of so many requests at most.
+    /// A record of at most `requests` requests.
     pub(crate) fn new(requests: u64, pace: &Pace) -> Self {
         let record = Report::empty(matches!(pace, Pace::Open { .. }));
         let timeline = Timeline { start_ns: 0, begin_ns: 0, end_ns: u64::MAX, interval_ns: u64::MAX };
@@ -169,7 +170,7 @@ impl Recorder {
         }
     }
 
-    /// The run begins. Slices of its window are handed over where there is somebody to take them.
+    /// Begins the run. Slices of its window go to `slicer`, if there is one.
     pub(crate) fn start(&mut self, timeline: Timeline, slicer: Option<Slicer>) {
         self.timeline = timeline;
         self.record.intervals.begin_ns = timeline.start_ns;
@@ -190,13 +191,13 @@ impl Recorder {
         self.phase != Phase::Over
     }
 
-    /// When the run began, whenever its thread has noticed.
+    /// When the run began, by the timeline.
     pub(crate) fn start_ns(&self) -> u64 {
         self.timeline.start_ns
     }
 
-    /// Whether every request that was to be sent has been answered or has failed: as many as were asked for, or all of
-    /// a schedule that ends before them. A window of a given length goes on to its end.
+    /// Whether all requests have been answered or have failed: the requested number, or all of a shorter schedule. A
+    /// window of a given length goes on to its end.
     pub(crate) fn is_done(&self, dispatcher: &Dispatcher) -> bool {
         let all_sent = self.left == 0 || (self.timeline.is_open_ended() && dispatcher.is_spent());
         self.in_flight == 0 && all_sent
@@ -207,13 +208,13 @@ impl Recorder {
         self.phase == Phase::Over
     }
 
-    /// When the next wait must be over, at the latest.
+    /// The latest time at which the next wait must end.
     pub(crate) fn due_ns(&self) -> u64 {
         let next = if self.phase == Phase::WarmUp { self.timeline.begin_ns } else { self.timeline.end_ns };
         next.min(self.next_edge_ns)
     }
 
-    /// Notes the time within an iteration.
+    /// Sets the time within an iteration.
     pub(crate) fn at(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
@@ -229,12 +230,12 @@ impl Recorder {
         self.left > 0
     }
 
-    /// Requests that have been sent and not been answered.
+    /// Requests that have been sent and not answered.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// A request has been sent, `late_ns` after it could have been.
+    /// Counts a request, sent `late_ns` after it could have been.
     pub(crate) fn sent(&mut self, bytes: usize, dispatch: &Dispatch, now_ns: u64, late_ns: u64) {
         self.left -= 1;
         if self.left == 0 {
@@ -256,7 +257,7 @@ impl Recorder {
         self.record.bytes_received += bytes as u64;
     }
 
-    /// The body of a whole reply was so long.
+    /// Counts the bytes of the body of a complete reply.
     pub(crate) fn body(&mut self, bytes: usize) {
         self.record.body_bytes += bytes as u64;
     }
@@ -297,7 +298,7 @@ impl Recorder {
         }
     }
 
-    /// The requests in flight of a connection have come to nothing.
+    /// Counts the requests in flight of a connection as failed.
     pub(crate) fn failed(&mut self, lost: &InFlightQueue, fault: Fault, text: impl FnOnce() -> String) {
         let requests = lost.len() as u64;
         self.in_flight -= requests;
@@ -321,11 +322,12 @@ impl Recorder {
         self.first(text);
     }
 
-    /// The run is over: what it leaves open, unsent, and unanswered, of which the oldest was due at `oldest_ns`.
+    /// Records the connections left open, and the requests left unsent and unanswered. The oldest was due at
+    /// `oldest_ns`.
     pub(crate) fn leave(&mut self, open: Open, oldest_ns: Option<u64>, dispatcher: &Dispatcher) {
         self.record.connections_open = open.connections;
         self.record.connections_untaken = open.untaken;
-        // Whoever has sent all that was asked for has kept to the schedule if nothing else was due by then.
+        // If all requests were sent, only those due before the last send count as unsent.
         let end_ns = self.last_sent_ns.unwrap_or_else(|| self.now_ns.min(self.timeline.end_ns));
         let (before, all) = dispatcher.unsent(self.timeline.begin_ns, end_ns);
         self.record.backlog.unsent_begin += before;
@@ -335,28 +337,28 @@ impl Recorder {
     }
 
     pub(crate) fn finish(mut self) -> Report {
-        // It ends with the last reply, or when it was broken off: what was done since then belongs to no window.
+        // The window ends with the last reply, or when the run was stopped.
         let now_ns = self.now_ns;
         if self.phase == Phase::WarmUp {
-            // Stopped before the window began: what was counted belongs to none.
+            // Stopped before the window began: the counts belong to no window.
             self.begin_window(now_ns);
         }
         if self.phase == Phase::Window {
             self.end_window(now_ns);
         }
         if self.completed > 0 {
-            // The last interval is shorter than the others.
+            // The last interval is shorter.
             self.record.intervals.completed.push(self.completed);
         }
         self.record
     }
 
-    /// Something went wrong: the text is built of the first only.
+    /// Records an error. Only the first one builds its text.
     pub(crate) fn first(&mut self, text: impl FnOnce() -> String) {
         self.record.first_error.get_or_insert_with(text);
     }
 
-    /// Closes the intervals, and begins and ends the window, that `now_ns` is beyond.
+    /// Closes intervals, and begins and ends the window, as `now_ns` requires.
     fn advance(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
         while now_ns >= self.next_edge_ns {
@@ -379,7 +381,7 @@ impl Recorder {
         self.phase = Phase::Window;
         let age_ns = self.age_ns(now_ns);
         if let Some(slicer) = &mut self.slicer {
-            // Those of all threads begin at the same time, within an iteration of when they do.
+            // All threads use the same beginning, even if they notice it an iteration later.
             slicer.begin(self.timeline.begin_ns.min(now_ns));
         }
         let record = &mut self.record;
@@ -419,16 +421,16 @@ impl Recorder {
         generator.wall_ns = now_ns - record.begin_ns;
     }
 
-    /// How long the requests in flight have been due, added up.
+    /// The sum of how long ago the requests in flight were due.
     fn age_ns(&self, now_ns: u64) -> u64 {
-        // A request of the iteration in which a run is broken off may be due after the last time that was read.
+        // When a run is stopped, a request of the last iteration may be due after the last reading of the clock.
         let age_ns = self.in_flight.wrapping_mul(now_ns).wrapping_sub(self.due_sum_ns);
         age_ns.cast_signed().max(0).cast_unsigned()
     }
 }
 
 impl Report {
-    /// The report of nothing, to which others are added.
+    /// An empty report, to which others are added.
     pub fn empty(is_open: bool) -> Self {
         Self {
             connections_open: 0,
@@ -457,8 +459,8 @@ impl Report {
         }
     }
 
-    /// Adds what another thread or process has measured at the same time: counts and histograms are added up, and the
-    /// window is that of both.
+    /// Adds the report of another thread or process for the same time. Counts and histograms are added, and the window
+    /// covers both.
     pub fn add(&mut self, other: &Self) {
         self.connections_open += other.connections_open;
         self.connections_untaken += other.connections_untaken;
@@ -493,7 +495,7 @@ impl Report {
         self.interrupted |= other.interrupted;
     }
 
-    /// What probes over so many connections have seen, which are an open loop of their own.
+    /// Turns the report of probe connections into the part of the whole report about them.
     pub(crate) fn into_probe(self, connections: usize) -> Probe {
         let Views { service_ns, lateness_ns, .. } = self.views.unwrap_or_default();
         Probe { connections, requests: self.requests, latency_ns: self.latency, service_ns, lateness_ns }
