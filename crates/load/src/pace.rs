@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use contract::{Arrivals, Stage};
 
-/// A stage as the schedule has it: with a time to the nanosecond, as the warm-up before the stages needs it.
+/// A stage with a duration in nanoseconds, which the warm-up before the stages needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ramp {
     pub(crate) from_per_s: f64,
     pub(crate) to_per_s: f64,
-    /// None only of the last, which goes on for ever at `to_per_s`.
+    /// None only for the last one, which goes on for ever at `to_per_s`.
     pub(crate) duration: Option<Duration>,
 }
 
@@ -28,7 +28,7 @@ impl Ramp {
         self.duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64())
     }
 
-    /// Requests due within it.
+    /// The number of requests due within it.
     fn marks(&self) -> f64 {
         match self.duration {
             None if self.to_per_s > 0.0 => f64::INFINITY,
@@ -37,34 +37,34 @@ impl Ramp {
         }
     }
 
-    /// Requests due in its first `time_s` seconds.
+    /// The number of requests due in its first `time_s` seconds.
     fn marks_by(&self, time_s: f64) -> f64 {
         let Some(duration) = self.duration else { return self.to_per_s * time_s };
         let slope = (self.to_per_s - self.from_per_s) / duration.as_secs_f64().max(f64::MIN_POSITIVE);
         time_s * (self.from_per_s + slope * time_s / 2.0)
     }
 
-    /// How many seconds into it so many requests are due.
+    /// The seconds after which `marks` requests are due.
     fn time_s(&self, marks: f64) -> f64 {
         if marks <= 0.0 {
-            // A ramp from nothing has no rate there that could be divided by.
+            // The formula would divide by zero at the start of a ramp from zero.
             return 0.0;
         }
         let Some(duration) = self.duration else { return marks / self.to_per_s };
         let slope = (self.to_per_s - self.from_per_s) / duration.as_secs_f64();
-        // The root of `from t + slope t²/2 = marks`, in the form that also holds where the slope is nothing.
+        // The root of `from t + slope t²/2 = marks`, in the form that is also right without a slope.
         let root = (self.from_per_s * self.from_per_s + 2.0 * slope * marks).max(0.0).sqrt();
         2.0 * marks / (self.from_per_s + root)
     }
 }
 
-/// One thread's part of a schedule: every so-manieth of even arrivals, or an independent Poisson process of its share
-/// of the rate, which together are one of the whole rate.
+/// One thread's part of a schedule. Of even arrivals it has every n-th for n threads. Of Poisson arrivals it has an
+/// independent process at its share of the rate: these add up to a Poisson process at the whole rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     marks: Marks,
     stages: Vec<Ramp>,
-    /// The stage of the next request, and what lies before it.
+    /// The stage of the next request, and where it begins.
     stage: usize,
     stage_begin_ns: f64,
     stage_begin_mark: f64,
@@ -72,8 +72,8 @@ pub(crate) struct Schedule {
     due_ns: u64,
 }
 
-/// Random requests that are counted one by one, in less than a tenth of a second. Of more than these the number that
-/// is expected is off by a two-thousandth at most, nearly always.
+/// At most so many random requests are counted one by one, in less than a tenth of a second. The expected number of
+/// more requests than these is nearly always right within 1/2000.
 const WALKED_MAX: u64 = 1 << 22;
 
 /// Arrivals at unit rate.
@@ -89,7 +89,7 @@ impl Marks {
         match arrivals {
             Arrivals::Even => Self { next: thread as f64, step: threads as f64, random: None },
             Arrivals::Poisson => {
-                // Streams of threads must not resemble each other: neighbouring seeds are stirred apart.
+                // Each thread gets a random seed, because neighbouring seeds would give similar streams.
                 let mut seeds = fastrand::Rng::with_seed(seed);
                 let seed = (0..=thread).map(|_| seeds.u64(..)).last().unwrap_or(seed);
                 let random = fastrand::Rng::with_seed(seed);
@@ -103,15 +103,15 @@ impl Marks {
     fn advance(&mut self) {
         self.next += match &mut self.random {
             None => self.step,
-            // 1 - u lies in (0, 1], whose logarithm is finite.
+            // 1 - u is in (0, 1], so the logarithm is finite.
             Some(random) => -(1.0 - random.f64()).ln() * self.step,
         };
     }
 }
 
 impl Schedule {
-    /// The schedule of one of `threads` threads that starts at `start_ns` and whose stages begin at `begin_ns`. Until
-    /// then requests come at the first rate.
+    /// The schedule of thread `thread` of `threads`. It starts at `start_ns` with the first rate. The stages begin at
+    /// `begin_ns`.
     pub(crate) fn new(
         (arrivals, seed): (Arrivals, u64),
         stages: &[Ramp],
@@ -137,18 +137,18 @@ impl Schedule {
         schedule
     }
 
-    /// When the next request is due; `u64::MAX` if none ever is.
+    /// When the next request is due. `u64::MAX` if there is none.
     pub(crate) fn due_ns(&self) -> u64 {
         self.due_ns
     }
 
-    /// Whether no request is due any more.
+    /// Whether all requests have been sent.
     pub(crate) fn is_spent(&self) -> bool {
         self.due_ns == u64::MAX
     }
 
-    /// How many requests are due before `end_ns`, from the next one on. Even ones are counted by arithmetic; random
-    /// ones one by one, as far as that takes no time to speak of, and beyond by how many of them are expected.
+    /// How many requests are due before `end_ns`, from the next one on. Even arrivals are computed. Random ones are
+    /// counted one by one up to [`WALKED_MAX`], and estimated beyond that.
     pub(crate) fn due_before(&self, end_ns: u64) -> u64 {
         let mut rest = self.clone();
         let mut count = if rest.marks.random.is_none() { rest.skip_towards(end_ns) } else { 0 };
@@ -162,8 +162,8 @@ impl Schedule {
         count
     }
 
-    /// Passes over even requests that are due before `end_ns`, but for the last few; says how many. Those few are left
-    /// because which side of `end_ns` they are on is for their own times to say.
+    /// Skips even requests that are due before `end_ns`, except the last few, and returns how many. The last few are
+    /// compared with `end_ns` by their exact times.
     fn skip_towards(&mut self, end_ns: u64) -> u64 {
         let steps = (self.steps_to(end_ns) - 1.0).max(0.0).floor();
         self.marks.next += steps * self.marks.step;
@@ -171,13 +171,13 @@ impl Schedule {
         steps as u64
     }
 
-    /// How many mean distances lie between the next request and `end_ns`.
+    /// The number of mean distances between the next request and `end_ns`.
     fn steps_to(&self, end_ns: u64) -> f64 {
         let seconds = end_ns.saturating_sub(self.start_ns) as f64 / 1e9;
         ((due_in(self.stages.iter().copied(), seconds) - self.marks.next) / self.marks.step).max(0.0)
     }
 
-    /// The next request has gone out.
+    /// Moves on to the request after the next.
     pub(crate) fn advance(&mut self) {
         self.marks.advance();
         self.settle();
@@ -200,7 +200,7 @@ impl Schedule {
     }
 }
 
-/// Requests that a profile of rates asks for in the first `seconds` of the window.
+/// The number of requests due in the first `seconds` of the window.
 pub fn expected(stages: &[Stage], seconds: f64) -> f64 {
     due_in(stages.iter().map(Ramp::from), seconds)
 }
