@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::env;
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::iter;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
@@ -344,10 +344,9 @@ impl Client {
         let mut came = vec![0; reply.len()];
         let mut count = 0;
         while count < came.len() {
-            match self.socket.read(&mut came[count..]) {
+            match uninterrupted(|| self.socket.read(&mut came[count..])) {
                 Ok(0) => return Err(format!("it closed after {count} of {} bytes of a reply", reply.len())),
                 Ok(received) => count += received,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     return Err(format!("after {count} of {} bytes of a reply: {error}", reply.len()));
                 }
@@ -376,7 +375,7 @@ impl Client {
 
     /// Waits until there is something to receive, and leaves it there.
     pub(crate) fn wait(&self) -> Outcome {
-        match self.socket.peek(&mut [0]) {
+        match uninterrupted(|| self.socket.peek(&mut [0])) {
             Ok(0) => Err("it closed without a reply".into()),
             Ok(_) => Ok(()),
             Err(error) => Err(format!("no reply: {error}")),
@@ -403,9 +402,20 @@ impl Client {
 
     /// Whether the server has dropped the connection, in whichever way.
     pub(crate) fn is_dropped(&mut self) -> bool {
-        match self.socket.read(&mut [0]) {
+        match uninterrupted(|| self.socket.read(&mut [0])) {
             Ok(count) => count == 0,
             Err(error) => matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+        }
+    }
+}
+
+/// Repeats a call that a signal interrupts. A socket with a timeout is not restarted by the kernel, not even when the
+/// process has only been stopped for a while.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
         }
     }
 }
