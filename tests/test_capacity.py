@@ -1024,6 +1024,8 @@ def test_what_could_not_be_settled_ends_with_a_code_of_its_own(tmp_path: Path, h
         ),
         (["--slo", "p99<5ms", "tcp://127.0.0.1:1", "-d", "text"], "--body: is not a setting of echo"),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "-c", "0"], "connections: "),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "-c", "1048577"], "connections: "),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "-t", "1025"], "threads: "),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "--precision", "50%"], "precision: "),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "--precision", "x"], "'x' is no share: write it as in 5%"),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "--probe", "3"], "'3' is no duration: write it as in 500ms or 3s"),

@@ -14,7 +14,7 @@ from iolab.capacity.limits import Limit
 from iolab.capacity.search import Settings
 from iolab.capacity.target import Target
 from iolab.contract.literals import Arrivals, Driver
-from iolab.contract.types import WORKLOADS, Frozen, Tls, Workload
+from iolab.contract.types import WORKLOADS, Connections, Count, DurationMs, Frozen, Threads, Tls, Workload
 from iolab.errors import PlanError
 from iolab.plan import mistakes
 
@@ -34,15 +34,15 @@ class CapacitySpec(Frozen):
     connect: str
     tls: Tls | None = None
     limits: tuple[str, ...] = Field(min_length=1)
-    connections: int = Field(default=50, ge=1)
-    threads: int = Field(default=1, ge=1)
+    connections: Connections = 50
+    threads: Threads = 1
     driver: Driver = "epoll"
-    cpus: tuple[int, ...] = ()
+    cpus: tuple[Count, ...] = ()
     arrivals: Arrivals = "poisson"
-    seed: int = Field(default=1, ge=0, lt=1 << 32)
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
     precision: float = Field(default=0.05, ge=0.005, le=0.25)
     probe_ms: int = Field(default=3_000, ge=100, le=600_000)
-    timeout_ms: int = Field(default=10_000, ge=1)
+    timeout_ms: DurationMs = 10_000
 
     @model_validator(mode="after")
     def _limits_parse(self) -> Self:
