@@ -1,0 +1,98 @@
+//! The listening sockets of a server: for each worker one on every address.
+
+use std::io;
+
+use contract::ServeSpec;
+use sys::net::{Address, Listener, Listeners};
+use sys::steer;
+
+use crate::failure::Failure;
+use crate::process::owner;
+
+/// Opens them, and returns the addresses with the ports they have got. What the kernel lacks for an even spread of
+/// connections over workers is added to `lacks`.
+///
+/// # Errors
+/// An address that is in use or cannot be listened on, in words that say what to do.
+pub(crate) fn open(
+    spec: &ServeSpec,
+    backlog: usize,
+    lacks: &mut Vec<String>,
+) -> Result<(Vec<Listeners>, Vec<contract::Address>), Failure> {
+    let mut workers: Vec<Vec<Listener>> = (0..spec.workers).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for address in &spec.listen {
+        let group = open_group(&address.0, spec.workers, backlog as i32)
+            .map_err(|error| cannot_listen(&address.0, &error))?;
+        addresses.push(contract::Address(group[0].address()?));
+        let steered = match &address.0 {
+            Address::Ip(_) if spec.workers > 1 => steer::in_turn(&group[0], spec.workers as u32),
+            _ => Ok(()),
+        };
+        if steered.is_err() && lacks.iter().all(|lack| lack != UNEVEN) {
+            lacks.push(UNEVEN.to_owned());
+        }
+        workers.iter_mut().zip(group).for_each(|(worker, listener)| worker.push(listener));
+    }
+    let workers = workers.into_iter().map(Listeners::new).collect::<io::Result<_>>()?;
+    Ok((workers, addresses))
+}
+
+/// Removes the sockets of a server that ends from the file system.
+pub(crate) fn leave(addresses: &[contract::Address]) {
+    for address in addresses {
+        if let Address::Unix(path) = &address.0 {
+            // It may have been taken away by somebody else; there is nothing more to do.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+const UNEVEN: &str = "an even spread of connections over workers (it takes CAP_BPF)";
+
+/// One socket for each worker, all on the same address.
+///
+/// The kernel lets a process join a port that another one of the same user shares among its workers, and would
+/// then spread connections over both. So a fixed port is first taken alone, to see that it is free. A path cannot be
+/// shared in this way: there all workers accept from one socket.
+fn open_group(address: &Address, workers: usize, backlog: i32) -> io::Result<Vec<Listener>> {
+    let shared = workers > 1 && matches!(address, Address::Ip(_));
+    if let Address::Ip(address) = address
+        && shared
+        && address.port() != 0
+    {
+        drop(Listener::open(&Address::Ip(*address), false, backlog)?);
+    }
+    let first = Listener::open(address, shared, backlog)?;
+    let address = first.address()?;
+    let next = |_| if shared { Listener::open(&address, true, backlog) } else { first.share() };
+    let rest: Vec<Listener> = (1..workers).map(next).collect::<io::Result<_>>()?;
+    Ok([first].into_iter().chain(rest).collect())
+}
+
+fn cannot_listen(address: &Address, error: &io::Error) -> Failure {
+    match (address, error.kind()) {
+        (Address::Ip(address), io::ErrorKind::AddrInUse) => {
+            let by = owner::of_port(*address)
+                .map_or(String::new(), |(name, pid)| format!(" by {name} (pid {pid})"));
+            let (host, port) = (address.ip(), address.port());
+            let message = format!("port {port} of {host} is in use{by}: end that, or take another port");
+            Failure::work("address_in_use", message)
+        }
+        (Address::Unix(path), io::ErrorKind::AddrInUse) => {
+            let message = format!("{} is in use: end its server, or take another path", path.display());
+            Failure::work("address_in_use", message)
+        }
+        (Address::Ip(address), io::ErrorKind::PermissionDenied) => {
+            let message = format!("port {} needs privileges: take a port from 1024 on", address.port());
+            Failure::work("permission_denied", message)
+        }
+        (Address::Ip(address), io::ErrorKind::AddrNotAvailable) => {
+            let host = address.ip();
+            let message =
+                format!("{host} is not an address of this machine: take 127.0.0.1, or one of its own");
+            Failure::work("address_unavailable", message)
+        }
+        _ => Failure::work("cannot_listen", format!("cannot listen on {address}: {error}")),
+    }
+}

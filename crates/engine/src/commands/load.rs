@@ -1,0 +1,365 @@
+//! `iolab-engine load`: load one server, then report.
+
+use std::env;
+use std::io::{self, ErrorKind, IsTerminal};
+use std::net::{IpAddr, UdpSocket};
+use std::os::unix::process::parent_id;
+use std::process::{self, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use ::load::{Event, Tls};
+use contract::{
+    LoadReady, LoadSpec, LoadWord, Measured, MeasuredWord, Measuring, MeasuringWord, ReadyWord, Report, Role,
+    Version,
+};
+use proto::Protocol;
+
+use crate::commands::self_test;
+use crate::compat::{self, Like};
+use crate::export::{Ended, Files};
+use crate::failure::{Failure, Fault};
+use crate::flags::{self, LoadFlags};
+use crate::output;
+use crate::process::crowd::{self, Ran};
+use crate::process::supervision::{self, Owner};
+use crate::process::view::View;
+use crate::result::report::{interval, report};
+use crate::result::summary;
+use crate::spec::check::{self, Names};
+use crate::spec::limits::{DESCRIPTORS_RESERVED, pin};
+use crate::spec::tls;
+use crate::spec::workload::{self, Visit};
+use crate::units::{count, counted};
+
+/// Runs the command.
+pub(crate) fn command(flags: &LoadFlags) -> ExitCode {
+    if flags.spec.is_some() {
+        return supervision::finish(for_a_program(), Owner::Program, Role::Load);
+    }
+    let outcome = match &flags.like {
+        _ if flags.self_test => self_test::command(),
+        Some(line) => like_another(line),
+        None => for_a_person(flags, None),
+    };
+    supervision::finish(outcome, Owner::Person, Role::Load)
+}
+
+/// The run of another tool's command line.
+fn like_another(line: &str) -> Result<(), Failure> {
+    let like = compat::parse(line)?;
+    let same = shlex::try_join(like.argv.iter().map(String::as_str)).unwrap_or_default();
+    output::say(&format!("as: iolab load {same}"));
+    // What stands before our flags is the program and its command.
+    for_a_person(&flags::parse_load(&like.argv, env::args().skip(2))?, Some(&like))
+}
+
+fn for_a_program() -> Result<(), Failure> {
+    let spec = supervision::read_spec()?;
+    check::load(&spec, Names::Fields)?;
+    let spec = crowd::fit(spec)?;
+    let parts = crowd::parts(&spec);
+    // The first part is the largest: what this machine cannot do of any of them, it cannot do of this one.
+    let tls = prepare(&parts[0])?;
+    let mut lacks = Vec::new();
+    let (line, lines) = mpsc::channel();
+    let ran = run(&parts, tls.as_ref(), Some(line), &mut |event| {
+        if let Event::Ready { lacks: found, .. } = &event {
+            lacks.clone_from(found);
+        }
+        let is_held = spec.held && matches!(event, Event::Ready { .. } | Event::Measured { .. });
+        // A line that came before the event was no answer to it.
+        while lines.try_recv().is_ok() {}
+        output::line(&event_line(&spec, event));
+        if is_held { wait_for_line(&lines) } else { None }
+    })?;
+    output::line(&contract::line(&told(&spec, lacks, &ran)));
+    ran.lost.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// The report of a run, which says what is missing in it.
+fn told(spec: &LoadSpec, lacks: Vec<String>, ran: &Ran) -> Report {
+    let mut report = report(spec, lacks, &ran.measured);
+    report.unsound.splice(0..0, ran.lost.iter().map(|failure| failure.message.clone()));
+    report
+}
+
+/// Waits for the next line of the input, unless the run is stopped; returns the time that it says.
+fn wait_for_line(lines: &mpsc::Receiver<Line>) -> Line {
+    while !STOP.load(Ordering::Relaxed) {
+        match lines.recv_timeout(LOOK_PAUSE) {
+            Ok(line) => return line,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+    None
+}
+
+/// What a line of the input says: when to go on, in CLOCK_MONOTONIC nanoseconds, or only that it is time to.
+type Line = Option<u64>;
+
+/// How often a held run looks whether it has been stopped.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
+    let spec = flags.to_spec()?;
+    check::load(&spec, Names::Flags)?;
+    let spec = crowd::fit(spec)?;
+    // What is wrong with it is said before any file is made.
+    let parts = crowd::parts(&spec);
+    let tls = prepare(&parts[0])?;
+    let clock = flags.time_limit()?.map(Clock::new).transpose()?;
+    let mut files = Files::open(&flags.writes)?;
+    let mut view = flags.view().map(|descriptor| watched(descriptor, &spec)).transpose()?;
+    let mut lacks = Vec::new();
+    let mut ran = run(&parts, tls.as_ref(), None, &mut |event| {
+        match &event {
+            Event::Ready { lacks: found, .. } => {
+                lacks.clone_from(found);
+                if io::stderr().is_terminal() && !flags.quiet {
+                    output::say(&beginning(&spec, flags.subject()));
+                }
+            }
+            Event::Measuring { .. } => clock.iter().for_each(Clock::start),
+            Event::Sliced(slice) => files.slice(slice),
+            Event::Measured { .. } => {}
+        }
+        if let Some(view) = &mut view {
+            view.tell(&event_line(&spec, event));
+        }
+        None
+    })?;
+    // Nobody has interrupted what has ended in the time it was given.
+    ran.measured.interrupted &= !clock.is_some_and(|clock| clock.has_struck());
+    let report = told(&spec, lacks, &ran);
+    let Ran { measured, lost } = ran;
+    let written = files.end(&Ended { report: &report, measured: &measured, subject: flags.subject() });
+    output::line(&match like {
+        _ if flags.json => contract::line(&report),
+        Some(like) => like.text(&report, &measured.latency),
+        None => summary::text(&report, &summary::rows(&measured), flags.subject()),
+    });
+    written?;
+    if let Some(failure) = lost.into_iter().next() {
+        return Err(failure);
+    }
+    match report.unsound.first() {
+        Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
+        // Whoever stops a run knows that it has nothing to show, and other tools end well where nothing was right.
+        _ if report.interrupted || like.is_some() => Ok(()),
+        _ => summary::failure(&report).map_or(Ok(()), Err),
+    }
+}
+
+/// What stops a run of a number of requests that still goes on when its time is up.
+struct Clock {
+    begin: mpsc::Sender<()>,
+    has_struck: Arc<AtomicBool>,
+}
+
+impl Clock {
+    /// One that strikes so long after it has been started.
+    fn new(limit: Duration) -> io::Result<Self> {
+        let (begin, begun) = mpsc::channel();
+        let has_struck = Arc::new(AtomicBool::new(false));
+        let struck = Arc::clone(&has_struck);
+        thread::Builder::new().name("time-limit".into()).spawn(move || {
+            if begun.recv().is_ok() {
+                thread::sleep(limit);
+                // A run that was asked to stop before has not been stopped by this.
+                struck.store(!STOP.swap(true, Ordering::Relaxed), Ordering::Relaxed);
+            }
+        })?;
+        Ok(Self { begin, has_struck })
+    }
+
+    fn start(&self) {
+        // Once it has been started it listens no more.
+        let _ = self.begin.send(());
+    }
+
+    fn has_struck(&self) -> bool {
+        self.has_struck.load(Ordering::Relaxed)
+    }
+}
+
+/// A view of a run, told what the run is to be. The run ends with the process that shows it and its result.
+fn watched(descriptor: u32, spec: &LoadSpec) -> Result<View, Failure> {
+    sys::process::die_with_parent(parent_id())?;
+    let mut view = View::open(descriptor)?;
+    view.tell(&contract::line(spec));
+    Ok(view)
+}
+
+/// Set when the user or the system asks for the end; the report then covers what was measured until then.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Loads the server by the parts of a spec, which have been checked. The protocol is chosen here, once. A supervised run
+/// passes on each `line` of its input.
+fn run(
+    parts: &[LoadSpec],
+    tls: Option<&Tls>,
+    line: Option<mpsc::Sender<Line>>,
+    tell: &mut dyn FnMut(Event) -> Option<u64>,
+) -> Result<Ran, Failure> {
+    if parts.len() > 1 {
+        take_input(line)?;
+        return crowd::run(parts, &STOP, tell);
+    }
+    let spec = &parts[0];
+    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { spec, tls, line, tell })
+        .map(Ran::from)
+}
+
+/// A load that has been checked.
+struct Drive<'a> {
+    spec: &'a LoadSpec,
+    tls: Option<&'a Tls>,
+    line: Option<mpsc::Sender<Line>>,
+    tell: &'a mut dyn FnMut(Event) -> Option<u64>,
+}
+
+impl Visit for Drive<'_> {
+    type Output = ::load::Report;
+
+    fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<::load::Report, Failure> {
+        drive::<P>((self.spec, self.tls), workload, self.line, self.tell)
+    }
+}
+
+/// Checks the machine and runs the load. Nothing is sent before all that can be refused has been checked.
+fn drive<P: Protocol>(
+    (spec, tls): (&LoadSpec, Option<&Tls>),
+    workload: &'static P::Workload,
+    line: Option<mpsc::Sender<Line>>,
+    tell: &mut dyn FnMut(Event) -> Option<u64>,
+) -> Result<::load::Report, Failure> {
+    pin(&spec.cpus)?;
+    if let Err(error) = ::load::missing_features(spec.driver) {
+        let message = format!("the driver {} cannot run here: {error}", spec.driver.name());
+        return Err(Failure::machine("unavailable", message));
+    }
+    take_input(line)?;
+    ::load::run::<P>(spec, tls, workload, &STOP, tell).map_err(|failure| {
+        let fault = match failure.kind {
+            "epoll" | "io_uring" | "descriptor_limit" => Fault::Machine,
+            _ => Fault::Work,
+        };
+        Failure { fault, kind: failure.kind, message: failure.message }
+    })
+}
+
+/// From here on the run is stopped by a signal, and a supervised one ends with its input.
+fn take_input(line: Option<mpsc::Sender<Line>>) -> Result<(), Failure> {
+    if let Some(line) = line {
+        // The receiver lives until the report; a line after that has no meaning.
+        let pass_on = move |text: &[u8]| {
+            let time_ns = str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+            let _ = line.send(time_ns);
+        };
+        supervision::answer_input(pass_on, || ())?;
+    }
+    sys::process::on_terminate(&STOP)?;
+    Ok(())
+}
+
+/// Refuses what this machine cannot do of a load that has been checked, and has its sessions of TLS ready.
+fn prepare(spec: &LoadSpec) -> Result<Option<Tls>, Failure> {
+    check_sources(spec)?;
+    check_descriptors(spec)?;
+    tls::sessions(spec)
+}
+
+/// Refuses sources that no connection can come from. What the kernel says when one is opened names neither the source
+/// nor what is wrong with it.
+fn check_sources(spec: &LoadSpec) -> Result<(), Failure> {
+    let servers = spec.connect.iter().filter_map(|address| match &address.0 {
+        sys::net::Address::Ip(address) => Some(address),
+        sys::net::Address::Unix(_) => None,
+    });
+    for server in servers {
+        let kind = if server.is_ipv4() { "IPv4" } else { "IPv6" };
+        for source in &spec.sources {
+            if server.is_ipv4() != source.is_ipv4() {
+                let message =
+                    format!("a connection from {source} cannot reach {server}: give sources of {kind}");
+                return Err(Failure::request("bad_spec", message));
+            }
+            UdpSocket::bind((*source, 0)).map_err(|error| cannot_come_from(*source, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn cannot_come_from(source: IpAddr, error: &io::Error) -> Failure {
+    let message = match error.kind() {
+        ErrorKind::AddrNotAvailable => {
+            format!("{source} is not an address of this machine: see `ip address`")
+        }
+        _ => format!("connections cannot come from {source}: {error}"),
+    };
+    Failure::work("connect_failed", message)
+}
+
+/// Refuses more connections than this process may have descriptors for.
+fn check_descriptors(spec: &LoadSpec) -> Result<(), Failure> {
+    let connections = spec.connections + spec.idle + spec.probes;
+    let descriptors_max = sys::process::descriptors_max();
+    if connections + DESCRIPTORS_RESERVED > descriptors_max {
+        let message = format!(
+            "{} need more descriptors than the {} this process may have: \
+             take fewer connections, or raise the limit (ulimit -Hn)",
+            counted(connections, "connection"),
+            count(descriptors_max as u64)
+        );
+        return Err(Failure::machine("descriptor_limit", message));
+    }
+    Ok(())
+}
+
+fn beginning(spec: &LoadSpec, subject: &str) -> String {
+    let connections = counted(spec.connections, "connection");
+    match (spec.duration_ms, spec.requests) {
+        (_, Some(requests)) => {
+            format!("measuring {} requests to {subject} over {connections}", count(requests))
+        }
+        (duration_ms, None) => {
+            let seconds = duration_ms.unwrap_or_default() as f64 / 1e3;
+            format!("measuring {subject} over {connections} for {seconds} s; Ctrl-C ends it early")
+        }
+    }
+}
+
+fn event_line(spec: &LoadSpec, event: Event) -> String {
+    match event {
+        Event::Ready { connections, lacks } => contract::line(&LoadReady {
+            schema: Version,
+            event: ReadyWord::Is,
+            role: LoadWord::Is,
+            driver: spec.driver,
+            connections,
+            pid: process::id(),
+            build: crate::BUILD.to_owned(),
+            lacks,
+        }),
+        Event::Measuring { at_ns } => contract::line(&Measuring {
+            schema: Version,
+            event: MeasuringWord::Is,
+            role: LoadWord::Is,
+            monotonic_ns: at_ns,
+        }),
+        Event::Sliced(slice) => contract::line(&interval(&slice)),
+        Event::Measured { at_ns } => contract::line(&Measured {
+            schema: Version,
+            event: MeasuredWord::Is,
+            role: LoadWord::Is,
+            monotonic_ns: at_ns,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

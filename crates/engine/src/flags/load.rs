@@ -1,0 +1,439 @@
+//! The flags of `load`.
+
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::UnknownArgumentValueParser;
+use clap::{Arg, Args};
+use contract::{
+    Arrivals, Driver, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, Pace, SEED_DEFAULT, Verify, Version,
+    Workload,
+};
+
+use super::tls::TlsFlags;
+use super::{Cpus, MessageFlags, Protocol, list, milliseconds, parse_cpus, refuse_others};
+use crate::export::Target;
+use crate::failure::Failure;
+use crate::spec::check::{self, Names};
+use crate::spec::rate::{self, Rate};
+use crate::spec::url::{self, Scheme, Url};
+use crate::units::{parse_duration, parse_milliseconds};
+
+/// What the flags are about, as the help groups them.
+const LOAD: &str = "Load";
+const CONNECTIONS: &str = "Connections";
+const REQUESTS: &str = "Requests";
+const GENERATOR: &str = "Generator";
+const OUTPUT: &str = "Output";
+
+#[derive(Args, Debug)]
+#[command(args = flags_of_other_tools())]
+pub(crate) struct LoadFlags {
+    /// Read one line of JSON from standard input instead of flags, and end when it ends.
+    #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
+    pub(crate) spec: Option<String>,
+
+    /// What to ask: http://host:port/path, tcp://host:port for other protocols, https:// and tls:// for the same in
+    /// TLS, or unix:/path.
+    #[arg(required_unless_present_any = ["spec", "like", "self_test"])]
+    url: Option<String>,
+
+    /// The same run as this command line of ab, hey, wrk, oha or echo-client, reported with its labels; flags beside it
+    /// are added.
+    #[arg(long, value_name = "LINE", conflicts_with = "url", help_heading = LOAD)]
+    pub(crate) like: Option<String>,
+
+    /// Connections, each with one request at a time.
+    #[arg(long, short, value_name = "N", default_value_t = 50, help_heading = CONNECTIONS)]
+    connections: usize,
+
+    /// Send so many requests a second, whatever the replies do: 2000, 10k, 100-5000:30s (a ramp) or 100:10s,200:10s
+    /// (steps). Latency then counts from when a request was due [default: a closed loop]
+    #[arg(
+        long, short = 'r', visible_alias = "qps", value_name = "RATE", value_parser = rate::parse,
+        help_heading = LOAD
+    )]
+    rate: Option<Rate>,
+
+    /// How the requests of a rate are spread [default: poisson]
+    #[arg(long, value_enum, requires = "rate", help_heading = LOAD)]
+    arrivals: Option<Arrivals>,
+
+    /// Decides the times of Poisson arrivals [default: 1]
+    #[arg(long, value_name = "N", requires = "rate", help_heading = LOAD)]
+    seed: Option<u64>,
+
+    /// Connections that are busy at the same time, in turns [default: all]
+    #[arg(long, value_name = "N", help_heading = CONNECTIONS)]
+    active: Option<usize>,
+
+    /// Connections that are opened beside the others and never used.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = CONNECTIONS)]
+    idle: usize,
+
+    /// Open at most so many connections a second [default: as fast as it goes]
+    #[arg(long, value_name = "RATE", help_heading = CONNECTIONS)]
+    connect_rate: Option<f64>,
+
+    /// Connections apart from the load, asked seldom by a thread of their own: what another client would see.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = GENERATOR)]
+    probes: usize,
+
+    /// Requests outstanding on a connection at the same time.
+    #[arg(long, short = 'p', value_name = "N", default_value_t = 1, help_heading = CONNECTIONS)]
+    pipeline: usize,
+
+    /// Close a connection after so many requests, and open it anew [default: never]
+    #[arg(long, value_name = "N", help_heading = CONNECTIONS)]
+    requests_per_connection: Option<u64>,
+
+    /// Local addresses that connections come from, in turn, as in 127.0.0.1,127.0.0.2 [default: the kernel's choice]
+    #[arg(long = "source", value_name = "LIST", value_delimiter = ',', help_heading = CONNECTIONS)]
+    sources: Vec<IpAddr>,
+
+    /// Do not sleep for so long before a request is due, or after a reply in a closed loop, as in 50us.
+    #[arg(
+        long, value_name = "DURATION", value_parser = parse_duration, default_value = "0us",
+        help_heading = GENERATOR
+    )]
+    spin: Duration,
+
+    /// Threads of the generator.
+    #[arg(long, short, value_name = "N", default_value_t = 1, help_heading = GENERATOR)]
+    threads: usize,
+
+    /// Processes the generator is split over; more, where one may not have so many connections.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = GENERATOR)]
+    processes: usize,
+
+    /// How long to measure, as in 500ms, 10s, 1m; with --requests, at most so long [default: as long as
+    /// the stages of a rate, or 10s]
+    #[arg(long, short = 'z', value_parser = parse_milliseconds, help_heading = LOAD)]
+    duration: Option<Duration>,
+
+    /// Measure so many requests instead, without warm-up.
+    #[arg(long, short = 'n', value_name = "N", help_heading = LOAD)]
+    requests: Option<u64>,
+
+    /// Load before the measured window [default: 500ms]
+    #[arg(long, value_name = "DURATION", value_parser = parse_milliseconds, help_heading = LOAD)]
+    warmup: Option<Duration>,
+
+    /// How long a reply may take.
+    #[arg(
+        long, value_name = "DURATION", value_parser = parse_milliseconds, default_value = "10s",
+        help_heading = LOAD
+    )]
+    timeout: Duration,
+
+    /// How the generator waits.
+    #[arg(long, value_enum, default_value_t = Driver::Epoll, help_heading = GENERATOR)]
+    driver: Driver,
+
+    /// Processors to run on, as in 0,2-3 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = GENERATOR)]
+    cpus: Option<Cpus>,
+
+    /// [default: http for http://, echo for others]
+    #[arg(long, value_enum, help_heading = REQUESTS)]
+    protocol: Option<Protocol>,
+
+    /// GET, POST or another (http) [default: GET, or POST where there is a body]
+    #[arg(long, short = 'm', value_name = "WORD", help_heading = REQUESTS)]
+    method: Option<String>,
+
+    /// A header field of each request, as 'Name: value'; may be given several times (http)
+    #[arg(
+        long = "header", short = 'H', value_name = "FIELD", value_parser = parse_header,
+        help_heading = REQUESTS
+    )]
+    headers: Vec<(String, String)>,
+
+    /// The body of each request (http)
+    #[arg(long, short = 'd', value_name = "TEXT", value_parser = parse_body, help_heading = REQUESTS)]
+    body: Option<String>,
+
+    /// The same from a file (http)
+    #[arg(long, short = 'D', value_name = "PATH", conflicts_with = "body", help_heading = REQUESTS)]
+    body_file: Option<PathBuf>,
+
+    /// The status that is a success (http) [default: any 2xx]
+    #[arg(long, value_name = "N", help_heading = REQUESTS)]
+    expect_status: Option<u16>,
+
+    /// The body that every reply must have (http) [default: that of the first]
+    #[arg(long, value_name = "TEXT", help_heading = REQUESTS)]
+    expect_body: Option<String>,
+
+    /// Every reply must have the body of the request, as POST /echo of our servers answers (http)
+    #[arg(long, conflicts_with = "expect_body", help_heading = REQUESTS)]
+    expect_echo: bool,
+
+    /// What makes a reply correct (http) [default: bytes]
+    #[arg(long, value_enum, help_heading = REQUESTS)]
+    verify: Option<Verify>,
+
+    /// Open a connection for each request (http).
+    #[arg(long, help_heading = CONNECTIONS)]
+    no_keepalive: bool,
+
+    #[command(flatten, next_help_heading = "TLS")]
+    tls: TlsFlags,
+
+    #[command(flatten, next_help_heading = "Other protocols than HTTP")]
+    messages: MessageFlags,
+
+    /// Measure the generator itself on this machine: clock, timer, highest rate, and how late its sends are.
+    #[arg(long, help_heading = GENERATOR)]
+    pub(crate) self_test: bool,
+
+    /// Write the run to a file, in the form that its ending says: .json, .ndjson, .csv, .hlog or .svg; may be given
+    /// several times.
+    #[arg(
+        long = "write", short = 'o', value_name = "PATH", value_parser = Target::parse,
+        help_heading = OUTPUT
+    )]
+    pub(crate) writes: Vec<Target>,
+
+    /// How much of the run a row of such a file tells [default: 1s]
+    #[arg(
+        long, value_name = "DURATION", value_parser = parse_milliseconds, requires = "writes",
+        help_heading = OUTPUT
+    )]
+    slice: Option<Duration>,
+
+    /// Say nothing while it runs.
+    #[arg(long, short, help_heading = OUTPUT)]
+    pub(crate) quiet: bool,
+
+    /// Tell what happens, in lines of JSON, on an inherited descriptor.
+    #[arg(long, value_name = "N", hide = true)]
+    events_fd: Option<u32>,
+
+    /// Print the report as one line of JSON.
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) json: bool,
+
+    /// End with exit code 1 if the figures are not to be trusted.
+    #[arg(long, help_heading = OUTPUT)]
+    pub(crate) strict: bool,
+}
+
+impl LoadFlags {
+    /// What the user wrote as the server, for the summary.
+    pub(crate) fn subject(&self) -> &str {
+        self.url.as_deref().unwrap_or_default()
+    }
+
+    /// The spec that a program would have sent. Names are resolved here, once.
+    ///
+    /// # Errors
+    /// An address that cannot be read or resolved, a flag that does not belong to the protocol.
+    pub(crate) fn to_spec(&self) -> Result<LoadSpec, Failure> {
+        let url = Url::parse(self.subject()).map_err(|message| Failure::request("bad_flag", message))?;
+        if self.requests.is_some() && self.warmup.is_some_and(|warmup| !warmup.is_zero()) {
+            let message = "--warmup goes with --duration: of a number of requests (-n) each counts";
+            return Err(Failure::request("bad_flag", message));
+        }
+        let window = self.window()?;
+        // What a spec has no field for where these are given.
+        check::window(self.duration.map(milliseconds), Names::Flags)?;
+        check::slice(self.slice.map(milliseconds), Names::Flags)?;
+        let workload = self.to_workload(&url)?;
+        let longest = window.unwrap_or_default().saturating_add(self.warmup.unwrap_or_default());
+        Ok(LoadSpec {
+            schema: Version,
+            role: LoadWord::Is,
+            driver: self.driver,
+            workload,
+            tls: self.tls.of(&url)?,
+            connect: vec![url::resolve(&url)?],
+            sources: self.sources.clone(),
+            connections: self.connections,
+            idle: self.idle,
+            connect_per_s: self.connect_rate,
+            pace: self.pace(),
+            active: self.active,
+            pipeline: self.pipeline,
+            requests_per_connection: self.requests_per_connection,
+            probes: self.probes,
+            spin_us: u64::try_from(self.spin.as_micros()).unwrap_or(u64::MAX),
+            threads: self.threads,
+            processes: self.processes,
+            place: None,
+            cpus: list(&self.cpus),
+            warmup_ms: self.warmup.filter(|_| self.requests.is_none()).map(milliseconds),
+            duration_ms: window.filter(|_| self.requests.is_none()).map(milliseconds),
+            requests: self.requests,
+            timeout_ms: milliseconds(self.timeout),
+            interval_ms: INTERVAL_MS_DEFAULT.max(milliseconds(longest) / INTERVALS_BY_HAND),
+            slice_ms: self.slice_ms(),
+            held: false,
+        })
+    }
+
+    /// When a run of a number of requests ends even if they have not all been answered.
+    ///
+    /// # Errors
+    /// A time that does not fit the rate.
+    pub(crate) fn time_limit(&self) -> Result<Option<Duration>, Failure> {
+        self.window().map(|window| window.filter(|_| self.requests.is_some()))
+    }
+
+    /// How long is measured, or at most; `None` where only a number of requests ends it.
+    fn window(&self) -> Result<Option<Duration>, Failure> {
+        let default = self.requests.is_none().then_some(DURATION_DEFAULT);
+        let stages = self.rate.as_ref().and_then(Rate::duration);
+        let window = self.duration.or(stages).or(default);
+        if let (Some(rate), Some(window)) = (&self.rate, window) {
+            rate.check_window(Duration::from_millis(milliseconds(window)))
+                .map_err(|message| Failure::request("bad_flag", message))?;
+        }
+        Ok(window)
+    }
+
+    /// The length of the slices, where anybody is to be told of them.
+    fn slice_ms(&self) -> Option<u64> {
+        let is_told = self.view().is_some() || self.writes.iter().any(Target::has_slices);
+        is_told.then(|| milliseconds(self.slice.unwrap_or(SLICE_DEFAULT)))
+    }
+
+    /// The descriptor of a view, unless it is to be quiet.
+    pub(crate) fn view(&self) -> Option<u32> {
+        self.events_fd.filter(|_| !self.quiet && !self.json)
+    }
+
+    fn pace(&self) -> Pace {
+        self.rate.as_ref().map_or(Pace::Closed, |rate| Pace::Open {
+            arrivals: self.arrivals.unwrap_or_default(),
+            seed: self.seed.unwrap_or(SEED_DEFAULT),
+            stages: rate.0.clone(),
+        })
+    }
+
+    fn to_workload(&self, url: &Url) -> Result<Workload, Failure> {
+        let natural = if url.scheme == Scheme::Http { Protocol::Http } else { Protocol::Echo };
+        let protocol = self.protocol.unwrap_or(natural);
+        let (http, other) = if url.tls { ("https", "tls") } else { ("http", "tcp") };
+        let needed = match (url.scheme, protocol) {
+            (Scheme::Tcp, Protocol::Http) => Some(format!("{http}://{}/", url.authority)),
+            (Scheme::Http, Protocol::Echo | Protocol::Line | Protocol::Rpc) => {
+                Some(format!("{other}://{}", url.authority))
+            }
+            _ => None,
+        };
+        if let Some(needed) = needed {
+            let message = format!("--protocol {} needs {needed}", protocol.name());
+            return Err(Failure::request("bad_flag", message));
+        }
+        self.refuse_http_flags(protocol)?;
+        self.refuse_duration_as_body()?;
+        let default = Http::default();
+        let body = self.body()?;
+        let http = Http {
+            target: url.target.clone(),
+            host: Some(url.host_field()),
+            keep_alive: !self.no_keepalive,
+            verify: self.verify.unwrap_or(Verify::Bytes),
+            method: self.method.clone().unwrap_or_else(|| natural_method(self.has_body()).to_owned()),
+            headers: self.headers.clone(),
+            expect_status: self.expect_status,
+            expect_body: if self.expect_echo { Some(body.clone()) } else { self.expect_body.clone() },
+            body,
+            reply_bytes: default.reply_bytes,
+        };
+        self.messages.to_workload(protocol, http)
+    }
+
+    /// Refuses flags of HTTP where another protocol is spoken.
+    fn refuse_http_flags(&self, protocol: Protocol) -> Result<(), Failure> {
+        let flags = [
+            ("--verify", self.verify.is_some()),
+            ("--no-keepalive", self.no_keepalive),
+            ("--method", self.method.is_some()),
+            ("--header", !self.headers.is_empty()),
+            ("--body", self.body.is_some()),
+            ("--body-file", self.body_file.is_some()),
+            ("--expect-status", self.expect_status.is_some()),
+            ("--expect-body", self.expect_body.is_some()),
+            ("--expect-echo", self.expect_echo),
+        ];
+        refuse_others(&flags.map(|(flag, given)| (flag, given, Protocol::Http)), protocol)
+    }
+
+    /// Refuses `-d 10s`, which is how wrk takes its duration: a run that sends "10s" is not what was meant.
+    fn refuse_duration_as_body(&self) -> Result<(), Failure> {
+        let body = self.body.as_deref().filter(|body| self.method.is_none() && parse_duration(body).is_ok());
+        body.map_or(Ok(()), |body| {
+            let message = format!(
+                "-d is the body of a request: for a duration write -z {body}; to send it write -m POST -d {body}"
+            );
+            Err(Failure::request("bad_flag", message))
+        })
+    }
+
+    fn has_body(&self) -> bool {
+        self.body.is_some() || self.body_file.is_some()
+    }
+
+    fn body(&self) -> Result<String, Failure> {
+        let Some(path) = &self.body_file else { return Ok(self.body.clone().unwrap_or_default()) };
+        std::fs::read_to_string(path).map_err(|error| {
+            let message = match error.kind() {
+                ErrorKind::InvalidData => "it is not text (UTF-8)".to_owned(),
+                _ => error.to_string(),
+            };
+            Failure::request("bad_flag", format!("--body-file: cannot read {}: {message}", path.display()))
+        })
+    }
+}
+
+/// Flags that other tools have for a file, which are refused with what to write here.
+fn flags_of_other_tools() -> [Arg; 2] {
+    [("output", "-o foo.json"), ("csv", "-o foo.csv")].map(|(name, instead)| {
+        let refusal = UnknownArgumentValueParser::suggest(format!("to write a file, use {instead}"));
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .num_args(0..=1)
+            .default_missing_value("-")
+            .value_parser(refusal)
+            .hide(true)
+    })
+}
+
+/// What people expect who give a body to `curl` or `ab`, and say no more.
+const fn natural_method(has_body: bool) -> &'static str {
+    if has_body { "POST" } else { "GET" }
+}
+
+/// A body as it is sent. Of `curl` people know that what begins so is the name of a file.
+fn parse_body(text: &str) -> Result<String, String> {
+    match text.strip_prefix('@') {
+        None => Ok(text.to_owned()),
+        Some("" | "-") => Err("to send what is in a file, write -D FILE".into()),
+        Some(path) => Err(format!("to send what is in a file, write -D {path}")),
+    }
+}
+
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, _)) if name.eq_ignore_ascii_case("connection") => {
+            Err("header Connection cannot be given: connections are kept open, or not with --no-keepalive"
+                .into())
+        }
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim().to_owned())),
+        _ => Err(format!("`{text}` is not 'Name: value', as in 'Accept: text/html'")),
+    }
+}
+
+/// What `hey` and `wrk` take without `-z` is a surprise; ten seconds are what most people ask for.
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// What people count by.
+const SLICE_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Slices of time in a report by hand: enough to draw, and 20 ms each for runs of up to 200 s.
+const INTERVALS_BY_HAND: u64 = 10_000;

@@ -1,0 +1,49 @@
+//! The flags of TLS.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use contract::Tls;
+
+use crate::failure::Failure;
+use crate::spec::url::Url;
+
+#[derive(Args, Debug)]
+pub(crate) struct TlsFlags {
+    /// The name that the server's certificate must be for, and that it is asked by [default: that of the address]
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+
+    /// A file in PEM with the authorities that are trusted [default: those of this machine]
+    #[arg(long, value_name = "PATH", conflicts_with = "insecure")]
+    cacert: Option<PathBuf>,
+
+    /// Do not check the server's certificate.
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl TlsFlags {
+    /// How TLS is to be spoken with this server, if it is.
+    ///
+    /// # Errors
+    /// A flag where there is no TLS.
+    pub(crate) fn of(&self, url: &Url) -> Result<Option<Tls>, Failure> {
+        let Self { server_name, cacert, insecure } = self;
+        if url.tls {
+            let server_name = server_name.as_ref().unwrap_or(&url.host).clone();
+            return Ok(Some(Tls { server_name, cacert: cacert.clone(), insecure: *insecure }));
+        }
+        let flags = [
+            ("--server-name", server_name.is_some()),
+            ("--cacert", cacert.is_some()),
+            ("--insecure", *insecure),
+        ];
+        match flags.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => {
+                Err(Failure::request("bad_flag", format!("{flag} goes with https:// or tls://")))
+            }
+            None => Ok(None),
+        }
+    }
+}

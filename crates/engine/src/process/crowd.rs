@@ -1,0 +1,499 @@
+//! Several processes that load one server as one: for more connections than a process may have descriptors.
+//!
+//! Each is this program again, with its part of the spec and its place in the whole, and held: so none sends a request
+//! before all connections are open, all begin at the same moment, and none closes one before all have measured. What
+//! they tell is added up as that of threads is.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use ::load::{Event, Slice};
+use contract::limits::PROCESSES;
+use contract::{Address, Failed, LoadEvent, LoadSpec, Pace, Place};
+
+use crate::failure::{Failure, Fault};
+use crate::output;
+use crate::result::report::{measured, slice};
+use crate::spec::limits::DESCRIPTORS_RESERVED;
+use crate::spec::workload::forever;
+use crate::units::{count, counted};
+
+/// A checked spec as this machine can run it: with as many processes as its connections need descriptors, a thread for
+/// each, and as many addresses on the loopback interface as they need ports. What was not asked for is said.
+///
+/// # Errors
+/// `bad_number`: too few connections for the processes, or too few source addresses for the connections.
+pub(crate) fn fit(mut spec: LoadSpec) -> Result<LoadSpec, Failure> {
+    let needed = processes_needed(&spec, descriptors());
+    if needed > spec.processes {
+        let (processes, descriptors) = (count(needed as u64), count(descriptors() as u64));
+        output::say(&format!(
+            "using {processes} processes: one has descriptors for {descriptors} connections"
+        ));
+        spec.processes = needed;
+    }
+    if spec.processes > 1 {
+        spec.threads = spec.threads.max(spec.processes);
+        check_shares(&spec)?;
+    }
+    give_sources(&mut spec, ports())?;
+    Ok(spec)
+}
+
+/// Whether there is something to do for each process.
+fn check_shares(spec: &LoadSpec) -> Result<(), Failure> {
+    let processes = spec.processes;
+    let busy = spec.active.unwrap_or(spec.connections);
+    let least = if processes > busy {
+        counted(busy, "busy connection")
+    } else if parts(spec).iter().any(|part| part.requests == Some(0)) {
+        "fewer requests than they are".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Failure::request("bad_number", format!("{processes} processes cannot share {least}: take more")))
+}
+
+/// The parts of a spec, one for each of its processes. They add up to it; the first is the largest.
+pub(crate) fn parts(spec: &LoadSpec) -> Vec<LoadSpec> {
+    match spec.processes {
+        // It may be a part itself, with a place of its own.
+        1 => vec![spec.clone()],
+        processes => (0..processes).map(|index| part(spec, index)).collect(),
+    }
+}
+
+/// Runs the parts, each in a process of its own, as [`::load::run`] runs one. Raising `stop` ends them all early.
+///
+/// To be called by a thread that lives as long as the run: the processes end with it.
+///
+/// One that fails ends the others. Once all measure, what the others have measured until then is the run.
+///
+/// # Errors
+/// The first failure of any of them, where there is nothing to report.
+pub(crate) fn run(
+    parts: &[LoadSpec],
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Event) -> Option<u64>,
+) -> Result<Ran, Failure> {
+    let (sender, news) = mpsc::channel();
+    let mut members = Vec::new();
+    for part in parts {
+        members.push(Member::start(part, members.len(), sender.clone())?);
+    }
+    drop(sender);
+    let slices = Slices { pending: Vec::new(), ends: vec![u64::MAX; members.len()] };
+    let mut crowd = Crowd {
+        members,
+        news,
+        stop,
+        is_interrupted: false,
+        measuring: 0,
+        at_ns: 0,
+        slices,
+        lost: Vec::new(),
+    };
+    let lacks = crowd.open()?;
+    let connections = parts.iter().map(|part| part.connections).sum();
+    let start_ns = tell(Event::Ready { connections, lacks });
+    // All have the same clock, and need a moment to hear of it.
+    let start_ns = start_ns.unwrap_or_else(|| sys::clock::monotonic_ns() + START_AHEAD_NS);
+    crowd.go_on(&start_ns.to_string());
+    crowd.measure(&parts[0], tell)
+}
+
+/// A run that has been measured.
+pub(crate) struct Ran {
+    pub(crate) measured: ::load::Report,
+    /// Why the parts of some processes are missing in it.
+    pub(crate) lost: Vec<Failure>,
+}
+
+impl From<::load::Report> for Ran {
+    fn from(measured: ::load::Report) -> Self {
+        Self { measured, lost: Vec::new() }
+    }
+}
+
+/// How far ahead the begin lies that processes are told of: so that the last of many has heard of it in time, on a
+/// machine that is busy, too.
+const START_AHEAD_NS: u64 = 100_000_000;
+
+/// How many processes it takes where each has so many descriptors for connections.
+fn processes_needed(spec: &LoadSpec, descriptors: usize) -> usize {
+    let largest = |processes: usize| {
+        let kinds = [spec.connections, spec.idle, spec.probes];
+        kinds.into_iter().map(|whole| whole.div_ceil(processes)).sum::<usize>()
+    };
+    // Where not even the most suffice, the check of a part says so.
+    PROCESSES.into_iter().find(|processes| largest(*processes) <= descriptors).unwrap_or(1)
+}
+
+/// How many connections one process has descriptors for.
+fn descriptors() -> usize {
+    sys::process::descriptors_max().saturating_sub(DESCRIPTORS_RESERVED)
+}
+
+/// Gives connections to the loopback interface more addresses to come from, where one has too few ports for them.
+fn give_sources(spec: &mut LoadSpec, ports: usize) -> Result<(), Failure> {
+    if spec.connect.iter().any(|Address(address)| matches!(address, sys::net::Address::Unix(_))) {
+        return Ok(());
+    }
+    let connections = spec.connections + spec.idle + spec.probes;
+    let needed = |ports: usize| connections.div_ceil((ports * spec.connect.len()).max(1));
+    if spec.sources.is_empty() && spec.connect.iter().all(is_loopback) {
+        let needed = needed((ports as f64 * PORTS_SHARE) as usize);
+        if needed > 1 {
+            let first = u32::from(Ipv4Addr::LOCALHOST) + 1;
+            spec.sources = (first..).take(needed).map(|address| Ipv4Addr::from(address).into()).collect();
+            let (ports, last) = (count(ports as u64), spec.sources[needed - 1]);
+            output::say(&format!(
+                "connections come from {} to {last}: one address has {ports} ports for a server",
+                spec.sources[0]
+            ));
+        }
+        return Ok(());
+    }
+    if needed(ports) > spec.sources.len().max(1) {
+        let message = format!(
+            "{} need {} source addresses, each with {} ports: give more of them (--source)",
+            counted(connections, "connection"),
+            needed(ports),
+            count(ports as u64)
+        );
+        return Err(Failure::request("bad_number", message));
+    }
+    Ok(())
+}
+
+/// The part of an address' ports that may be in use before it has too few. The kernel gives every other port first;
+/// once all of these are taken it passes over each of them to find another, for milliseconds a connection.
+const PORTS_SHARE: f64 = 0.45;
+
+/// Whether this is an address of 127.0.0.0/8, all of which are this machine's.
+fn is_loopback(Address(address): &Address) -> bool {
+    matches!(address, sys::net::Address::Ip(address) if address.is_ipv4() && address.ip().is_loopback())
+}
+
+/// Ports the kernel chooses from for connections between two addresses; its default where it does not say.
+fn ports() -> usize {
+    const DEFAULT: usize = 28_232;
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut ends = range.split_whitespace().map_while(|number| number.parse::<usize>().ok());
+    match (ends.next(), ends.next()) {
+        (Some(first), Some(last)) if first <= last => last - first + 1,
+        _ => DEFAULT,
+    }
+}
+
+fn part(spec: &LoadSpec, index: usize) -> LoadSpec {
+    let (of, threads) = (spec.processes, spec.threads());
+    let begin = |whole: usize| before(whole, index, of);
+    let part = |whole: usize| before(whole, index + 1, of) - begin(whole);
+    // A schedule takes threads in turn, in whatever process they are; a closed loop is as fast as its connections.
+    let requests = |whole: usize| match spec.pace {
+        Pace::Open { .. } => {
+            before(whole, begin(threads) + part(threads), threads) - before(whole, begin(threads), threads)
+        }
+        Pace::Closed => part(whole),
+    };
+    LoadSpec {
+        processes: 1,
+        place: Some(Place {
+            threads_before: begin(threads),
+            threads,
+            connections_before: begin(spec.connections) + begin(spec.idle) + begin(spec.probes),
+        }),
+        connections: part(spec.connections),
+        idle: part(spec.idle),
+        probes: part(spec.probes),
+        active: spec.active.map(part),
+        threads: part(spec.threads),
+        requests: spec.requests.map(|whole| requests(whole as usize) as u64),
+        held: true,
+        ..spec.clone()
+    }
+}
+
+/// How much of a whole those before `index` have, of `of` who share it so that the first of them have the most.
+fn before(whole: usize, index: usize, of: usize) -> usize {
+    whole / of * index + index.min(whole % of)
+}
+
+/// One of the processes. Dropping it ends it.
+struct Member {
+    child: Child,
+    /// It lives for as long as this is open.
+    stdin: Option<ChildStdin>,
+    /// Whether it has measured, and waits for the others.
+    rests: bool,
+    /// How many slices it has told.
+    slices: u64,
+    /// Whether it tells no more.
+    has_ended: bool,
+    report: Option<::load::Report>,
+}
+
+/// What one of them has told; None: it has ended, or what it says is not understood.
+type News = (usize, Option<LoadEvent>);
+
+impl Member {
+    /// Starts a process with its part of the spec, and a thread that passes on what it tells.
+    fn start(part: &LoadSpec, index: usize, sender: mpsc::Sender<News>) -> Result<Self, Failure> {
+        let mut child = Command::new(env::current_exe()?)
+            .args(["load", "--spec", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for the first process to pass on: a second one would end the others at once.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Failure::work("failed", format!("cannot start another process: {error}")))?;
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let stdin = child.stdin.take();
+        let mut member = Self { stdin, child, rests: false, slices: 0, has_ended: false, report: None };
+        thread::Builder::new().name(format!("process-{index}")).spawn(move || {
+            let events = stdout.lines().map_while(|line| contract::read::<LoadEvent>(&line.ok()?).ok());
+            // Where the receiver is gone, so is the run.
+            events.for_each(|event| drop(sender.send((index, Some(event)))));
+            let _ = sender.send((index, None));
+        })?;
+        member.say(&contract::line(part));
+        Ok(member)
+    }
+
+    /// Hands it a line. One that has ended does not read it, which its end tells.
+    fn say(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            let _ = writeln!(stdin, "{line}");
+        }
+    }
+
+    /// Why it has failed, by its own words if it had any left.
+    fn failure(&mut self, failed: Option<Failed>, place: &str) -> Failure {
+        let status = self.child.wait();
+        let Some(Failed { kind, message, .. }) = failed else {
+            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let message = format!("{place} ended before its report: {status}");
+            return Failure::work("failed", message);
+        };
+        let fault = match status.ok().and_then(|status| status.code()) {
+            Some(code) if code == Fault::Request as i32 => Fault::Request,
+            Some(code) if code == Fault::Machine as i32 => Fault::Machine,
+            _ => Fault::Work,
+        };
+        Failure { fault, kind: forever(kind).as_str(), message }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Crowd<'a> {
+    members: Vec<Member>,
+    news: mpsc::Receiver<News>,
+    stop: &'a AtomicBool,
+    is_interrupted: bool,
+    /// How many have begun to measure, and the last time that one of them has told.
+    measuring: usize,
+    at_ns: u64,
+    slices: Slices,
+    /// Why some of them have ended without a report.
+    lost: Vec<Failure>,
+}
+
+impl Crowd<'_> {
+    /// Waits until all have opened their connections; returns what they do without.
+    fn open(&mut self) -> Result<Vec<String>, Failure> {
+        let mut lacks = Vec::new();
+        let mut left = self.members.len();
+        while left > 0 {
+            if let LoadEvent::Ready(ready) = self.next().1? {
+                lacks = ready.lacks;
+                left -= 1;
+            }
+        }
+        Ok(lacks)
+    }
+
+    /// From the start to the reports of all, or of those that live to report.
+    fn measure(
+        mut self,
+        part: &LoadSpec,
+        tell: &mut dyn FnMut(Event) -> Option<u64>,
+    ) -> Result<Ran, Failure> {
+        let mut is_over = false;
+        while self.members.iter().any(|member| !member.has_ended) {
+            match self.next() {
+                (index, Ok(event)) => self.take(index, event, part, tell)?,
+                (_, Err(failure)) if self.measuring < self.members.len() => return Err(failure),
+                (index, Err(failure)) => self.lose(index, failure),
+            }
+            self.slices.pass_on(false, |slice| {
+                tell(Event::Sliced(slice));
+            });
+            if !is_over && self.members.iter().all(|member| member.rests || member.has_ended) {
+                is_over = true;
+                // One that was stopped before its time has reported at once and tells no end.
+                if self.members.iter().all(|member| member.rests) {
+                    tell(Event::Measured { at_ns: self.at_ns });
+                }
+                self.go_on("");
+            }
+        }
+        self.slices.pass_on(true, |slice| {
+            tell(Event::Sliced(slice));
+        });
+        self.sum(part)
+    }
+
+    /// Takes what one of them tells once all are ready.
+    fn take(
+        &mut self,
+        index: usize,
+        event: LoadEvent,
+        part: &LoadSpec,
+        tell: &mut dyn FnMut(Event) -> Option<u64>,
+    ) -> Result<(), Failure> {
+        match event {
+            LoadEvent::Measuring(begun) => {
+                self.measuring += 1;
+                self.at_ns = begun.monotonic_ns.max(self.at_ns);
+                if self.measuring == self.members.len() {
+                    tell(Event::Measuring { at_ns: self.at_ns });
+                }
+            }
+            LoadEvent::Interval(interval) => {
+                self.members[index].slices = interval.index + 1;
+                self.slices.add(slice(*interval));
+            }
+            LoadEvent::Measured(ended) => {
+                self.members[index].rests = true;
+                self.at_ns = ended.monotonic_ns.max(self.at_ns);
+                // A run of a number of requests has told all its slices by now, and may rest for long; one of a given
+                // time tells the last of them when it goes on, which is soon.
+                if part.requests.is_some() {
+                    self.slices.ends[index] = self.members[index].slices;
+                }
+            }
+            LoadEvent::Report(report) => {
+                self.members[index].report = Some(measured(&report));
+                self.members[index].has_ended = true;
+            }
+            LoadEvent::Ready(_) | LoadEvent::Failed(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Goes on without one of them, to the reports of the others: at once, for without it the load is another.
+    fn lose(&mut self, index: usize, failure: Failure) {
+        self.members[index].has_ended = true;
+        self.slices.ends[index] = self.members[index].slices;
+        self.lost.push(failure);
+        self.interrupt();
+    }
+
+    /// What all have measured together.
+    fn sum(mut self, part: &LoadSpec) -> Result<Ran, Failure> {
+        let mut whole = ::load::Report::empty(matches!(part.pace, Pace::Open { .. }));
+        self.members.iter().filter_map(|member| member.report.as_ref()).for_each(|report| whole.add(report));
+        if self.lost.len() == self.members.len() {
+            return Err(self.lost.swap_remove(0));
+        }
+        // The last of them may have died when the others had measured to the end.
+        whole.interrupted |= !self.lost.is_empty();
+        self.lost.iter_mut().for_each(|failure| failure.message += ": its part is missing");
+        Ok(Ran { measured: whole, lost: self.lost })
+    }
+
+    /// Ends the hold that all are in, with this line.
+    fn go_on(&mut self, line: &str) {
+        self.members.iter_mut().for_each(|member| member.say(line));
+    }
+
+    /// What is told next, by whom, or why that one tells no more. Passes on that the run is to stop.
+    fn next(&mut self) -> (usize, Result<LoadEvent, Failure>) {
+        loop {
+            if self.stop.load(Ordering::Relaxed) && !self.is_interrupted {
+                self.interrupt();
+            }
+            match self.news.recv_timeout(LOOK_PAUSE) {
+                Ok((index, _)) if self.members[index].has_ended => {}
+                Ok((index, Some(LoadEvent::Failed(failed)))) => {
+                    return (index, Err(self.failure(index, Some(failed))));
+                }
+                Ok((index, Some(event))) => return (index, Ok(event)),
+                Ok((index, None)) => return (index, Err(self.failure(index, None))),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn interrupt(&mut self) {
+        self.is_interrupted = true;
+        // One that has ended by itself meanwhile needs no signal: nobody has its number until it has been waited for.
+        let members = self.members.iter().filter(|member| !member.has_ended);
+        members.for_each(|member| drop(sys::process::interrupt(member.child.id())));
+    }
+
+    fn failure(&mut self, index: usize, failed: Option<Failed>) -> Failure {
+        if self.is_interrupted && self.measuring == 0 {
+            // Each knows only of its own connections.
+            return Failure::work("interrupted", "stopped while the connections were being opened");
+        }
+        let member = &mut self.members[index];
+        let place = format!("process {} of the generator", member.child.id());
+        // What it has not read ends it, should it not have ended.
+        member.stdin = None;
+        member.failure(failed, &place)
+    }
+}
+
+/// How often it is looked whether the run is to stop.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Slices of the window in the making: those that not all processes have told yet.
+struct Slices {
+    pending: Vec<(Slice, usize)>,
+    /// The first slice that each process has no part in, as far as it is known.
+    ends: Vec<u64>,
+}
+
+impl Slices {
+    fn add(&mut self, part: Slice) {
+        match self.pending.iter_mut().find(|(slice, _)| slice.index == part.index) {
+            Some((slice, parts)) => {
+                slice.add(&part);
+                *parts += 1;
+            }
+            None => self.pending.push((part, 1)),
+        }
+    }
+
+    /// Passes on those that are whole; at the end of a run all that there are.
+    fn pass_on(&mut self, is_end: bool, mut tell: impl FnMut(Slice)) {
+        self.pending.sort_unstable_by_key(|(slice, _)| slice.index);
+        let is_whole = |(slice, parts): &&(Slice, usize)| is_end || self.is_whole(slice, *parts);
+        let whole = self.pending.iter().take_while(is_whole).count();
+        self.pending.drain(..whole).for_each(|(slice, _)| tell(slice));
+    }
+
+    fn is_whole(&self, slice: &Slice, parts: usize) -> bool {
+        parts + self.ends.iter().filter(|&&end| end <= slice.index).count() == self.ends.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

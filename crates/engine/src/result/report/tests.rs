@@ -1,0 +1,34 @@
+use super::*;
+
+#[test]
+fn a_server_is_gone_where_no_connection_is_left_and_none_can_be_opened() {
+    let example = |change: fn(&mut LoadSpec, &mut ::load::Report)| {
+        let example = contract::read(include_str!("../../../../../schema/examples/report.json"))
+            .expect("the example is valid");
+        let (mut spec, mut measured) = (asked(&example), measured(&example));
+        (measured.connections_open, measured.errors.connect) = (0, 3);
+        measured.last_reply_ns = measured.begin_ns + (measured.end_ns - measured.begin_ns) / 4;
+        change(&mut spec, &mut measured);
+        (report(&spec, Vec::new(), &measured), example.rate_per_s)
+    };
+    let gone: [fn(&mut LoadSpec, &mut ::load::Report); 2] = [
+        |_, _| (),
+        // One was just being opened again.
+        |_, measured| (measured.connections_open, measured.connections_untaken) = (1, 1),
+    ];
+    for change in gone {
+        let (gone, rate_per_s) = example(change);
+        assert!(gone.gone && (gone.rate_per_s / rate_per_s - 4.0).abs() < 1e-3, "{}", gone.rate_per_s);
+        assert_eq!(gone.connections_open, 0);
+    }
+    let lasting: [fn(&mut LoadSpec, &mut ::load::Report); 3] = [
+        |_, measured| measured.connections_open = 1,
+        |_, measured| measured.errors.connect = 0,
+        // One that is opened after so many requests may be none at any moment.
+        |spec, _| spec.requests_per_connection = Some(1),
+    ];
+    for change in lasting {
+        let (lasted, rate_per_s) = example(change);
+        assert!(!lasted.gone && (lasted.rate_per_s / rate_per_s - 1.0).abs() < 1e-9, "{}", lasted.rate_per_s);
+    }
+}
