@@ -197,8 +197,8 @@ fn watched(descriptor: u32, spec: &LoadSpec) -> Result<View, Failure> {
 /// Set when the user or the system asks for the end; the report then covers what was measured until then.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Loads the server by the parts of a spec, which have been checked. The protocol is chosen here, once. A supervised run
-/// passes on each `line` of its input.
+/// Loads the server by the parts of a checked spec. The protocol is chosen here, once. A supervised run passes on each
+/// `line` of its input.
 fn run(
     parts: &[LoadSpec],
     tls: Option<&Tls>,
