@@ -100,7 +100,8 @@ impl<P: Protocol> Shared<P> {
     fn iterate(&self, counts: Counts) -> io::Result<()> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let held = self.serving.lock().expect("no thread panics while it has the lock");
-        let mut held = self.passed.wait_while(held, |(_, next)| *next != ticket).expect("no thread panics while it has the lock");
+        let held = self.passed.wait_while(held, |(_, next)| *next != ticket);
+        let mut held = held.expect("no thread panics while it has the lock");
         let (serving, next) = &mut *held;
         serving.counts = counts;
         let result = serving.iterate();
