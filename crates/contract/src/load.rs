@@ -72,9 +72,9 @@ pub struct LoadSpec {
     #[serde(default = "one")]
     #[schemars(range(min = *PROCESSES.start(), max = *PROCESSES.end()))]
     pub processes: usize,
-    /// Where this process stands among those that load a server as one; null: it is alone.
+    /// Which shard this process is of those that load a server as one; null: it is alone.
     #[serde(default)]
-    pub place: Option<Place>,
+    pub place: Option<Shard>,
     /// The processors it may run on; none: all of them.
     #[serde(default)]
     pub cpus: Vec<usize>,
@@ -208,11 +208,11 @@ pub struct Tls {
     pub insecure: bool,
 }
 
-/// Where a process stands among several that load a server as one: its threads and connections are a stretch of theirs.
+/// One of several processes that load a server as one: its threads and connections are consecutive ones of theirs.
 /// The rates that its spec asks for are those of all of them, of which each thread takes its part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct Shard {
     /// Threads of the processes before it.
     #[schemars(range(max = *PLACE_THREADS.end()))]
     pub threads_before: usize,

@@ -21,7 +21,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use contract::{Arrivals, Driver, LoadSpec, Pace, Place, Stage};
+use contract::{Arrivals, Driver, LoadSpec, Pace, Shard, Stage};
 use proto::{Client, Protocol};
 use sys::net::Socket;
 
@@ -50,20 +50,20 @@ fn threads_of(spec: &LoadSpec) -> usize {
     spec.threads().clamp(1, spec.connections)
 }
 
-/// Its place among the processes that load the server together: it may be alone.
-fn place_of(spec: &LoadSpec) -> Place {
-    let alone = Place { threads_before: 0, threads: threads_of(spec), connections_before: 0 };
+/// Its shard of a load by several processes; alone it is the whole.
+fn shard_of(spec: &LoadSpec) -> Shard {
+    let alone = Shard { threads_before: 0, threads: threads_of(spec), connections_before: 0 };
     spec.place.unwrap_or(alone)
 }
 
 /// The load of the probes, if there are any.
 fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
-    let place = place_of(spec);
+    let shard = shard_of(spec);
     // Those of another process have other times, at a rate of their own.
-    let seed = PROBE_SEED + place.threads_before as u64;
+    let seed = PROBE_SEED + shard.threads_before as u64;
     let stage = Stage::steady(PROBE_RATE_PER_S * spec.probes as f64);
     // A processor that no thread of the load has, if there is one.
-    let cpu = spec.cpus.get((place.threads_before + threads_of(spec)) % spec.cpus.len().max(1));
+    let cpu = spec.cpus.get((shard.threads_before + threads_of(spec)) % spec.cpus.len().max(1));
     (spec.probes > 0).then(|| LoadSpec {
         // Probes are few, and one thread has them all.
         driver: if spec.driver == Driver::Thread { Driver::Epoll } else { spec.driver },
@@ -71,10 +71,10 @@ fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
         connections: spec.probes,
         idle: 0,
         threads: 1,
-        place: Some(Place {
+        place: Some(Shard {
             threads_before: 0,
             threads: 1,
-            connections_before: place.connections_before + spec.connections + spec.idle,
+            connections_before: shard.connections_before + spec.connections + spec.idle,
         }),
         pace: Pace::Open { arrivals: Arrivals::Poisson, seed, stages: vec![stage] },
         active: None,
@@ -193,7 +193,7 @@ fn start<'scope, P: Protocol>(
     halt: &'scope AtomicBool,
 ) -> Result<Thread, Failure> {
     let ((start, started), (record, recorded)) = (mpsc::channel(), mpsc::channel());
-    let (channels, share) = (Channels { ready, started, slice, record }, Share::of(spec, index));
+    let (channels, share) = (Channels { ready, started, slice, record }, ThreadLoad::of(spec, index));
     let body = move || work::<P>(spec, tls, workload, &share, channels, halt);
     let spawned = thread::Builder::new().name(format!("load-{index}")).spawn_scoped(scope, body);
     spawned.map_err(|error| failure("no_thread", format!("cannot start a thread: {error}")))?;
@@ -250,7 +250,7 @@ fn wait_for(readies: &mpsc::Receiver<Ready>, stop: &AtomicBool, halt: &AtomicBoo
 }
 
 /// One thread's part of the load.
-struct Share {
+struct ThreadLoad {
     /// Which thread it is, of how many in all processes.
     index: usize,
     threads: usize,
@@ -263,20 +263,20 @@ struct Share {
     cpus: Vec<usize>,
 }
 
-impl Share {
+impl ThreadLoad {
     fn of(spec: &LoadSpec, index: usize) -> Self {
         let threads = threads_of(spec) as u64;
         let before = |whole: u64, index: u64| whole / threads * index + index.min(whole % threads);
         let part = |whole: u64| before(whole, index as u64 + 1) - before(whole, index as u64);
         let (connections, idle) = (spec.connections as u64, spec.idle as u64);
         let room = connections * spec.pipeline as u64;
-        let place = place_of(spec);
+        let shard = shard_of(spec);
         let first = before(connections, index as u64) + before(idle, index as u64);
-        let index = place.threads_before + index;
+        let index = shard.threads_before + index;
         Self {
             index,
-            threads: place.threads,
-            first: place.connections_before + first as usize,
+            threads: shard.threads,
+            first: shard.connections_before + first as usize,
             connections: part(connections) as usize,
             idle: part(idle) as usize,
             in_flight: part(spec.active.map_or(room, |active| (active * spec.pipeline) as u64)),
@@ -309,7 +309,7 @@ fn work<P: Protocol>(
     spec: &LoadSpec,
     tls: Option<&Tls>,
     workload: &'static P::Workload,
-    share: &Share,
+    share: &ThreadLoad,
     channels: Channels,
     halt: &AtomicBool,
 ) {
@@ -349,7 +349,7 @@ fn work<P: Protocol>(
 fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
     spec: &LoadSpec,
-    share: &Share,
+    share: &ThreadLoad,
     channels: Channels,
     halt: &AtomicBool,
 ) {
@@ -437,10 +437,11 @@ mod tests {
     /// Expects the shares of all threads to add up to the whole, and to differ by one at most.
     fn check(connections: usize, threads: usize, requests: u64) {
         let spec = LoadSpec { connections, threads, cpus: vec![3, 5], requests: Some(requests), ..spec() };
-        let shares: Vec<Share> = (0..threads.min(connections)).map(|index| Share::of(&spec, index)).collect();
+        let shares: Vec<ThreadLoad> =
+            (0..threads.min(connections)).map(|index| ThreadLoad::of(&spec, index)).collect();
         assert_eq!(shares.iter().map(|share| share.connections).sum::<usize>(), connections);
         assert_eq!(shares.iter().map(|share| share.requests).sum::<u64>(), requests);
-        let spread = |of: fn(&Share) -> u64| {
+        let spread = |of: fn(&ThreadLoad) -> u64| {
             shares.iter().map(of).max().unwrap() - shares.iter().map(of).min().unwrap()
         };
         assert!(spread(|share| share.connections as u64) <= 1 && spread(|share| share.requests) <= 1);
@@ -464,12 +465,12 @@ mod tests {
     }
 
     /// A load of seven connections, and of idle ones and probes, as so many threads of one process have it.
-    fn load_of(threads: usize, place: Option<Place>) -> LoadSpec {
+    fn load_of(threads: usize, place: Option<Shard>) -> LoadSpec {
         LoadSpec { connections: 7, idle: 5, probes: 1, threads, place, cpus: vec![3, 5, 8], ..spec() }
     }
 
-    fn shares(spec: &LoadSpec) -> Vec<Share> {
-        (0..threads_of(spec)).map(|index| Share::of(spec, index)).collect()
+    fn shares(spec: &LoadSpec) -> Vec<ThreadLoad> {
+        (0..threads_of(spec)).map(|index| ThreadLoad::of(spec, index)).collect()
     }
 
     /// When the first thousand requests of all threads of these processes are due.
@@ -494,7 +495,7 @@ mod tests {
         let parts: Vec<LoadSpec> = (0..threads.len())
             .map(|index| {
                 let threads_before = threads[..index].iter().sum();
-                let place = Place { threads_before, threads: all, connections_before: 13 * index };
+                let place = Shard { threads_before, threads: all, connections_before: 13 * index };
                 load_of(threads[index], Some(place))
             })
             .collect();

@@ -160,10 +160,10 @@ class Tls(Frozen):
     insecure: bool = False
 
 
-class Place(Frozen):
-    """Where a process stands among several that load a server as one.
+class Shard(Frozen):
+    """One of several processes that load a server as one.
 
-    Its threads and connections, of all kinds, are a stretch of theirs; rates in its spec are those of all of them.
+    Its threads and connections, of all kinds, are consecutive ones of theirs; rates in its spec are those of all.
     """
 
     threads_before: int = Field(ge=0, le=1 << 18)
@@ -197,7 +197,7 @@ class LoadSpec(Frozen):
     spin_us: int = Field(default=0, ge=0, le=1_000_000)
     threads: Threads = 1
     processes: int = Field(default=1, ge=1, le=256)
-    place: Place | None = None
+    place: Shard | None = None
     cpus: tuple[Count, ...] = ()
     warmup_ms: int | None = Field(default=None, ge=0, le=86_400_000)
     duration_ms: DurationMs | None = None

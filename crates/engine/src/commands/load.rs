@@ -23,7 +23,7 @@ use crate::export::{Ended, Files};
 use crate::failure::{Failure, Fault};
 use crate::flags::{self, LoadFlags};
 use crate::output;
-use crate::process::crowd::{self, Ran};
+use crate::process::shards::{self, Ran};
 use crate::process::supervision::{self, Owner};
 use crate::process::view::View;
 use crate::result::report::{interval, report};
@@ -59,8 +59,8 @@ fn like_another(line: &str) -> Result<(), Failure> {
 fn for_a_program() -> Result<(), Failure> {
     let spec = supervision::read_spec()?;
     check::load(&spec, Names::Fields)?;
-    let spec = crowd::fit(spec)?;
-    let parts = crowd::parts(&spec);
+    let spec = shards::fit(spec)?;
+    let parts = shards::parts(&spec);
     // The first part is the largest: what this machine cannot do of any of them, it cannot do of this one.
     let tls = prepare(&parts[0])?;
     let mut lacks = Vec::new();
@@ -107,9 +107,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     let spec = flags.to_spec()?;
     check::load(&spec, Names::Flags)?;
-    let spec = crowd::fit(spec)?;
+    let spec = shards::fit(spec)?;
     // What is wrong with it is said before any file is made.
-    let parts = crowd::parts(&spec);
+    let parts = shards::parts(&spec);
     let tls = prepare(&parts[0])?;
     let clock = flags.time_limit()?.map(Clock::new).transpose()?;
     let mut files = Files::open(&flags.writes)?;
@@ -207,7 +207,7 @@ fn run(
 ) -> Result<Ran, Failure> {
     if parts.len() > 1 {
         take_input(line)?;
-        return crowd::run(parts, &STOP, tell);
+        return shards::run(parts, &STOP, tell);
     }
     let spec = &parts[0];
     workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { spec, tls, line, tell })

@@ -1,6 +1,6 @@
 //! Several processes that load one server as one: for more connections than a process may have descriptors.
 //!
-//! Each is this program again, with its part of the spec and its place in the whole, and held: so none sends a request
+//! Each is this program again, with its shard of the spec, and held: so none sends a request
 //! before all connections are open, all begin at the same moment, and none closes one before all have measured. What
 //! they tell is added up as that of threads is.
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ::load::{Event, Slice};
 use contract::limits::PROCESSES;
-use contract::{Address, Failed, LoadEvent, LoadSpec, Pace, Place};
+use contract::{Address, Failed, LoadEvent, LoadSpec, Pace, Shard};
 
 use crate::failure::{Failure, Fault};
 use crate::output;
@@ -85,14 +85,14 @@ pub(crate) fn run(
     tell: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<Ran, Failure> {
     let (sender, news) = mpsc::channel();
-    let mut members = Vec::new();
+    let mut shards = Vec::new();
     for part in parts {
-        members.push(Member::start(part, members.len(), sender.clone())?);
+        shards.push(ShardProcess::start(part, shards.len(), sender.clone())?);
     }
     drop(sender);
-    let slices = Slices { pending: Vec::new(), ends: vec![u64::MAX; members.len()] };
-    let mut crowd = Crowd {
-        members,
+    let slices = Slices { pending: Vec::new(), ends: vec![u64::MAX; shards.len()] };
+    let mut whole = Shards {
+        shards,
         news,
         stop,
         is_interrupted: false,
@@ -101,13 +101,13 @@ pub(crate) fn run(
         slices,
         lost: Vec::new(),
     };
-    let lacks = crowd.open()?;
+    let lacks = whole.open()?;
     let connections = parts.iter().map(|part| part.connections).sum();
     let start_ns = tell(Event::Ready { connections, lacks });
     // All have the same clock, and need a moment to hear of it.
     let start_ns = start_ns.unwrap_or_else(|| sys::clock::monotonic_ns() + START_AHEAD_NS);
-    crowd.go_on(&start_ns.to_string());
-    crowd.measure(&parts[0], tell)
+    whole.go_on(&start_ns.to_string());
+    whole.measure(&parts[0], tell)
 }
 
 /// A run that has been measured.
@@ -207,7 +207,7 @@ fn part(spec: &LoadSpec, index: usize) -> LoadSpec {
     };
     LoadSpec {
         processes: 1,
-        place: Some(Place {
+        place: Some(Shard {
             threads_before: begin(threads),
             threads,
             connections_before: begin(spec.connections) + begin(spec.idle) + begin(spec.probes),
@@ -229,7 +229,7 @@ fn before(whole: usize, index: usize, of: usize) -> usize {
 }
 
 /// One of the processes. Dropping it ends it.
-struct Member {
+struct ShardProcess {
     child: Child,
     /// It lives for as long as this is open.
     stdin: Option<ChildStdin>,
@@ -245,7 +245,7 @@ struct Member {
 /// What one of them has told; None: it has ended, or what it says is not understood.
 type News = (usize, Option<LoadEvent>);
 
-impl Member {
+impl ShardProcess {
     /// Starts a process with its part of the spec, and a thread that passes on what it tells.
     fn start(part: &LoadSpec, index: usize, sender: mpsc::Sender<News>) -> Result<Self, Failure> {
         let mut child = Command::new(env::current_exe()?)
@@ -258,15 +258,15 @@ impl Member {
             .map_err(|error| Failure::work("failed", format!("cannot start another process: {error}")))?;
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         let stdin = child.stdin.take();
-        let mut member = Self { stdin, child, rests: false, slices: 0, has_ended: false, report: None };
+        let mut shard = Self { stdin, child, rests: false, slices: 0, has_ended: false, report: None };
         thread::Builder::new().name(format!("process-{index}")).spawn(move || {
             let events = stdout.lines().map_while(|line| contract::read::<LoadEvent>(&line.ok()?).ok());
             // Where the receiver is gone, so is the run.
             events.for_each(|event| drop(sender.send((index, Some(event)))));
             let _ = sender.send((index, None));
         })?;
-        member.say(&contract::line(part));
-        Ok(member)
+        shard.say(&contract::line(part));
+        Ok(shard)
     }
 
     /// Hands it a line. One that has ended does not read it, which its end tells.
@@ -293,7 +293,7 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for ShardProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -301,8 +301,8 @@ impl Drop for Member {
     }
 }
 
-struct Crowd<'a> {
-    members: Vec<Member>,
+struct Shards<'a> {
+    shards: Vec<ShardProcess>,
     news: mpsc::Receiver<News>,
     stop: &'a AtomicBool,
     is_interrupted: bool,
@@ -314,11 +314,11 @@ struct Crowd<'a> {
     lost: Vec<Failure>,
 }
 
-impl Crowd<'_> {
+impl Shards<'_> {
     /// Waits until all have opened their connections; returns what they do without.
     fn open(&mut self) -> Result<Vec<String>, Failure> {
         let mut lacks = Vec::new();
-        let mut left = self.members.len();
+        let mut left = self.shards.len();
         while left > 0 {
             if let LoadEvent::Ready(ready) = self.next().1? {
                 lacks = ready.lacks;
@@ -335,19 +335,19 @@ impl Crowd<'_> {
         tell: &mut dyn FnMut(Event) -> Option<u64>,
     ) -> Result<Ran, Failure> {
         let mut is_over = false;
-        while self.members.iter().any(|member| !member.has_ended) {
+        while self.shards.iter().any(|shard| !shard.has_ended) {
             match self.next() {
                 (index, Ok(event)) => self.take(index, event, part, tell)?,
-                (_, Err(failure)) if self.measuring < self.members.len() => return Err(failure),
+                (_, Err(failure)) if self.measuring < self.shards.len() => return Err(failure),
                 (index, Err(failure)) => self.lose(index, failure),
             }
             self.slices.pass_on(false, |slice| {
                 tell(Event::Sliced(slice));
             });
-            if !is_over && self.members.iter().all(|member| member.rests || member.has_ended) {
+            if !is_over && self.shards.iter().all(|shard| shard.rests || shard.has_ended) {
                 is_over = true;
                 // One that was stopped before its time has reported at once and tells no end.
-                if self.members.iter().all(|member| member.rests) {
+                if self.shards.iter().all(|shard| shard.rests) {
                     tell(Event::Measured { at_ns: self.at_ns });
                 }
                 self.go_on("");
@@ -371,26 +371,26 @@ impl Crowd<'_> {
             LoadEvent::Measuring(begun) => {
                 self.measuring += 1;
                 self.at_ns = begun.monotonic_ns.max(self.at_ns);
-                if self.measuring == self.members.len() {
+                if self.measuring == self.shards.len() {
                     tell(Event::Measuring { at_ns: self.at_ns });
                 }
             }
             LoadEvent::Interval(interval) => {
-                self.members[index].slices = interval.index + 1;
+                self.shards[index].slices = interval.index + 1;
                 self.slices.add(slice(*interval));
             }
             LoadEvent::Measured(ended) => {
-                self.members[index].rests = true;
+                self.shards[index].rests = true;
                 self.at_ns = ended.monotonic_ns.max(self.at_ns);
                 // A run of a number of requests has told all its slices by now, and may rest for long; one of a given
                 // time tells the last of them when it goes on, which is soon.
                 if part.requests.is_some() {
-                    self.slices.ends[index] = self.members[index].slices;
+                    self.slices.ends[index] = self.shards[index].slices;
                 }
             }
             LoadEvent::Report(report) => {
-                self.members[index].report = Some(measured(&report));
-                self.members[index].has_ended = true;
+                self.shards[index].report = Some(measured(&report));
+                self.shards[index].has_ended = true;
             }
             LoadEvent::Ready(_) | LoadEvent::Failed(_) => {}
         }
@@ -399,8 +399,8 @@ impl Crowd<'_> {
 
     /// Goes on without one of them, to the reports of the others: at once, for without it the load is another.
     fn lose(&mut self, index: usize, failure: Failure) {
-        self.members[index].has_ended = true;
-        self.slices.ends[index] = self.members[index].slices;
+        self.shards[index].has_ended = true;
+        self.slices.ends[index] = self.shards[index].slices;
         self.lost.push(failure);
         self.interrupt();
     }
@@ -408,8 +408,8 @@ impl Crowd<'_> {
     /// What all have measured together.
     fn sum(mut self, part: &LoadSpec) -> Result<Ran, Failure> {
         let mut whole = ::load::Report::empty(matches!(part.pace, Pace::Open { .. }));
-        self.members.iter().filter_map(|member| member.report.as_ref()).for_each(|report| whole.add(report));
-        if self.lost.len() == self.members.len() {
+        self.shards.iter().filter_map(|shard| shard.report.as_ref()).for_each(|report| whole.add(report));
+        if self.lost.len() == self.shards.len() {
             return Err(self.lost.swap_remove(0));
         }
         // The last of them may have died when the others had measured to the end.
@@ -420,7 +420,7 @@ impl Crowd<'_> {
 
     /// Ends the hold that all are in, with this line.
     fn go_on(&mut self, line: &str) {
-        self.members.iter_mut().for_each(|member| member.say(line));
+        self.shards.iter_mut().for_each(|shard| shard.say(line));
     }
 
     /// What is told next, by whom, or why that one tells no more. Passes on that the run is to stop.
@@ -430,7 +430,7 @@ impl Crowd<'_> {
                 self.interrupt();
             }
             match self.news.recv_timeout(LOOK_PAUSE) {
-                Ok((index, _)) if self.members[index].has_ended => {}
+                Ok((index, _)) if self.shards[index].has_ended => {}
                 Ok((index, Some(LoadEvent::Failed(failed)))) => {
                     return (index, Err(self.failure(index, Some(failed))));
                 }
@@ -444,8 +444,8 @@ impl Crowd<'_> {
     fn interrupt(&mut self) {
         self.is_interrupted = true;
         // One that has ended by itself meanwhile needs no signal: nobody has its number until it has been waited for.
-        let members = self.members.iter().filter(|member| !member.has_ended);
-        members.for_each(|member| drop(sys::process::interrupt(member.child.id())));
+        let shards = self.shards.iter().filter(|shard| !shard.has_ended);
+        shards.for_each(|shard| drop(sys::process::interrupt(shard.child.id())));
     }
 
     fn failure(&mut self, index: usize, failed: Option<Failed>) -> Failure {
@@ -453,11 +453,11 @@ impl Crowd<'_> {
             // Each knows only of its own connections.
             return Failure::work("interrupted", "stopped while the connections were being opened");
         }
-        let member = &mut self.members[index];
-        let place = format!("process {} of the generator", member.child.id());
+        let shard = &mut self.shards[index];
+        let place = format!("process {} of the generator", shard.child.id());
         // What it has not read ends it, should it not have ended.
-        member.stdin = None;
-        member.failure(failed, &place)
+        shard.stdin = None;
+        shard.failure(failed, &place)
     }
 }
 

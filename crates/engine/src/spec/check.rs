@@ -11,7 +11,7 @@ use contract::limits::{
     ADDRESSES, CONNECTIONS, DURATION_MS, IDLE, PIPELINE, PLACE_CONNECTIONS, PLACE_THREADS, PROBES, PROCESSES,
     RATE_PER_S, REQUESTS, SLICE_MS, SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS, WORK_NS,
 };
-use contract::{Driver, LoadSpec, Pace, Place, ServeSpec, Stage, Workload};
+use contract::{Driver, LoadSpec, Pace, ServeSpec, Shard, Stage, Workload};
 
 use crate::failure::Failure;
 use crate::flags::duration_text;
@@ -85,7 +85,7 @@ fn counts(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
 }
 
 fn place(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
-    let Some(Place { threads_before, threads, connections_before }) = spec.place else { return Ok(()) };
+    let Some(Shard { threads_before, threads, connections_before }) = spec.place else { return Ok(()) };
     if spec.processes > 1 {
         return Err(names.contradiction("a place is that of one process: leave processes out"));
     }

@@ -21,7 +21,7 @@ use super::{Drive, Plan};
 use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
-use crate::{Failure, Share, failure};
+use crate::{Failure, ThreadLoad, failure};
 
 /// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -40,7 +40,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     pub(crate) fn open(
         spec: &LoadSpec,
         terms: T::Terms,
-        share: &Share,
+        share: &ThreadLoad,
         client: C,
         halt: &AtomicBool,
     ) -> Result<Self, Failure> {

@@ -22,7 +22,7 @@ use super::{Drive, Plan};
 use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
-use crate::{Failure, Share, failure};
+use crate::{Failure, ThreadLoad, failure};
 
 /// At most so many requests are submitted in one call. Few enough to stay in the cache.
 const ENTRIES: u32 = 256;
@@ -78,7 +78,7 @@ fn options(slots: usize) -> Options {
 impl<W: 'static, C: Client<W>> Worker<W, C> {
     pub(crate) fn open(
         spec: &LoadSpec,
-        share: &Share,
+        share: &ThreadLoad,
         client: C,
         halt: &AtomicBool,
     ) -> Result<Self, Failure> {

@@ -24,7 +24,7 @@ use self::transport::Transport;
 use crate::client_connection::Limits;
 use crate::dispatch::Dispatcher;
 use crate::record::Recorder;
-use crate::{Failure, Share, failure, tls};
+use crate::{Failure, ThreadLoad, failure, tls};
 
 /// A thread's connections, open and ready to run.
 pub(crate) trait Drive {
@@ -68,7 +68,7 @@ impl<C, T: Transport> Plan<C, T> {
     pub(crate) fn open(
         spec: &LoadSpec,
         terms: T::Terms,
-        share: &Share,
+        share: &ThreadLoad,
         client: C,
         halt: &AtomicBool,
     ) -> Result<(Self, Vec<T>), Failure> {
@@ -107,7 +107,7 @@ impl<C, T: Transport> Plan<C, T> {
     }
 
     /// Opens all connections, the idle ones last, at the requested rate.
-    fn open_all(&self, spec: &LoadSpec, share: &Share, halt: &AtomicBool) -> Result<Vec<T>, Failure> {
+    fn open_all(&self, spec: &LoadSpec, share: &ThreadLoad, halt: &AtomicBool) -> Result<Vec<T>, Failure> {
         let timeout = Duration::from_millis(spec.timeout_ms);
         let count = share.connections + share.idle;
         let mut transports = Vec::with_capacity(count);

@@ -27,7 +27,7 @@ use super::{Drive, Plan, SWEEP_NS};
 use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
-use crate::{Failure, Share, failure};
+use crate::{Failure, ThreadLoad, failure};
 
 /// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -46,7 +46,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     pub(crate) fn open(
         spec: &LoadSpec,
         terms: T::Terms,
-        share: &Share,
+        share: &ThreadLoad,
         client: C,
         halt: &AtomicBool,
     ) -> Result<Self, Failure> {

@@ -45,7 +45,7 @@ fn check_places(fields: &str) {
     let spec = spec(fields);
     let (mut threads_before, mut connections_before) = (0, 0);
     for part in parts(&spec) {
-        let expected = Place { threads_before, threads: spec.threads(), connections_before };
+        let expected = Shard { threads_before, threads: spec.threads(), connections_before };
         assert_eq!(part.place, Some(expected), "{fields}");
         assert_eq!((&part.pace, part.connect_per_s), (&spec.pace, spec.connect_per_s), "{fields}");
         threads_before += part.threads();
@@ -101,9 +101,9 @@ fn check_ends(ends: [u64; 2]) {
         latency: ::load::Report::empty(false).latency,
     };
     let mut slices = Slices { pending: Vec::new(), ends: vec![u64::MAX; 3] };
-    for (member, end) in ends.into_iter().enumerate() {
+    for (shard, end) in ends.into_iter().enumerate() {
         (0..end).for_each(|index| slices.add(slice(index)));
-        slices.ends[member] = end;
+        slices.ends[shard] = end;
         slices.pass_on(false, |slice| panic!("slice {} lacks a part: {ends:?}", slice.index));
     }
     for index in 0..5 {
