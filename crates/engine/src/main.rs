@@ -8,12 +8,12 @@ mod compat;
 mod export;
 mod failure;
 mod flags;
-mod fold;
 mod output;
 mod process;
 mod result;
 mod spec;
 mod units;
+mod wrap;
 
 use std::process::ExitCode;
 

@@ -15,9 +15,9 @@ use contract::{
 };
 
 use crate::failure::{Failure, Fault};
-use crate::fold::folded;
 use crate::output;
 use crate::units::parse_duration;
+use crate::wrap::wrapped;
 
 pub(crate) use self::load::LoadFlags;
 
@@ -180,11 +180,11 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
     });
     parsed.map(|cli| cli.command).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            output::line(folded(&error.render().to_string()).trim_end());
+            output::line(wrapped(&error.render().to_string()).trim_end());
             ExitCode::SUCCESS
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            output::say(folded(&error.render().to_string()).trim_end());
+            output::say(wrapped(&error.render().to_string()).trim_end());
             ExitCode::from(Fault::Request as u8)
         }
         _ => {

@@ -9,8 +9,8 @@ use hdrhistogram::Histogram;
 
 pub(crate) use self::advice::failure;
 use crate::failure::for_people;
-use crate::fold::folded;
 use crate::units::{bytes, count, counted, duration_ns};
+use crate::wrap::wrapped;
 
 /// The distributions of a run by their names, the main one first.
 pub(crate) type Rows<'a> = Vec<(&'static str, &'a Histogram<u64>)>;
@@ -60,7 +60,7 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
         write_distribution(out, latency_ns)?;
     }
     write_generator(out, report)?;
-    writeln!(out, "{}\n", folded(&format!("  Limit       {}", limit(report))))?;
+    writeln!(out, "{}\n", wrapped(&format!("  Limit       {}", limit(report))))?;
     for warning in advice::warnings(report) {
         writeln!(out, "warning: {warning}")?;
     }
@@ -85,7 +85,7 @@ fn write_distrust(out: &mut String, report: &Report) -> fmt::Result {
     }
     writeln!(out, "These figures cannot be trusted:")?;
     for reason in &report.unsound {
-        writeln!(out, "{}", folded(&format!("  - {reason}")))?;
+        writeln!(out, "{}", wrapped(&format!("  - {reason}")))?;
     }
     writeln!(out)
 }

@@ -1,35 +1,36 @@
-//! Text for people in lines that a terminal shows whole. Clap would do that for its help with another dependency.
+//! Text for people in lines that a terminal shows whole. Clap does that for its own help with another dependency, and not
+//! for a summary.
 
 /// The widest line: what a terminal beside an editor has.
 const WIDTH: usize = 100;
 
-/// The same text with long lines broken between words. What follows a break stands below the text it goes on from: in a
+/// The same text with long lines broken between words. What follows a break is below the text that it continues: in a
 /// table of flags that is the second column.
-pub(crate) fn folded(text: &str) -> String {
-    text.lines().map(folded_line).collect::<Vec<_>>().join("\n")
+pub(crate) fn wrapped(text: &str) -> String {
+    text.lines().map(wrapped_line).collect::<Vec<_>>().join("\n")
 }
 
-fn folded_line(line: &str) -> String {
+fn wrapped_line(line: &str) -> String {
     let indent = line.len() - line.trim_start().len();
     let column = line[indent..].find("  ").map_or(indent, |gap| {
         let gap = indent + gap;
         gap + line[gap..].len() - line[gap..].trim_start().len()
     });
     let (head, text) = line.split_at(column);
-    let (mut folded, mut width) = (head.to_owned(), column);
+    let (mut wrapped, mut width) = (head.to_owned(), column);
     for (index, word) in text.split(' ').enumerate() {
         if index > 0 && width + 1 + word.chars().count() > WIDTH {
-            folded.push('\n');
-            folded.push_str(&" ".repeat(column));
+            wrapped.push('\n');
+            wrapped.push_str(&" ".repeat(column));
             width = column;
         } else if index > 0 {
-            folded.push(' ');
+            wrapped.push(' ');
             width += 1;
         }
-        folded.push_str(word);
+        wrapped.push_str(word);
         width += word.chars().count();
     }
-    folded
+    wrapped
 }
 
 #[cfg(test)]
@@ -52,6 +53,6 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         let trimmed = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-        assert_eq!(trimmed(&folded(text)), trimmed(expected));
+        assert_eq!(trimmed(&wrapped(text)), trimmed(expected));
     }
 }
