@@ -1,7 +1,7 @@
 //! `iolab-engine merge`: the reports of several generators that loaded at the same time, as the report of one.
 //!
 //! Counts and histograms are added, so a percentile of the whole is that of all its replies, and every rate and every
-//! judgement is derived anew from the sums. Nothing is averaged.
+//! conclusion is derived anew from the sums. Nothing is averaged.
 
 use std::fs::File;
 use std::io::{self, Read};

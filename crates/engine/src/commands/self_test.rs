@@ -23,7 +23,7 @@ use sys::epoll::Epoll;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::result::judgement::Evidence;
+use crate::result::validity::Evidence;
 use crate::spec::workload::forever;
 use crate::units::{count, duration_ns};
 

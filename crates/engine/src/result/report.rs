@@ -4,7 +4,7 @@ use contract::{
     Bytes, Interval, IntervalWord, LoadSpec, LoadWord, Pace, Report, ReportWord, Schedule, Version, Workload,
 };
 
-use crate::result::judgement::Evidence;
+use crate::result::validity::Evidence;
 
 /// The report of a run. [`asked`] and [`measured`] are its inverse.
 pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Report) -> Report {
@@ -19,7 +19,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         schedule: schedule.as_ref(),
         spins: spec.spin_us > 0,
     };
-    let (bound, unsound) = (evidence.bound(), evidence.unsound());
+    let (bound, unsound) = (evidence.bound(), evidence.invalid_because());
     let mut report = Report {
         schema: Version,
         event: ReportWord::Is,

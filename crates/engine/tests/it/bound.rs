@@ -22,7 +22,7 @@ const LATENESS_P99_NS_MAX: f64 = 1e6;
 /// it to say that it was limited `by` that.
 ///
 /// Other work on the machine may take the generator's processor. Then its own figures show it, and that is what it must
-/// say: how figures lead to a verdict is tested as data, where the judgement is.
+/// say: how figures lead to a verdict is tested as data, in result/validity.
 fn check(workload: &str, flags: &str, by: &str) {
     let report = load(workload, flags, false);
     let was_disturbed = delay_share(&report) >= DELAY_SHARE_MAX

@@ -4,7 +4,7 @@ use contract::{Address, Http, Report, Verify, Workload};
 
 use super::{duration_ns, printable};
 use crate::failure::{Failure, for_people};
-use crate::result::judgement::none_open;
+use crate::result::validity::none_open;
 use crate::units::count;
 
 /// What there is to say of a run beside why it cannot be trusted.

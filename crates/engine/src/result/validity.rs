@@ -30,7 +30,7 @@ const UNANSWERED_FACTOR: u64 = 2;
 const UNANSWERED_NS_MAX: u64 = 1_000_000_000;
 const UNANSWERED_SHARE_MAX: f64 = 0.01;
 
-/// A run as far as it is judged.
+/// What decides the validity of a run.
 pub(crate) struct Evidence<'a> {
     pub(crate) measured: &'a ::load::Report,
     pub(crate) connections: usize,
@@ -67,8 +67,8 @@ impl Evidence<'_> {
         Bound { by, why }
     }
 
-    /// Why the figures are not to be trusted.
-    pub(crate) fn unsound(&self) -> Vec<String> {
+    /// Why the figures cannot be trusted: the field `unsound` of a report.
+    pub(crate) fn invalid_because(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         if self.gone {
             reasons.push(none_open(&self.when_gone(), self.connections + self.idle));

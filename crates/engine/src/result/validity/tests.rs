@@ -37,7 +37,7 @@ fn check(is_open: bool, change: impl FnOnce(&mut ::load::Report), by: BoundBy, w
     let bound = evidence.bound();
     assert_eq!(bound.by, by, "{}", bound.why);
     assert!(bound.why.contains(why), "{}", bound.why);
-    let reasons = evidence.unsound();
+    let reasons = evidence.invalid_because();
     assert_eq!(reasons.len(), unsound.len(), "{reasons:?}");
     for (reason, part) in reasons.iter().zip(unsound) {
         assert!(reason.contains(part), "{reason}");
