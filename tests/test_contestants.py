@@ -8,10 +8,12 @@ import shutil
 import sys
 import urllib.request
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from conftest import FAKE_ENGINE, Done, iolab
+from iolab.contract.types import WORKLOADS
 from iolab.errors import PlanError
 from iolab.measure import contestants, registered
 from iolab.measure.engine import Engine
@@ -156,6 +158,10 @@ def test_what_a_server_does_not_take_is_refused_in_one_line_before_anything_runs
             ("version = [", f"build = [{sys.executable!r}, '-S', '-c', 'raise SystemExit(\"error: 7\")']\nversion = ["),
             "it cannot be built: error: 7: install mine",
         ),
+        (
+            ("start = [", f"build = [{sys.executable!r}, '-S', '-c', '']\nstart = ['/nowhere/mine', "),
+            "its build made no /nowhere/mine: correct build or start",
+        ),
     ],
 )
 def test_a_server_that_is_absent_says_what_to_install(folder: Path, change: tuple[str, str], said: str) -> None:
@@ -273,6 +279,12 @@ def test_no_server_of_ours_is_called_like_a_model_and_each_can_be_asked_for_its_
             )
         assert not server.entry.build or server.folder.is_dir(), f"{name} is built, and has no folder"
         assert (ROOT / "contestants" / name).is_dir()
+
+
+def test_every_setting_of_a_server_is_one_of_a_cell_or_of_a_workload() -> None:
+    fields = {key for kind in (Cell, *WORKLOADS.values()) for key in kind.model_fields}
+    assert set(get_args(registry.Takes)) <= set(registry.SETTINGS) <= fields
+    assert set(get_args(registry.Takes)) < set(registry.PLACEHOLDERS)
 
 
 @pytest.mark.parametrize(("workers", "body"), [(1, 1), (2, 100)])

@@ -46,14 +46,14 @@ class Registered:
         values = _of_cell(cell) | {"host": host, "port": str(port), "scratch": str(scratch)} | _places(self.listed)
         entry = self.listed.entry
         for name in entry.files:
-            (scratch / Path(name).name).write_text(filled((self.listed.folder / name).read_text(), values))
+            text = filled((self.listed.folder / name).read_text(encoding="utf-8"), values)
+            (scratch / Path(name).name).write_text(text, encoding="utf-8")
         environment = {name: filled(value, values) for name, value in entry.environment.items()}
         return Command(_words(entry.start, values), environment)
 
     def executed(self) -> dict[str, str]:
         """The digests of what it executes and of what decides how, by what names them; its program is the first."""
-        places = _places(self.listed)
-        words = [filled(word, places) for word in self.listed.entry.start]
+        words = self._words
         files = programs.of_command([_found(words[0]) or words[0], *words[1:]])
         name, folder = self.listed.name, self.listed.folder
         own = {str(folder / file): programs.digest(folder / file) for file in self.listed.entry.files}
@@ -63,7 +63,13 @@ class Registered:
 
     def facts(self) -> dict[str, object]:
         """What the record of a run says of it."""
-        return {"version": self.version or None, "about": self.listed.entry.about, "start": self.listed.entry.start}
+        return {"version": self.version or None, "about": self.listed.entry.about, "start": self._words}
+
+    @property
+    def _words(self) -> list[str]:
+        """Its command, with what only a start can fill in still in braces."""
+        places = _places(self.listed)
+        return [filled(word, places) for word in self.listed.entry.start]
 
 
 class Command(NamedTuple):
@@ -78,23 +84,26 @@ def must_be_built(server: Listed) -> bool:
     return bool(server.entry.build) and _found(filled(server.entry.start[0], _places(server))) is None
 
 
+def missing(server: Listed) -> str:
+    """Which program it needs and what to install for it, in one line; empty where it is there."""
+    entry = server.entry
+    program = entry.build[0] if entry.build else filled(entry.start[0], _places(server))
+    return "" if _found(program) else f"{program} is not installed: {entry.install}"
+
+
 def prepare(server: Listed) -> Registered:
     """Builds a server where it has sources, and asks for its version; raises Absent."""
-    entry, places = server.entry, _places(server)
-    if entry.build:
-        _build(server, _words(entry.build, places))
-    program = filled(entry.start[0], places)
-    if _found(program) is None:
-        raise Absent(f"{program} is not installed: {entry.install}")
+    if why := missing(server):
+        raise Absent(why)
+    if server.entry.build:
+        _build(server)
     return Registered(server, _version(server))
 
 
 def state(server: Listed) -> str:
     """Its installed version, or what to do to have it; nothing is built for that."""
-    entry = server.entry
-    program = entry.build[0] if entry.build else filled(entry.start[0], _places(server))
-    if _found(program) is None:
-        return f"NOT HERE: {program} is not installed: {entry.install}"
+    if why := missing(server):
+        return f"NOT HERE: {why}"
     if must_be_built(server):
         return "not built yet: the first run builds it"
     try:
@@ -103,14 +112,14 @@ def state(server: Listed) -> str:
         return f"NOT HERE: {absent}"
 
 
-def _build(server: Listed, command: Sequence[str]) -> None:
-    if _found(command[0]) is None:
-        raise Absent(f"{command[0]} is not installed: {server.entry.install}")
+def _build(server: Listed) -> None:
     _built(server).mkdir(parents=True, exist_ok=True)
-    code, lines = _run(command, BUILD_S_MAX)
+    code, lines = _run(_words(server.entry.build, _places(server)), BUILD_S_MAX)
     if code != 0:
         error = next((line for line in lines if "error" in line), lines[-1])
         raise Absent(f"it cannot be built: {error}: {server.entry.install}")
+    if must_be_built(server):
+        raise Absent(f"its build made no {filled(server.entry.start[0], _places(server))}: correct build or start")
 
 
 def _version(server: Listed) -> str:

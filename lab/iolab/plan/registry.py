@@ -210,6 +210,6 @@ def _readable(server: Listed) -> Iterator[tuple[str, str]]:
     """The files of a server that can be read, and their text."""
     for name in server.entry.files:
         try:
-            yield name, (server.folder / name).read_text()
+            yield name, (server.folder / name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             continue
