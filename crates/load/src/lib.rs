@@ -1,8 +1,8 @@
-//! The load generator: it asks, checks every byte of every answer, and says how long each took.
+//! The load generator: sends requests, checks every byte of every reply, and records latencies.
 //!
-//! It shares no code with the servers but the protocols and the system calls, so that a mistake in how a server
-//! waits cannot hide behind the same mistake in the instrument. Its threads share nothing while they run: each has
-//! its own connections, histogram and counts, which are merged at the end.
+//! It shares only the protocols and the system calls with the servers, so a mistake in how a server waits cannot hide
+//! behind the same mistake here. Its threads share nothing while they run: each has its own connections, histogram and
+//! counts, which are merged at the end.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,7 @@ pub use self::tls::{Tls, Trust};
 /// Features that a driver would use and this machine lacks.
 ///
 /// # Errors
-/// Where it cannot run here; the text says why and what to do.
+/// If the driver cannot run here. The text says why and what to do.
 pub fn missing_features(driver: Driver) -> io::Result<Vec<String>> {
     match driver {
         Driver::Epoll | Driver::Thread => Ok(Vec::new()),
@@ -45,12 +45,12 @@ pub fn missing_features(driver: Driver) -> io::Result<Vec<String>> {
     }
 }
 
-/// As many threads as were asked for, where each has a connection.
+/// The number of threads: as many as requested, but at most one for each connection.
 fn threads_of(spec: &LoadSpec) -> usize {
     spec.threads().clamp(1, spec.connections)
 }
 
-/// Its shard of a load by several processes; alone it is the whole.
+/// The shard of this process among those that load the server together.
 fn shard_of(spec: &LoadSpec) -> Shard {
     let alone = Shard { threads_before: 0, threads: threads_of(spec), connections_before: 0 };
     spec.place.unwrap_or(alone)
@@ -59,13 +59,13 @@ fn shard_of(spec: &LoadSpec) -> Shard {
 /// The load of the probes, if there are any.
 fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
     let shard = shard_of(spec);
-    // Those of another process have other times, at a rate of their own.
+    // The probes of each process have their own times.
     let seed = PROBE_SEED + shard.threads_before as u64;
     let stage = Stage::steady(PROBE_RATE_PER_S * spec.probes as f64);
     // A processor that no thread of the load has, if there is one.
     let cpu = spec.cpus.get((shard.threads_before + threads_of(spec)) % spec.cpus.len().max(1));
     (spec.probes > 0).then(|| LoadSpec {
-        // Probes are few, and one thread has them all.
+        // Probes are few, so one thread has them all.
         driver: if spec.driver == Driver::Thread { Driver::Epoll } else { spec.driver },
         cpus: Vec::from_iter(cpu.copied()),
         connections: spec.probes,
@@ -85,19 +85,19 @@ fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
     })
 }
 
-/// How often a probe connection is asked: seldom enough to be no load, and in ten seconds often enough for a p99.
+/// Requests per second of a probe connection: too few to load the server, and enough for a p99 within ten seconds.
 const PROBE_RATE_PER_S: f64 = 100.0;
-/// Any but those that people choose, so that probes do not fall on the requests of a schedule.
+/// A seed that people do not choose, so that probes do not coincide with the requests of a schedule.
 const PROBE_SEED: u64 = 0x70_72_6f_62_65;
 
-/// What is told while a run goes on.
+/// What a run reports while it goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// All connections are open; and each has been answered once, if there is a warm-up.
+    /// All connections are open. If there is a warm-up, each has had one reply.
     Ready { connections: usize, lacks: Vec<String> },
     /// The measured window begins.
     Measuring { at_ns: u64 },
-    /// A slice of the window is over.
+    /// A slice of the window has ended.
     Sliced(Slice),
     /// The measured window has ended.
     Measured { at_ns: u64 },
@@ -108,20 +108,19 @@ pub enum Event {
 pub struct Failure {
     /// A word for programs, such as `connection_refused`.
     pub kind: &'static str,
-    /// One line for people, saying what to do.
+    /// One line for people that says what to do.
     pub message: String,
 }
 
-/// Runs the load and reports what was measured. Raising `stop` ends it early, with what there is by then.
+/// Runs the load and returns the report. Raising `stop` ends it early, with the results so far.
 ///
 /// The warm-up waits until `tell` has returned from [`Event::Ready`], and the connections stay open until it has
-/// returned from [`Event::Measured`]: so long the server is at rest, and whoever measures it may take their time. What
-/// it returns of [`Event::Ready`] is when the warm-up begins, in CLOCK_MONOTONIC nanoseconds, or None for at once; of
-/// other events it means nothing.
+/// returned from [`Event::Measured`]. Meanwhile the server is idle and can be inspected. From [`Event::Ready`] it
+/// returns when the warm-up begins, in CLOCK_MONOTONIC nanoseconds, or None for at once. Its other results are ignored.
 ///
 /// # Errors
-/// If the connections cannot be opened, or the driver does not work on this machine. Once they are open, what
-/// goes wrong is counted and the run goes on.
+/// If the connections cannot be opened, or the driver does not work on this machine. Later errors are counted, and the
+/// run goes on.
 pub fn run<P: Protocol>(
     spec: &LoadSpec,
     tls: Option<&Tls>,
@@ -145,7 +144,7 @@ pub fn run<P: Protocol>(
         let mut lacks = Vec::new();
         for _ in threads.iter().chain(&probe) {
             let ready = wait_for(&readies, stop, &halt);
-            // Where one thread has failed, the others need not open the rest.
+            // If one thread has failed, the others need not open the rest.
             halt.fetch_or(ready.is_err(), Ordering::Relaxed);
             lacks = ready?;
         }
@@ -153,13 +152,13 @@ pub fn run<P: Protocol>(
         let start_ns = tell(Event::Ready { connections: spec.connections, lacks });
         let timeline = Timeline::starting_at(within_reach(start_ns, ready_ns), spec);
         for thread in threads.iter().chain(&probe) {
-            // A thread that is gone has panicked, which waiting for its record tells.
+            // A thread that is gone has panicked. Waiting for its record finds that.
             let _ = thread.start.send(timeline);
         }
         attend(&timeline, stop, &halt, &mut slices, tell, || threads.iter_mut().all(Thread::is_done));
         let mut report = Report::empty(matches!(spec.pace, Pace::Open { .. }));
         threads.iter_mut().for_each(|thread| report.add(&thread.wait()));
-        // Probes of a run of a number of requests end with it.
+        // The probes of a run with a number of requests end here.
         probe_halt.store(true, Ordering::Relaxed);
         report.probe = probe.map(|mut thread| Box::new(thread.wait().into_probe(spec.probes)));
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
@@ -174,13 +173,13 @@ pub fn run<P: Protocol>(
     })
 }
 
-/// When a run begins that is to begin at `start_ns`: not before it was ready, nor later than anybody waits for.
+/// When a run begins that should begin at `start_ns`: not before it is ready, and not too far ahead.
 fn within_reach(start_ns: Option<u64>, ready_ns: u64) -> u64 {
     let now_ns = sys::clock::monotonic_ns();
     start_ns.map_or(now_ns, |start_ns| start_ns.clamp(ready_ns, now_ns + START_AHEAD_NS_MAX))
 }
 
-/// How far ahead the begin of a run may lie.
+/// The longest time until the beginning of a run.
 const START_AHEAD_NS_MAX: u64 = 60_000_000_000;
 
 /// Starts a thread, which opens its share of the connections.
@@ -200,7 +199,7 @@ fn start<'scope, P: Protocol>(
     Ok(Thread { start, recorded, record: None })
 }
 
-/// What the main thread has of another. Dropping it lets that close its connections and end.
+/// The main thread's side of a load thread. Dropping it lets the thread close its connections and end.
 struct Thread {
     start: mpsc::Sender<Timeline>,
     recorded: mpsc::Receiver<Report>,
@@ -208,7 +207,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Whether it has run to its end, or panicked, which [`Self::wait`] tells.
+    /// Whether it has run to its end, or panicked, which [`Self::wait`] finds.
     fn is_done(&mut self) -> bool {
         self.record.is_some()
             || match self.recorded.try_recv() {
@@ -227,17 +226,17 @@ impl Thread {
     }
 }
 
-/// What a thread has of the main one.
+/// A load thread's side of the main thread.
 struct Channels {
-    /// It tells here that its connections are open.
+    /// Sends that the connections are open.
     ready: mpsc::Sender<Ready>,
-    /// It is told here to start, and by the end of the channel that its connections may go.
+    /// Receives the start. The end of the channel means that the connections may be closed.
     started: mpsc::Receiver<Timeline>,
     slice: mpsc::Sender<Slice>,
     record: mpsc::Sender<Report>,
 }
 
-/// Waits until the next thread has opened its connections, and has them all give up when `stop` is raised.
+/// Waits until the next thread has opened its connections. Halts all threads when `stop` is raised.
 fn wait_for(readies: &mpsc::Receiver<Ready>, stop: &AtomicBool, halt: &AtomicBool) -> Ready {
     loop {
         halt.fetch_or(stop.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -251,10 +250,10 @@ fn wait_for(readies: &mpsc::Receiver<Ready>, stop: &AtomicBool, halt: &AtomicBoo
 
 /// One thread's part of the load.
 struct ThreadLoad {
-    /// Which thread it is, of how many in all processes.
+    /// The index of the thread among those of all processes.
     index: usize,
     threads: usize,
-    /// The connections of the threads before it, in all processes.
+    /// The number of connections of the threads before it, in all processes.
     first: usize,
     connections: usize,
     idle: usize,
@@ -285,7 +284,7 @@ impl ThreadLoad {
         }
     }
 
-    /// The rule by which its requests go out.
+    /// The dispatcher of its requests.
     fn dispatcher(&self, pace: &Pace, timeline: &Timeline) -> Dispatcher {
         match pace {
             Pace::Closed => Dispatcher::closed(self.connections, self.in_flight),
@@ -295,7 +294,7 @@ impl ThreadLoad {
         }
     }
 
-    /// Its part of what all processes are to send.
+    /// Its part of the schedule of all processes.
     fn schedule(&self, arrivals: (Arrivals, u64), stages: &[Stage], timeline: &Timeline) -> Schedule {
         let stages: Vec<Ramp> = stages.iter().map(Ramp::from).collect();
         let times = (timeline.start_ns, timeline.begin_ns);
@@ -313,7 +312,7 @@ fn work<P: Protocol>(
     channels: Channels,
     halt: &AtomicBool,
 ) {
-    // A processor set that cannot be had is refused before any thread starts; here the kernel's choice would do.
+    // An impossible processor set is refused before any thread starts. An error here leaves the choice to the kernel.
     let _ = sys::cpu::pin(&share.cpus);
     let _ = sys::process::exact_timers();
     let client = P::Client::new(workload);
@@ -344,8 +343,8 @@ fn work<P: Protocol>(
     }
 }
 
-/// Tells that the connections are open, waits for the common start, runs to the end, and keeps the connections open
-/// until they may go.
+/// Reports that the connections are open, waits for the common start, runs to the end, and keeps the connections open
+/// until the main thread lets them go.
 fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
     spec: &LoadSpec,
@@ -357,23 +356,23 @@ fn drive<W: drivers::Drive>(
     let mut worker = match worker {
         Ok(worker) => worker,
         Err(failure) => {
-            // The receiver lives until every thread has told it, here and below.
+            // The receiver exists until every thread has sent its message, here and below.
             let _ = ready.send(Err(failure));
             return;
         }
     };
     let mut recorder = Recorder::new(share.requests, &spec.pace);
     if spec.warmup_ms() > 0 {
-        // One request on each connection, which nobody records: a server that starts a process for each is
-        // still at it when the last has connected, and would be for a second of its warm-up.
+        // One request on each connection, not recorded. A server that starts a process for each connection may still be
+        // starting them when the last has connected.
         let count = share.connections as u64;
         let mut dispatcher = Dispatcher::closed(share.connections, count);
         worker.run(&mut dispatcher, &mut Recorder::new(count, &Pace::Closed), halt);
     }
     let _ = ready.send(Ok(worker.missing_features()));
-    // The channel ends when no thread has anything more to tell.
+    // The channel ends when all threads have sent their message.
     drop(ready);
-    // No start means that another thread has failed: there is nothing to do.
+    // Without a start, another thread has failed.
     let Ok(timeline) = started.recv() else { return };
     let slicer = spec.slice_ms.map(|slice_ms| Slicer::new(1_000_000 * slice_ms, slice));
     drivers::pause_until(timeline.start_ns, halt);
@@ -384,10 +383,10 @@ fn drive<W: drivers::Drive>(
     let _ = started.recv();
 }
 
-/// How often the main thread looks whether it is to stop.
+/// The pause between two looks of the main thread at `stop`.
 const ATTEND: Duration = Duration::from_millis(20);
 
-/// Tells when the window begins and ends, and halts the threads when asked to.
+/// Reports when the window begins and ends, and halts the threads when `stop` is raised.
 fn attend(
     timeline: &Timeline,
     stop: &AtomicBool,
@@ -398,7 +397,7 @@ fn attend(
 ) {
     let mut measuring = false;
     loop {
-        // Before the clock is read: who is done at the end of the window has been told that it has ended.
+        // Read before the clock: threads that finish at the end of the window must still lead to `Measured`.
         let finished = finished();
         let now_ns = sys::clock::monotonic_ns();
         if stop.load(Ordering::Relaxed) {
@@ -434,7 +433,7 @@ mod tests {
 
     use super::*;
 
-    /// Expects the shares of all threads to add up to the whole, and to differ by one at most.
+    /// Expects the shares of all threads to add up to the whole, and to differ by at most one.
     fn check(connections: usize, threads: usize, requests: u64) {
         let spec = LoadSpec { connections, threads, cpus: vec![3, 5], requests: Some(requests), ..spec() };
         let shares: Vec<ThreadLoad> =
@@ -450,7 +449,7 @@ mod tests {
         assert!(shares.iter().all(|share| share.first == before(share.index)));
     }
 
-    /// To nobody, for ten seconds.
+    /// A load for ten seconds, without an address.
     fn spec() -> LoadSpec {
         let workload = Workload::Echo(Echo::default());
         LoadSpec { duration_ms: Some(10_000), warmup_ms: Some(0), ..LoadSpec::new(workload, Vec::new()) }
@@ -489,7 +488,7 @@ mod tests {
         dues_ns
     }
 
-    /// Expects processes with so many threads each to be as one with all of them.
+    /// Expects several processes with these numbers of threads to send what one process with all threads sends.
     fn check_places(threads: &[usize]) {
         let all = threads.iter().sum();
         let parts: Vec<LoadSpec> = (0..threads.len())
@@ -507,7 +506,7 @@ mod tests {
         let cpus =
             |specs: &[LoadSpec]| specs.iter().flat_map(shares).map(|share| share.cpus).collect::<Vec<_>>();
         assert_eq!(cpus(&parts), cpus(&[load_of(all, None)]), "{threads:?}");
-        // By these numbers connections take addresses and sources in turn.
+        // These numbers decide the address and source of each connection.
         let mut next = 0;
         for (part, probe) in parts.iter().map(|part| (part, probe_of(part).expect("it has one"))) {
             for share in shares(part).iter().chain(&shares(&probe)) {
