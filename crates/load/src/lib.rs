@@ -114,7 +114,7 @@ pub struct Failure {
 
 /// Runs the load and returns the report. Raising `stop` ends it early, with the results so far.
 ///
-/// The warm-up waits until `tell` has returned from [`Event::Ready`], and the connections stay open until it has
+/// The warm-up waits until `emit` has returned from [`Event::Ready`], and the connections stay open until it has
 /// returned from [`Event::Measured`]. Meanwhile the server is idle and can be inspected. From [`Event::Ready`] it
 /// returns when the warm-up begins, in CLOCK_MONOTONIC nanoseconds, or None for at once. Its other results are ignored.
 ///
@@ -126,7 +126,7 @@ pub fn run<P: Protocol>(
     tls: Option<&Tls>,
     workload: &'static P::Workload,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(Event) -> Option<u64>,
+    emit: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<Report, Failure> {
     let (halt, probe_halt) = (AtomicBool::new(false), AtomicBool::new(false));
     let probe = probe_of(spec);
@@ -149,13 +149,13 @@ pub fn run<P: Protocol>(
             lacks = ready?;
         }
         let ready_ns = sys::clock::monotonic_ns();
-        let start_ns = tell(Event::Ready { connections: spec.connections, lacks });
+        let start_ns = emit(Event::Ready { connections: spec.connections, lacks });
         let timeline = Timeline::starting_at(within_reach(start_ns, ready_ns), spec);
         for thread in threads.iter().chain(&probe) {
             // A thread that is gone has panicked. Waiting for its record finds that.
             let _ = thread.start.send(timeline);
         }
-        attend(&timeline, stop, &halt, &mut slices, tell, || threads.iter_mut().all(Thread::is_done));
+        attend(&timeline, stop, &halt, &mut slices, emit, || threads.iter_mut().all(Thread::is_done));
         let mut report = Report::empty(matches!(spec.pace, Pace::Open { .. }));
         threads.iter_mut().for_each(|thread| report.add(&thread.wait()));
         // The probes of a run with a number of requests end here.
@@ -164,10 +164,10 @@ pub fn run<P: Protocol>(
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
         report.interrupted = halt.load(Ordering::Relaxed);
         slices.pass_on(true, |slice| {
-            tell(Event::Sliced(slice));
+            emit(Event::Sliced(slice));
         });
         if timeline.is_open_ended() {
-            tell(Event::Measured { at_ns: report.end_ns });
+            emit(Event::Measured { at_ns: report.end_ns });
         }
         Ok(report)
     })
@@ -392,7 +392,7 @@ fn attend(
     stop: &AtomicBool,
     halt: &AtomicBool,
     slices: &mut Slices,
-    tell: &mut dyn FnMut(Event) -> Option<u64>,
+    emit: &mut dyn FnMut(Event) -> Option<u64>,
     mut finished: impl FnMut() -> bool,
 ) {
     let mut measuring = false;
@@ -406,13 +406,13 @@ fn attend(
         }
         if !measuring && now_ns >= timeline.begin_ns {
             measuring = true;
-            tell(Event::Measuring { at_ns: now_ns });
+            emit(Event::Measuring { at_ns: now_ns });
         }
         slices.pass_on(false, |slice| {
-            tell(Event::Sliced(slice));
+            emit(Event::Sliced(slice));
         });
         if now_ns >= timeline.end_ns {
-            tell(Event::Measured { at_ns: now_ns });
+            emit(Event::Measured { at_ns: now_ns });
             return;
         }
         if finished {
