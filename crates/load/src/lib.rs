@@ -94,7 +94,7 @@ const PROBE_SEED: u64 = 0x70_72_6f_62_65;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// All connections are open. If there is a warm-up, each has had one reply.
-    Ready { connections: usize, lacks: Vec<String> },
+    Ready { connections: usize, missing_features: Vec<String> },
     /// The measured window begins.
     Measuring { at_ns: u64 },
     /// A slice of the window has ended.
@@ -141,15 +141,15 @@ pub fn run<P: Protocol>(
             (0..threads_of(spec)).map(|index| start(spec, index, &halt)).collect::<Result<Vec<_>, _>>()?;
         let probe = probe.as_ref().map(|probe| start(probe, 0, &probe_halt)).transpose()?;
         drop(ready);
-        let mut lacks = Vec::new();
+        let mut missing_features = Vec::new();
         for _ in threads.iter().chain(&probe) {
             let ready = wait_for(&readies, stop, &halt);
             // If one thread has failed, the others need not open the rest.
             halt.fetch_or(ready.is_err(), Ordering::Relaxed);
-            lacks = ready?;
+            missing_features = ready?;
         }
         let ready_ns = sys::clock::monotonic_ns();
-        let start_ns = emit(Event::Ready { connections: spec.connections, lacks });
+        let start_ns = emit(Event::Ready { connections: spec.connections, missing_features });
         let timeline = Timeline::starting_at(within_reach(start_ns, ready_ns), spec);
         for thread in threads.iter().chain(&probe) {
             // A thread that is gone has panicked. Waiting for its record finds that.

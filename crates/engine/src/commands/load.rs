@@ -63,11 +63,11 @@ fn for_a_program() -> Result<(), Failure> {
     let parts = shards::parts(&spec);
     // The first part is the largest: what this machine cannot do of any of them, it cannot do of this one.
     let tls = prepare(&parts[0])?;
-    let mut lacks = Vec::new();
+    let mut missing_features = Vec::new();
     let (line, lines) = mpsc::channel();
     let ran = run(&parts, tls.as_ref(), Some(line), &mut |event| {
-        if let Event::Ready { lacks: found, .. } = &event {
-            lacks.clone_from(found);
+        if let Event::Ready { missing_features: found, .. } = &event {
+            missing_features.clone_from(found);
         }
         let is_held = spec.held && matches!(event, Event::Ready { .. } | Event::Measured { .. });
         // A line that came before the event was no answer to it.
@@ -75,13 +75,13 @@ fn for_a_program() -> Result<(), Failure> {
         output::line(&event_line(&spec, event));
         if is_held { wait_for_line(&lines) } else { None }
     })?;
-    output::line(&contract::line(&told(&spec, lacks, &ran)));
+    output::line(&contract::line(&told(&spec, missing_features, &ran)));
     ran.lost.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// The report of a run, which says what is missing in it.
-fn told(spec: &LoadSpec, lacks: Vec<String>, ran: &Ran) -> Report {
-    let mut report = report(spec, lacks, &ran.measured);
+fn told(spec: &LoadSpec, missing_features: Vec<String>, ran: &Ran) -> Report {
+    let mut report = report(spec, missing_features, &ran.measured);
     report.unsound.splice(0..0, ran.lost.iter().map(|failure| failure.message.clone()));
     report
 }
@@ -114,11 +114,11 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     let clock = flags.time_limit()?.map(Clock::new).transpose()?;
     let mut files = Files::open(&flags.writes)?;
     let mut view = flags.view().map(|descriptor| watched(descriptor, &spec)).transpose()?;
-    let mut lacks = Vec::new();
+    let mut missing_features = Vec::new();
     let mut ran = run(&parts, tls.as_ref(), None, &mut |event| {
         match &event {
-            Event::Ready { lacks: found, .. } => {
-                lacks.clone_from(found);
+            Event::Ready { missing_features: found, .. } => {
+                missing_features.clone_from(found);
                 if io::stderr().is_terminal() && !flags.quiet {
                     output::say(&beginning(&spec, flags.subject()));
                 }
@@ -134,7 +134,7 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     })?;
     // Nobody has interrupted what has ended in the time it was given.
     ran.measured.interrupted &= !clock.is_some_and(|clock| clock.has_struck());
-    let report = told(&spec, lacks, &ran);
+    let report = told(&spec, missing_features, &ran);
     let Ran { measured, lost } = ran;
     let written = files.end(&Ended { report: &report, measured: &measured, subject: flags.subject() });
     output::line(&match like {
@@ -335,7 +335,7 @@ fn beginning(spec: &LoadSpec, subject: &str) -> String {
 
 fn event_line(spec: &LoadSpec, event: Event) -> String {
     match event {
-        Event::Ready { connections, lacks } => contract::line(&LoadReady {
+        Event::Ready { connections, missing_features } => contract::line(&LoadReady {
             schema: Version,
             event: ReadyWord::Is,
             role: LoadWord::Is,
@@ -343,7 +343,7 @@ fn event_line(spec: &LoadSpec, event: Event) -> String {
             connections,
             pid: process::id(),
             build: crate::BUILD.to_owned(),
-            lacks,
+            lacks: missing_features,
         }),
         Event::Measuring { at_ns } => contract::line(&Measuring {
             schema: Version,

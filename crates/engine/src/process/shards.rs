@@ -101,9 +101,9 @@ pub(crate) fn run(
         slices,
         lost: Vec::new(),
     };
-    let lacks = whole.open()?;
+    let missing_features = whole.open()?;
     let connections = parts.iter().map(|part| part.connections).sum();
-    let start_ns = tell(Event::Ready { connections, lacks });
+    let start_ns = tell(Event::Ready { connections, missing_features });
     // All have the same clock, and need a moment to hear of it.
     let start_ns = start_ns.unwrap_or_else(|| sys::clock::monotonic_ns() + START_AHEAD_NS);
     whole.go_on(&start_ns.to_string());
@@ -317,15 +317,15 @@ struct Shards<'a> {
 impl Shards<'_> {
     /// Waits until all have opened their connections; returns what they do without.
     fn open(&mut self) -> Result<Vec<String>, Failure> {
-        let mut lacks = Vec::new();
+        let mut missing_features = Vec::new();
         let mut left = self.shards.len();
         while left > 0 {
             if let LoadEvent::Ready(ready) = self.next().1? {
-                lacks = ready.lacks;
+                missing_features = ready.lacks;
                 left -= 1;
             }
         }
-        Ok(lacks)
+        Ok(missing_features)
     }
 
     /// From the start to the reports of all, or of those that live to report.
