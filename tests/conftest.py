@@ -32,11 +32,11 @@ from iolab.contract.types import (
     Workload,
 )
 from iolab.machine import noise, proc
-from iolab.measure import agent, binary, runner
+from iolab.measure import agent, binary, trial_run
 from iolab.measure.agent import Calls, Sample
 from iolab.measure.engine import Engine, LoadEvent, TrialFailed, open_engine
+from iolab.measure.progress import Clocks
 from iolab.measure.protocol_probe import Mismatch
-from iolab.measure.runner import Clocks
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
 from iolab.results.records import Failure, MachineNoise
@@ -175,7 +175,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which nothing else runs, whatever runs on it."""
     monkeypatch.setattr(noise, "ticks", lambda: noise.Ticks(0, 0, 0))
     # There the lab is never late to read a server; here it may be, for all that the figures of a fake depend on it.
-    monkeypatch.setattr(runner, "LATE_SHARE_MAX", 0.99)
+    monkeypatch.setattr(trial_run, "LATE_SHARE_MAX", 0.99)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import iolab
-from iolab.measure.runner import Event, Planned, TrialEnded
+from iolab.measure.events import Event, Planned, TrialEnded
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/python.md"
 SHORT = {"quick": True, "blocks": 6}

@@ -21,7 +21,7 @@ import pytest
 from conftest import FAKE_ENGINE, PATIENCE_S, wait_until
 from iolab.judge import trial
 from iolab.machine import proc
-from iolab.measure import engine, runner
+from iolab.measure import engine, follower, trial_run
 from iolab.measure.agent import Agent
 from iolab.plan.experiment import load_experiment, vs_plan
 from iolab.plan.schedule import schedule
@@ -218,7 +218,7 @@ def measured(real_engine: engine.Engine, model: str, protocol: str, duration_ms:
     setting: dict[str, Scalar] = {"protocol": protocol, "connections": 1, "warmup_ms": 100, "duration_ms": duration_ms}
     plan = vs_plan([model, model], setting)
     first = schedule(plan)[0]
-    return trial.judged(plan.cell(first), runner.measure(Agent(real_engine), plan.cell(first), first))
+    return trial.judged(plan.cell(first), trial_run.measure(Agent(real_engine), plan.cell(first), first))
 
 
 def check_measured(result: Result) -> None:
@@ -246,7 +246,7 @@ def test_a_capacity_agrees_with_its_runs_and_with_what_a_call_costs(tmp_path: Pa
     """
     plan = vs_plan(["epoll", "epoll"], {"protocol": "rpc", "work_ns": 2_000_000})
     first = schedule(plan)[0]
-    with runner.running(Agent(real_engine).start(plan.cell(first))) as server:
+    with follower.running(Agent(real_engine).start(plan.cell(first))) as server:
         found = asked_for_capacity(tmp_path, f"tcp://{server.addresses[0]}")
     runs = found["runs"]
     assert found["finished"]

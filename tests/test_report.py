@@ -34,7 +34,7 @@ from iolab import report
 from iolab.contract.types import ServeReady
 from iolab.judge import stats, verdict
 from iolab.judge.results import judged, read
-from iolab.measure.runner import with_cpus
+from iolab.measure.placement import with_cpus
 from iolab.plan.claims import Claim, Published, RatioTest
 from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import parse_experiment, vs_plan

@@ -13,11 +13,10 @@ import pytest
 from conftest import FakeHost, FakeServer
 from iolab.judge import verdict
 from iolab.machine.cpus import Cpu
-from iolab.measure import runner
-from iolab.measure.runner import (
+from iolab.measure import placement, runner, stopping
+from iolab.measure.events import (
     CanTakePart,
     Checked,
-    ContestantFailed,
     Counted,
     Crowded,
     Event,
@@ -25,9 +24,10 @@ from iolab.measure.runner import (
     NothingUsable,
     Opened,
     PutBack,
-    Stopped,
     TrialBegan,
 )
+from iolab.measure.runner import ContestantFailed
+from iolab.measure.stopping import Stopped
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan
 from iolab.plan.schedule import schedule
@@ -359,7 +359,7 @@ def test_a_signal_while_a_result_is_stored_waits_until_it_is_whole(
 
     monkeypatch.setattr(store.Writer, "append", interrupted_append)
     plan = short_plan("epoll", "io_uring")
-    with pytest.raises(Stopped) as stopped, runner.stopping_on([signal.SIGTERM]):
+    with pytest.raises(Stopped) as stopped, stopping.stopping_on([signal.SIGTERM]):
         run(plan, FakeHost(), tmp_path)
     assert stopped.value.code == 143
     kept = store.read_trials(store.folder_of(plan, tmp_path))
@@ -369,11 +369,11 @@ def test_a_signal_while_a_result_is_stored_waits_until_it_is_whole(
 def test_processors_are_chosen_where_a_plan_names_none_and_kept_where_it_does() -> None:
     plan = short_plan("epoll", "io_uring")
     topology = [Cpu(0, 0), Cpu(1, 1)]
-    chosen, why = runner.placed(plan, topology)
+    chosen, why = placement.placed(plan, topology)
     assert [(cell.server_cpus, cell.load_cpus) for cell in chosen.comparisons[0].cells] == [((0,), (1,))] * 2
     assert why == ("one core for each thread",)
     assert chosen.digest != plan.digest, "a run on other processors is another run"
-    given, why = runner.placed(runner.with_cpus(plan, (1,), (0,)), topology)
+    given, why = placement.placed(placement.with_cpus(plan, (1,), (0,)), topology)
     assert [(cell.server_cpus, cell.load_cpus) for cell in given.comparisons[0].cells] == [((1,), (0,))] * 2
     assert why == ("as given",)
 

@@ -15,8 +15,8 @@ from iolab import report, runs
 from iolab.judge import results
 from iolab.judge.results import Results
 from iolab.machine import cpus
-from iolab.measure import agent, contestants, engine, runner
-from iolab.measure.runner import Event, Tell
+from iolab.measure import agent, contestants, engine, events, placement, runner
+from iolab.measure.events import Event, Tell
 from iolab.plan import catalog, registry
 from iolab.plan.experiment import load_experiment, vs_plan
 from iolab.plan.plan import Plan
@@ -53,7 +53,7 @@ def vs(
     """
     times = {key: whole_intervals_ms(value) for key in TIMES if isinstance(value := setting.get(key), int)}
     plan = vs_plan(servers, {"protocol": "echo", **setting, **times}, blocks=blocks, seed=seed)
-    plan = runner.with_cpus(plan, tuple(server_cpus), tuple(load_cpus))
+    plan = placement.with_cpus(plan, tuple(server_cpus), tuple(load_cpus))
     known = registry.load(Path(registry.USERS))
     # What was named here is to be compared; an experiment goes on without what this machine cannot run.
     return _run(plan.quick() if quick else plan, known, Path(out), tell, fresh=fresh, by_hand=True)
@@ -102,8 +102,8 @@ def _run(plan: Plan, known: registry.Registry, out: Path, tell: Tell, *, fresh: 
     variants = contestants.variants(plan, ours, known, absent)
     if by_hand:
         contestants.refuse_unfit(plan, variants)
-    plan, why = runner.placed(plan, cpus.topology())
-    tell(runner.Planned(plan, why))
+    plan, why = placement.placed(plan, cpus.topology())
+    tell(events.Planned(plan, why))
     left_out, host = contestants.left_out(plan, variants), agent.Agent(ours, ready)
     folder = runner.run(plan, host, out, tell, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh)
     found = results.read(folder)

@@ -17,9 +17,10 @@ from iolab.capacity.steps import Step, load_spec
 from iolab.contract.types import Interval, LoadReady, Measured, Measuring, Report
 from iolab.errors import PlanError
 from iolab.machine import proc
-from iolab.measure import programs, protocol_probe, runner
+from iolab.measure import earlier_run, follower, programs, protocol_probe, stopping
 from iolab.measure.agent import Host
 from iolab.measure.engine import TrialFailed
+from iolab.measure.progress import CLOCKS, Clocks
 from iolab.results import layout, store
 
 # Called with the state of a search; called with the reason and the new folder of an earlier run that is set aside.
@@ -53,7 +54,7 @@ def run(
     server_pid: int | None = None,
     fresh: bool = False,
     on_set_aside: OnSetAside = lambda changed, folder: None,
-    clocks: runner.Clocks = runner.CLOCKS,
+    clocks: Clocks = CLOCKS,
 ) -> Path:
     """Makes the runs that are left of a search and returns its folder.
 
@@ -64,12 +65,12 @@ def run(
     machine = host.describe()
     machine["identity"]["server"] = None if server_pid is None else programs.of_process(server_pid)
     folder = folder_of(spec, runs)
-    changed, is_finished = runner.earlier(folder, machine["identity"], _is_finished)
+    changed, is_finished = earlier_run.earlier(folder, machine["identity"], _is_finished)
     with (
-        runner.moved_aside(
+        earlier_run.moved_aside(
             folder,
             is_old=fresh or bool(changed) or bool(is_finished),
-            put_back=lambda: on_set_aside(runner.NOTHING_MEASURED, folder),
+            put_back=lambda: on_set_aside(earlier_run.NOTHING_MEASURED, folder),
         ) as set_aside,
         writing(spec, machine, runs) as writer,
     ):
@@ -80,7 +81,7 @@ def run(
         while state.next is not None:
             _refuse_another(machine["identity"]["server"])
             record = _measured(host, spec, state.next, len(writer.records), server_pid, clocks.wall())
-            with runner.signals_held():
+            with stopping.signals_held():
                 writer.append(record)
             if not is_settled:
                 _settle(folder, machine)
@@ -111,8 +112,8 @@ def _is_finished(folder: Path) -> bool:
 def _measured(host: Host, spec: CapacitySpec, step: Step, number: int, server_pid: int | None, started: str) -> Record:
     """One run, with the server's CPU time in its window. The server's processes are looked up while it rests."""
     tree, readings, slices = None, list[proc.Usage](), list[Interval]()
-    with runner.running(host.load(load_spec(spec, step, number))) as load:
-        for event in load.events(runner.TICK_S):
+    with follower.running(host.load(load_spec(spec, step, number))) as load:
+        for event in load.events(follower.TICK_S):
             if isinstance(event, LoadReady) and server_pid is not None:
                 tree = proc.look(server_pid)
             elif isinstance(event, Measuring | Measured) and tree is not None:

@@ -135,7 +135,7 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
     from iolab.cli.streams import stderr
     from iolab.cli.watching import again
     from iolab.machine import listener
-    from iolab.measure import agent, engine, runner
+    from iolab.measure import agent, engine, stopping
 
     host, console = agent.Agent(engine.open_engine()), stderr()
     server_pid = options.server_pid or listener.find(spec.connect)
@@ -144,7 +144,7 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
     prober.refuse_mismatch(spec, host)
     lines = searching.Lines(console, knows_server=server_pid is not None)
     try:
-        with runner.stopping_on():
+        with stopping.stopping_on():
             prober.run(
                 spec,
                 host,
@@ -154,11 +154,11 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
                 fresh=options.fresh,
                 on_set_aside=lines.set_aside,
             )
-    except (runner.Stopped, engine.TrialFailed) as error:
+    except (stopping.Stopped, engine.TrialFailed) as error:
         # Without a single run there is no folder.
         if folder.is_dir():
             show(folder, as_json=options.as_json)
-        if isinstance(error, runner.Stopped):
+        if isinstance(error, stopping.Stopped):
             terminal.say(console, f"stopped by {error}; to go on: {again()}")
             return error.code
         return failed(str(error), 2 if error.failure.kind.startswith("bad_") else 1)

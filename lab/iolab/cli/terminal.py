@@ -23,9 +23,8 @@ from iolab.judge.claims import ClaimVerdict
 from iolab.judge.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
 from iolab.machine.cpus import cpu_words
 from iolab.measure.contestants import Building
-from iolab.measure.protocol_probe import remedy
-from iolab.measure.runner import (
-    NOTHING_MEASURED,
+from iolab.measure.earlier_run import NOTHING_MEASURED
+from iolab.measure.events import (
     CanTakePart,
     Checked,
     Counted,
@@ -39,6 +38,7 @@ from iolab.measure.runner import (
     TrialBegan,
     TrialEnded,
 )
+from iolab.measure.protocol_probe import remedy
 from iolab.plan.claims import Metric
 from iolab.plan.plan import Plan
 from iolab.results.records import DOUBTS, Failure

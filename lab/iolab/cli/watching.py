@@ -11,8 +11,8 @@ from iolab import cli
 from iolab.cli import terminal
 from iolab.cli.streams import stderr, stdout
 from iolab.judge.results import Results
-from iolab.measure import protocol_probe, runner
-from iolab.measure.runner import Tell
+from iolab.measure import protocol_probe, runner, stopping
+from iolab.measure.events import Tell
 from iolab.wording import when
 
 
@@ -21,13 +21,13 @@ def watched(measure: Callable[[Tell], Results], *, as_json: bool) -> int:
     console = stderr()
     screen = terminal.Screen(console)
     try:
-        with runner.stopping_on(), screen:
+        with stopping.stopping_on(), screen:
             found = measure(screen)
     except runner.ContestantFailed as failed:
         advice = protocol_probe.remedy(failed.failure.kind, as_flags=True)
         terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure, advice)
         return failed.code
-    except runner.Stopped as stopped:
+    except stopping.Stopped as stopped:
         is_kept = screen.folder is not None and screen.folder.is_dir()
         kept = f"finished trials are kept in {screen.folder}" if is_kept else "no trial had ended"
         terminal.say(console, f"stopped by {stopped}; {kept}")

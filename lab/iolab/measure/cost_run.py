@@ -1,0 +1,66 @@
+"""What a request and a connection cost a server: system calls and memory, seen in a run that is not timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iolab.contract.types import Measured, Measuring, Report, ServeReady
+from iolab.measure.agent import Calls, Host
+from iolab.measure.engine import TrialFailed
+from iolab.measure.follower import death_first, load_spec, running
+from iolab.plan.settings import Cell
+
+# How much of its window a count spans. The rest is for a lab that is late.
+COUNTED_SHARE = 0.5
+# How an engine begins to say that the kernel does not let it count.
+UNCOUNTED = "system calls cannot be counted"
+
+
+def costs(host: Host, cell: Cell) -> dict[str, Any]:
+    """The fields of a count that were seen in one trial; raises TrialFailed.
+
+    Memory is read when the window is over and the server rests. Calls are counted within it, and the requests between
+    the two readings are those of the generator's intervals.
+    """
+    before: Calls | None = None
+    after: Calls | None = None
+    own_bytes = None
+    with running(host.start(cell, count_calls=True)) as server, death_first(server):
+        own_bytes_before = server.own_bytes(server.look())
+        with running(host.load(load_spec(cell, server.addresses))) as load:
+            for event in load.events(COUNTED_SHARE * cell.duration_ms / 1_000):
+                if isinstance(event, Measuring):
+                    before = server.calls()
+                elif event is None and before is not None and after is None:
+                    after = server.calls()
+                elif isinstance(event, Measured):
+                    own_bytes = server.own_bytes(server.look())
+                elif isinstance(event, Report):
+                    report = event
+        why_not = _why_uncounted(server.ready)
+    if before is None or after is None or after.read_ns > report.end_ns:
+        raise TrialFailed("lab_late", "the lab came too late to see what it costs: close what uses the machine")
+    memory = {"own_bytes_before": own_bytes_before, "own_bytes": own_bytes}
+    if before.calls is None or after.calls is None:
+        return {"why_not": why_not, **memory}
+    requests = _completed(report, before.read_ns, after.read_ns)
+    return {"requests": requests, "calls": max(0, after.calls - before.calls), **memory}
+
+
+def _completed(report: Report, begin_ns: int, end_ns: int) -> int:
+    """How many requests were answered between two instants, by the generator's intervals and parts of them."""
+    series = report.intervals
+    completed = 0.0
+    for number, count in enumerate(series.completed):
+        slice_ns = series.begin_ns + number * series.length_ns
+        inside_ns = min(end_ns, slice_ns + series.length_ns) - max(begin_ns, slice_ns)
+        completed += count * max(0, inside_ns) / series.length_ns
+    return round(completed)
+
+
+def _why_uncounted(ready: ServeReady | None) -> str:
+    """What the server said that the kernel keeps it from."""
+    if ready is None:
+        return "only servers of the engine count them"
+    said = next((lack for lack in ready.lacks if lack.startswith(UNCOUNTED)), "")
+    return said.removeprefix(f"{UNCOUNTED}: ") or "the server did not say why"

@@ -1,0 +1,74 @@
+"""A first look at a contestant before anything is measured: a few requests, each reply verified."""
+
+from __future__ import annotations
+
+from iolab.contract.types import Report
+from iolab.measure.agent import Host
+from iolab.measure.engine import TrialFailed
+from iolab.measure.events import Checked
+from iolab.measure.follower import TICK_S, death_first, load_spec, running
+from iolab.measure.protocol_probe import Mismatch
+from iolab.plan.settings import Cell
+
+# A first look at every contestant before the first block: so many requests, all verified, over so few connections.
+CHECK_REQUESTS = 64
+CHECK_CONNECTIONS = 4
+CHECK_TIMEOUT_MS = 3_000
+# A contestant that fails its first look is looked at once more: a port may have been taken in between.
+CHECKS_MAX = 2
+SEEN_ONCE = frozenset({"cannot_start", "wrong_address", "hung", "silent"})
+
+
+def check(host: Host, cell: Cell, title: str) -> Checked:
+    """Whether a contestant answers what it is asked, all of it rightly; why not, where it does not."""
+    failure = None
+    for _ in range(CHECKS_MAX):
+        try:
+            return Checked(title, _reply_bytes(host, cell), None)
+        except TrialFailed as failed:
+            is_final, failure = failed.failure.final, failed.failure.model_copy(update={"final": True})
+            # Trying again helps against a port that another process took, and nothing that takes long to see.
+            if is_final and (failure.kind in SEEN_ONCE or failure.kind.startswith("speaks_")):
+                break
+    return Checked(title, None, failure)
+
+
+def _reply_bytes(host: Host, cell: Cell) -> int:
+    """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
+    with running(host.start(cell)) as server, death_first(server):
+        if server.ready is None:
+            _refuse_mismatch(host.mismatch(server.addresses[0], cell.workload))
+        spec = load_spec(
+            cell,
+            server.addresses,
+            connections=min(cell.connections, CHECK_CONNECTIONS),
+            threads=1,
+            warmup_ms=0,
+            duration_ms=None,
+            requests=CHECK_REQUESTS,
+            timeout_ms=min(cell.timeout_ms, CHECK_TIMEOUT_MS),
+        )
+        with running(host.load(spec)) as load:
+            report = next(event for event in load.events(TICK_S) if isinstance(event, Report))
+    _refuse_faulty(report)
+    return round(report.bytes.received / report.requests.correct)
+
+
+def _refuse_mismatch(mismatch: Mismatch | None) -> None:
+    """Raises TrialFailed where a server does not answer the protocol that it is asked for."""
+    if mismatch is not None:
+        raise TrialFailed(*mismatch, final=True)
+
+
+def _refuse_faulty(report: Report) -> None:
+    """Raises TrialFailed unless every request of a first look was answered, and rightly."""
+    requests = report.requests
+    if requests.correct == CHECK_REQUESTS and not requests.wrong and not requests.failed:
+        return
+    first = f" ({report.first_error})" if report.first_error else ""
+    seen = (
+        f"{requests.correct} of {CHECK_REQUESTS} requests over {report.connections} connections were answered rightly"
+    )
+    if report.errors.timeout:
+        raise TrialFailed("silent", f"{seen}{first}: it may serve fewer connections at once, so use fewer", final=True)
+    raise TrialFailed("wrong_replies" if requests.wrong else "errors", f"{seen}{first}: it is not compared", final=True)

@@ -1,0 +1,114 @@
+"""A run of a plan as far as it has come."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from iolab.measure.events import Counted, LeftOut, NothingUsable, Tell, TrialEnded
+from iolab.measure.stopping import signals_held
+from iolab.plan.plan import Plan, Trial
+from iolab.results import store
+from iolab.results.records import DOUBTS, CostCount, Result
+from iolab.results.remaining import given_up, remaining
+
+# The run prints a warning if none of its first blocks, this many, has a usable trial.
+FIRST_BLOCKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The two clocks a run needs: intervals in seconds, and a label for people."""
+
+    monotonic_s: Callable[[], float] = time.monotonic
+    wall: Callable[[], str] = field(default=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+CLOCKS = Clocks()
+
+
+class Progress:
+    """A run as far as it has come: its results, and how fast it goes compared with what its plan expects."""
+
+    def __init__(self, plan: Plan, writer: store.Writer, tell: Tell, clocks: Clocks, *, all_or_none: bool) -> None:
+        self.plan, self.tell, self.clocks, self.all_or_none = plan, tell, clocks, all_or_none
+        self.results = list(writer.trials.results)
+        self._writer = writer
+        self._expected_s, self._spent_s = 0.0, 0.0
+        self._rest_known: tuple[Trial, ...] = ()
+        self._rest_after = -1
+        self._has_looked_back = False
+
+    @property
+    def planned(self) -> int:
+        """How many results there will be when nothing more has to be run again."""
+        return len(self.results) + len(self.rest())
+
+    def is_wanted(self, scheduled: Trial) -> bool:
+        """Whether its contestant is still in its comparison: a final failure puts it out."""
+        gone = given_up({result.trial.place: result for result in self.results})
+        return (scheduled.comparison, scheduled.slot) not in gone
+
+    def left_s(self) -> float:
+        """How long the rest should take at the pace so far."""
+        pace = self._spent_s / self._expected_s if self._expected_s else 1.0
+        return pace * sum(self.plan.cell(rest).trial_ms for rest in self.rest()) / 1_000
+
+    def rest(self) -> tuple[Trial, ...]:
+        """What is still to be run, worked out once after each result: of many contestants that takes milliseconds."""
+        if self._rest_after != len(self.results):
+            self._rest_known, self._rest_after = remaining(self.plan, self.results), len(self.results)
+        return self._rest_known
+
+    def names(self, scheduled: Trial) -> tuple[str, str]:
+        """The title of its contestant and the name of its comparison."""
+        comparison = self.plan.comparisons[scheduled.comparison]
+        return comparison.titles[scheduled.slot], comparison.name
+
+    def keep(self, result: Result, spent_s: float = 0.0) -> None:
+        """Stores a result, whatever signal comes meanwhile, and tells of it."""
+        with signals_held():
+            self._writer.append(result)
+        self.results.append(result)
+        title, comparison = self.names(result.trial)
+        if result.failure is not None and result.failure.left_out:
+            self.tell(LeftOut(title, comparison, result.failure.message))
+            return
+        if spent_s and result.failure is None:
+            self._spent_s += spent_s
+            self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
+        self.tell(TrialEnded(result, title, comparison, len(self.results), self.planned))
+
+    def look_back(self, upcoming: Trial) -> None:
+        """Tells, once the first blocks are over, that no trial can be used so far: the rest will hardly be better."""
+        if self._has_looked_back or upcoming.block < FIRST_BLOCKS:
+            return
+        self._has_looked_back = True
+        if why := _why_unusable(self.results):
+            self.tell(NothingUsable(FIRST_BLOCKS, why))
+
+    def keep_count(self, count: CostCount, *, passing: bool) -> None:
+        """Stores a count of system calls as a result is stored, and tells of it.
+
+        What only failed in `passing` is told and not stored, so that the run counts it when it is resumed.
+        """
+        if not passing:
+            with signals_held():
+                self._writer.append(count)
+        comparison = self.plan.comparisons[count.comparison]
+        self.tell(Counted(comparison.titles[count.slot], comparison.name, count))
+
+
+def _why_unusable(results: Sequence[Result]) -> str:
+    """What most trials were discarded for, or failed with; empty where one can be used."""
+    if not all(result.void for result in results):
+        return ""
+    words = Counter(doubt.word for result in results for doubt in result.doubts if doubt.voids)
+    if words:
+        word, trials = words.most_common(1)[0]
+        return f"{word.replace('_', ' ')} ({trials} of {len(results)} trials): {DOUBTS[word].advice}"
+    failures = Counter(result.failure.message for result in results if result.failure is not None)
+    return "".join(message for message, _ in failures.most_common(1))
