@@ -20,7 +20,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from iolab.judge.claims import ClaimVerdict
-from iolab.judge.verdict import ComparisonVerdict, Cost, Estimate, Level, Ranked
+from iolab.judge.costs import Cost
+from iolab.judge.estimates import Estimate
+from iolab.judge.levels import Level
+from iolab.judge.rankings import Ranked
+from iolab.judge.verdict import ComparisonVerdict
 from iolab.machine.cpus import cpu_words
 from iolab.measure.contestants import Building
 from iolab.measure.earlier_run import NOTHING_MEASURED

@@ -15,14 +15,15 @@ import numpy as np
 
 from iolab.contract.types import Frozen, percent
 from iolab.judge import stats
-from iolab.judge.verdict import ComparisonVerdict, Estimate, Seen, paired, values_by_block
+from iolab.judge.blocks import Seen, paired, values_by_block
+from iolab.judge.estimates import Estimate
+from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Metric, Published, RatioTest, WinsTest
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.results.records import Result
 from iolab.wording import BOUND_SIGNS, Interval
 
 Judgement = Literal["confirmed", "confirmed in direction only", "contradicted", "undecided"]
-
 # What more of a metric means: with the others, less is better.
 _MORE_IS_BETTER: frozenset[Metric] = frozenset({"throughput"})
 

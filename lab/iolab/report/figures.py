@@ -10,8 +10,10 @@ import numpy as np
 
 from iolab.contract.literals import WorkerKind
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Report, Workload
-from iolab.judge import stats, trial, verdict
-from iolab.judge.verdict import ComparisonVerdict, Cost, Ranked
+from iolab.judge import blocks, stats, trial, values
+from iolab.judge.costs import Cost
+from iolab.judge.rankings import Ranked
+from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.report.charts import Line
 from iolab.results.records import Result
@@ -128,7 +130,7 @@ class TrialRow(NamedTuple):
 
 def counted(plan: Plan, index: int, done: Done) -> dict[int, list[Result]]:
     """The trials that the verdict on one comparison was made from, by slot, in the order of their blocks."""
-    rows = verdict.used_blocks(plan, index, done)[0].values()
+    rows = blocks.used_blocks(plan, index, done)[0].values()
     slots = range(len(plan.comparisons[index].cells))
     return {slot: [row[slot] for row in rows if row[slot] is not None] for slot in slots}  # type: ignore[misc]
 
@@ -336,11 +338,11 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
         started=result.started,
         state=state,
         reasons=tuple(reasons),
-        rate_per_s=verdict.value_of(result, "throughput"),
-        cpu_per_request_ns=verdict.value_of(result, "cpu_per_request"),
-        p50_ns=verdict.value_of(result, "latency_p50"),
-        p99_ns=verdict.value_of(result, "latency_p99"),
-        rss_bytes=verdict.value_of(result, "rss"),
+        rate_per_s=values.value_of(result, "throughput"),
+        cpu_per_request_ns=values.value_of(result, "cpu_per_request"),
+        p50_ns=values.value_of(result, "latency_p50"),
+        p99_ns=values.value_of(result, "latency_p99"),
+        rss_bytes=values.value_of(result, "rss"),
         server_share=trial.server_share(cell, result),
         generator_share=None if report is None else trial.generator_share(cell, report),
         limited=report is not None and trial.bottleneck(cell, result) is trial.Bottleneck.GENERATOR,

@@ -18,9 +18,12 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from iolab.judge import claims, stats, verdict
+from iolab.judge import claims, rankings, sentences, stats
+from iolab.judge.estimates import Estimate
+from iolab.judge.levels import Level
+from iolab.judge.rankings import Ranked
 from iolab.judge.results import Results
-from iolab.judge.verdict import ComparisonVerdict, Estimate, Level, Ranked
+from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.claims import Metric
 from iolab.plan.plan import Plan
 from iolab.report import charts, commands, drawing, figures, palette
@@ -93,7 +96,7 @@ def render(run: Results) -> str:
     style = palette.css() + resource("style.css")
     rows = figures.trial_rows(plan, done, results)
     drawings = itertools.accumulate(
-        len(verdict.RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
+        len(rankings.RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
         for comparison in plan.comparisons
     )
     drawn = sum(count <= DRAWINGS_MAX for count in drawings)
@@ -181,13 +184,13 @@ def _largest_sentence(settings: Sequence[ComparisonVerdict], contestant: str, re
     if not named:
         return ""
     found, each = max(named, key=lambda one: one[1].size)
-    clause = verdict.decided_clause(each)
+    clause = sentences.decided_clause(each)
     return f" Largest other difference: {clause}, at {found.name}."
 
 
 def _range(group: Sequence[Estimate]) -> str:
     """The smallest and the largest ratio of a group, each in the direction of more."""
-    ratios = sorted((verdict.turned(each)[2] for each in group), key=lambda each: each.ratio)
+    ratios = sorted((sentences.turned(each)[2] for each in group), key=lambda each: each.ratio)
     return " to ".join(dict.fromkeys(each.alone for each in (ratios[0], ratios[-1])))
 
 

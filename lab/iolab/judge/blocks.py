@@ -1,0 +1,142 @@
+"""Which blocks count, and the values of two sides of a ratio, block by block.
+
+Only whole blocks count: the first attempt at a block in which no trial is void. Of many contestants each has its first
+trial in the block that is not void, and is missing where there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from iolab.judge.values import value_of
+from iolab.plan.claims import Metric
+from iolab.plan.plan import RETRIES_MAX, Place, Plan, blocks_min
+from iolab.results.records import APART_MAX, Result
+from iolab.results.remaining import given_up
+
+# The results of a block by slot, and the blocks that count by their number.
+Row = list[Result | None]
+Used = Mapping[int, Row]
+
+
+class Seen(NamedTuple):
+    """A trial's value of a metric, and how far apart its processors were, before and after; None where unknown."""
+
+    value: float
+    apart_ns: tuple[float, float] | None
+
+
+def values_by_block(
+    plan: Plan, comparison: int, done: Mapping[Place, Result], metric: Metric, slot: int
+) -> dict[int, Seen]:
+    """One contestant's values of a metric by block, for the blocks used in which it is above zero."""
+    return values_of(used_blocks(plan, comparison, done)[0], metric, slot)
+
+
+def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float, ...]:
+    """x = ln(above / below) of every block that has both, the mean over all `sides`.
+
+    Where a host moves the processors of its guests, a message between two of them costs several times as much at one
+    moment as at another. So blocks whose trials were not equally far apart are left out; unless too few are left for
+    an interval. How far that was does not depend on what is compared, and no value is looked at.
+    """
+    common = sorted(set.intersection(*(above.keys() & below.keys() for above, below in sides)))
+    even = [
+        block
+        for block in common
+        if all(are_even([above[block].apart_ns, below[block].apart_ns]) for above, below in sides)
+    ]
+    chosen = even if len(even) >= blocks_min(1) else common
+    logs = ([math.log(above[block].value / below[block].value) for above, below in sides] for block in chosen)
+    return tuple(float(np.mean(each)) for each in logs)
+
+
+def are_even(distances_ns: Iterable[tuple[float, float] | None]) -> bool:
+    """Whether trials had their processors equally far apart, all the time and as far as is known."""
+    known = [apart_ns for each in distances_ns if each is not None for apart_ns in each]
+    return not known or max(known) <= APART_MAX * min(known)
+
+
+def values_of(used: Used, metric: Metric, slot: int) -> dict[int, Seen]:
+    values = {block: (value_of(row[slot], metric), apart_ns(row[slot])) for block, row in used.items()}
+    return {
+        block: Seen(value, apart_ns) for block, (value, apart_ns) in values.items() if value is not None and value > 0
+    }
+
+
+def apart_ns(result: Result | None) -> tuple[float, float] | None:
+    return None if result is None or result.noise is None else result.noise.apart_ns
+
+
+def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tuple[dict[int, Row], int, int]:
+    """The blocks that count, by number; how many blocks were run to their end; and how many of those were void."""
+    gone = {slot for index, slot in given_up(done) if index == comparison}
+    used: dict[int, Row] = {}
+    complete = void = 0
+    for block in range(plan.blocks):
+        rows = [
+            [
+                None if slot in gone else done.get(Place(comparison, block, attempt, slot))
+                for slot in range(len(plan.comparisons[comparison].cells))
+            ]
+            for attempt in range(RETRIES_MAX + 1)
+        ]
+        judged = _block_of_many(rows, gone) if plan.comparisons[comparison].many else _block_of_few(rows, gone)
+        if judged.row is not None:
+            used[block] = judged.row
+        complete += judged.complete
+        void += judged.void
+    return used, complete, void
+
+
+class _Block(NamedTuple):
+    """The trials of a block that count, if they do; how often it was run to its end, and came out void."""
+
+    row: Row | None
+    complete: int
+    void: int
+
+
+def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
+    """The first attempt in which no trial is void."""
+    complete = void = 0
+    for attempt, row in enumerate(rows):
+        running = [result for slot, result in enumerate(row) if slot not in gone]
+        if not running or any(result is None for result in running):
+            break
+        # Until its second attempt is there, and where none is left to it, an unsettled block is void.
+        if attempt == 0 and any(result is not None for result in rows[1]) and _only_unsettled(running):
+            continue
+        complete += 1
+        if not any(result.void for result in running if result is not None):
+            return _Block(row, complete, void)
+        void += 1
+    return _Block(None, complete, void)
+
+
+def _block_of_many(rows: Sequence[Row], gone: Container[int]) -> _Block:
+    """Of each contestant the first trial that is not void; one whose trials all are is missing.
+
+    Where most of a block is void, so was its minute, and it counts for nothing.
+    """
+    running = [slot for slot in range(len(rows[0])) if slot not in gone]
+    if not running or any(rows[0][slot] is None for slot in running):
+        return _Block(None, 0, 0)
+    row = [
+        next((result for result in tried if result is not None and not result.void), None)
+        for tried in zip(*rows, strict=True)
+    ]
+    missing = sum(row[slot] is None for slot in running)
+    return _Block(None, 1, 1) if missing * 2 > len(running) else _Block(row, 1, 0)
+
+
+def _only_unsettled(row: Iterable[Result | None]) -> bool:
+    """Whether a block is void only because its warm-up was too short: its second attempt, which warms up twice as
+    long, is then the first that counts, and the machine is not to blame."""
+    results = [result for result in row if result is not None]
+    words = {doubt.word for result in results for doubt in result.doubts if doubt.voids}
+    return words == {"never_steady"} and all(result.failure is None for result in results)

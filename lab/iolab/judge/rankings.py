@@ -1,0 +1,119 @@
+"""The order of many contestants by one metric, and the ranks they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from iolab.contract.types import Frozen
+from iolab.judge import stats
+from iolab.judge.blocks import Seen, Used, paired, values_of
+from iolab.judge.estimates import ratio_bound
+from iolab.judge.levels import Level
+from iolab.plan.claims import Metric
+from iolab.plan.plan import Comparison, blocks_min
+from iolab.wording import Bound, Interval
+
+# What contestants are ranked by, and whether more of it is better.
+RANKED_BY: dict[Metric, bool] = {"throughput": True, "cpu_per_request": False}
+
+
+class Ranked(Frozen):
+    """One contestant's place in a ranking: `ratio` is to the best there is, paired over blocks, with its interval.
+
+    Contestants whose interval against the leader of their group holds 1 share its `rank`; the next rank counts them
+    all, as in sport. It is None where the generator was the limit: such a contestant stands at its place in the order
+    with its `bound`, and could stand higher.
+    """
+
+    contestant: str
+    rank: int | None
+    ratio: float
+    low: float
+    high: float
+    bound: Bound
+
+    @property
+    def interval(self) -> Interval:
+        """The ratio as it is written."""
+        return Interval(self.ratio, self.low, self.high, self.bound)
+
+
+class Ranking(Frozen):
+    """The contestants of a comparison by one metric, the best first; `absent` says of the others why they are not here.
+
+    Besides those that could not take part or failed, these are the ones of which more than a fifth of the trials were
+    void: the machine, not the server, then decided what was kept.
+    """
+
+    metric: Metric
+    rows: tuple[Ranked, ...]
+    absent: dict[str, str]
+
+
+def rankings_of(
+    comparison: Comparison, used: Used, levels: Sequence[Level], absent: Mapping[str, str]
+) -> tuple[Ranking, ...]:
+    rankings = (_ranking(comparison, used, levels, absent, metric) for metric in RANKED_BY)
+    return tuple(ranking for ranking in rankings if ranking.rows)
+
+
+def _ranking(
+    comparison: Comparison, used: Used, levels: Sequence[Level], absent: Mapping[str, str], metric: Metric
+) -> Ranking:
+    """The order by paired ratios to the best, and ranks that are shared by whom these blocks cannot tell apart.
+
+    Each group is led by its best, and ends before the first contestant that can be told apart from that leader. The
+    best is chosen by the data, which flatters it a little, and the intervals are not adjusted for their number: a
+    ranking is for looking through many, and the words of the ratios are what holds up.
+    """
+    bounds = {each.contestant: each.bound for each in levels if each.metric == metric and each.contestant not in absent}
+    measured = {title: values_of(used, metric, comparison.titles.index(title)) for title in bounds}
+    values = {title: by_block for title, by_block in measured.items() if len(by_block) >= blocks_min(1)}
+    best, ratios = _to_the_best(values, more_is_better=RANKED_BY[metric])
+    leader, leader_rank = "", 0
+    rows = []
+    for place, (title, ratio) in enumerate(ratios.items(), start=1):
+        is_exact = bounds[title] == "exact"
+        if is_exact:
+            against = _ratio(values[title], values[leader]) if leader else None
+            # Too few blocks in common tell nothing apart.
+            if not leader or (against is not None and not against.low <= 1 <= against.high):
+                leader, leader_rank = title, place
+        bound = ratio_bound(metric, not is_exact, bounds[best] != "exact" and title != best)
+        rank = leader_rank if is_exact else None
+        rows.append(Ranked(contestant=title, rank=rank, ratio=ratio.ratio, low=ratio.low, high=ratio.high, bound=bound))
+    few = {title: "too few blocks" for title in bounds if title not in ratios}
+    return Ranking(metric=metric, rows=tuple(rows), absent=dict(absent) | few)
+
+
+def _to_the_best(
+    values: Mapping[str, Mapping[int, Seen]], *, more_is_better: bool
+) -> tuple[str, dict[str, stats.Ratio]]:
+    """The best by paired ratios, and the ratios of all to it, the best first.
+
+    To be paired they need a common side, and at first that is the best median. Who then has the best ratio is the best:
+    all ratios are taken anew to it, so that its own is 1 and those of the others are to what is called the best.
+    """
+    medians = {title: float(np.median([seen.value for seen in each.values()])) for title, each in values.items()}
+    best = _first(medians, more_is_better)
+    best = _first({title: each.ratio for title, each in _ratios_to(best, values).items()}, more_is_better)
+    ratios = _ratios_to(best, values)
+    sign = -1 if more_is_better else 1
+    ordered = sorted(ratios, key=lambda title: (title != best, sign * ratios[title].ratio))
+    return best, {title: ratios[title] for title in ordered}
+
+
+def _first(figures: Mapping[str, float], more_is_better: bool) -> str:
+    return (max if more_is_better else min)(figures, key=figures.__getitem__, default="")
+
+
+def _ratios_to(best: str, values: Mapping[str, Mapping[int, Seen]]) -> dict[str, stats.Ratio]:
+    """Every paired ratio to the best; who shares too few blocks with it has none."""
+    ratios = {title: _ratio(each, values[best]) for title, each in values.items()}
+    return {title: ratio for title, ratio in ratios.items() if ratio is not None}
+
+
+def _ratio(above: Mapping[int, Seen], below: Mapping[int, Seen]) -> stats.Ratio | None:
+    return stats.ratio_of_pairs(paired((above, below)))

@@ -1,0 +1,67 @@
+"""How long the replies of each contestant were: those of unequal size are different work."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+import numpy as np
+
+from iolab.judge import stats
+from iolab.judge.blocks import Used
+from iolab.judge.validity import DoubtCount
+from iolab.plan.plan import Comparison
+from iolab.results.records import Doubt
+
+# Replies that differ by more than this are named: a header more or less, not a digit of a counter.
+REPLY_SHARE_MAX = 0.005
+# Replies that differ by more than both of these are different work, and no word is said of such a pair. 512 bytes are
+# more than the headers of common servers differ by, and to send them costs far less than a request does. Below 2 %
+# a difference in size cannot explain a difference that is worth a word.
+WORK_BYTES_MAX = 512
+WORK_SHARE_MAX = stats.EFFECT
+
+
+def reply_bytes_of(comparison: Comparison, used: Used) -> dict[str, float]:
+    """How long the replies of each contestant were on the wire: the median over its trials."""
+    sizes = {}
+    for slot, title in enumerate(comparison.titles):
+        reports = [result.report for row in used.values() if (result := row[slot]) is not None]
+        measured = [r.bytes.received / r.requests.correct for r in reports if r is not None and r.requests.correct]
+        if measured:
+            sizes[title] = float(np.median(measured))
+    return sizes
+
+
+def unequal_replies(comparison: Comparison, sizes: Mapping[str, float], trials: int) -> tuple[DoubtCount, ...]:
+    """Contestants whose replies are not as long as the reference's: their work was not equal."""
+    reference = sizes.get(comparison.titles[0])
+    doubts = []
+    for title, size in sizes.items():
+        if reference is not None and abs(size - reference) > REPLY_SHARE_MAX * reference:
+            doubt = Doubt(word="unequal_replies", detail=f"{size:,.0f} bytes a reply, the reference {reference:,.0f}")
+            doubts.append(DoubtCount(doubt=doubt, contestant=title, trials=trials))
+    return tuple(doubts)
+
+
+def different_work(sizes: Mapping[str, float]) -> dict[str, str]:
+    """The contestants whose replies are too far from the usual size for any word, and that size.
+
+    The usual size is that of most of them; of two it is the smaller.
+    """
+    usual = statistics.median_low(sizes.values()) if sizes else 0.0
+    limit = max(WORK_BYTES_MAX, WORK_SHARE_MAX * usual)
+    return {
+        title: f"replies of {size:,.0f} bytes, usual are {usual:,.0f}"
+        for title, size in sizes.items()
+        if abs(size - usual) > limit
+    }
+
+
+def unequal_work_of(sizes: Mapping[str, float], different: Mapping[str, str]) -> str | None:
+    """That the contestants did different work, with the sizes of their replies; None where they did not."""
+    if not different:
+        return None
+    usual = next(title for title in sizes if title not in different)
+    told = [f"{size:,.0f} bytes from {title}" for title, size in sizes.items() if title == usual or title in different]
+    return f"The replies differ in size ({', '.join(told)}): this compares different work."

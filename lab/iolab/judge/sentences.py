@@ -1,0 +1,224 @@
+"""A verdict in words: one sentence, in the direction of "more", and what is decided first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from itertools import zip_longest
+
+from iolab.contract.types import percent
+from iolab.judge import stats
+from iolab.judge.estimates import Estimate
+from iolab.judge.levels import Level
+from iolab.judge.rankings import Ranking
+from iolab.judge.validity import FailureCount
+from iolab.plan.claims import Metric
+from iolab.plan.plan import Comparison, blocks_min
+from iolab.wording import BOUND_SIGNS, Interval, listed
+
+# A sentence names the largest difference in latency or memory from here on. Smaller ones are in the table; a p99 or
+# a resident size moves by a tenth with the next compiler or library.
+NAMED_MIN = 1.25
+# A latency beyond the ratio of requests by no more than this factor is the same difference, seen from the other side.
+MIRROR_MAX = 1.05
+# Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
+MORE_BLOCKS_MAX = 200
+
+
+def sentence_of(
+    comparison: Comparison,
+    levels: Sequence[Level],
+    estimates: Sequence[Estimate],
+    rankings: Sequence[Ranking],
+    inconclusive: str | None,
+    failures: Sequence[FailureCount],
+    left_out: Mapping[str, str],
+    different: Container[str],
+) -> str:
+    """The verdict in words; one clause a contestant when there are several."""
+    if inconclusive is not None:
+        return f"{inconclusive[0].upper()}{inconclusive[1:]}."
+    if len(comparison.cells) == 1:
+        return _sentence_alone(comparison.titles[0], levels, failures)
+    if rankings:
+        return " ".join(_sentence_ranked(ranking) for ranking in rankings)
+    if comparison.ranked and not estimates:
+        return f"No ranking: fewer than {blocks_min(1)} whole blocks so far."
+    if comparison.ladder and estimates:
+        return _sentence_ladder(estimates)
+    sentences = []
+    for slot, title in enumerate(comparison.titles[1:], start=1):
+        of = {each.metric: each for each in estimates if each.contestant == title}
+        reference = comparison.titles[comparison.reference(slot)]
+        absent = next((each for each in (title, reference) if each in left_out), None)
+        failed = next((f for f in failures if f.contestant in (title, reference)), None)
+        if "throughput" in of:
+            is_equal_work = title not in different and reference not in different
+            sentences.append(_sentence_pair(of) if is_equal_work else _sentence_unequal(of))
+        elif absent is not None:
+            sentences.append(f"{absent} was left out: {left_out[absent].rstrip('.')}.")
+        elif failed is not None:
+            sentences.append(f"{failed.contestant} could not be measured: {failed.message.rstrip('.')}.")
+        else:
+            sentences.append(f"{title} and {reference}: fewer than {blocks_min(1)} whole blocks so far.")
+    return " ".join(dict.fromkeys(sentences))
+
+
+def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
+    """What each rung changes against the rung below, in requests and in CPU; the table has the intervals."""
+    sentences = []
+    for metric, what, fewer, has in (
+        ("throughput", "Requests", "fewer", "serves"),
+        ("cpu_per_request", "CPU per request", "less", "uses"),
+    ):
+        rungs = [e for e in estimates if e.metric == metric]
+        more = [f"{e.contestant} ({e.interval.alone})" for e in rungs if e.word == "differs" and e.ratio > 1]
+        less = [
+            f"{e.contestant} (the rung below {has} {e.interval.inverse.alone})"
+            for e in rungs
+            if e.word == "differs" and e.ratio < 1
+        ]
+        told = [f"more with {listed(more)}"] if more else []
+        told += [f"{fewer} with {listed(less)}"] if less else []
+        same = sum(e.word == "same" for e in rungs)
+        open_ = len(rungs) - same - len(more) - len(less)
+        told += [f"{same} the same"] if same else []
+        told += [f"{open_} not decided"] if open_ else []
+        sentences.append(f"{what} against the rung below: {'; '.join(told)}.")
+    return " ".join(sentences)
+
+
+def _sentence_ranked(ranking: Ranking) -> str:
+    """The leader and its equals, and what is not ranked: above the leader, and below it."""
+    ranks = [row.rank for row in ranking.rows if row.rank is not None]
+    limited = [row.contestant for row in ranking.rows if row.rank is None]
+    what = "Most requests" if ranking.metric == "throughput" else "Least CPU per request"
+    if not ranks:
+        return f"{what}: not ranked, because the generator limited all {len(limited)}."
+    first = [row.contestant for row in ranking.rows if row.rank == ranks[0]]
+    # A rank is a place, so those that the generator limited take as many places above the first rank.
+    above, below = limited[: ranks[0] - 1], limited[ranks[0] - 1 :]
+    at_least = BOUND_SIGNS["at least"]
+    could_do_more = f"{at_least}{listed(above)} (the generator was the limit); first of the ranked: " if above else ""
+    alike = " (no difference found)" if len(first) > 1 else ""
+    unranked = f" (not ranked, because the generator was their limit: {listed(below)})" if below else ""
+    return f"{what}: {could_do_more}{listed(first)}{alike}{unranked}."
+
+
+def _sentence_alone(title: str, levels: Sequence[Level], failures: Sequence[FailureCount]) -> str:
+    level = next((level for level in levels if level.metric == "throughput"), None)
+    if level is None:
+        reason = failures[0].message.rstrip(".") if failures else "no whole block so far"
+        return f"{title} could not be measured: {reason}."
+    interval = "" if level.low is None else f" [{level.low:,.0f}, {level.high:,.0f}]"
+    return f"{title} serves {BOUND_SIGNS[level.bound]}{level.median:,.0f}{interval} requests per second."
+
+
+def _sentence_pair(of: Mapping[Metric, Estimate]) -> str:
+    """Requests, CPU, and the largest difference in latency or memory; what is decided comes first.
+
+    Where requests do not differ the largest decided difference leads, because "no difference" would hide it.
+    """
+    requests, cpu = of["throughput"], of.get("cpu_per_request")
+    clauses = [_requests_clause(requests)]
+    decided = [each for each in (cpu, worth_naming(of)) if each is not None and each.word == "differs"]
+    if requests.word == "differs":
+        clauses += [decided_clause(each) for each in decided]
+    else:
+        decided.sort(key=lambda each: -each.size)
+        clauses = [*map(decided_clause, decided), *clauses]
+    if cpu is not None and cpu not in decided:
+        clauses.append(_undecided_cpu_clause(cpu))
+    told = _capital(clauses[0], requests)
+    ahead = turned(requests)[0] if requests.word == "differs" else None
+    for clause, each in zip_longest(clauses[1:], decided if ahead else ()):
+        # More requests and more of what should be little: the two sides of a choice.
+        told += (", but " if each is not None and turned(each)[0] == ahead else "; ") + clause
+    return f"{told}."
+
+
+def _sentence_unequal(of: Mapping[Metric, Estimate]) -> str:
+    """The figures of two that did different work: what was measured, and no word on it."""
+    shown = [of[metric] for metric in ("throughput", "cpu_per_request") if metric in of]
+    comparable = [decided_clause(each) for each in shown if each.bound != "unknown"]
+    if not comparable:
+        return "The generator limited both."
+    return f"Each with its own replies, {' and '.join(comparable)}; no word is said of that."
+
+
+def _capital(clause: str, estimate: Estimate) -> str:
+    """The clause as the beginning of a sentence. A contestant's name stays as it is written."""
+    return clause if clause.startswith((estimate.contestant, estimate.reference)) else clause[0].upper() + clause[1:]
+
+
+def worth_naming(of: Mapping[Metric, Estimate]) -> Estimate | None:
+    """The largest decided difference in latency or memory, if it is large enough to be named."""
+    rest = (of[metric] for metric in ("latency_p99", "latency_p50", "rss") if metric in of)
+    large = (each for each in rest if each.word == "differs" and each.size >= math.log(NAMED_MIN))
+    told = (each for each in large if not _mirrors(each, of["throughput"]))
+    return max(told, key=lambda each: each.size, default=None)
+
+
+def _mirrors(latency: Estimate, requests: Estimate) -> bool:
+    """Whether a latency says no more than the requests: in a closed loop, fewer requests are longer ones."""
+    if latency.metric == "rss" or requests.word != "differs" or turned(latency)[0] == turned(requests)[0]:
+        return False
+    return latency.size <= requests.size + math.log(MIRROR_MAX)
+
+
+def turned(estimate: Estimate) -> tuple[str, str, Interval]:
+    """The contestant that has more of the metric, the one that has less, and by how much."""
+    if estimate.ratio >= 1:
+        return estimate.contestant, estimate.reference, estimate.interval
+    return estimate.reference, estimate.contestant, estimate.interval.inverse
+
+
+# What is said of a decided difference, in the direction of "more".
+_DECIDED: dict[Metric, str] = {
+    "throughput": "{more} serves {ratio} the requests of {less}",
+    "cpu_per_request": "{more} uses {ratio} the CPU per request of {less}",
+    "latency_p50": "the median latency of {more} is {ratio} that of {less}",
+    "latency_p99": "the p99 latency of {more} is {ratio} that of {less}",
+    "rss": "the memory of {more} is {ratio} that of {less}",
+}
+
+
+def decided_clause(estimate: Estimate) -> str:
+    more, less, ratio = turned(estimate)
+    return _DECIDED[estimate.metric].format(more=more, less=less, ratio=ratio)
+
+
+def _requests_clause(requests: Estimate) -> str:
+    a, b, figures = requests.contestant, requests.reference, f"{requests.interval}{_blocks_more(requests)}"
+    if requests.word == "differs":
+        limited = "" if requests.bound == "exact" else " (the generator was the limit)"
+        return f"{decided_clause(requests)}{limited}"
+    if requests.bound == "unknown":
+        return f"the generator limited both {a} and {b}, so their requests cannot be ranked"
+    if requests.bound != "exact":
+        return f"{a} and {b} cannot be ranked by requests, because the generator limited one of them"
+    if requests.word == "same":
+        return f"{a} serves the same requests as {b}, within {percent(stats.EFFECT)}: {figures}"
+    if requests.low > 1 or requests.high < 1:
+        return f"a difference in requests between {a} and {b} is not decided: {figures}"
+    return f"no difference in requests was found between {a} and {b}: {figures}"
+
+
+def _undecided_cpu_clause(cpu: Estimate) -> str:
+    if cpu.word == "same":
+        return f"the CPU per request is the same, within {percent(stats.EFFECT)}"
+    if cpu.low <= 1 <= cpu.high:
+        return f"no difference in CPU per request was found: {cpu.interval}{_blocks_more(cpu)}"
+    return f"the CPU per request is not decided: {cpu.interval}{_blocks_more(cpu)}"
+
+
+def _blocks_more(estimate: Estimate) -> str:
+    """How many more blocks it would take; where the ratio is next to 1, they would show that it is the same."""
+    more = estimate.blocks_more
+    if more is None:
+        return ""
+    if more > MORE_BLOCKS_MAX:
+        return f" (it would take more than {MORE_BLOCKS_MAX} more blocks to decide)"
+    is_near = 1 / (1 + stats.EFFECT) < estimate.ratio < 1 + stats.EFFECT
+    end = f"show it to be the same within {percent(stats.EFFECT)}" if is_near else "decide"
+    return f" (about {more} more block{'' if more == 1 else 's'} would {end})"

@@ -1,0 +1,106 @@
+"""What went wrong in a comparison: doubts, failures, and whether too much of it is void for any word."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+
+from iolab.contract.types import Frozen
+from iolab.judge.blocks import Used
+from iolab.plan.plan import Comparison, Place
+from iolab.results.records import Doubt, Result
+
+# More void blocks than this and the machine, not the server, decided what was kept.
+VOID_SHARE_MAX = 0.20
+
+
+class DoubtCount(Frozen):
+    """A doubt, in how many trials it was raised, and the figures of its first appearance."""
+
+    doubt: Doubt
+    contestant: str
+    trials: int
+
+
+class FailureCount(Frozen):
+    """A failure of one contestant, and in how many trials."""
+
+    contestant: str
+    kind: str
+    message: str
+    trials: int
+
+
+def spoilt_of(comparison: Comparison, used: Used, gone: Set[int], results: Sequence[Result]) -> dict[str, str]:
+    """Of whom too many trials are void within the blocks that count: how many, and mostly for what."""
+    spoilt = {}
+    for slot, title in enumerate(comparison.titles):
+        count = sum(row[slot] is None for row in used.values())
+        if slot not in gone and count > VOID_SHARE_MAX * len(used):
+            words = Counter(word for each in results if each.trial.slot == slot for word in _void_words(each))
+            (word, _), *_ = words.most_common(1)
+            again = sum(each.trial.slot == slot and each.trial.attempt > 0 for each in results)
+            reruns = f" after {again} rerun{'' if again == 1 else 's'}" if again else ""
+            spoilt[title] = f"{count} of {len(used)} discarded{reruns}: {word.replace('_', ' ')}"
+    return spoilt
+
+
+def _void_words(result: Result) -> list[str]:
+    """For what a trial is void: the kind of its failure, or the doubts that void it."""
+    if result.failure is not None:
+        return [result.failure.kind]
+    if result.report is None:
+        return ["no_report"]
+    return [doubt.word for doubt in result.doubts if doubt.voids]
+
+
+def inconclusive_of(
+    comparison: Comparison, index: int, done: Mapping[Place, Result], complete: int, void: int
+) -> str | None:
+    if complete == 0 or void / complete <= VOID_SHARE_MAX:
+        return None
+    words = Counter(
+        doubt.word
+        for place, result in done.items()
+        if place.comparison == index
+        for doubt in result.doubts
+        if doubt.voids
+    )
+    share = f"{void} of {complete} blocks were discarded"
+    if not words:
+        return f"inconclusive: {share}, because trials failed"
+    word, _ = words.most_common(1)[0]
+    if word in ("machine_busy", "generator_starved", "generator_late"):
+        return f"inconclusive: the machine was too busy ({share})"
+    return f"inconclusive: {share}, most of them for {word.replace('_', ' ')}"
+
+
+def doubts_of(comparison: Comparison, results: Sequence[Result]) -> tuple[DoubtCount, ...]:
+    first: dict[tuple[str, str], Doubt] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for result in results:
+        for doubt in result.doubts:
+            place = (doubt.word, comparison.titles[result.trial.slot])
+            first.setdefault(place, doubt)
+            counts[place] += 1
+    return tuple(DoubtCount(doubt=doubt, contestant=place[1], trials=counts[place]) for place, doubt in first.items())
+
+
+def failures_of(comparison: Comparison, results: Sequence[Result]) -> tuple[FailureCount, ...]:
+    counts = Counter(
+        (comparison.titles[result.trial.slot], result.failure.kind, result.failure.line)
+        for result in results
+        if result.failure is not None and not result.failure.left_out
+    )
+    return tuple(
+        FailureCount(contestant=title, kind=kind, message=message, trials=count)
+        for (title, kind, message), count in counts.items()
+    )
+
+
+def left_out_of(comparison: Comparison, results: Sequence[Result]) -> dict[str, str]:
+    return {
+        comparison.titles[result.trial.slot]: result.failure.message
+        for result in results
+        if result.failure is not None and result.failure.left_out
+    }
