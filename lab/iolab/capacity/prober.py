@@ -14,7 +14,7 @@ from iolab.capacity.progress import SearchState, read_state, state_of
 from iolab.capacity.records import Record, folder_of, writing
 from iolab.capacity.spec import CapacitySpec
 from iolab.capacity.steps import Step, load_spec
-from iolab.contract.types import Interval, LoadReady, Measured, Measuring, Report
+from iolab.contract.types import Interval, Report
 from iolab.errors import PlanError
 from iolab.machine import proc
 from iolab.measure import earlier_run, follower, programs, protocol_probe, stopping
@@ -111,20 +111,20 @@ def _is_finished(folder: Path) -> bool:
 
 def _measured(host: Host, spec: CapacitySpec, step: Step, number: int, server_pid: int | None, started: str) -> Record:
     """One run, with the server's CPU time in its window. The server's processes are looked up while it rests."""
-    tree, readings, slices = None, list[proc.Usage](), list[Interval]()
+    trees, readings, slices = list[proc.Tree](), list[proc.Usage](), list[Interval]()
+
+    def look() -> None:
+        if server_pid is not None:
+            trees.append(proc.look(server_pid))
+
+    def read() -> None:
+        readings.extend(map(proc.usage, trees))
+
     with follower.running(host.load(load_spec(spec, step, number))) as load:
-        for event in load.events(follower.TICK_S):
-            if isinstance(event, LoadReady) and server_pid is not None:
-                tree = proc.look(server_pid)
-            elif isinstance(event, Measuring | Measured) and tree is not None:
-                readings.append(proc.usage(tree))
-            elif isinstance(event, Interval):
-                slices.append(event)
-            elif isinstance(event, Report):
-                _refuse(event)
-                cpu_ns = _used(event, readings)
-                return Record(step=step, started=started, report=event, slices=tuple(slices), server_cpu_ns=cpu_ns)
-    raise TrialFailed("contract", "the load generator ended without a report", final=True)
+        report = follower.follow(load, ready=look, measuring=read, interval=slices.append, measured=read)
+    _refuse(report)
+    cpu_ns = _used(report, readings)
+    return Record(step=step, started=started, report=report, slices=tuple(slices), server_cpu_ns=cpu_ns)
 
 
 def _refuse(report: Report) -> None:

@@ -6,7 +6,7 @@ from iolab.contract.types import Report
 from iolab.measure.agent import Host
 from iolab.measure.engine import TrialFailed
 from iolab.measure.events import Checked
-from iolab.measure.follower import TICK_S, death_first, load_spec, running
+from iolab.measure.follower import death_first, follow, load_spec, running
 from iolab.measure.protocol_probe import Mismatch
 from iolab.plan.settings import Cell
 
@@ -49,7 +49,7 @@ def _reply_bytes(host: Host, cell: Cell) -> int:
             timeout_ms=min(cell.timeout_ms, CHECK_TIMEOUT_MS),
         )
         with running(host.load(spec)) as load:
-            report = next(event for event in load.events(TICK_S) if isinstance(event, Report))
+            report = follow(load)
     _refuse_faulty(report)
     return round(report.bytes.received / report.requests.correct)
 

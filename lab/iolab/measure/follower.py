@@ -1,17 +1,17 @@
-"""A server under load: what both sides of a trial share, whatever is measured."""
+"""A server under load: the load of a cell, the generator followed to its report, and an end to what was started."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from iolab.contract.types import HttpWorkload, LoadSpec, updated
+from iolab.contract.types import HttpWorkload, Interval, LoadReady, LoadSpec, Measured, Measuring, Report, updated
 from iolab.measure.agent import RunningLoad, RunningServer
 from iolab.measure.engine import TrialFailed
 from iolab.plan.settings import Cell
 
-# Memory is sampled this often, and a dead server is noticed this soon.
+# A dead server is noticed this soon.
 TICK_S = 0.1
 # How long after a failure of the generator a server may take to be seen dead.
 DEATH_S_MAX = 0.5
@@ -36,6 +36,40 @@ def load_spec(cell: Cell, addresses: tuple[str, ...], **changes: object) -> Load
         interval_ms=cell.interval_ms,
     )
     return updated(spec, **changes)
+
+
+def follow(
+    load: RunningLoad,
+    *,
+    ready: Callable[[], None] = lambda: None,
+    measuring: Callable[[], None] = lambda: None,
+    interval: Callable[[Interval], None] = lambda interval: None,
+    measured: Callable[[], None] = lambda: None,
+    tick: Callable[[], None] = lambda: None,
+    tick_s: float = TICK_S,
+) -> Report:
+    """Follows a generator to its report, and calls what is to be done at each of its events.
+
+    The generator waits until `ready` and `measured` have returned, so they take no time from the window. `tick` is
+    called whenever there was no event for `tick_s`. Raises TrialFailed when an event comes out of order. A run that was
+    cut short may leave events out before its report.
+    """
+    due: list[tuple[type[LoadReady | Measuring | Measured], Callable[[], None]]]
+    due = [(LoadReady, ready), (Measuring, measuring), (Measured, measured)]
+    for event in load.events(tick_s):
+        if event is None:
+            tick()
+        elif isinstance(event, Interval):
+            interval(event)
+        elif isinstance(event, Report):
+            return event
+        else:
+            kind, called = due.pop(0) if due else (Report, tick)
+            if not isinstance(event, kind):
+                message = f"the load generator said {event.event} where {kind.__name__.lower()} was due"
+                raise TrialFailed("contract", message, final=True)
+            called()
+    raise TrialFailed("contract", "the load generator ended without a report", final=True)
 
 
 @contextmanager
