@@ -32,9 +32,10 @@ from iolab.contract.types import (
     Workload,
 )
 from iolab.machine import noise, proc
-from iolab.measure import agent, binary, trial_run
-from iolab.measure.agent import Calls, Sample
+from iolab.measure import agent, binary, observer
+from iolab.measure.agent import Calls
 from iolab.measure.engine import Engine, LoadEvent, TrialFailed, open_engine
+from iolab.measure.observer import Observer, Sample
 from iolab.measure.progress import Clocks
 from iolab.measure.protocol_probe import Mismatch
 from iolab.plan.plan import Plan
@@ -175,7 +176,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which nothing else runs, whatever runs on it."""
     monkeypatch.setattr(noise, "ticks", lambda: noise.Ticks(0, 0, 0))
     # There the lab is never late to read a server; here it may be, for all that the figures of a fake depend on it.
-    monkeypatch.setattr(trial_run, "LATE_SHARE_MAX", 0.99)
+    monkeypatch.setattr(observer, "LATE_SHARE_MAX", 0.99)
 
 
 @pytest.fixture(autouse=True)
@@ -309,6 +310,9 @@ class FakeServer:
         if self.fault == "dies":
             raise TrialFailed("died", "the server ended while it was measured")
 
+    def observer(self) -> Observer:
+        return Observer(self)
+
     def look(self) -> proc.Tree:
         tasks = proc.TASKS_READ_MAX + 1 if self.fault == "large" else 1
         # A quarter of what it uses is its own, and the rest the system's.
@@ -332,7 +336,7 @@ class FakeServer:
     def pss_bytes(self, tree: proc.Tree) -> int | None:
         return 9 << 20
 
-    def own_bytes(self, tree: proc.Tree) -> int | None:
+    def own_bytes(self) -> int | None:
         # It takes 5 MiB for its connections, once they have come.
         return 9 << 20 if any(isinstance(process, FakeLoad) for process in self.host.running) else 4 << 20
 

@@ -16,6 +16,7 @@ from iolab.machine import cpus, doctor, facts, noise, proc
 from iolab.measure import contestants, programs, protocol_probe
 from iolab.measure.binary import EngineError
 from iolab.measure.engine import Engine, Load, LoadEvent, ask_served, distance_ns, open_engine, served
+from iolab.measure.observer import Observer, Sample
 from iolab.measure.protocol_probe import Mismatch
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
@@ -25,15 +26,6 @@ from iolab.results.records import MachineNoise
 LOOKS, LOOK_PAUSE_S = 40, 0.1
 # How long it is looked at what others use before anything is measured: twenty ticks of the kernel's accounts.
 NOISE_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The counters of a server, of the whole machine and of the lab itself, at one instant."""
-
-    server: proc.Usage
-    machine: noise.Ticks
-    lab_cpu_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +44,8 @@ class RunningServer(Protocol):
     @property
     def ready(self) -> ServeReady | None: ...
     def check(self, wait_s: float = 0.0) -> None: ...
-    def look(self) -> proc.Tree: ...
-    def sample(self, tree: proc.Tree) -> Sample: ...
-    def memory(self, tree: proc.Tree) -> proc.Memory: ...
-    def pss_bytes(self, tree: proc.Tree) -> int | None: ...
-    def own_bytes(self, tree: proc.Tree) -> int | None: ...
-    def ask(self) -> None: ...
-    def served(self) -> Served | None: ...
+    def observer(self) -> Observer: ...
+    def own_bytes(self) -> int | None: ...
     def calls(self) -> Calls: ...
     def stop(self) -> None: ...
 
@@ -190,6 +177,10 @@ class LocalServer:
         """Raises TrialFailed when it has died, or dies within `wait_s`."""
         self.server.check(wait_s)
 
+    def observer(self) -> Observer:
+        """What watches it through one window."""
+        return Observer(self)
+
     def look(self) -> proc.Tree:
         """Finds its processes; slow where there are many tasks, so for a server at rest."""
         return proc.look(self.server.pid)
@@ -206,9 +197,9 @@ class LocalServer:
         """Its proportional memory; slow, so only for a server at rest."""
         return proc.pss_bytes(tree.pids)
 
-    def own_bytes(self, tree: proc.Tree) -> int | None:
+    def own_bytes(self) -> int | None:
         """Its proportional memory that is not of files; slow too."""
-        return proc.own_bytes(tree.pids)
+        return proc.own_bytes(self.look().pids)
 
     def ask(self) -> None:
         """Asks it what it has done so far, without waiting for the answer."""

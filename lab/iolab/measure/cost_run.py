@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from iolab.contract.types import Measured, Measuring, Report, ServeReady
+from iolab.contract.types import Report, ServeReady
 from iolab.measure.agent import Calls, Host
 from iolab.measure.engine import TrialFailed
-from iolab.measure.follower import death_first, load_spec, running
+from iolab.measure.follower import death_first, follow, load_spec, running
 from iolab.plan.settings import Cell
 
 # How much of its window a count spans. The rest is for a lab that is late.
@@ -22,25 +22,28 @@ def costs(host: Host, cell: Cell) -> dict[str, Any]:
     Memory is read when the window is over and the server rests. Calls are counted within it, and the requests between
     the two readings are those of the generator's intervals.
     """
-    before: Calls | None = None
-    after: Calls | None = None
-    own_bytes = None
+    counted, own_bytes = list[Calls](), list[int | None]()
+
+    def count() -> None:
+        counted.append(server.calls())
+
+    def count_again() -> None:
+        if len(counted) == 1:
+            count()
+
+    def weigh() -> None:
+        own_bytes.append(server.own_bytes())
+
     with running(host.start(cell, count_calls=True)) as server, death_first(server):
-        own_bytes_before = server.own_bytes(server.look())
+        weigh()
         with running(host.load(load_spec(cell, server.addresses))) as load:
-            for event in load.events(COUNTED_SHARE * cell.duration_ms / 1_000):
-                if isinstance(event, Measuring):
-                    before = server.calls()
-                elif event is None and before is not None and after is None:
-                    after = server.calls()
-                elif isinstance(event, Measured):
-                    own_bytes = server.own_bytes(server.look())
-                elif isinstance(event, Report):
-                    report = event
+            tick_s = COUNTED_SHARE * cell.duration_ms / 1_000
+            report = follow(load, measuring=count, measured=weigh, tick=count_again, tick_s=tick_s)
         why_not = _why_uncounted(server.ready)
-    if before is None or after is None or after.read_ns > report.end_ns:
+    if len(counted) < 2 or len(own_bytes) < 2 or counted[-1].read_ns > report.end_ns:
         raise TrialFailed("lab_late", "the lab came too late to see what it costs: close what uses the machine")
-    memory = {"own_bytes_before": own_bytes_before, "own_bytes": own_bytes}
+    before, after = counted
+    memory = {"own_bytes_before": own_bytes[0], "own_bytes": own_bytes[1]}
     if before.calls is None or after.calls is None:
         return {"why_not": why_not, **memory}
     requests = _completed(report, before.read_ns, after.read_ns)
