@@ -124,13 +124,6 @@ def test_too_few_requests_carry_no_p99_and_fewer_no_p50() -> None:
     check(["too_short"], rate_per_s=5.0)
 
 
-@pytest.mark.parametrize(
-    ("requests", "quantile", "supported"), [(1_000, 0.99, True), (999, 0.99, False), (10_000, 0.999, True)]
-)
-def test_a_quantile_needs_ten_requests_beyond_it(requests: int, quantile: float, supported: bool) -> None:
-    assert trial.quantile_supported(requests, quantile) is supported
-
-
 def test_littles_law_is_not_asked_of_connections_that_close() -> None:
     plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", "keep_alive": False})
     short = report(plan.comparisons[0].cells[0]).latency_ns.model_dump() | {"mean": 100_000.0}

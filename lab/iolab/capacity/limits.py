@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from iolab import metrics
 from iolab.contract.types import percent
 from iolab.errors import PlanError
-from iolab.judge.trial import BEYOND_QUANTILE_MIN, quantile_supported
+from iolab.metrics import BEYOND_QUANTILE_MIN, quantile_supported
 
 # The quantiles a report has, by the names people write.
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p99.99": 0.9999, "p99.999": 0.99999}
+QUANTILES = {name.replace("_", "."): quantile for name, quantile in metrics.QUANTILES.items()}
 TIMES = (*QUANTILES, "mean", "max")
 ERRORS = "errors"
 UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}

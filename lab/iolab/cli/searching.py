@@ -15,8 +15,8 @@ from iolab.capacity.spec import CapacitySpec
 from iolab.capacity.steps import BEFORE, CURVE, WATCHED
 from iolab.cli.terminal import aside, duration, say
 from iolab.contract.types import percent
-from iolab.judge.trial import quantile_supported
 from iolab.machine import listener
+from iolab.metrics import quantile_supported
 
 # How many runs a search takes, more or less, without those of the curve.
 SEARCH_RUNS = 11

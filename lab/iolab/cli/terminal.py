@@ -43,20 +43,14 @@ from iolab.measure.events import (
     TrialEnded,
 )
 from iolab.measure.protocol_probe import remedy
-from iolab.plan.claims import Metric
+from iolab.metrics import METRICS, Metric
 from iolab.plan.plan import Plan
 from iolab.results.records import DOUBTS, Failure
 from iolab.wording import BOUND_SIGNS, when, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
-COLUMNS: tuple[tuple[Metric, str, float], ...] = (
-    ("throughput", "requests/s", 1.0),
-    ("cpu_per_request", "CPU µs", 1e3),
-    ("latency_p50", "p50 µs", 1e3),
-    ("latency_p99", "p99 µs", 1e3),
-    ("rss", "RSS MiB", 1 << 20),
-)
+COLUMNS = tuple((row.key, row.short or row.heading, row.scale) for row in METRICS.values())
 # How many columns a ranking needs to show all there is in one line a contestant.
 WIDE_COLUMNS = 120
 # A longer name is shortened in tables, and a line above the table says what it stands for.

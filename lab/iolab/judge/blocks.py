@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iolab.judge.values import value_of
-from iolab.plan.claims import Metric
+from iolab.metrics import Metric, value_of
 from iolab.plan.plan import RETRIES_MAX, Place, Plan, blocks_min
 from iolab.results.records import APART_MAX, Result
 from iolab.results.remaining import given_up

@@ -18,14 +18,13 @@ from iolab.judge import stats
 from iolab.judge.blocks import Seen, paired, values_by_block
 from iolab.judge.estimates import Estimate
 from iolab.judge.verdict import ComparisonVerdict
-from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Metric, Published, RatioTest, WinsTest
+from iolab.metrics import METRICS, Metric
+from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.results.records import Result
 from iolab.wording import BOUND_SIGNS, Interval
 
 Judgement = Literal["confirmed", "confirmed in direction only", "contradicted", "undecided"]
-# What more of a metric means: with the others, less is better.
-_MORE_IS_BETTER: frozenset[Metric] = frozenset({"throughput"})
 
 
 class ClaimVerdict(Frozen):
@@ -161,7 +160,7 @@ def _judge_wins(claim: Claim, test: WinsTest, verdicts: Sequence[ComparisonVerdi
     if obstacle is not None:
         return _undecided(claim, obstacle)
     estimates = {found.name: found.estimate(test.metric, test.contestant, test.reference) for found in chosen}
-    better = test.metric in _MORE_IS_BETTER
+    better = METRICS[test.metric].more_is_better
     above = [name for name, e in estimates.items() if e is not None and e.low > 1 and e.bound in ("exact", "at least")]
     below = [name for name, e in estimates.items() if e is not None and e.high < 1 and e.bound in ("exact", "at most")]
     won, lost = (above, below) if better else (below, above)

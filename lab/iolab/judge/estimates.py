@@ -9,8 +9,7 @@ from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Used, paired, values_of
 from iolab.judge.levels import generator_bound
-from iolab.judge.values import METRICS
-from iolab.plan.claims import Metric
+from iolab.metrics import METRICS, Metric
 from iolab.plan.plan import Comparison, Plan
 from iolab.wording import Bound, Interval
 
@@ -137,9 +136,10 @@ def _estimate(
 
 def ratio_bound(metric: Metric, contestant_bound: bool, reference_bound: bool) -> Bound:
     """What is left of a ratio when the generator limited one side. A quotient of two latencies is then nothing."""
-    if metric in ("cpu_per_request", "rss") or not (contestant_bound or reference_bound):
+    limited = METRICS[metric].limited
+    if limited == "exact" or not (contestant_bound or reference_bound):
         return "exact"
-    if metric != "throughput" or (contestant_bound and reference_bound):
+    if limited == "at most" or (contestant_bound and reference_bound):
         return "unknown"
     return "at least" if contestant_bound else "at most"
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Row
-from iolab.judge.values import METRICS, value_of
-from iolab.plan.claims import Metric
+from iolab.metrics import METRICS, Metric, value_of
 from iolab.plan.plan import Comparison
 from iolab.wording import Bound
 
@@ -20,8 +19,8 @@ from iolab.wording import Bound
 class Level(Frozen):
     """One contestant alone: its median over blocks with the exact order-statistic interval.
 
-    Units: throughput in requests per second, cpu_per_request and latencies in nanoseconds, rss in bytes. `values` are
-    in the order of the blocks used. `bound` is "at least" where the generator was the limit.
+    Figures are in the metric's base unit: requests per second, nanoseconds, bytes. `values` are in the order of the
+    blocks used. `bound` is "at least" where the generator was the limit.
     """
 
     metric: Metric
@@ -48,13 +47,7 @@ def levels_of(
             values = tuple(value for value in measured if value is not None)
             if not values:
                 continue
-            bound = _level_bound(metric, generator_bound(bottlenecks[title]))
+            bound = METRICS[metric].limited if generator_bound(bottlenecks[title]) else "exact"
             median = stats.median_interval(values)
             levels.append(Level(metric=metric, contestant=title, bound=bound, values=values, **median._asdict()))
     return tuple(levels)
-
-
-def _level_bound(metric: Metric, generator_bound: bool) -> Bound:
-    if not generator_bound or metric in ("cpu_per_request", "rss"):
-        return "exact"
-    return "at least" if metric == "throughput" else "at most"

@@ -11,12 +11,9 @@ from iolab.judge import stats
 from iolab.judge.blocks import Seen, Used, paired, values_of
 from iolab.judge.estimates import ratio_bound
 from iolab.judge.levels import Level
-from iolab.plan.claims import Metric
+from iolab.metrics import METRICS, RANKED_BY, Metric
 from iolab.plan.plan import Comparison, blocks_min
 from iolab.wording import Bound, Interval
-
-# What contestants are ranked by, and whether more of it is better.
-RANKED_BY: dict[Metric, bool] = {"throughput": True, "cpu_per_request": False}
 
 
 class Ranked(Frozen):
@@ -71,7 +68,7 @@ def _ranking(
     bounds = {each.contestant: each.bound for each in levels if each.metric == metric and each.contestant not in absent}
     measured = {title: values_of(used, metric, comparison.titles.index(title)) for title in bounds}
     values = {title: by_block for title, by_block in measured.items() if len(by_block) >= blocks_min(1)}
-    best, ratios = _to_the_best(values, more_is_better=RANKED_BY[metric])
+    best, ratios = _to_the_best(values, more_is_better=METRICS[metric].more_is_better)
     leader, leader_rank = "", 0
     rows = []
     for place, (title, ratio) in enumerate(ratios.items(), start=1):

@@ -12,7 +12,7 @@ from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
 from iolab.judge.rankings import Ranking
 from iolab.judge.validity import FailureCount
-from iolab.plan.claims import Metric
+from iolab.metrics import METRICS, RANKED_BY, Metric
 from iolab.plan.plan import Comparison, blocks_min
 from iolab.wording import BOUND_SIGNS, Interval, listed
 
@@ -67,24 +67,22 @@ def sentence_of(
 def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
     """What each rung changes against the rung below, in requests and in CPU; the table has the intervals."""
     sentences = []
-    for metric, what, fewer, has in (
-        ("throughput", "Requests", "fewer", "serves"),
-        ("cpu_per_request", "CPU per request", "less", "uses"),
-    ):
+    for metric in RANKED_BY:
+        of = METRICS[metric]
         rungs = [e for e in estimates if e.metric == metric]
         more = [f"{e.contestant} ({e.interval.alone})" for e in rungs if e.word == "differs" and e.ratio > 1]
         less = [
-            f"{e.contestant} (the rung below {has} {e.interval.inverse.alone})"
+            f"{e.contestant} (the rung below {of.verb} {e.interval.inverse.alone})"
             for e in rungs
             if e.word == "differs" and e.ratio < 1
         ]
         told = [f"more with {listed(more)}"] if more else []
-        told += [f"{fewer} with {listed(less)}"] if less else []
+        told += [f"{of.fewer} with {listed(less)}"] if less else []
         same = sum(e.word == "same" for e in rungs)
         open_ = len(rungs) - same - len(more) - len(less)
         told += [f"{same} the same"] if same else []
         told += [f"{open_} not decided"] if open_ else []
-        sentences.append(f"{what} against the rung below: {'; '.join(told)}.")
+        sentences.append(f"{of.noun[0].upper()}{of.noun[1:]} against the rung below: {'; '.join(told)}.")
     return " ".join(sentences)
 
 
@@ -92,7 +90,7 @@ def _sentence_ranked(ranking: Ranking) -> str:
     """The leader and its equals, and what is not ranked: above the leader, and below it."""
     ranks = [row.rank for row in ranking.rows if row.rank is not None]
     limited = [row.contestant for row in ranking.rows if row.rank is None]
-    what = "Most requests" if ranking.metric == "throughput" else "Least CPU per request"
+    what = METRICS[ranking.metric].best
     if not ranks:
         return f"{what}: not ranked, because the generator limited all {len(limited)}."
     first = [row.contestant for row in ranking.rows if row.rank == ranks[0]]
@@ -139,7 +137,7 @@ def _sentence_pair(of: Mapping[Metric, Estimate]) -> str:
 
 def _sentence_unequal(of: Mapping[Metric, Estimate]) -> str:
     """The figures of two that did different work: what was measured, and no word on it."""
-    shown = [of[metric] for metric in ("throughput", "cpu_per_request") if metric in of]
+    shown = [of[metric] for metric in RANKED_BY if metric in of]
     comparable = [decided_clause(each) for each in shown if each.bound != "unknown"]
     if not comparable:
         return "The generator limited both."
@@ -153,7 +151,8 @@ def _capital(clause: str, estimate: Estimate) -> str:
 
 def worth_naming(of: Mapping[Metric, Estimate]) -> Estimate | None:
     """The largest decided difference in latency or memory, if it is large enough to be named."""
-    rest = (of[metric] for metric in ("latency_p99", "latency_p50", "rss") if metric in of)
+    # Of equal ones the later in the table: a p99 says more than a median.
+    rest = (of[metric] for metric in reversed(METRICS) if metric in of and metric not in RANKED_BY)
     large = (each for each in rest if each.word == "differs" and each.size >= math.log(NAMED_MIN))
     told = (each for each in large if not _mirrors(each, of["throughput"]))
     return max(told, key=lambda each: each.size, default=None)
@@ -161,7 +160,7 @@ def worth_naming(of: Mapping[Metric, Estimate]) -> Estimate | None:
 
 def _mirrors(latency: Estimate, requests: Estimate) -> bool:
     """Whether a latency says no more than the requests: in a closed loop, fewer requests are longer ones."""
-    if latency.metric == "rss" or requests.word != "differs" or turned(latency)[0] == turned(requests)[0]:
+    if not METRICS[latency.metric].time or requests.word != "differs" or turned(latency)[0] == turned(requests)[0]:
         return False
     return latency.size <= requests.size + math.log(MIRROR_MAX)
 
@@ -173,19 +172,10 @@ def turned(estimate: Estimate) -> tuple[str, str, Interval]:
     return estimate.reference, estimate.contestant, estimate.interval.inverse
 
 
-# What is said of a decided difference, in the direction of "more".
-_DECIDED: dict[Metric, str] = {
-    "throughput": "{more} serves {ratio} the requests of {less}",
-    "cpu_per_request": "{more} uses {ratio} the CPU per request of {less}",
-    "latency_p50": "the median latency of {more} is {ratio} that of {less}",
-    "latency_p99": "the p99 latency of {more} is {ratio} that of {less}",
-    "rss": "the memory of {more} is {ratio} that of {less}",
-}
-
-
 def decided_clause(estimate: Estimate) -> str:
+    """What is said of a decided difference, in the direction of "more"."""
     more, less, ratio = turned(estimate)
-    return _DECIDED[estimate.metric].format(more=more, less=less, ratio=ratio)
+    return METRICS[estimate.metric].clause(more, ratio, less)
 
 
 def _requests_clause(requests: Estimate) -> str:

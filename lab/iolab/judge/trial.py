@@ -14,6 +14,7 @@ import scipy  # which loads scipy.stats, for more than a second, only where it i
 from numpy.typing import NDArray
 
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Report, RpcWorkload, Workload, percent
+from iolab.metrics import quantile_supported
 from iolab.plan.settings import Cell
 from iolab.results.records import Doubt, MachineNoise, Result
 
@@ -32,8 +33,6 @@ UNSETTLED_MIN = 0.10
 BATCHES_MIN = 10
 # Two halves of so many show whether throughput had settled.
 SETTLED_BATCHES_MIN = 2 * BATCHES_MIN
-# A quantile q needs this many requests beyond it: n (1 - q) >= 10.
-BEYOND_QUANTILE_MIN = 10
 # Little's law may be missed by this much: the gap between a reply and the next send is the generator's own.
 LITTLE_MAX = 0.02
 # Above this share of failed requests a figure is an error rate and not a speed.
@@ -117,11 +116,6 @@ def server_share(cell: Cell, result: Result) -> float | None:
         return None
     cores = len(cell.server_cpus) or cell.workers
     return result.server.cpu_ns / (cores * result.server.wall_ns)
-
-
-def quantile_supported(requests: int, quantile: float) -> bool:
-    """Whether so many requests carry this quantile: 1,000 for a p99, 10,000 for a p99.9."""
-    return requests * (1 - quantile) >= BEYOND_QUANTILE_MIN - 1e-6
 
 
 def mser5(series: NDArray[np.float64]) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from iolab.judge.validity import (
     left_out_of,
     spoilt_of,
 )
-from iolab.plan.claims import Metric
+from iolab.metrics import Metric
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.plan.settings import Setting
 from iolab.results.records import CostCount, Result

@@ -8,15 +8,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from iolab.contract.types import Frozen
+from iolab.metrics import Metric
 from iolab.plan.settings import Setting
-
-Metric = Literal["throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss"]
 
 
 class Published(Frozen):
     """One row of a published table: the value of `metric` for each contestant, at one setting of the axes.
 
-    Units: throughput in requests per second, cpu_per_request and latencies in nanoseconds, rss in bytes.
+    Values are in the metric's base unit: requests per second, nanoseconds, bytes.
     """
 
     id: str = Field(min_length=1, max_length=40)

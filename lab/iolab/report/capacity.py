@@ -19,7 +19,7 @@ from iolab.capacity.recovery import Recovery, Slice
 from iolab.capacity.search import Kind
 from iolab.capacity.sentences import recovery_sentence, sentences
 from iolab.contract.types import percent
-from iolab.judge.trial import quantile_supported
+from iolab.metrics import quantile_supported
 from iolab.report import charts, drawing, figures, palette
 from iolab.report.page import Drawing, number, policy_of, resource, templates
 from iolab.results import store

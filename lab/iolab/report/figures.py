@@ -8,18 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from iolab import metrics
 from iolab.contract.literals import WorkerKind
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Report, Workload
-from iolab.judge import blocks, stats, trial, values
+from iolab.judge import blocks, stats, trial
 from iolab.judge.costs import Cost
 from iolab.judge.rankings import Ranked
 from iolab.judge.verdict import ComparisonVerdict
+from iolab.metrics import METRICS, Metric, quantile_ns, value_of
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.report.charts import Line
 from iolab.results.records import Result
 from iolab.wording import Bound
 
-QUANTILES: tuple[tuple[str, float], ...] = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999))
+# A further quantile needs a hundred thousand requests in each trial.
+QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
 # Contestants whose servers used processors this differently did not spend equal means; in cores.
 CORES_APART = 0.1
 # More contestants than this have no column each in the table of doubts.
@@ -118,11 +121,7 @@ class TrialRow(NamedTuple):
     started: str
     state: str
     reasons: tuple[str, ...]
-    rate_per_s: float | None
-    cpu_per_request_ns: float | None
-    p50_ns: float | None
-    p99_ns: float | None
-    rss_bytes: float | None
+    values: dict[Metric, float | None]
     server_share: float | None
     generator_share: float | None
     limited: bool
@@ -162,8 +161,9 @@ def _contestant_row(found: ComparisonVerdict, slot: int, results: Sequence[Resul
     title = found.titles[slot]
     median = found.level("latency_p50", title)
     quantiles = {}
-    for name, quantile in QUANTILES:
-        values = [value for result in results if (value := _quantile_ns(result, name, quantile)) is not None]
+    for name in QUANTILES:
+        reports = [result.report for result in results if result.report is not None]
+        values = [value for report in reports if (value := quantile_ns(report, name)) is not None]
         # One trial that is too short takes the quantile from the contestant, or the median would mix lengths.
         if len(values) == len(results):
             quantiles[name] = _figure(values)
@@ -191,13 +191,6 @@ def _contestant_row(found: ComparisonVerdict, slot: int, results: Sequence[Resul
         limits=", ".join(f"{limit} {count}" for limit, count in sorted(found.bottlenecks.get(title, {}).items())),
         latency_bound="exact" if median is None else median.bound,
     )
-
-
-def _quantile_ns(result: Result, name: str, quantile: float) -> float | None:
-    report = result.report
-    if report is None or not trial.quantile_supported(report.requests.correct, quantile):
-        return None
-    return float(getattr(report.latency_ns, name))
 
 
 def _figure(values: Sequence[float]) -> Figure:
@@ -338,11 +331,7 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
         started=result.started,
         state=state,
         reasons=tuple(reasons),
-        rate_per_s=values.value_of(result, "throughput"),
-        cpu_per_request_ns=values.value_of(result, "cpu_per_request"),
-        p50_ns=values.value_of(result, "latency_p50"),
-        p99_ns=values.value_of(result, "latency_p99"),
-        rss_bytes=values.value_of(result, "rss"),
+        values={metric: value_of(result, metric) for metric in METRICS},
         server_share=trial.server_share(cell, result),
         generator_share=None if report is None else trial.generator_share(cell, report),
         limited=report is not None and trial.bottleneck(cell, result) is trial.Bottleneck.GENERATOR,

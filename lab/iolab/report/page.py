@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from iolab.judge import claims, rankings, sentences, stats
+from iolab.judge import claims, sentences, stats
 from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
 from iolab.judge.rankings import Ranked
 from iolab.judge.results import Results
 from iolab.judge.verdict import ComparisonVerdict
-from iolab.plan.claims import Metric
+from iolab.metrics import METRICS, RANKED_BY, Metric, Row
 from iolab.plan.plan import Plan
 from iolab.report import charts, commands, drawing, figures, palette
 from iolab.report.figures import ContestantRow, Figure, RankRow
@@ -34,8 +34,8 @@ from iolab.wording import BOUND_SIGNS, Interval
 # Comparisons whose drawings would be more than these together get their tables only: each drawing takes a tenth of a
 # second to make and some kilobytes to load, and nobody scrolls through more.
 DRAWINGS_MAX = 120
-# The drawings of a comparison besides one over time for each contestant: four of levels, one of quantiles.
-DRAWINGS_OF_LEVELS = 5
+# The drawings of a comparison besides one over time for each contestant: of levels, context switches and quantiles.
+DRAWINGS_OF_LEVELS = sum(not row.time for row in METRICS.values()) + 2
 # Trials beyond these are left to the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
 # What was not equal, told in the box above the charts; the rest of it is folded away.
@@ -45,24 +45,6 @@ PERCENT = re.compile(r"(?<=\d)%")
 # A line that a person wrapped in the file goes on; only an item of a list begins a line of its own.
 WRAPPED = re.compile(r"\n(?![ \t]*[-*] )")
 SAME = f"the same requests within {stats.EFFECT * 100:.0f} %"
-
-
-class Shown(NamedTuple):
-    """How a metric is shown: its name, its unit, by what its figures are divided, and which side is better."""
-
-    name: str
-    unit: str
-    scale: float
-    better: str
-
-
-METRICS: dict[Metric, Shown] = {
-    "throughput": Shown("Throughput", "requests/s", 1.0, "right"),
-    "cpu_per_request": Shown("CPU per request", "µs", 1e3, "left"),
-    "latency_p50": Shown("Latency p50", "µs", 1e3, "left"),
-    "latency_p99": Shown("Latency p99", "µs", 1e3, "left"),
-    "rss": Shown("Resident memory", "MiB", float(1 << 20), "left"),
-}
 
 
 class Drawing(NamedTuple):
@@ -96,7 +78,7 @@ def render(run: Results) -> str:
     style = palette.css() + resource("style.css")
     rows = figures.trial_rows(plan, done, results)
     drawings = itertools.accumulate(
-        len(rankings.RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
+        len(RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
         for comparison in plan.comparisons
     )
     drawn = sum(count <= DRAWINGS_MAX for count in drawings)
@@ -129,6 +111,8 @@ def render(run: Results) -> str:
             again=commands.again(plan),
             paragraphs=[WRAPPED.sub(" ", part.strip()) for part in plan.analysis.split("\n\n") if part.strip()],
             metrics=METRICS,
+            ranked_by=RANKED_BY,
+            quantiles={name: f"{name.replace('_', '.')} µs" for name in figures.QUANTILES},
             bounds=BOUND_SIGNS,
             effect=stats.EFFECT,
         )
@@ -265,18 +249,17 @@ def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
     drawings = []
     # A ranking has a drawing of its own.
     verdicts = [found for found in verdicts if not found.rankings]
-    for metric in ("throughput", "cpu_per_request", "latency_p50", "latency_p99"):
-        rows = ratio_rows(verdicts, metric)
+    for metric, shown in METRICS.items():
+        rows = ratio_rows(verdicts, metric) if shown.ranked or shown.time else []
         if rows:
-            shown = METRICS[metric]
             chart = charts.ratios(rows, f"ratio ({shown.better} is better)")
             said = "; ".join(f"{row.heading} {row.label} {row.text}".strip() for row in rows)
             caption = (
                 f"The first {charts.ROWS_MAX} of {len(rows)}; the table has all." if len(rows) > charts.ROWS_MAX else ""
             )
             pair = only_pair(verdicts)
-            heading = shown.name if pair is None or len(verdicts) == 1 else f"{shown.name}, {pair}"
-            drawings.append(Drawing(heading, caption, drawing.inline(chart, f"Ratios of {shown.name}", said)))
+            heading = shown.title if pair is None or len(verdicts) == 1 else f"{shown.title}, {pair}"
+            drawings.append(Drawing(heading, caption, drawing.inline(chart, f"Ratios of {shown.title}", said)))
     return drawings
 
 
@@ -318,7 +301,7 @@ def _ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
         ]
         chart = charts.ratios(rows, f"ratio to the best ({shown.better} is better)")
         said = "; ".join(f"{row.label} {row.text}" for row in rows)
-        yield Drawing(shown.name, "", drawing.inline(chart, f"Ranking by {shown.name}", said))
+        yield Drawing(shown.title, "", drawing.inline(chart, f"Ranking by {shown.title}", said))
 
 
 def _rank_text(row: Ranked) -> str:
@@ -329,8 +312,8 @@ def _rank_text(row: Ranked) -> str:
 def _level_drawings(found: ComparisonVerdict, rows: Sequence[ContestantRow]) -> Iterable[Drawing]:
     for metric, shown in METRICS.items():
         levels = [level for level in found.levels if level.metric == metric]
-        if levels and not metric.startswith("latency"):
-            yield _strips(shown.name, shown.unit, [_strip_row(found, level, shown) for level in levels])
+        if levels and not shown.time:
+            yield _strips(shown.title, shown.unit, [_strip_row(found, level, shown) for level in levels])
     switching = [row for row in rows if row.switches is not None]
     if switching:
         strips = [
@@ -360,7 +343,7 @@ def _strips(name: str, unit: str, rows: Sequence[charts.StripRow]) -> Drawing:
     return Drawing(f"{name}, {unit}", "", svg)
 
 
-def _strip_row(found: ComparisonVerdict, level: Level, shown: Shown) -> charts.StripRow:
+def _strip_row(found: ComparisonVerdict, level: Level, shown: Row) -> charts.StripRow:
     low, high = (None if end is None else end / shown.scale for end in (level.low, level.high))
     return charts.StripRow(
         slot=found.titles.index(level.contestant),
@@ -464,7 +447,7 @@ def number(value: float) -> str:
     return f"{value:.2f}" if value >= 1 or value == 0 else f"{value:#.2g}"
 
 
-def level_text(level: Level, shown: Shown) -> str:
+def level_text(level: Level, shown: Row) -> str:
     """A median with its interval, in the metric's unit."""
     return BOUND_SIGNS[level.bound] + _interval_text(level.median, level.low, level.high, shown.scale)
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from iolab.judge import stats
 from iolab.judge.results import Results
-from iolab.plan.claims import Metric
+from iolab.metrics import METRICS, RANKED_BY
 from iolab.report import charts, drawing
-from iolab.report.page import METRICS, headline, only_pair, ratio_rows
+from iolab.report.page import headline, only_pair, ratio_rows
 from iolab.results.store import StoreError
 
-SHOWN: tuple[Metric, ...] = ("throughput", "cpu_per_request")
 EFFECT = f"±{stats.EFFECT * 100:.0f} %"
 KEY = f"Dot and bar: ratio and its 95 % interval; full where it differs. Line: no difference. Band: {EFFECT}."
 
@@ -20,12 +19,12 @@ def ratios_svg(run: Results) -> str:
     """Requests per second and CPU per request over all comparisons; raises StoreError when there is none yet."""
     plan, verdicts = run.plan, run.verdicts
     panels, said = [], []
-    for metric in SHOWN:
+    for metric in RANKED_BY:
         rows = ratio_rows(verdicts, metric)
         if rows:
             shown = METRICS[metric]
             pair = only_pair(verdicts)
-            name = "Requests per second" if metric == "throughput" else shown.name
+            name = "Requests per second" if metric == "throughput" else shown.title
             panels.append(
                 (f"{name}, {pair}" if pair else name, charts.ratios(rows, f"ratio ({shown.better} is better)"))
             )

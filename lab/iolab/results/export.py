@@ -7,10 +7,11 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from iolab.metrics import METRICS, QUANTILES, value_of
 from iolab.plan.plan import Plan
 from iolab.results.records import Result
 
-LATENCIES = ("min", "mean", "p50", "p90", "p99", "p99_9", "p99_99", "max")
+LATENCIES = ("min", "mean", *QUANTILES, "max")
 
 
 def trial_rows(plan: Plan, results: Iterable[Result]) -> list[dict[str, Any]]:
@@ -52,7 +53,8 @@ def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any
         "steal_share": noise and noise.steal_share,
         "foreign_cpu_cores": noise and noise.foreign_cpu_cores,
     }
-    return row
+    # What the record holds as it is has its column already.
+    return row | {m.column: value_of(result, m.key) for m in METRICS.values() if m.column not in row}
 
 
 def _share(total: int, count: int) -> float | None:
