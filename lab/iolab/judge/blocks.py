@@ -29,13 +29,6 @@ class Seen(NamedTuple):
     apart_ns: tuple[float, float] | None
 
 
-def values_by_block(
-    plan: Plan, comparison: int, done: Mapping[Place, Result], metric: Metric, slot: int
-) -> dict[int, Seen]:
-    """One contestant's values of a metric by block, for the blocks used in which it is above zero."""
-    return values_of(used_blocks(plan, comparison, done)[0], metric, slot)
-
-
 def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float, ...]:
     """x = ln(above / below) of every block that has both, the mean over all `sides`.
 
@@ -61,6 +54,7 @@ def are_even(distances_ns: Iterable[tuple[float, float] | None]) -> bool:
 
 
 def values_of(used: Used, metric: Metric, slot: int) -> dict[int, Seen]:
+    """One contestant's values of a metric by block, for the blocks that count in which it is above zero."""
     values = {block: (value_of(row[slot], metric), apart_ns(row[slot])) for block, row in used.items()}
     return {
         block: Seen(value, apart_ns) for block, (value, apart_ns) in values.items() if value is not None and value > 0

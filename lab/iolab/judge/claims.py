@@ -15,7 +15,7 @@ import numpy as np
 
 from iolab.contract.types import Frozen, percent
 from iolab.judge import stats
-from iolab.judge.blocks import Seen, paired, values_by_block
+from iolab.judge.blocks import Seen, Used, paired, used_blocks, values_of
 from iolab.judge.estimates import Estimate
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import METRICS, Metric
@@ -57,7 +57,8 @@ class PublishedRatio(Frozen):
 def judge(plan: Plan, results: Iterable[Result], verdicts: Sequence[ComparisonVerdict]) -> tuple[ClaimVerdict, ...]:
     """A verdict on every claim of the plan, in its order; `verdicts` are those on its comparisons."""
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
-    return tuple(_judge_claim(claim, plan, done, verdicts) for claim in plan.claims)
+    used = [used_blocks(plan, index, done)[0] for index in range(len(verdicts))] if plan.claims else []
+    return tuple(_judge_claim(claim, plan, done, used, verdicts) for claim in plan.claims)
 
 
 def beside_published(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> tuple[PublishedRatio, ...]:
@@ -86,20 +87,24 @@ def _published_ratio(row: Published, found: ComparisonVerdict, contestant: str, 
 
 
 def _judge_claim(
-    claim: Claim, plan: Plan, done: Mapping[Place, Result], verdicts: Sequence[ComparisonVerdict]
+    claim: Claim,
+    plan: Plan,
+    done: Mapping[Place, Result],
+    used: Sequence[Used],
+    verdicts: Sequence[ComparisonVerdict],
 ) -> ClaimVerdict:
     test = claim.decide
     if isinstance(test, RatioTest):
-        return _judge_ratio(claim, test, plan, done, verdicts)
+        return _judge_ratio(claim, test, used, verdicts)
     if isinstance(test, WinsTest):
         return _judge_wins(claim, test, verdicts)
     if isinstance(test, FlatTest):
-        return _judge_flat(claim, test, plan, done, verdicts)
+        return _judge_flat(claim, test, used, verdicts)
     return _judge_littles_law(claim, test, plan, done, verdicts)
 
 
 def _judge_ratio(
-    claim: Claim, test: RatioTest, plan: Plan, done: Mapping[Place, Result], verdicts: Sequence[ComparisonVerdict]
+    claim: Claim, test: RatioTest, used: Sequence[Used], verdicts: Sequence[ComparisonVerdict]
 ) -> ClaimVerdict:
     chosen = [
         index
@@ -112,7 +117,7 @@ def _judge_ratio(
     sides = []
     for index in chosen:
         above, below = (
-            values_by_block(plan, index, done, test.metric, verdicts[index].titles.index(title))
+            values_of(used[index], test.metric, verdicts[index].titles.index(title))
             for title in (test.contestant, test.reference)
         )
         sides.append((above, below))
@@ -174,7 +179,7 @@ def _judge_wins(claim: Claim, test: WinsTest, verdicts: Sequence[ComparisonVerdi
 
 
 def _judge_flat(
-    claim: Claim, test: FlatTest, plan: Plan, done: Mapping[Place, Result], verdicts: Sequence[ComparisonVerdict]
+    claim: Claim, test: FlatTest, used: Sequence[Used], verdicts: Sequence[ComparisonVerdict]
 ) -> ClaimVerdict:
     """The largest over the smallest, each contestant for itself; the interval is of the ratio within blocks.
 
@@ -189,9 +194,7 @@ def _judge_flat(
             return _undecided(claim, f"{title}: {obstacle}")
         if len(present) < 2:
             return _undecided(claim, f"{title} was measured at fewer than two values of {test.axis}")
-        series = [
-            values_by_block(plan, index, done, test.metric, found.titles.index(title)) for index, found in present
-        ]
+        series = [values_of(used[index], test.metric, found.titles.index(title)) for index, found in present]
         ratio = _extremes(series)
         if ratio is None:
             return _undecided(claim, f"{title}: too few whole blocks so far")

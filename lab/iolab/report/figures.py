@@ -36,6 +36,8 @@ MACHINE_ROWS_MAX = 120
 MACHINE_HIDDEN = ("cpu.topology", "schema")
 
 Done = Mapping[Place, Result]
+# The trials of a comparison that count, by slot.
+Counted = Mapping[int, Sequence[Result]]
 
 
 class Figure(NamedTuple):
@@ -127,14 +129,14 @@ class TrialRow(NamedTuple):
     limited: bool
 
 
-def counted(plan: Plan, index: int, done: Done) -> dict[int, list[Result]]:
+def counted(plan: Plan, index: int, done: Done) -> Counted:
     """The trials that the verdict on one comparison was made from, by slot, in the order of their blocks."""
     rows = blocks.used_blocks(plan, index, done)[0].values()
     slots = range(len(plan.comparisons[index].cells))
     return {slot: [row[slot] for row in rows if row[slot] is not None] for slot in slots}  # type: ignore[misc]
 
 
-def contestant_rows(found: ComparisonVerdict, used: Mapping[int, Sequence[Result]]) -> list[ContestantRow]:
+def contestant_rows(found: ComparisonVerdict, used: Counted) -> list[ContestantRow]:
     """A row for each contestant of a comparison that has a trial that counts; the best first where they are ranked."""
     costs = {cost.contestant: cost for cost in found.costs}
     rows = [
@@ -295,15 +297,10 @@ def _line(slot: int, report: Report, *, void: bool) -> Line:
     return Line(slot, void, tuple(times.round(4).tolist()), tuple((batches / length_s).round(1).tolist()))
 
 
-def trial_rows(plan: Plan, done: Done, results: Sequence[Result]) -> list[TrialRow]:
+def trial_rows(plan: Plan, used: Sequence[Counted], results: Sequence[Result]) -> list[TrialRow]:
     """Every trial in the order it was run, the void and the failed ones with their reasons."""
-    used = {
-        result.trial.place
-        for index in range(len(plan.comparisons))
-        for of_slot in counted(plan, index, done).values()
-        for result in of_slot
-    }
-    return [_trial_row(plan, result, result.trial.place in used) for result in results if plan.holds(result.trial)]
+    places = {result.trial.place for of_slots in used for results in of_slots.values() for result in results}
+    return [_trial_row(plan, result, result.trial.place in places) for result in results if plan.holds(result.trial)]
 
 
 def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
@@ -338,7 +335,7 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
     )
 
 
-def unequal(plan: Plan, index: int, found: ComparisonVerdict, used: Mapping[int, Sequence[Result]]) -> list[str]:
+def unequal(plan: Plan, index: int, found: ComparisonVerdict, used: Counted) -> list[str]:
     """What was not the same for all contestants of a comparison: what their ratios owe to more than their model."""
     comparison = plan.comparisons[index]
     said = [*_unequal_cells(comparison), *_unequal_means(found.titles, used), *_lacking(found.titles, used)]
@@ -359,7 +356,7 @@ def _unequal_cells(comparison: Comparison) -> Iterator[str]:
                 yield f"{title} ran with {name} = {ours}, {comparison.titles[0]} with {reference}."
 
 
-def _unequal_means(titles: Sequence[str], used: Mapping[int, Sequence[Result]]) -> Iterator[str]:
+def _unequal_means(titles: Sequence[str], used: Counted) -> Iterator[str]:
     """Cores, threads and processes the servers used, where they are not alike."""
     cores, tasks = {}, {}
     for slot, results in used.items():
@@ -388,14 +385,14 @@ def _tasks(processes: int, threads: int) -> str:
     return f"{processes_told} with {threads} thread{'' if threads == 1 else 's'}"
 
 
-def _lacking(titles: Sequence[str], used: Mapping[int, Sequence[Result]]) -> Iterator[str]:
+def _lacking(titles: Sequence[str], used: Counted) -> Iterator[str]:
     for slot, results in used.items():
         lacks = dict.fromkeys(what for result in results if result.ready is not None for what in result.ready.lacks)
         if lacks:
             yield f"{titles[slot]} ran without what this kernel lacks: {', '.join(lacks)}."
 
 
-def _defective(titles: Sequence[str], used: Mapping[int, Sequence[Result]]) -> Iterator[str]:
+def _defective(titles: Sequence[str], used: Counted) -> Iterator[str]:
     for slot, results in used.items():
         defects = dict.fromkeys(what for each in results if each.ready is not None for what in each.ready.defects)
         if defects:

@@ -76,7 +76,8 @@ def render(run: Results) -> str:
     plan, results, verdicts = run.plan, run.trials, run.verdicts
     done = {result.trial.place: result for result in results}
     style = palette.css() + resource("style.css")
-    rows = figures.trial_rows(plan, done, results)
+    used = [figures.counted(plan, at, done) for at in range(len(verdicts))]
+    rows = figures.trial_rows(plan, used, results)
     drawings = itertools.accumulate(
         len(RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
         for comparison in plan.comparisons
@@ -93,7 +94,7 @@ def render(run: Results) -> str:
             verdicts=verdicts,
             unfinished=_unfinished(plan, verdicts),
             faults=run.faults,
-            unequal=_unequal(plan, verdicts, done),
+            unequal=_unequal(plan, verdicts, used),
             left_out=_left_out(verdicts),
             lines_max=LINES_MAX,
             doubtful=_doubtful(verdicts, results),
@@ -101,7 +102,7 @@ def render(run: Results) -> str:
             inconclusive=[found.name for found in verdicts if found.inconclusive is not None],
             limits=figures.limits(plan),
             ratios=_ratio_drawings(verdicts),
-            parts=[_part(run, at, found, done, draws=at < drawn) for at, found in enumerate(verdicts)],
+            parts=[_part(run, at, found, done, used[at], draws=at < drawn) for at, found in enumerate(verdicts)],
             claims=run.claims,
             published=claims.beside_published(plan, verdicts),
             trials=rows[:TRIALS_MAX],
@@ -263,9 +264,10 @@ def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
     return drawings
 
 
-def _part(run: Results, index: int, found: ComparisonVerdict, done: figures.Done, *, draws: bool) -> ComparisonPart:
+def _part(
+    run: Results, index: int, found: ComparisonVerdict, done: figures.Done, used: figures.Counted, *, draws: bool
+) -> ComparisonPart:
     plan, comparison = run.plan, run.plan.comparisons[index]
-    used = figures.counted(plan, index, done)
     rows = figures.contestant_rows(found, used)
     # Of many, dots and lines of every trial would be a wall of drawings: the ranking stands for them.
     details = draws and not comparison.many
@@ -385,11 +387,11 @@ def _unfinished(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     return said + [f"{what} at {_where(names, total)}." for what, names in places.items()]
 
 
-def _unequal(plan: Plan, verdicts: Sequence[ComparisonVerdict], done: figures.Done) -> list[str]:
+def _unequal(plan: Plan, verdicts: Sequence[ComparisonVerdict], used: Sequence[figures.Counted]) -> list[str]:
     """What was not the same for all contestants, each fact once with the settings it holds for."""
     places: dict[str, list[str]] = {}
     for at, found in enumerate(verdicts):
-        for line in figures.unequal(plan, at, found, figures.counted(plan, at, done)):
+        for line in figures.unequal(plan, at, found, used[at]):
             places.setdefault(line, []).append(found.name)
     total = len(verdicts)
     return [line if len(names) == total else f"{_where(names, total)}: {line}" for line, names in places.items()]
