@@ -35,7 +35,7 @@ from iolab.capacity.steps import CURVE, Step, load_spec
 from iolab.capacity.target import Target, parse_url, with_tls
 from iolab.contract.types import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
 from iolab.errors import PlanError
-from iolab.machine import listener, proc
+from iolab.machine import port_owner, proc
 from iolab.measure import agent, programs
 from iolab.measure.engine import Engine, LoadEvent, TrialFailed
 from iolab.measure.protocol_probe import Mismatch
@@ -840,7 +840,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
     """The host that the command line finds; nothing listens on it."""
     simulated = SimulatedHost(Server(10_000))
     monkeypatch.setattr(agent, "Agent", lambda engine: simulated)
-    monkeypatch.setattr(listener, "find", lambda connect: None)
+    monkeypatch.setattr(port_owner, "find", lambda connect: None)
     return simulated
 
 
@@ -1099,11 +1099,11 @@ def test_who_listens_is_found_on_every_kind_of_address(tmp_path: Path) -> None:
         local.bind(str(path))
         local.listen()
         for at in (four, any_four):
-            assert listener.find(f"127.0.0.1:{at.getsockname()[1]}") == os.getpid()
-        assert listener.find(f"unix:{path}") == os.getpid()
+            assert port_owner.find(f"127.0.0.1:{at.getsockname()[1]}") == os.getpid()
+        assert port_owner.find(f"unix:{path}") == os.getpid()
         port = four.getsockname()[1]
-        assert listener.find(f"127.0.0.2:{port}") is None
-        assert listener.find(f"192.0.2.1:{port}") is None, "that may be another machine"
+        assert port_owner.find(f"127.0.0.2:{port}") is None
+        assert port_owner.find(f"192.0.2.1:{port}") is None, "that may be another machine"
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        assert listener.find(f"127.0.0.1:{bound.getsockname()[1]}") is None, "nobody listens there"
+        assert port_owner.find(f"127.0.0.1:{bound.getsockname()[1]}") is None, "nobody listens there"

@@ -17,7 +17,7 @@ import pytest
 
 from conftest import FAKE_ENGINE, PATIENCE_S, is_alive, wait_until
 from iolab.contract.types import LoadSpec, Report
-from iolab.machine import listener, proc
+from iolab.machine import port_owner, proc
 from iolab.measure import binary, child, contestants, engine
 from iolab.measure.binary import EngineError
 from iolab.measure.child import Child, Ended
@@ -375,7 +375,7 @@ def test_a_command_that_does_not_serve_is_a_typed_failure(
 
     def now_s() -> float:
         """The time is up when the server is where it is wrong, however long that took; at once if it never will be."""
-        is_wrong = kind == "hung" or bool(listener.addresses(proc.look(os.getpid()).pids[1:]))
+        is_wrong = kind == "hung" or bool(port_owner.addresses(proc.look(os.getpid()).pids[1:]))
         return 2 * PATIENCE_S if next(asked) and is_wrong else 0.0
 
     monkeypatch.setattr(contestants, "ACCEPTS_S_MAX", PATIENCE_S)
@@ -437,7 +437,7 @@ def test_a_command_runs_on_its_processors_and_is_accounted_for_alone(fake: Engin
     server = contestants.start(cell, fake)
     try:
         family = proc.look(server.pid).pids
-        assert len(family) == 2, "the server and what it forked, without the keeper"
+        assert len(family) == 2, "the server and what it forked, without the reaper"
         assert [os.sched_getaffinity(pid) for pid in family] == [{cpu}, {cpu}]
     finally:
         server.child.stop()

@@ -28,7 +28,7 @@ TIMES = ("warmup_ms", "duration_ms")
 
 
 def _unheard(_event: Event) -> None:
-    """A listener that does nothing."""
+    """Does nothing with an event."""
 
 
 def vs(

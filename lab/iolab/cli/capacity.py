@@ -110,7 +110,7 @@ def run(options: Namespace) -> int:
     """Searches for the capacity and prints what is known; returns the exit code."""
     from iolab.capacity.spec import spec_of
     from iolab.capacity.target import parse_url, with_tls
-    from iolab.machine import listener
+    from iolab.machine import port_owner
 
     target = with_tls(
         parse_url(options.url, options.protocol),
@@ -123,7 +123,7 @@ def run(options: Namespace) -> int:
         target, workload, url=options.url, limits=tuple(options.slo), **given(options, {**SEARCH, **GENERATOR})
     )
     if options.server_pid is not None:
-        listener.refuse_absent(options.server_pid)
+        port_owner.refuse_absent(options.server_pid)
     return _watched(spec, options)
 
 
@@ -134,11 +134,11 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
     from iolab.cli import failed, searching, terminal
     from iolab.cli.streams import stderr
     from iolab.cli.watching import again
-    from iolab.machine import listener
+    from iolab.machine import port_owner
     from iolab.measure import agent, engine, stopping
 
     host, console = agent.Agent(engine.open_engine()), stderr()
-    server_pid = options.server_pid or listener.find(spec.connect)
+    server_pid = options.server_pid or port_owner.find(spec.connect)
     searching.show_spec(console, spec, server_pid)
     folder = folder_of(spec, options.out)
     prober.refuse_mismatch(spec, host)

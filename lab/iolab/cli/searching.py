@@ -15,7 +15,7 @@ from iolab.capacity.spec import CapacitySpec
 from iolab.capacity.steps import BEFORE, CURVE, WATCHED
 from iolab.cli.terminal import aside, duration, say
 from iolab.contract.types import percent
-from iolab.machine import listener
+from iolab.machine import port_owner
 from iolab.metrics import quantile_supported
 
 # How many runs a search takes, more or less, without those of the curve.
@@ -35,7 +35,7 @@ def show_spec(console: Console, spec: CapacitySpec, server_pid: int | None) -> N
         f"{runs} to {2 * runs} runs of {spec.settings.probe_ms / 1_000:g} s or more, {duration(length_s)} or more",
     )
     if server_pid is not None:
-        say(console, f"the server is process {server_pid} ({listener.name(server_pid)}): its processor time is read")
+        say(console, f"the server is process {server_pid} ({port_owner.name(server_pid)}): its processor time is read")
 
 
 class Lines:

@@ -64,7 +64,7 @@ WORD_MAX = 14
 
 
 class Screen:
-    """A listener for the runner's events. Use it as a context manager; call it with each event.
+    """Shows the runner's events. Use it as a context manager; call it with each event.
 
     `folder` is that of the run, once it is open.
     """

@@ -1,7 +1,7 @@
 """The servers that compete: the engine's models, those of the registry, and anybody's as a command.
 
 A command is an argument list and never sees a shell; a server of the registry is a command too, with an environment
-and files of its own. A keeper starts it (see `keeper`), so that it stays on its processors and dies with the lab, with
+and files of its own. A reaper starts it (see `reaper`), so that it stays on its processors and dies with the lab, with
 all that it forked.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from iolab.contract.types import CONNECTIONS_MAX, Description, ModelAbout, ServeReady, ServeSpec
 from iolab.errors import PlanError
-from iolab.machine import listener, proc
-from iolab.measure import keeper, registered
+from iolab.machine import port_owner, proc
+from iolab.measure import reaper, registered
 from iolab.measure.child import Child, Ended, ending
 from iolab.measure.engine import Engine, TrialFailed, serve, variant
 from iolab.measure.registered import Absent, Command, Registered
@@ -36,8 +36,8 @@ ACCEPTS_S_MAX = 15.0
 POLL_S = 0.01
 # What a shell reads between commands, and a program as an argument.
 OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<"})
-# How long its keeper may take until it has started it.
-KEEPER_S_MAX = 10.0
+# How long its reaper may take until it has started it.
+REAPER_S_MAX = 10.0
 # The servers of the registry that can be started here, by the contestants' texts.
 Prepared = Mapping[str, Registered]
 NONE_PREPARED: Prepared = {}
@@ -47,7 +47,7 @@ NONE_PREPARED: Prepared = {}
 class Server:
     """A server that accepts connections at `addresses`. `ready` is what ours said; a command says nothing.
 
-    `child` is what the lab started, and `pid` the root of the server's process tree: behind a keeper, they differ.
+    `child` is what the lab started, and `pid` the root of the server's process tree: behind a reaper, they differ.
     `scratch` is a folder that goes with it.
     """
 
@@ -222,25 +222,25 @@ def _start_command(cell: Cell) -> Server:
     if shutil.which(argv[0]) is None:
         missing = "is not executable" if Path(argv[0]).exists() else "does not exist"
         raise TrialFailed("cannot_start", f"{argv[0]} {missing}: check the command after cmd:", final=True)
-    return _start_kept(cell, Command(argv, {}), port)
+    return _start_reaped(cell, Command(argv, {}), port)
 
 
 def _start_registered(cell: Cell, server: Registered) -> Server:
     port, scratch = free_port(), Path(tempfile.mkdtemp(prefix="iolab-"))
     try:
-        return _start_kept(cell, server.command(cell, HOST, port, scratch), port, scratch)
+        return _start_reaped(cell, server.command(cell, HOST, port, scratch), port, scratch)
     except BaseException:
         _remove(scratch)
         raise
 
 
-def _start_kept(cell: Cell, command: Command, port: int, scratch: Path | None = None) -> Server:
-    """Starts a command behind a keeper, and waits until it accepts connections; raises TrialFailed."""
+def _start_reaped(cell: Cell, command: Command, port: int, scratch: Path | None = None) -> Server:
+    """Starts a command behind a reaper, and waits until it accepts connections; raises TrialFailed."""
     argv = command.argv
     environment = [f"{name}={value}" for name, value in command.environment.items()]
     words = ["env", *environment, *argv] if environment else argv
     cpus = ",".join(map(str, cell.server_cpus))
-    child = Child([sys.executable, "-I", "-S", keeper.__file__, cpus, *words], b"")
+    child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, *words], b"")
     try:
         pid = _pid_kept(child, argv[0])
         _wait_until_it_accepts(child, pid, port, argv)
@@ -256,14 +256,14 @@ def _remove(scratch: Path | None) -> None:
 
 
 def _pid_kept(child: Child, program: str) -> int:
-    """The process id of the server, which its keeper says first."""
+    """The process id of the server, which its reaper says first."""
     try:
-        line = child.line(KEEPER_S_MAX)
+        line = child.line(REAPER_S_MAX)
     except Ended:
         said = child.last_words() or (f"{program} cannot be started",)
         raise TrialFailed("cannot_start", said[-1], final=True) from None
     if line is None:
-        raise TrialFailed("hung", f"{program} was not started within {KEEPER_S_MAX:.0f} s")
+        raise TrialFailed("hung", f"{program} was not started within {REAPER_S_MAX:.0f} s")
     return int(line)
 
 
@@ -282,7 +282,7 @@ def _wait_until_it_accepts(child: Child, pid: int, port: int, argv: Sequence[str
 
 def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
     """Why a server that runs does not listen on its port, as far as its sockets show."""
-    elsewhere = listener.addresses(proc.look(pid).pids)
+    elsewhere = port_owner.addresses(proc.look(pid).pids)
     if any(address.endswith(f":{port}") for address in elsewhere):
         message = f"it listens on {', '.join(elsewhere)}, not on {HOST}: let it listen there"
     elif elsewhere:
@@ -299,7 +299,7 @@ def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
 
 
 def _died(child: Child, when: str, *, kept: bool, argv: Sequence[str] = ()) -> TrialFailed:
-    """How a server ended, and its last words. The keeper of a command says how, because it ends with a code itself.
+    """How a server ended, and its last words. The reaper of a command says how, because it ends with a code itself.
 
     `argv` is given of a command that has not served yet.
     """

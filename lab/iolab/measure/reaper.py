@@ -1,4 +1,4 @@
-"""Keeps a foreign server: starts it on its processors, and ends all of it when the lab is gone.
+"""Starts a server that is not ours on its processors, and ends all of it when the lab is gone.
 
 Run as a program, by its path, with a list of processors (may be empty) and the command. It prints the server's process
 id, and at the end the server's exit code, negative for a signal; then it ends as the server ended. Its standard input
