@@ -41,11 +41,11 @@ def test_the_page_about_python_is_a_session_that_runs(
 
 @pytest.mark.usefixtures("fake", "quiet", "no_charts")
 def test_results_are_data_and_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    told: list[Event] = []
-    found = iolab.vs("epoll", "io_uring", **SHORT, out=tmp_path, tell=told.append)  # type: ignore[arg-type]
+    seen: list[Event] = []
+    found = iolab.vs("epoll", "io_uring", **SHORT, out=tmp_path, on_event=seen.append)  # type: ignore[arg-type]
     assert capfd.readouterr() == ("", "")
-    assert isinstance(told[0], Planned)
-    assert sum(isinstance(event, TrialEnded) for event in told) == len(found.trials) == 12
+    assert isinstance(seen[0], Planned)
+    assert sum(isinstance(event, TrialEnded) for event in seen) == len(found.trials) == 12
     assert found.report.is_file()
     assert [each.titles for each in found.verdicts] == [("epoll", "io_uring")]
     assert [row["contestant"] for row in found.rows()].count("epoll") == 6

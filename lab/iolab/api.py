@@ -16,7 +16,7 @@ from iolab.judge import results
 from iolab.judge.results import Results
 from iolab.machine import cpus
 from iolab.measure import agent, contestants, engine, events, placement, runner
-from iolab.measure.events import Event, Tell
+from iolab.measure.events import Event, OnEvent
 from iolab.plan import catalog, registry
 from iolab.plan.experiment import load_experiment, vs_plan
 from iolab.plan.plan import Plan
@@ -27,7 +27,7 @@ from iolab.results import layout
 TIMES = ("warmup_ms", "duration_ms")
 
 
-def _unheard(_event: Event) -> None:
+def _ignored(_event: Event) -> None:
     """Does nothing with an event."""
 
 
@@ -40,7 +40,7 @@ def vs(
     quick: bool = False,
     fresh: bool = False,
     out: str | Path = layout.RUNS,
-    tell: Tell = _unheard,
+    on_event: OnEvent = _ignored,
     **setting: Scalar,
 ) -> Results:
     """Compares servers with the first of them: by name, or as `cmd:./mine --port {port}`.
@@ -48,15 +48,15 @@ def vs(
     A name is a model's or one of the registry, to which a `contestants.toml` in the working directory adds.
 
     `setting` takes the keys of an experiment's [fixed], as `protocol="http", connections=100`. A comparison that has
-    ended is measured anew, one that was interrupted is continued unless it is to be `fresh`. `tell` is given each event
-    of the run.
+    ended is measured anew, one that was interrupted is continued unless it is to be `fresh`. `on_event` is given each
+    event of the run.
     """
     times = {key: whole_intervals_ms(value) for key in TIMES if isinstance(value := setting.get(key), int)}
     plan = vs_plan(servers, {"protocol": "echo", **setting, **times}, blocks=blocks, seed=seed)
     plan = placement.with_cpus(plan, tuple(server_cpus), tuple(load_cpus))
     known = registry.load(Path(registry.USERS))
     # What was named here is to be compared; an experiment goes on without what this machine cannot run.
-    return _run(plan.quick() if quick else plan, known, Path(out), tell, fresh=fresh, by_hand=True)
+    return _run(plan.quick() if quick else plan, known, Path(out), on_event, fresh=fresh, by_hand=True)
 
 
 def run(
@@ -65,11 +65,11 @@ def run(
     quick: bool = False,
     fresh: bool = False,
     out: str | Path = layout.RUNS,
-    tell: Tell = _unheard,
+    on_event: OnEvent = _ignored,
 ) -> Results:
     """Runs an experiment, given by its name, its file or its plan, or what is left of it.
 
-    One that has ended is measured anew only if it is to be `fresh`. `tell` is given each event of the run. A
+    One that has ended is measured anew only if it is to be `fresh`. `on_event` is given each event of the run. A
     `contestants.toml` beside the file adds servers to the registry.
     """
     if isinstance(experiment, Plan):
@@ -78,7 +78,7 @@ def run(
         file = catalog.path_of(str(experiment))
         known = registry.load(registry.beside(file))
         plan = load_experiment(file, contestants.options(engine.open_engine().description, known))
-    return _run(plan.quick() if quick else plan, known, Path(out), tell, fresh=fresh, by_hand=False)
+    return _run(plan.quick() if quick else plan, known, Path(out), on_event, fresh=fresh, by_hand=False)
 
 
 def open_run(name: str | Path, *, out: str | Path = layout.RUNS) -> Results:
@@ -91,21 +91,21 @@ def write_report(found: Results) -> Path:
     return report.write(found)
 
 
-def _run(plan: Plan, known: registry.Registry, out: Path, tell: Tell, *, fresh: bool, by_hand: bool) -> Results:
+def _run(plan: Plan, known: registry.Registry, out: Path, on_event: OnEvent, *, fresh: bool, by_hand: bool) -> Results:
     """Runs a plan to its end.
 
     Of a plan made by hand, all contestants are to be compared, and it is measured anew once it has ended.
     """
     ours = engine.open_engine()
     contestants.refuse_unknown(plan, ours.description, known)
-    ready, absent = contestants.prepare(plan, known, tell)
+    ready, absent = contestants.prepare(plan, known, on_event)
     variants = contestants.variants(plan, ours, known, absent)
     if by_hand:
         contestants.refuse_unfit(plan, variants)
     plan, why = placement.placed(plan, cpus.topology())
-    tell(events.Planned(plan, why))
+    on_event(events.Planned(plan, why))
     left_out, host = contestants.left_out(plan, variants), agent.Agent(ours, ready)
-    folder = runner.run(plan, host, out, tell, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh)
+    folder = runner.run(plan, host, out, on_event, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh)
     found = results.read(folder)
     report.write(found)
     runs.summary(folder, found)

@@ -26,6 +26,8 @@ def run(options: Namespace) -> int:
     from iolab.cli.watching import watched
 
     return watched(
-        lambda tell: api.run(options.experiment, quick=options.quick, fresh=options.fresh, out=options.out, tell=tell),
+        lambda on_event: api.run(
+            options.experiment, quick=options.quick, fresh=options.fresh, out=options.out, on_event=on_event
+        ),
         as_json=options.as_json,
     )

@@ -59,7 +59,7 @@ NAME_MAX = 24
 NOT_COMPARABLE = "not comparable"
 # What a request and a connection cost a contestant: system calls, memory, and what the kernel has to schedule.
 COSTS = ("calls", "KiB/conn", "tasks")
-# A reason longer than this is told in a line of its own, and not in a column of figures.
+# A reason longer than this is printed in a line of its own, and not in a column of figures.
 WORD_MAX = 14
 
 
@@ -220,10 +220,10 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
         _show_comparison(console, verdict)
     for claim in claims:
         prose(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
-    told = notices(verdicts)
-    if told:
+    lines = notices(verdicts)
+    if lines:
         console.print()
-    for line in told:
+    for line in lines:
         prose(console, line)
 
 
@@ -405,13 +405,13 @@ def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     for verdict in verdicts:
         for line in _notices_of(verdict):
             about.setdefault(line, []).append(verdict.name)
-    told = [line + _where(names, len(verdicts)) for line, names in about.items()]
+    lines = [line + _where(names, len(verdicts)) for line, names in about.items()]
     words = dict.fromkeys(each.doubt.word for verdict in verdicts for each in verdict.doubts)
     counted = ((voids, _counted(verdicts, voids=voids)) for voids in (True, False))
-    told += [f"{'discarded trials' if voids else 'warnings'}: {line}" for voids, line in counted if line]
+    lines += [f"{'discarded trials' if voids else 'warnings'}: {line}" for voids, line in counted if line]
     if any(verdict.uneven for verdict in verdicts):
-        told.append(MOVED)
-    return told + [f"{_spelt(word)}: {DOUBTS[word].advice}" for word in words]
+        lines.append(MOVED)
+    return lines + [f"{_spelt(word)}: {DOUBTS[word].advice}" for word in words]
 
 
 # What became of the blocks in which processors were moved.
@@ -428,24 +428,24 @@ def _where(names: Sequence[str], total: int) -> str:
 
 
 def _notices_of(verdict: ComparisonVerdict) -> list[str]:
-    told = _uncounted(verdict)
-    told += [
+    lines = _uncounted(verdict)
+    lines += [
         f"{title} was left out: {why}"
         for title, why in verdict.left_out.items()
         if (len(why) > WORD_MAX if verdict.rankings else why.rstrip(".") not in verdict.sentence)
     ]
-    told += [f"{title} is not judged: {why}" for title, why in verdict.spoilt.items()]
-    told += [
+    lines += [f"{title} is not judged: {why}" for title, why in verdict.spoilt.items()]
+    lines += [
         f"{each.contestant}: failed {each.trials}x: {each.message}"
         for each in verdict.failures
         if each.message.rstrip(".") not in verdict.sentence
     ]
-    told += [
+    lines += [
         f"{each.contestant}: replies are of unequal size: {each.doubt.detail}"
         for each in verdict.doubts
         if each.doubt.word == "unequal_replies" and each.contestant not in verdict.spoilt
     ]
-    return told + ([f"processors moved: {verdict.uneven}"] if verdict.uneven else [])
+    return lines + ([f"processors moved: {verdict.uneven}"] if verdict.uneven else [])
 
 
 def cost_lines(costs: Iterable[Cost]) -> list[str]:
@@ -457,11 +457,11 @@ def cost_lines(costs: Iterable[Cost]) -> list[str]:
 
 
 def _cost_words(cost: Cost) -> str:
-    told = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} system calls a request"]
+    parts = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} system calls a request"]
     if cost.connection_bytes is not None:
-        told.append(f"{cost.connection_bytes / 1024:.1f} KiB a connection")
-    told.append(f"{cost.processes} process{'' if cost.processes == 1 else 'es'}")
-    return f"{', '.join(told)}, {cost.threads} thread{'' if cost.threads == 1 else 's'}"
+        parts.append(f"{cost.connection_bytes / 1024:.1f} KiB a connection")
+    parts.append(f"{cost.processes} process{'' if cost.processes == 1 else 'es'}")
+    return f"{', '.join(parts)}, {cost.threads} thread{'' if cost.threads == 1 else 's'}"
 
 
 def _uncounted(verdict: ComparisonVerdict) -> list[str]:

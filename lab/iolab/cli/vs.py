@@ -62,8 +62,13 @@ def run(options: Namespace) -> int:
 
     settings = given(options, SETTINGS)
     return watched(
-        lambda tell: api.vs(
-            *options.contestants, **settings, quick=options.quick, fresh=options.fresh, out=options.out, tell=tell
+        lambda on_event: api.vs(
+            *options.contestants,
+            **settings,
+            quick=options.quick,
+            fresh=options.fresh,
+            out=options.out,
+            on_event=on_event,
         ),
         as_json=options.as_json,
     )

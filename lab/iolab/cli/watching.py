@@ -12,11 +12,11 @@ from iolab.cli import terminal
 from iolab.cli.streams import stderr, stdout
 from iolab.judge.results import Results
 from iolab.measure import protocol_probe, runner, stopping
-from iolab.measure.events import Tell
+from iolab.measure.events import OnEvent
 from iolab.wording import when
 
 
-def watched(measure: Callable[[Tell], Results], *, as_json: bool) -> int:
+def watched(measure: Callable[[OnEvent], Results], *, as_json: bool) -> int:
     """Shows on standard error how a run goes, and then prints its results; returns the exit code."""
     console = stderr()
     screen = terminal.Screen(console)

@@ -59,9 +59,9 @@ def rankings_of(
 def _ranking(
     comparison: Comparison, used: Used, levels: Sequence[Level], absent: Mapping[str, str], metric: Metric
 ) -> Ranking:
-    """The order by paired ratios to the best, and ranks that are shared by whom these blocks cannot tell apart.
+    """The order by paired ratios to the best. Contestants that these blocks cannot separate share a rank.
 
-    Each group is led by its best, and ends before the first contestant that can be told apart from that leader. The
+    Each group is led by its best, and ends before the first contestant that differs from that leader. The
     best is chosen by the data, which flatters it a little, and the intervals are not adjusted for their number: a
     ranking is for looking through many, and the words of the ratios are what holds up.
     """
@@ -75,7 +75,7 @@ def _ranking(
         is_exact = bounds[title] == "exact"
         if is_exact:
             against = _ratio(values[title], values[leader]) if leader else None
-            # Too few blocks in common tell nothing apart.
+            # Too few blocks in common separate nothing.
             if not leader or (against is not None and not against.low <= 1 <= against.high):
                 leader, leader_rank = title, place
         bound = ratio_bound(metric, not is_exact, bounds[best] != "exact" and title != best)

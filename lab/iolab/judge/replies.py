@@ -63,5 +63,5 @@ def unequal_work_of(sizes: Mapping[str, float], different: Mapping[str, str]) ->
     if not different:
         return None
     usual = next(title for title in sizes if title not in different)
-    told = [f"{size:,.0f} bytes from {title}" for title, size in sizes.items() if title == usual or title in different]
-    return f"The replies differ in size ({', '.join(told)}): this compares different work."
+    parts = [f"{size:,.0f} bytes from {title}" for title, size in sizes.items() if title == usual or title in different]
+    return f"The replies differ in size ({', '.join(parts)}): this compares different work."

@@ -76,13 +76,13 @@ def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
             for e in rungs
             if e.word == "differs" and e.ratio < 1
         ]
-        told = [f"more with {listed(more)}"] if more else []
-        told += [f"{of.fewer} with {listed(less)}"] if less else []
+        parts = [f"more with {listed(more)}"] if more else []
+        parts += [f"{of.fewer} with {listed(less)}"] if less else []
         same = sum(e.word == "same" for e in rungs)
         open_ = len(rungs) - same - len(more) - len(less)
-        told += [f"{same} the same"] if same else []
-        told += [f"{open_} not decided"] if open_ else []
-        sentences.append(f"{of.noun[0].upper()}{of.noun[1:]} against the rung below: {'; '.join(told)}.")
+        parts += [f"{same} the same"] if same else []
+        parts += [f"{open_} not decided"] if open_ else []
+        sentences.append(f"{of.noun[0].upper()}{of.noun[1:]} against the rung below: {'; '.join(parts)}.")
     return " ".join(sentences)
 
 
@@ -127,12 +127,12 @@ def _sentence_pair(of: Mapping[Metric, Estimate]) -> str:
         clauses = [*map(decided_clause, decided), *clauses]
     if cpu is not None and cpu not in decided:
         clauses.append(_undecided_cpu_clause(cpu))
-    told = _capital(clauses[0], requests)
+    sentence = _capital(clauses[0], requests)
     ahead = turned(requests)[0] if requests.word == "differs" else None
     for clause, each in zip_longest(clauses[1:], decided if ahead else ()):
         # More requests and more of what should be little: the two sides of a choice.
-        told += (", but " if each is not None and turned(each)[0] == ahead else "; ") + clause
-    return f"{told}."
+        sentence += (", but " if each is not None and turned(each)[0] == ahead else "; ") + clause
+    return f"{sentence}."
 
 
 def _sentence_unequal(of: Mapping[Metric, Estimate]) -> str:
@@ -154,8 +154,8 @@ def worth_naming(of: Mapping[Metric, Estimate]) -> Estimate | None:
     # Of equal ones the later in the table: a p99 says more than a median.
     rest = (of[metric] for metric in reversed(METRICS) if metric in of and metric not in RANKED_BY)
     large = (each for each in rest if each.word == "differs" and each.size >= math.log(NAMED_MIN))
-    told = (each for each in large if not _mirrors(each, of["throughput"]))
-    return max(told, key=lambda each: each.size, default=None)
+    own = (each for each in large if not _mirrors(each, of["throughput"]))
+    return max(own, key=lambda each: each.size, default=None)
 
 
 def _mirrors(latency: Estimate, requests: Estimate) -> bool:

@@ -57,7 +57,7 @@ class Child:
         self._stdin, self._stdout = self._popen.stdin, self._popen.stdout
         os.set_blocking(self._stdout.fileno(), False)
         self._selector.register(self._stdout, selectors.EVENT_READ)
-        self.tell(first_line)
+        self.send(first_line)
 
     @property
     def pid(self) -> int:
@@ -77,7 +77,7 @@ class Child:
             self._received += chunk or b""
         return line
 
-    def tell(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         """Hands it a line on its standard input. It may have ended; then reading from it will say how."""
         with contextlib.suppress(BrokenPipeError):
             self._stdin.write(line + b"\n")

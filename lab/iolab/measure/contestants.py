@@ -106,14 +106,14 @@ class Building:
 
 
 def prepare(
-    plan: Plan, known: Registry, tell: Callable[[Building], None]
+    plan: Plan, known: Registry, on_event: Callable[[Building], None]
 ) -> tuple[dict[str, Registered], dict[str, str]]:
     """The servers of the registry that a plan names, built and ready to be started; and why others cannot be."""
     ready, absent = dict[str, Registered](), dict[str, str]()
     names = {cell.contestant.text for comparison in plan.comparisons for cell in comparison.cells}
     for server in (known[name] for name in sorted(names & set(known))):
         if registered.must_be_built(server):
-            tell(Building(server.name, server.entry.build[0]))
+            on_event(Building(server.name, server.entry.build[0]))
         try:
             ready[server.name] = registered.prepare(server)
         except Absent as why:

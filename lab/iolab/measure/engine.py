@@ -148,7 +148,7 @@ def serve(engine: Engine, spec: ServeSpec) -> tuple[Child, ServeReady]:
 
 def ask_served(child: Child) -> None:
     """Asks a server what it has done so far. A busy server takes its time to answer: see `served`."""
-    child.tell(b"")
+    child.send(b"")
 
 
 def served(child: Child) -> Served:
@@ -199,7 +199,7 @@ class Load:
             if isinstance(event, Report):
                 return
             if isinstance(event, LoadReady | Measured):
-                self._child.tell(b"")
+                self._child.send(b"")
 
     def stop(self) -> None:
         """Ends the generator, however far it is."""

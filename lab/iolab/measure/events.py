@@ -1,4 +1,4 @@
-"""What the runner tells while a plan runs: one class for each event."""
+"""What the runner reports while a plan runs: one class for each event."""
 
 from __future__ import annotations
 
@@ -128,4 +128,4 @@ Event = (
     | Counted
     | Building
 )
-Tell = Callable[[Event], None]
+OnEvent = Callable[[Event], None]

@@ -52,23 +52,23 @@ class Seen:
 
 def after(seen: Seen, line: str | bytes) -> Seen:
     """What is known after one more line of the engine: first what the run is to be, then what happens."""
-    told: dict[str, Any] = json.loads(line)
-    match told.get("event"):
+    event: dict[str, Any] = json.loads(line)
+    match event.get("event"):
         case None:
-            duration_ms = told.get("duration_ms")
+            duration_ms = event.get("duration_ms")
             duration_ns = None if duration_ms is None else duration_ms * 1_000_000
-            return replace(seen, duration_ns=duration_ns, requests=told.get("requests"), cpus=tuple(told["cpus"]))
+            return replace(seen, duration_ns=duration_ns, requests=event.get("requests"), cpus=tuple(event["cpus"]))
         case "measuring":
-            return replace(seen, began_ns=told["monotonic_ns"])
+            return replace(seen, began_ns=event["monotonic_ns"])
         case "interval":
-            latency_ns = told["latency_ns"]
-            last = Slice(told["rate_per_s"], latency_ns["p50"], latency_ns["p99"])
+            latency_ns = event["latency_ns"]
+            last = Slice(event["rate_per_s"], latency_ns["p50"], latency_ns["p99"])
             return replace(
                 seen,
                 slices=(*seen.slices, last)[-SHOWN_MAX:],
-                correct=seen.correct + told["correct"],
-                wrong=seen.wrong + told["wrong"],
-                failed=seen.failed + told["failed"],
+                correct=seen.correct + event["correct"],
+                wrong=seen.wrong + event["wrong"],
+                failed=seen.failed + event["failed"],
             )
         case "measured":
             return replace(seen, is_over=True)
@@ -125,7 +125,7 @@ def time_text(ns: float) -> str:
 
 
 def show(events: IO[bytes]) -> None:
-    """Draws what the engine tells until it tells no more."""
+    """Draws the engine's events until there are no more."""
     _stand_aside(frozenset())
     seen, begun, drawn_s = Seen(), b"", 0.0
     console = Console(stderr=True)

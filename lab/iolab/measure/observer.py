@@ -159,7 +159,7 @@ def _made_up(report: Report, read_ns: int) -> float:
     """By what to multiply what was counted from a late first reading on; raises TrialFailed when it is too late.
 
     This is the one place where two clocks are compared: on one host both are CLOCK_MONOTONIC. From the lengths of the
-    two windows alone a late first reading cannot be told from a late last one, which loses nothing.
+    two windows alone a late first reading looks like a late last one, which loses nothing.
     """
     wall_ns = max(1, report.end_ns - report.begin_ns)
     late_ns = max(0, read_ns - report.begin_ns)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from iolab.measure.events import Counted, LeftOut, NothingUsable, Tell, TrialEnded
+from iolab.measure.events import Counted, LeftOut, NothingUsable, OnEvent, TrialEnded
 from iolab.measure.stopping import signals_held
 from iolab.plan.plan import Plan, Trial
 from iolab.results import store
@@ -33,8 +33,10 @@ CLOCKS = Clocks()
 class Progress:
     """A run as far as it has come: its results, and how fast it goes compared with what its plan expects."""
 
-    def __init__(self, plan: Plan, writer: store.Writer, tell: Tell, clocks: Clocks, *, all_or_none: bool) -> None:
-        self.plan, self.tell, self.clocks, self.all_or_none = plan, tell, clocks, all_or_none
+    def __init__(
+        self, plan: Plan, writer: store.Writer, on_event: OnEvent, clocks: Clocks, *, all_or_none: bool
+    ) -> None:
+        self.plan, self.on_event, self.clocks, self.all_or_none = plan, on_event, clocks, all_or_none
         self.results = list(writer.trials.results)
         self._writer = writer
         self._expected_s, self._spent_s = 0.0, 0.0
@@ -69,37 +71,37 @@ class Progress:
         return comparison.titles[scheduled.slot], comparison.name
 
     def keep(self, result: Result, spent_s: float = 0.0) -> None:
-        """Stores a result, whatever signal comes meanwhile, and tells of it."""
+        """Stores a result, whatever signal comes meanwhile, and reports it."""
         with signals_held():
             self._writer.append(result)
         self.results.append(result)
         title, comparison = self.names(result.trial)
         if result.failure is not None and result.failure.left_out:
-            self.tell(LeftOut(title, comparison, result.failure.message))
+            self.on_event(LeftOut(title, comparison, result.failure.message))
             return
         if spent_s and result.failure is None:
             self._spent_s += spent_s
             self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
-        self.tell(TrialEnded(result, title, comparison, len(self.results), self.planned))
+        self.on_event(TrialEnded(result, title, comparison, len(self.results), self.planned))
 
     def look_back(self, upcoming: Trial) -> None:
-        """Tells, once the first blocks are over, that no trial can be used so far: the rest will hardly be better."""
+        """Reports, once the first blocks are over, that no trial can be used so far: the rest will hardly be better."""
         if self._has_looked_back or upcoming.block < FIRST_BLOCKS:
             return
         self._has_looked_back = True
         if why := _why_unusable(self.results):
-            self.tell(NothingUsable(FIRST_BLOCKS, why))
+            self.on_event(NothingUsable(FIRST_BLOCKS, why))
 
     def keep_count(self, count: CostCount, *, passing: bool) -> None:
-        """Stores a count of system calls as a result is stored, and tells of it.
+        """Stores a count of system calls as a result is stored, and reports it.
 
-        What only failed in `passing` is told and not stored, so that the run counts it when it is resumed.
+        What only failed in `passing` is reported and not stored, so that the run counts it when it is resumed.
         """
         if not passing:
             with signals_held():
                 self._writer.append(count)
         comparison = self.plan.comparisons[count.comparison]
-        self.tell(Counted(comparison.titles[count.slot], comparison.name, count))
+        self.on_event(Counted(comparison.titles[count.slot], comparison.name, count))
 
 
 def _why_unusable(results: Sequence[Result]) -> str:

@@ -18,7 +18,7 @@ from iolab.measure.agent import Host
 from iolab.measure.cost_run import costs
 from iolab.measure.earlier_run import earlier, moved_aside
 from iolab.measure.engine import TrialFailed
-from iolab.measure.events import CanTakePart, Crowded, Opened, PutBack, Tell, TrialBegan
+from iolab.measure.events import CanTakePart, Crowded, OnEvent, Opened, PutBack, TrialBegan
 from iolab.measure.first_look import check
 from iolab.measure.progress import CLOCKS, Clocks, Progress
 from iolab.measure.trial_run import measure
@@ -49,7 +49,7 @@ def run(
     plan: Plan,
     host: Host,
     runs: Path,
-    tell: Tell,
+    on_event: OnEvent,
     *,
     left_out: Mapping[tuple[int, int], Failure] | None = None,
     all_or_none: bool = False,
@@ -71,15 +71,15 @@ def run(
     changed, ended = earlier(folder, machine["identity"], store.ended)
     is_old = fresh or bool(changed) or (repeat and ended is not None)
     with (
-        moved_aside(folder, is_old=is_old, put_back=lambda: tell(PutBack(folder))) as set_aside,
+        moved_aside(folder, is_old=is_old, put_back=lambda: on_event(PutBack(folder))) as set_aside,
         store.writing(plan, machine, runs) as writer,
     ):
-        progress = Progress(plan, writer, tell, clocks, all_or_none=all_or_none)
+        progress = Progress(plan, writer, on_event, clocks, all_or_none=all_or_none)
         done, planned = len(progress.results), progress.planned
         ended = ended if done == planned else None
-        tell(Opened(folder, plan, done, planned, writer.trials.faults, set_aside, changed, ended))
+        on_event(Opened(folder, plan, done, planned, writer.trials.faults, set_aside, changed, ended))
         if progress.rest() and (why := trial.crowded(host.noise())):
-            tell(Crowded(why))
+            on_event(Crowded(why))
         _leave_out(progress, left_out or {})
         _check_contestants(progress, host)
         if executed:
@@ -122,7 +122,7 @@ def _refuse_changed(plan: Plan, host: Host, executed: Executed) -> None:
 
 def _run_trial(progress: Progress, host: Host, scheduled: Trial) -> None:
     begin_s = progress.clocks.monotonic_s()
-    progress.tell(TrialBegan(scheduled, *progress.names(scheduled), progress.left_s()))
+    progress.on_event(TrialBegan(scheduled, *progress.names(scheduled), progress.left_s()))
     cell = progress.plan.cell(scheduled)
     result = trial.judged(cell, measure(host, cell, scheduled, progress.clocks))
     progress.keep(result, progress.clocks.monotonic_s() - begin_s)
@@ -146,7 +146,7 @@ def _leave_out(progress: Progress, left_out: Mapping[tuple[int, int], Failure]) 
         and (result.trial.comparison, result.trial.slot) not in left_out
     }
     if able:
-        progress.tell(CanTakePart(tuple(able)))
+        progress.on_event(CanTakePart(tuple(able)))
     for scheduled in remaining(progress.plan, progress.results):
         failure = left_out.get((scheduled.comparison, scheduled.slot))
         if failure is not None and progress.is_wanted(scheduled):
@@ -168,7 +168,7 @@ def _check_contestants(progress: Progress, host: Host) -> None:
             checked = check(host, cell, progress.names(scheduled)[0])
             if progress.all_or_none and checked.failure is not None:
                 raise ContestantFailed(checked.contestant, checked.failure)
-            progress.tell(checked)
+            progress.on_event(checked)
             seen[kind] = checked.failure
         failure = seen[kind]
         if failure is not None:

@@ -27,7 +27,7 @@ QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quanti
 CORES_APART = 0.1
 # More contestants than this have no column each in the table of doubts.
 DOUBT_COLUMNS_MAX = 4
-# Of more than these, a fact that is not the same for all is told of those alone that are not as most are.
+# Of more than these, a fact that is not the same for all is listed for the exceptions alone.
 NAMED_MAX = 4
 # A median of two lines is neither of them.
 MEDIAN_LINES_MIN = 3
@@ -218,7 +218,7 @@ def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequ
         plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results if each.report is not None
     )
     counts: dict[str, Counter[str]] = {}
-    told: dict[str, tuple[bool, str]] = {}
+    kinds: dict[str, tuple[bool, str]] = {}
     details = []
     for found in verdicts:
         said = [
@@ -238,10 +238,10 @@ def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequ
         ]
         for title, word, voids, advice, first, count in said:
             counts.setdefault(word, Counter())[title] += count
-            told.setdefault(word, (voids, advice))
+            kinds.setdefault(word, (voids, advice))
             details.append(DoubtDetail(found.name, title, word, count, first))
     rows = []
-    for word, (voids, advice) in told.items():
+    for word, (voids, advice) in kinds.items():
         cells = [f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles]
         if columns != titles:
             named = (f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell != "–")
@@ -368,21 +368,21 @@ def _unequal_means(titles: Sequence[str], used: Counted) -> Iterator[str]:
     if cores and max(cores.values()) - min(cores.values()) > CORES_APART:
         yield f"Cores used: {_each({titles[slot]: f'{value:.2f}' for slot, value in cores.items()})}."
     if len(set(tasks.values())) > 1:
-        told = {titles[slot]: _tasks(*counts) for slot, counts in tasks.items()}
-        yield f"How many the kernel had to schedule: {_each(told)}."
+        words = {titles[slot]: _tasks(*counts) for slot, counts in tasks.items()}
+        yield f"How many the kernel had to schedule: {_each(words)}."
 
 
-def _each(told: Mapping[str, str]) -> str:
-    """What is said of each contestant; of many, only what is not said of most."""
-    usual, count = Counter(told.values()).most_common(1)[0]
-    if len(told) <= NAMED_MAX or count < 2:
-        return ", ".join(f"{title} {what}" for title, what in told.items())
-    return ", ".join([*(f"{title} {what}" for title, what in told.items() if what != usual), f"the others {usual}"])
+def _each(words: Mapping[str, str]) -> str:
+    """A fact of each contestant; of many, only of those that differ from most."""
+    usual, count = Counter(words.values()).most_common(1)[0]
+    if len(words) <= NAMED_MAX or count < 2:
+        return ", ".join(f"{title} {what}" for title, what in words.items())
+    return ", ".join([*(f"{title} {what}" for title, what in words.items() if what != usual), f"the others {usual}"])
 
 
 def _tasks(processes: int, threads: int) -> str:
-    processes_told = f"{processes} process{'' if processes == 1 else 'es'}"
-    return f"{processes_told} with {threads} thread{'' if threads == 1 else 's'}"
+    processes_words = f"{processes} process{'' if processes == 1 else 'es'}"
+    return f"{processes_words} with {threads} thread{'' if threads == 1 else 's'}"
 
 
 def _lacking(titles: Sequence[str], used: Counted) -> Iterator[str]:
@@ -476,13 +476,13 @@ def _flat(name: str, value: object) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{name}.{key}" if name else str(key), inner)
     elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         for number, inner in enumerate(value):
-            told = inner.items() if isinstance(inner, Mapping) else ()
-            yield f"{name}.{number}", ", ".join(f"{key} {_told(item)}" for key, item in told) or _told(inner)
+            items = inner.items() if isinstance(inner, Mapping) else ()
+            yield f"{name}.{number}", ", ".join(f"{key} {_text(item)}" for key, item in items) or _text(inner)
     else:
-        yield name, _told(value)
+        yield name, _text(value)
 
 
-def _told(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
     return "unknown" if value is None else str(value)

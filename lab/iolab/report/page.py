@@ -38,7 +38,7 @@ DRAWINGS_MAX = 120
 DRAWINGS_OF_LEVELS = sum(not row.time for row in METRICS.values()) + 2
 # Trials beyond these are left to the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
-# What was not equal, told in the box above the charts; the rest of it is folded away.
+# What was not equal, in the box above the charts; the rest of it is folded away.
 LINES_MAX = 3
 # Texts of the lab that a run was stored with, written before there was a space in front of the sign.
 PERCENT = re.compile(r"(?<=\d)%")
@@ -149,17 +149,17 @@ def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, refer
         ("not decided (interval too wide)", [each for each in open_ if each.bound == "exact"], False),
         ("not decided (the generator was the limit)", [each for each in open_ if each.bound != "exact"], False),
     ]
-    told = [
+    counted = [
         (what, len(group), f" ({_range(group)})" if with_range else "") for what, group, with_range in groups if group
     ]
-    told += [("too few blocks", len(decided) - len(estimates), "")] if len(decided) > len(estimates) else []
-    told += [("inconclusive", len(settings) - len(decided), "")] if len(settings) > len(decided) else []
+    counted += [("too few blocks", len(decided) - len(estimates), "")] if len(decided) > len(estimates) else []
+    counted += [("inconclusive", len(settings) - len(decided), "")] if len(settings) > len(decided) else []
     largest = _largest_sentence(settings, contestant, reference)
-    if len(told) == 1:
-        what, count, ratios = told[0]
+    if len(counted) == 1:
+        what, count, ratios = counted[0]
         at = _where([s.name for s in settings], count)
         return f"{contestant} against {reference}: {what} at {at}{ratios}.{largest}"
-    parts = ", ".join(f"{what} at {count}{ratios}" for what, count, ratios in told)
+    parts = ", ".join(f"{what} at {count}{ratios}" for what, count, ratios in counted)
     return f"{contestant} against {reference}, of {len(settings)} settings: {parts}.{largest}"
 
 
@@ -195,8 +195,8 @@ def _void_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str:
     for found in verdicts:
         places.setdefault(figures.void_reason(found), []).append(found.name)
     shares = sorted(verdicts, key=lambda found: found.blocks_void / (found.blocks_used + found.blocks_void))
-    told = [f"{each.blocks_void} of {each.blocks_used + each.blocks_void}" for each in (shares[0], shares[-1])]
-    span = " to ".join(dict.fromkeys(told))
+    ends = [f"{each.blocks_void} of {each.blocks_used + each.blocks_void}" for each in (shares[0], shares[-1])]
+    span = " to ".join(dict.fromkeys(ends))
     if len(places) == 1:
         why = f"mostly for “{next(iter(places))}”"
     else:

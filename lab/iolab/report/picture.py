@@ -37,10 +37,10 @@ def ratios_svg(run: Results) -> str:
 def _circumstances(run: Results) -> str:
     """The machine, the day of the first trial and how much was run, as far as the record says."""
     plan, cpu, system = run.plan, run.machine.get("cpu"), run.machine.get("system")
-    told = []
+    parts = []
     if isinstance(cpu, Mapping) and cpu.get("model"):
-        told.append(f"{cpu['model']}, {cpu.get('logical', '?')} CPUs")
+        parts.append(f"{cpu['model']}, {cpu.get('logical', '?')} CPUs")
     if isinstance(system, Mapping) and system.get("kernel"):
-        told.append(f"{system.get('os', '')} {system['kernel']}".strip())
-    told.append(run.began[:10])
-    return f"{'; '.join(told)}; iolab {plan.name}, {plan.blocks} blocks a setting, seed {plan.seed}"
+        parts.append(f"{system.get('os', '')} {system['kernel']}".strip())
+    parts.append(run.began[:10])
+    return f"{'; '.join(parts)}; iolab {plan.name}, {plan.blocks} blocks a setting, seed {plan.seed}"
