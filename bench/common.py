@@ -22,8 +22,8 @@ from iolab.contract.types import Workload
 from iolab.machine import proc
 from iolab.measure import binary
 from iolab.measure.binary import EngineError
-from iolab.measure.engine import Engine, distance_ns
-from iolab.results.records import APART_MAX
+from iolab.measure.engine import Engine, core_to_core_ns
+from iolab.results.records import SAME_TOPOLOGY_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a process may take beyond the time it was asked to run: to connect, to drain and to print.
@@ -59,7 +59,7 @@ class Distance:
 
     def look(self) -> float | None:
         """Measures it now, in nanoseconds."""
-        ns = None if self.cpus[0] == self.cpus[1] else distance_ns(self.engine, *self.cpus)
+        ns = None if self.cpus[0] == self.cpus[1] else core_to_core_ns(self.engine, *self.cpus)
         self.least_ns = min(self.least_ns, math.inf if ns is None else ns)
         return ns
 
@@ -71,7 +71,7 @@ class Distance:
 
     def is_together(self, apart_ns: float | None) -> bool:
         """Whether so far is as near as they come, as far as was seen."""
-        return apart_ns is None or apart_ns <= APART_MAX * self.least_ns
+        return apart_ns is None or apart_ns <= SAME_TOPOLOGY_MAX * self.least_ns
 
     def together(self, make: Callable[[], Made]) -> tuple[Made, float | None] | None:
         """Makes a run, and makes it again while it had the processors apart, and how far they were; None if it always
@@ -88,8 +88,9 @@ class Distance:
         if math.isinf(self.least_ns):
             return "How far apart the processors are is not known here, and may differ from run to run."
         return (
-            f"Every run had both processors together, before it and after: at most {APART_MAX * self.least_ns:.0f} ns "
-            f"to and fro for a cache line ({self.least_ns:.0f} is the least seen)."
+            "Every run had both processors together, before it and after: at most "
+            f"{SAME_TOPOLOGY_MAX * self.least_ns:.0f} ns to and fro for a cache line "
+            f"({self.least_ns:.0f} is the least seen)."
         )
 
 

@@ -155,7 +155,7 @@ def open_sockets() -> set[str]:
 def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fake engine as one executable file, run by the Python of these tests and with nothing it does not need.
 
-    It cannot tell how far processors are apart. The lab asks twice a trial, so it says so before Python starts.
+    It cannot measure the core-to-core latency. The lab asks twice a trial, so it says so before Python starts.
     """
     path = tmp_path_factory.mktemp("engine") / "iolab-engine"
     path.write_text(f'#!/bin/sh\n[ "$1" = distance ] && exit 1\nexec {sys.executable} -I -S {FAKE_ENGINE} "$@"\n')
@@ -215,8 +215,8 @@ def real_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 class FakeHost:
     """A host whose servers and generators are figures on a clock that only moves when they say so.
 
-    `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below. `distances_ns` are how far
-    apart the processors are, one after the other and again from the first.
+    `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below. `core_to_core_series_ns` are
+    the latencies between the processors, one after the other and again from the first.
     """
 
     FAULTS = (
@@ -238,12 +238,12 @@ class FakeHost:
         faults: dict[int, str] | None = None,
         identity: str = "one",
         uncountable: Failure | None = None,
-        distances_ns: Sequence[float] = (50.0,),
+        core_to_core_series_ns: Sequence[float] = (50.0,),
         engine: Engine | None = None,
     ) -> None:
         self.engine = engine
         self.faults = faults or {}
-        self.distances_ns = cycle(distances_ns)
+        self.core_to_core_series_ns = cycle(core_to_core_series_ns)
         self.uncountable = uncountable
         assert set(self.faults.values()) <= set(self.FAULTS)
         self.identity = identity
@@ -287,8 +287,8 @@ class FakeHost:
         assert isinstance(server, FakeServer), "a load needs a server"
         return FakeLoad(self, spec, server)
 
-    def apart_ns(self, cell: Cell) -> float | None:
-        return next(self.distances_ns)
+    def core_to_core_ns(self, cell: Cell) -> float | None:
+        return next(self.core_to_core_series_ns)
 
     def clocks(self) -> Clocks:
         return Clocks(monotonic_s=lambda: self.now_ns / 1e9, wall=lambda: "2026-01-01T00:00:00+00:00")

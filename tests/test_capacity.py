@@ -394,7 +394,7 @@ class SimulatedHost:
     def start(self, cell: Cell, *, count_calls: bool = False) -> Any:
         raise AssertionError("the server is there already")
 
-    def apart_ns(self, cell: Cell) -> float | None:
+    def core_to_core_ns(self, cell: Cell) -> float | None:
         raise AssertionError("the server is there already")
 
     def load(self, spec: LoadSpec) -> SimulatedLoad:

@@ -185,7 +185,7 @@ def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what:
 
 
 @pytest.mark.parametrize(
-    ("distances_ns", "status", "found"),
+    ("core_to_core_ns", "status", "found"),
     [
         ((), None, ""),
         ((41.2, 50.0, 44.0), "ok", "41 ns to and fro"),
@@ -193,9 +193,11 @@ def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what:
         ((41.2, 50.0, 402.7), "warn", "41 to 403 ns to and fro, within seconds"),
     ],
 )
-def test_doctor_sees_processors_that_are_moved(distances_ns: tuple[float, ...], status: str | None, found: str) -> None:
-    checks = doctor.checks(good_machine(), Description.model_validate(all_here()), distances_ns=distances_ns)
-    about = [(check.status, check.found) for check in checks if check.what == "distance of processors"]
+def test_doctor_sees_processors_that_are_moved(
+    core_to_core_ns: tuple[float, ...], status: str | None, found: str
+) -> None:
+    checks = doctor.checks(good_machine(), Description.model_validate(all_here()), core_to_core_ns=core_to_core_ns)
+    about = [(check.status, check.found) for check in checks if check.what == "core-to-core latency"]
     assert about == ([(status, found)] if status else [])
 
 

@@ -452,6 +452,12 @@ def test_who_was_left_out_and_can_take_part_now_is_named(tmp_path: Path, kind: s
     assert [event for event in events if isinstance(event, CanTakePart)] == told
 
 
-def test_how_far_apart_the_processors_are_is_seen_before_and_after_each_window(tmp_path: Path) -> None:
-    results, _ = run(short_plan("epoll", "io_uring"), FakeHost(distances_ns=(50.0, 60.0)), tmp_path)
-    assert {result.noise.apart_ns for result in results if result.noise is not None} == {(50.0, 60.0)}
+def test_the_core_to_core_latency_is_measured_before_and_after_each_window(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost(core_to_core_series_ns=(50.0, 60.0)), tmp_path)
+    assert {result.noise.core_to_core_ns for result in results if result.noise is not None} == {(50.0, 60.0)}
+
+
+def test_a_record_of_an_earlier_version_has_its_core_to_core_latency() -> None:
+    noise = MachineNoise.model_validate({"steal_share": 0, "foreign_cpu_cores": 0, "apart_ns": [50.0, 60.0]})
+    assert noise.core_to_core_ns == (50.0, 60.0)
+    assert MachineNoise.model_validate_json(noise.model_dump_json()) == noise

@@ -83,7 +83,7 @@ def moved(at: int, far_from: int) -> list[Result]:
         one.model_copy(
             update={
                 "noise": MachineNoise(
-                    steal_share=0.0, foreign_cpu_cores=0.0, apart_ns=far if is_far(one.trial) else near
+                    steal_share=0.0, foreign_cpu_cores=0.0, core_to_core_ns=far if is_far(one.trial) else near
                 )
             }
         )
@@ -117,7 +117,7 @@ def test_blocks_whose_processors_were_moved_are_left_out_where_enough_remain(
 
 def test_a_trial_during_which_processors_moved_is_like_no_other() -> None:
     made = results(PAIR, noisy(1.13))
-    moving = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0, apart_ns=(50.0, 400.0))
+    moving = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0, core_to_core_ns=(50.0, 400.0))
     found = judged([one.model_copy(update={"noise": moving}) if one.trial.block == 3 else one for one in made])
     assert (found.blocks_uneven, found.estimates[0].blocks) == (1, BLOCKS - 1)
 

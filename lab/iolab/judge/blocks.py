@@ -14,7 +14,7 @@ import numpy as np
 
 from iolab.metrics import Metric, value_of
 from iolab.plan.plan import RETRIES_MAX, Place, Plan, blocks_min
-from iolab.results.records import APART_MAX, Result
+from iolab.results.records import SAME_TOPOLOGY_MAX, Result
 from iolab.results.remaining import given_up
 
 # The results of a block by slot, and the blocks that count by their number.
@@ -23,46 +23,46 @@ Used = Mapping[int, Row]
 
 
 class Seen(NamedTuple):
-    """A trial's value of a metric, and how far apart its processors were, before and after; None where unknown."""
+    """A trial's value of a metric, and the core-to-core latency before and after it; None where unknown."""
 
     value: float
-    apart_ns: tuple[float, float] | None
+    core_to_core_ns: tuple[float, float] | None
 
 
 def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float, ...]:
     """x = ln(above / below) of every block that has both, the mean over all `sides`.
 
     Where a host moves the processors of its guests, a message between two of them costs several times as much at one
-    moment as at another. So blocks whose trials were not equally far apart are left out; unless too few are left for
+    moment as at another. So blocks in which the core-to-core latency changed are left out; unless too few are left for
     an interval. How far that was does not depend on what is compared, and no value is looked at.
     """
     common = sorted(set.intersection(*(above.keys() & below.keys() for above, below in sides)))
     even = [
         block
         for block in common
-        if all(are_even([above[block].apart_ns, below[block].apart_ns]) for above, below in sides)
+        if all(is_same_topology([above[block].core_to_core_ns, below[block].core_to_core_ns]) for above, below in sides)
     ]
     chosen = even if len(even) >= blocks_min(1) else common
     logs = ([math.log(above[block].value / below[block].value) for above, below in sides] for block in chosen)
     return tuple(float(np.mean(each)) for each in logs)
 
 
-def are_even(distances_ns: Iterable[tuple[float, float] | None]) -> bool:
-    """Whether trials had their processors equally far apart, all the time and as far as is known."""
-    known = [apart_ns for each in distances_ns if each is not None for apart_ns in each]
-    return not known or max(known) <= APART_MAX * min(known)
+def is_same_topology(core_to_core_ns: Iterable[tuple[float, float] | None]) -> bool:
+    """Whether the core-to-core latency was the same in these trials, all the time and as far as is known."""
+    known = [ns for edges in core_to_core_ns if edges is not None for ns in edges]
+    return not known or max(known) <= SAME_TOPOLOGY_MAX * min(known)
 
 
 def values_of(used: Used, metric: Metric, slot: int) -> dict[int, Seen]:
     """One contestant's values of a metric by block, for the blocks that count in which it is above zero."""
-    values = {block: (value_of(row[slot], metric), apart_ns(row[slot])) for block, row in used.items()}
+    values = {block: (value_of(row[slot], metric), core_to_core_of(row[slot])) for block, row in used.items()}
     return {
-        block: Seen(value, apart_ns) for block, (value, apart_ns) in values.items() if value is not None and value > 0
+        block: Seen(value, edges_ns) for block, (value, edges_ns) in values.items() if value is not None and value > 0
     }
 
 
-def apart_ns(result: Result | None) -> tuple[float, float] | None:
-    return None if result is None or result.noise is None else result.noise.apart_ns
+def core_to_core_of(result: Result | None) -> tuple[float, float] | None:
+    return None if result is None or result.noise is None else result.noise.core_to_core_ns
 
 
 def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tuple[dict[int, Row], int, int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from iolab.contract.types import Frozen
 from iolab.judge import trial
-from iolab.judge.blocks import Row, apart_ns, are_even, used_blocks
+from iolab.judge.blocks import Row, core_to_core_of, is_same_topology, used_blocks
 from iolab.judge.costs import Calls, Cost, costs_of
 from iolab.judge.estimates import Estimate, estimates_of
 from iolab.judge.levels import Level, levels_of
@@ -42,7 +42,7 @@ class ComparisonVerdict(Frozen):
     there for a comparison of many, once it has blocks enough. `bottlenecks` counts for each contestant what limited
     its trials: server, generator, both or latency. `reply_bytes` is the size of its replies as they were seen, headers
     included. `unequal_work` is a sentence when those sizes are too far apart for any word. In `blocks_uneven` of the
-    blocks used the processors were not equally far apart all the time; see `paired`. `inconclusive` is a sentence when
+    blocks used the core-to-core latency changed; see `paired`. `inconclusive` is a sentence when
     the words must not be read.
     """
 
@@ -144,7 +144,7 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         blocks_planned=plan.blocks,
         blocks_used=len(used),
         blocks_void=void,
-        blocks_uneven=sum(not are_even(map(apart_ns, row)) for row in used.values()),
+        blocks_uneven=sum(not is_same_topology(map(core_to_core_of, row)) for row in used.values()),
         doubts=doubts,
         failures=failures,
     )

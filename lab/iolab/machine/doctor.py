@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from iolab.contract.types import Description, percent
 from iolab.machine.cpus import Cpu, choose_cpus
-from iolab.results.records import APART_MAX
+from iolab.results.records import SAME_TOPOLOGY_MAX
 
 # Beyond these, doctor says something. They are about the machine at rest, before anything is measured.
 LOAD_PER_CPU_MAX = 0.2
@@ -29,15 +29,18 @@ class Check(NamedTuple):
 
 
 def checks(
-    machine: Mapping[str, Any], engine: Description | None, trouble: str = "", distances_ns: Sequence[float] = ()
+    machine: Mapping[str, Any],
+    engine: Description | None,
+    trouble: str = "",
+    core_to_core_ns: Sequence[float] = (),
 ) -> tuple[Check, ...]:
-    """Judges a description of a machine. `trouble` says why there is no engine, `distances_ns` how far apart the
-    processors of a server and of its generator were over a few seconds. Reads nothing, changes nothing.
+    """Judges a description of a machine. `trouble` says why there is no engine, `core_to_core_ns` the latency between
+    the processors of a server and of its generator over a few seconds. Reads nothing, changes nothing.
     """
     return (
         *_engine_checks(engine, trouble),
         *_cpu_checks(machine),
-        *_distance_checks(distances_ns),
+        *_core_to_core_checks(core_to_core_ns),
         *_limit_checks(machine),
     )
 
@@ -93,15 +96,15 @@ def _cpu_checks(machine: Mapping[str, Any]) -> list[Check]:
     ]
 
 
-def _distance_checks(distances_ns: Sequence[float]) -> list[Check]:
-    if not distances_ns:
+def _core_to_core_checks(core_to_core_ns: Sequence[float]) -> list[Check]:
+    if not core_to_core_ns:
         return []
-    least_ns, most_ns = min(distances_ns), max(distances_ns)
-    stays = most_ns <= APART_MAX * least_ns
+    least_ns, most_ns = min(core_to_core_ns), max(core_to_core_ns)
+    stays = most_ns <= SAME_TOPOLOGY_MAX * least_ns
     return [
         _check(
             stays,
-            "distance of processors",
+            "core-to-core latency",
             f"{least_ns:.0f} ns to and fro"
             if stays
             else f"{least_ns:.0f} to {most_ns:.0f} ns to and fro, within seconds",

@@ -56,7 +56,7 @@ def noise(
     wall_ns: int,
     cpu_ns: int,
     run_delay_ns: int | None,
-    apart_ns: tuple[float, float] | None = None,
+    core_to_core_ns: tuple[float, float] | None = None,
 ) -> MachineNoise:
     """What everybody else did between two readings that lie `wall_ns` apart.
 
@@ -71,5 +71,5 @@ def noise(
         steal_share=min(1.0, steal_ns / total_ns),
         foreign_cpu_cores=max(0, busy_ns - ours_ns) / max(1, wall_ns),
         run_delay_share=delay,
-        apart_ns=apart_ns,
+        core_to_core_ns=core_to_core_ns,
     )

@@ -15,14 +15,14 @@ from iolab.contract.types import LoadSpec, Served, ServeReady, Workload
 from iolab.machine import cpus, doctor, facts, noise, proc
 from iolab.measure import contestants, programs, protocol_probe
 from iolab.measure.binary import EngineError
-from iolab.measure.engine import Engine, Load, LoadEvent, ask_served, distance_ns, open_engine, served
+from iolab.measure.engine import Engine, Load, LoadEvent, ask_served, core_to_core_ns, open_engine, served
 from iolab.measure.observer import Observer, Sample
 from iolab.measure.protocol_probe import Mismatch
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
 from iolab.results.records import MachineNoise
 
-# How often it is looked how far apart processors are, to see whether they are moved: hosts do it every few seconds.
+# How often the core-to-core latency is measured to see whether processors are moved: hosts do it every few seconds.
 LOOKS, LOOK_PAUSE_S = 40, 0.1
 # How long it is looked at what others use before anything is measured: twenty ticks of the kernel's accounts.
 NOISE_S = 0.2
@@ -66,7 +66,7 @@ class Host(Protocol):
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer: ...
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None: ...
     def load(self, spec: LoadSpec) -> RunningLoad: ...
-    def apart_ns(self, cell: Cell) -> float | None: ...
+    def core_to_core_ns(self, cell: Cell) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +124,16 @@ class Agent:
         """Starts the load generator."""
         return Load(self.engine, spec)
 
-    def apart_ns(self, cell: Cell) -> float | None:
-        """How far the processors of a server and of its generator are apart now; None where that has no meaning."""
-        return _apart_ns(self.engine, cell.server_cpus, cell.load_cpus)
+    def core_to_core_ns(self, cell: Cell) -> float | None:
+        """The core-to-core latency from a server to its generator now; None where that has no meaning."""
+        return _core_to_core_ns(self.engine, cell.server_cpus, cell.load_cpus)
 
-    def distances_ns(self) -> list[float]:
-        """How far the processors of a server and of its generator are apart over a few seconds; empty if unknown."""
+    def core_to_core_series_ns(self) -> list[float]:
+        """The core-to-core latency from a server to its generator over a few seconds; empty if unknown."""
         sets = cpus.choose_cpus(cpus.topology())
         seen = []
         for _ in range(LOOKS):
-            seen.append(_apart_ns(self.engine, sets.server, sets.load))
+            seen.append(_core_to_core_ns(self.engine, sets.server, sets.load))
             if seen[-1] is None:
                 break
             time.sleep(LOOK_PAUSE_S)
@@ -142,19 +142,19 @@ class Agent:
 
 def examine() -> tuple[doctor.Check, ...]:
     """Whether this machine is fit to measure: what `doctor` says of it. Without an engine it says that."""
-    description, trouble, distances_ns = None, "", list[float]()
+    description, trouble, core_to_core_series_ns = None, "", list[float]()
     try:
         agent = Agent(open_engine())
-        description, distances_ns = agent.engine.description, agent.distances_ns()
+        description, core_to_core_series_ns = agent.engine.description, agent.core_to_core_series_ns()
     except EngineError as error:
         trouble = str(error)
-    return doctor.checks(facts.describe(description), description, trouble, distances_ns)
+    return doctor.checks(facts.describe(description), description, trouble, core_to_core_series_ns)
 
 
-def _apart_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:
+def _core_to_core_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:
     if not server_cpus or not load_cpus or set(server_cpus) & set(load_cpus):
         return None
-    return distance_ns(engine, server_cpus[0], load_cpus[0])
+    return core_to_core_ns(engine, server_cpus[0], load_cpus[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def variant(engine: Engine, contestant: Contestant) -> ModelAbout:
     return _described(engine.path, ["--model", contestant.name, *words], ModelAbout)
 
 
-def distance_ns(engine: Engine, one: int, other: int) -> float | None:
+def core_to_core_ns(engine: Engine, one: int, other: int) -> float | None:
     """How long a cache line takes from one processor to another and back; None where that cannot be measured."""
     command = [str(engine.path), "distance", str(one), str(other)]
     try:

@@ -18,20 +18,20 @@ def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -
     """One trial: a fresh server, one run of the generator, and what both used. A failure is a result too."""
     result = Result(trial=scheduled, started=clocks.wall())
     try:
-        ready, report, seen, apart_ns = _measure(host, cell)
+        ready, report, seen, core_to_core_ns = _measure(host, cell)
         server = usage(report, seen)
     except TrialFailed as failed:
         return result.model_copy(update={"failure": failed.failure})
-    others = _others(report, seen, server, apart_ns)
+    others = _others(report, seen, server, core_to_core_ns)
     return result.model_copy(update={"ready": ready, "report": report, "server": server, "noise": others})
 
 
 def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, Observed, tuple[float, float] | None]:
     """Follows the generator to its report, with an observer beside the server.
 
-    How far apart the processors are is measured while both sides rest, so it takes no time from the window.
+    The core-to-core latency is measured while both sides rest, so it takes no time from the window.
     """
-    seen, apart_ns = list[Observed](), list[float | None]()
+    seen, core_to_core_ns = list[Observed](), list[float | None]()
     with (
         running(host.start(cell)) as server,
         death_first(server),
@@ -41,21 +41,23 @@ def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, Observe
 
         def ready() -> None:
             observer.ready()
-            apart_ns.append(host.apart_ns(cell))
+            core_to_core_ns.append(host.core_to_core_ns(cell))
 
         def measured() -> None:
             seen.append(observer.end())
-            apart_ns.append(host.apart_ns(cell))
+            core_to_core_ns.append(host.core_to_core_ns(cell))
 
         report = follow(load, ready=ready, measuring=observer.begin, measured=measured, tick=server.check)
         server.check()
     if not seen:
         raise TrialFailed("contract", "the load generator reported before it had measured", final=True)
-    known = [ns for ns in apart_ns if ns is not None]
+    known = [ns for ns in core_to_core_ns if ns is not None]
     return server.ready, report, seen[0], (known[0], known[1]) if len(known) == 2 else None
 
 
-def _others(report: Report, seen: Observed, server: ServerUsage, apart_ns: tuple[float, float] | None) -> MachineNoise:
+def _others(
+    report: Report, seen: Observed, server: ServerUsage, core_to_core_ns: tuple[float, float] | None
+) -> MachineNoise:
     """What else the machine did between the two samples of the observer."""
     before, after = seen.before, seen.after
     cpu_ns = max(0, after.server.cpu_ns - before.server.cpu_ns)
@@ -66,5 +68,5 @@ def _others(report: Report, seen: Observed, server: ServerUsage, apart_ns: tuple
         wall_ns=after.server.read_ns - before.server.read_ns,
         cpu_ns=cpu_ns,
         run_delay_ns=server.run_delay_ns,
-        apart_ns=apart_ns,
+        core_to_core_ns=core_to_core_ns,
     )

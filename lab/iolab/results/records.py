@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from iolab.contract.types import Frozen, Report, ServeReady
 from iolab.plan.plan import Plan, Trial
 
-# Processors are equally far apart while a cache line takes less than this many times the least of what it took. Moved
-# ones differ by a factor of three and more, and the measurement itself by a tenth.
-APART_MAX = 1.7
+# The topology is the same while the core-to-core latency stays below this many times the least of what it was. Moved
+# processors differ by a factor of three and more, and the measurement itself by a tenth.
+SAME_TOPOLOGY_MAX = 1.7
 # Failures that are no fault: the contestant cannot hold so many connections, or this machine lacks what it needs.
 LEFT_OUT = frozenset({"holds", "unavailable"})
 
@@ -47,14 +47,16 @@ class MachineNoise(Frozen):
     `steal_share` is the share of all processor time the hypervisor took (0 to 1). `foreign_cpu_cores` is the processor
     time of everybody but the server, the generator and the lab, in cores (0.1: a tenth of one core). `run_delay_share`
     is the time the server's threads were runnable without a processor, over their run time; None where unknown.
-    `apart_ns` is how long a cache line took from the server's processor to the generator's and back, before the load
-    and after it; None where they share processors or are not pinned.
+    `core_to_core_ns` is how long a cache line took from the server's processor to the generator's and back, before the
+    load and after it; None where they share processors or are not pinned.
     """
 
     steal_share: float = Field(ge=0, le=1)
     foreign_cpu_cores: float = Field(ge=0)
     run_delay_share: float | None = Field(default=None, ge=0)
-    apart_ns: tuple[float, float] | None = None
+    core_to_core_ns: tuple[float, float] | None = Field(
+        default=None, validation_alias=AliasChoices("core_to_core_ns", "apart_ns")
+    )
 
 
 class Failure(Frozen):
