@@ -105,8 +105,8 @@ def synthetic(plan: Plan, *, blocks: int | None = None) -> Iterator[Result]:
     trials = [scheduled for scheduled in schedule(plan) if scheduled.block < (blocks or plan.blocks)]
     for number, scheduled in enumerate(trials):
         drift = 1 + 0.05 * np.sin(number / 20)
-        spoilt = scheduled.block == 2 and scheduled.comparison == 0 and scheduled.slot == 1
-        yield one_result(plan, scheduled, random, drift, foreign_cores=0.4 if spoilt else 0.01)
+        busy = scheduled.block == 2 and scheduled.comparison == 0 and scheduled.slot == 1
+        yield one_result(plan, scheduled, random, drift, foreign_cores=0.4 if busy else 0.01)
     if (blocks or plan.blocks) > 2 and len(plan.comparisons[0].cells) > 1:
         for scheduled in block_trials(plan, 0, 2, attempt=1):
             yield one_result(plan, scheduled, random, 1.0)
@@ -199,7 +199,7 @@ def test_every_trial_of_the_record_is_in_the_table(run_dir: Path, html: str) -> 
     rows = re.findall(r'<tr class="(counted|aside|void)">', html)
     trials = store.read_trials(run_dir).results
     assert len(rows) == len(trials) == 51
-    # The spoilt trial is void; its two companions do not count; all three were run again.
+    # The busy trial is discarded; its two companions do not count; all three were run again.
     assert (rows.count("void"), rows.count("aside")) == (1, 2)
 
 

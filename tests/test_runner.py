@@ -147,7 +147,7 @@ def test_a_void_trial_of_many_is_run_again_in_its_own_block_wherever_the_run_is_
     whole, _ = run(plan, host, tmp_path / "whole")
     again = [place for place, result in enumerate(whole) if result.trial.attempt]
     assert [(whole[place].trial.block, place) for place in again] == [(1, 8)], "after the four of its block"
-    assert verdict.judge(plan, whole)[0].spoilt == {}
+    assert verdict.judge(plan, whole)[0].not_judged == {}
     torn = FakeHost({looks + 5: fault, looks + 8: "stopped"})
     with pytest.raises(KeyboardInterrupt):
         run(plan, torn, tmp_path / "torn")

@@ -92,7 +92,7 @@ def moved(at: int, far_from: int) -> list[Result]:
 
 
 @pytest.mark.parametrize(
-    ("at", "far_from", "blocks", "uneven"),
+    ("at", "far_from", "blocks", "changed"),
     [
         pytest.param(BLOCKS, BLOCKS, BLOCKS, 0, id="together all the time"),
         pytest.param(0, 0, BLOCKS, 0, id="apart all the time"),
@@ -102,14 +102,14 @@ def moved(at: int, far_from: int) -> list[Result]:
     ],
 )
 def test_blocks_whose_processors_were_moved_are_left_out_where_enough_remain(
-    at: int, far_from: int, blocks: int, uneven: int
+    at: int, far_from: int, blocks: int, changed: int
 ) -> None:
     found = judged(moved(at, far_from))
     estimate = found.estimate("throughput", "io_uring")
     assert estimate is not None
-    assert (estimate.blocks, found.blocks_used, found.blocks_uneven) == (blocks, BLOCKS, uneven)
-    assert bool(found.uneven) == bool(uneven)
-    if uneven < 7:
+    assert (estimate.blocks, found.blocks_used, found.blocks_topology_changed) == (blocks, BLOCKS, changed)
+    assert bool(found.topology_changed) == bool(changed)
+    if changed < 7:
         assert estimate.low <= 1.13 <= estimate.high < 1.16, (
             "what is left is as exact as on a machine that stands still"
         )
@@ -119,7 +119,7 @@ def test_a_trial_during_which_processors_moved_is_like_no_other() -> None:
     made = results(PAIR, noisy(1.13))
     moving = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0, core_to_core_ns=(50.0, 400.0))
     found = judged([one.model_copy(update={"noise": moving}) if one.trial.block == 3 else one for one in made])
-    assert (found.blocks_uneven, found.estimates[0].blocks) == (1, BLOCKS - 1)
+    assert (found.blocks_topology_changed, found.estimates[0].blocks) == (1, BLOCKS - 1)
 
 
 def test_equal_servers_are_the_same_within_two_percent() -> None:
@@ -396,10 +396,10 @@ def test_replies_of_other_sizes_are_named_and_of_very_different_ones_no_word_is_
 def test_of_many_the_replies_of_most_are_the_usual_ones_and_others_are_not_ranked() -> None:
     plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "http"}, blocks=BLOCKS)
     found = judged(of_sizes(5_000, 133, 133, 140, plan=plan), plan)
-    assert found.spoilt == {"epoll[x=0]": "replies of 5,000 bytes, usual are 133"}
+    assert found.not_judged == {"epoll[x=0]": "replies of 5,000 bytes, usual are 133"}
     ranking = found.ranking("throughput")
     assert ranking is not None
-    assert ranking.absent == found.spoilt
+    assert ranking.absent == found.not_judged
     assert ranking.rows[0].contestant == "epoll[x=1]"
 
 
@@ -554,9 +554,9 @@ def test_what_the_generator_limited_stands_at_its_place_without_a_rank() -> None
 
 def test_of_many_a_void_trial_is_missing_and_does_not_void_its_block() -> None:
     rate = of_levels(1.0, 1.2, 0.8, 1.1, 0.7)
-    spoilt = {(0, 1), (1, 3)} | {(block, 4) for block in range(4)}
+    busy = {(0, 1), (1, 3)} | {(block, 4) for block in range(4)}
     made = [
-        result(MANY, trial, rate_per_s=rate(trial), noise=BUSY if (trial.block, trial.slot) in spoilt else None)
+        result(MANY, trial, rate_per_s=rate(trial), noise=BUSY if (trial.block, trial.slot) in busy else None)
         for trial in schedule(MANY)
     ]
     found = judged(made, MANY)
@@ -590,7 +590,7 @@ def test_contestants_of_whom_three_trials_in_ten_are_void_are_all_ranked(seed: i
     ranking = found.ranking("throughput")
     assert ranking is not None
     assert [(row.contestant[-2], row.rank) for row in ranking.rows] == [(n, i) for i, n in enumerate("13024", 1)]
-    assert (ranking.absent, found.spoilt, found.inconclusive) == ({}, {}, None)
+    assert (ranking.absent, found.not_judged, found.inconclusive) == ({}, {}, None)
 
 
 def test_a_contestant_that_is_always_void_is_dropped_with_the_reason_and_the_others_are_ranked() -> None:
@@ -641,7 +641,7 @@ def test_a_failed_trial_takes_its_contestant_out_of_the_ranking_only_for_good_or
     assert ranking is not None
     assert ranking.absent == ({"epoll[x=3]": absent} if absent else {})
     assert ("epoll[x=3]" in [row.contestant for row in ranking.rows]) == (absent is None)
-    assert found.spoilt == ({} if absent is None or final else ranking.absent)
+    assert found.not_judged == ({} if absent is None or final else ranking.absent)
 
 
 def test_the_best_of_a_ranking_is_the_best_by_pairs_and_all_ratios_are_to_it() -> None:

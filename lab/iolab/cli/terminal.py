@@ -341,7 +341,7 @@ def rankings(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> li
             *(_cost(costs.get(title)) if is_wide else ()),
         )
     for title, why in verdict.rankings[0].absent.items():
-        short = "not ranked" if title in verdict.spoilt else "not here"
+        short = "not ranked" if title in verdict.not_judged else "not here"
         shown.add_row("", escape(name[title]), escape(why) if len(why) <= WORD_MAX else short)
     if is_wide or not costs:
         return [shown]
@@ -409,7 +409,7 @@ def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     words = dict.fromkeys(each.doubt.word for verdict in verdicts for each in verdict.doubts)
     counted = ((voids, _counted(verdicts, voids=voids)) for voids in (True, False))
     lines += [f"{'discarded trials' if voids else 'warnings'}: {line}" for voids, line in counted if line]
-    if any(verdict.uneven for verdict in verdicts):
+    if any(verdict.topology_changed for verdict in verdicts):
         lines.append(MOVED)
     return lines + [f"{_spelt(word)}: {DOUBTS[word].advice}" for word in words]
 
@@ -434,7 +434,7 @@ def _notices_of(verdict: ComparisonVerdict) -> list[str]:
         for title, why in verdict.left_out.items()
         if (len(why) > WORD_MAX if verdict.rankings else why.rstrip(".") not in verdict.sentence)
     ]
-    lines += [f"{title} is not judged: {why}" for title, why in verdict.spoilt.items()]
+    lines += [f"{title} is not judged: {why}" for title, why in verdict.not_judged.items()]
     lines += [
         f"{each.contestant}: failed {each.trials}x: {each.message}"
         for each in verdict.failures
@@ -443,9 +443,9 @@ def _notices_of(verdict: ComparisonVerdict) -> list[str]:
     lines += [
         f"{each.contestant}: replies are of unequal size: {each.doubt.detail}"
         for each in verdict.doubts
-        if each.doubt.word == "unequal_replies" and each.contestant not in verdict.spoilt
+        if each.doubt.word == "unequal_replies" and each.contestant not in verdict.not_judged
     ]
-    return lines + ([f"processors moved: {verdict.uneven}"] if verdict.uneven else [])
+    return lines + ([f"processors moved: {verdict.topology_changed}"] if verdict.topology_changed else [])
 
 
 def cost_lines(costs: Iterable[Cost]) -> list[str]:

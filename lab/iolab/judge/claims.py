@@ -291,8 +291,8 @@ def _obstacle(
         for title in titles:
             if title in found.left_out:
                 return f"{title} was left out of {found.name}: {found.left_out[title]}"
-            if title in found.spoilt:
-                return f"{title} is not judged at {found.name}: {found.spoilt[title]}"
+            if title in found.not_judged:
+                return f"{title} is not judged at {found.name}: {found.not_judged[title]}"
             level = found.level(metric, title)
             if level is None:
                 return _discarded(found, title) or f"{found.name} has no measurement of {title} so far"

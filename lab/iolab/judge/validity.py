@@ -31,9 +31,9 @@ class FailureCount(Frozen):
     trials: int
 
 
-def spoilt_of(comparison: Comparison, used: Used, gone: Set[int], results: Sequence[Result]) -> dict[str, str]:
-    """Of whom too many trials are void within the blocks that count: how many, and mostly for what."""
-    spoilt = {}
+def too_many_discarded(comparison: Comparison, used: Used, gone: Set[int], results: Sequence[Result]) -> dict[str, str]:
+    """The contestants with too many discarded trials in the blocks that count: how many, and mostly for what."""
+    found = {}
     for slot, title in enumerate(comparison.titles):
         count = sum(row[slot] is None for row in used.values())
         if slot not in gone and count > VOID_SHARE_MAX * len(used):
@@ -41,8 +41,8 @@ def spoilt_of(comparison: Comparison, used: Used, gone: Set[int], results: Seque
             (word, _), *_ = words.most_common(1)
             again = sum(each.trial.slot == slot and each.trial.attempt > 0 for each in results)
             reruns = f" after {again} rerun{'' if again == 1 else 's'}" if again else ""
-            spoilt[title] = f"{count} of {len(used)} discarded{reruns}: {word.replace('_', ' ')}"
-    return spoilt
+            found[title] = f"{count} of {len(used)} discarded{reruns}: {word.replace('_', ' ')}"
+    return found
 
 
 def _void_words(result: Result) -> list[str]:

@@ -24,7 +24,7 @@ from iolab.judge.validity import (
     failures_of,
     inconclusive_of,
     left_out_of,
-    spoilt_of,
+    too_many_discarded,
 )
 from iolab.metrics import Metric
 from iolab.plan.plan import Comparison, Place, Plan
@@ -37,13 +37,13 @@ class ComparisonVerdict(Frozen):
     """All that may be said of one comparison.
 
     `titles` are the contestants, the reference first, and `texts` what was typed for them; in a ladder each is compared
-    with the one before it. `left_out` says why a contestant could not take part, in a word or a line; `spoilt` says
+    with the one before it. `left_out` says why a contestant could not take part, in a word or a line; `not_judged` says
     why no word is said of one: too many of its trials are void, or its replies are different work. `rankings` are
     there for a comparison of many, once it has blocks enough. `bottlenecks` counts for each contestant what limited
     its trials: server, generator, both or latency. `reply_bytes` is the size of its replies as they were seen, headers
-    included. `unequal_work` is a sentence when those sizes are too far apart for any word. In `blocks_uneven` of the
-    blocks used the core-to-core latency changed; see `paired`. `inconclusive` is a sentence when
-    the words must not be read.
+    included. `unequal_work` is a sentence when those sizes are too far apart for any word. The core-to-core latency
+    changed in `blocks_topology_changed` of the blocks used; see `paired`. `inconclusive` is a sentence when the words
+    must not be read.
     """
 
     name: str
@@ -58,21 +58,21 @@ class ComparisonVerdict(Frozen):
     rankings: tuple[Ranking, ...]
     costs: tuple[Cost, ...]
     left_out: dict[str, str]
-    spoilt: dict[str, str]
+    not_judged: dict[str, str]
     bottlenecks: dict[str, dict[str, int]]
     reply_bytes: dict[str, float]
     unequal_work: str | None
     blocks_planned: int
     blocks_used: int
     blocks_void: int
-    blocks_uneven: int
+    blocks_topology_changed: int
     doubts: tuple[DoubtCount, ...]
     failures: tuple[FailureCount, ...]
 
     @property
-    def uneven(self) -> str:
+    def topology_changed(self) -> str:
         """In how many blocks the machine moved its processors, in words; empty where there are none."""
-        return f"{self.blocks_uneven} of {self.blocks_used} blocks" if self.blocks_uneven else ""
+        return f"{self.blocks_topology_changed} of {self.blocks_used} blocks" if self.blocks_topology_changed else ""
 
     def estimate(self, metric: Metric, contestant: str, reference: str | None = None) -> Estimate | None:
         """The ratio of one contestant to `reference`, or to whatever it is compared with; None where there is none."""
@@ -117,9 +117,9 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
     doubts = doubts_of(comparison, mine) + unequal_replies(comparison, reply_bytes, len(used))
     failures, left_out = failures_of(comparison, mine), left_out_of(comparison, mine)
     different = different_work(reply_bytes)
-    spoilt = spoilt_of(comparison, used, gone, mine) | different
-    estimates = estimates_of(plan, index, used, gone, bottlenecks, undecided=spoilt, decided=inconclusive is None)
-    absent = {comparison.titles[slot]: "failed" for slot in sorted(gone)} | spoilt | left_out
+    not_judged = too_many_discarded(comparison, used, gone, mine) | different
+    estimates = estimates_of(plan, index, used, gone, bottlenecks, undecided=not_judged, decided=inconclusive is None)
+    absent = {comparison.titles[slot]: "failed" for slot in sorted(gone)} | not_judged | left_out
     ranked = comparison.ranked and inconclusive is None
     rankings = rankings_of(comparison, used, levels, absent) if ranked else ()
     unequal_work = unequal_work_of(reply_bytes, different)
@@ -137,14 +137,14 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         rankings=rankings,
         costs=costs_of(index, comparison, used, calls),
         left_out=left_out,
-        spoilt=spoilt,
+        not_judged=not_judged,
         bottlenecks=bottlenecks,
         reply_bytes=reply_bytes,
         unequal_work=unequal_work,
         blocks_planned=plan.blocks,
         blocks_used=len(used),
         blocks_void=void,
-        blocks_uneven=sum(not is_same_topology(map(core_to_core_of, row)) for row in used.values()),
+        blocks_topology_changed=sum(not is_same_topology(map(core_to_core_of, row)) for row in used.values()),
         doubts=doubts,
         failures=failures,
     )
