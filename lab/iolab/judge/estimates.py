@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Set
 from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Used, paired, values_of
-from iolab.judge.levels import generator_bound
+from iolab.judge.levels import limited_by_generator
 from iolab.metrics import METRICS, Metric
 from iolab.plan.plan import Comparison, Plan
 from iolab.wording import Bound, Interval
@@ -76,7 +76,7 @@ def estimates_of(
                 found.append((titles[slot], titles[below], ratio, x))
         adjusted = stats.holm([ratio.p_value for _, _, ratio, _ in found])
         for (title, reference, ratio, x), p_holm in zip(found, adjusted, strict=True):
-            limited = (generator_bound(bottlenecks[title]), generator_bound(bottlenecks[reference]))
+            limited = (limited_by_generator(bottlenecks[title]), limited_by_generator(bottlenecks[reference]))
             bound = ratio_bound(metric, *limited)
             estimate = _estimate(metric, title, reference, ratio, p_holm, x, bound, seed=plan.seed, rivals=len(found))
             may_decide = decided and title not in undecided and reference not in undecided
@@ -134,14 +134,14 @@ def _estimate(
     )
 
 
-def ratio_bound(metric: Metric, contestant_bound: bool, reference_bound: bool) -> Bound:
+def ratio_bound(metric: Metric, contestant_limited: bool, reference_limited: bool) -> Bound:
     """What is left of a ratio when the generator limited one side. A quotient of two latencies is then nothing."""
     limited = METRICS[metric].limited
-    if limited == "exact" or not (contestant_bound or reference_bound):
+    if limited == "exact" or not (contestant_limited or reference_limited):
         return "exact"
-    if limited == "at most" or (contestant_bound and reference_bound):
+    if limited == "at most" or (contestant_limited and reference_limited):
         return "unknown"
-    return "at least" if contestant_bound else "at most"
+    return "at least" if contestant_limited else "at most"
 
 
 def _bounded_word(word: stats.Word, ratio: stats.Ratio, bound: Bound) -> stats.Word:

@@ -32,7 +32,7 @@ class Level(Frozen):
     values: tuple[float, ...]
 
 
-def generator_bound(counts: Mapping[str, int]) -> bool:
+def limited_by_generator(counts: Mapping[str, int]) -> bool:
     """Whether the generator limited this contestant in most of its trials, and with them their median."""
     return counts.get("generator", 0) * 2 > sum(counts.values())
 
@@ -47,7 +47,7 @@ def levels_of(
             values = tuple(value for value in measured if value is not None)
             if not values:
                 continue
-            bound = METRICS[metric].limited if generator_bound(bottlenecks[title]) else "exact"
+            bound = METRICS[metric].limited if limited_by_generator(bottlenecks[title]) else "exact"
             median = stats.median_interval(values)
             levels.append(Level(metric=metric, contestant=title, bound=bound, values=values, **median._asdict()))
     return tuple(levels)
