@@ -230,7 +230,7 @@ def of_four(*, ladder: bool) -> Plan:
     ("contestant", "reference", "ladder", "judgement"),
     [
         pytest.param(1, 0, False, "confirmed", id="a winner"),
-        pytest.param(3, 0, False, "undecided", id="a winner of whom too much is void"),
+        pytest.param(3, 0, False, "undecided", id="a winner of whom too much is discarded"),
         pytest.param(1, 0, True, "confirmed", id="a rung and the one below it"),
         pytest.param(2, 0, True, "undecided", id="a rung and one that it was not compared with"),
     ],
@@ -249,7 +249,7 @@ def test_a_claim_is_held_against_a_ratio_of_just_its_two(
 
 
 def all_busy(plan: Plan, slot: int | None = None) -> list[Result]:
-    """A run of which every trial, or every one of a contestant, is void."""
+    """A run of which every trial, or every one of a contestant, is discarded."""
     busy = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
     return [result(plan, each, noise=busy if slot in (None, each.slot) else None) for each in schedule(plan)]
 

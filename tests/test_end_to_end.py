@@ -234,7 +234,7 @@ def check_measured(result: Result) -> None:
     assert begun == ended
     assert 0 < result.server.cpu_ns <= 1.2 * (os.cpu_count() or 1) * result.server.wall_ns
     assert 0 < result.server.rss_bytes_median <= result.server.rss_bytes_max
-    assert {doubt.word for doubt in result.doubts}.isdisjoint({"counts_open", "bytes_open"})
+    assert {warning.word for warning in result.warnings}.isdisjoint({"counts_open", "bytes_open"})
 
 
 @pytest.mark.engine

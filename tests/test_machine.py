@@ -179,9 +179,9 @@ def good_machine() -> dict[str, Any]:
 def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what: str | None) -> None:
     description = Description.model_validate(all_here())
     checks = doctor.checks(good_machine() | change, description)
-    doubtful = [check for check in checks if check.status != "ok"]
-    assert [check.what for check in doubtful] == ([what] if what else [])
-    assert all(check.advice for check in doubtful)
+    not_ok = [check for check in checks if check.status != "ok"]
+    assert [check.what for check in not_ok] == ([what] if what else [])
+    assert all(check.advice for check in not_ok)
 
 
 @pytest.mark.parametrize(

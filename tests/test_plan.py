@@ -321,27 +321,27 @@ BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
 SMALL = vs_plan(["epoll", "io_uring"], ECHO, blocks=6)
 
 
-def run(plan: Plan, void: set[Place], stops: list[int] | None = None) -> list[Result]:
-    """Runs a plan to its end with trials void where told, starting again after each of `stops` trials."""
+def run(plan: Plan, discarded: set[Place], stops: list[int] | None = None) -> list[Result]:
+    """Runs a plan to its end with these trials discarded, starting again after each of `stops` trials."""
     results: list[Result] = []
     pauses = iter(stops or [])
     while rest := remaining(plan, results):
-        results += [_finished(plan, trial, void) for trial in rest[: next(pauses, None)]]
+        results += [_finished(plan, trial, discarded) for trial in rest[: next(pauses, None)]]
     return results
 
 
-def _finished(plan: Plan, trial: Trial, void: set[Place]) -> Result:
-    return result(plan, trial, noise=BUSY if trial.place in void else GOOD)
+def _finished(plan: Plan, trial: Trial, discarded: set[Place]) -> Result:
+    return result(plan, trial, noise=BUSY if trial.place in discarded else GOOD)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 5), max_size=8), st.sets(st.tuples(*[st.integers(0, 5), st.integers(0, 1)]), max_size=3))
-def test_a_run_that_is_torn_and_resumed_is_the_unbroken_run(stops: list[int], void: set[tuple[int, int]]) -> None:
-    places = {Place(0, block, 0, slot) for block, slot in void}
+def test_a_run_that_is_torn_and_resumed_is_the_unbroken_run(stops: list[int], discarded: set[tuple[int, int]]) -> None:
+    places = {Place(0, block, 0, slot) for block, slot in discarded}
     unbroken = run(SMALL, places)
     assert [r.trial for r in run(SMALL, places, stops)] == [r.trial for r in unbroken]
     assert [r.trial for r in unbroken][:12] == list(schedule(SMALL))
-    again = {block for block, _ in void}
+    again = {block for block, _ in discarded}
     assert len(again) <= SMALL.blocks // 2
     assert Counter(r.trial.block for r in unbroken if r.trial.attempt == 1) == dict.fromkeys(again, 2)
 
@@ -471,18 +471,18 @@ def test_an_experiment_says_how_short_its_quick_run_is() -> None:
 FIVE = vs_plan([f"epoll[x={n}]" for n in range(5)], ECHO, blocks=10)
 
 
-def run_one_by_one(plan: Plan, is_void: Callable[[Trial], bool], stops: Set[int] = frozenset()) -> list[Trial]:
+def run_one_by_one(plan: Plan, is_discarded: Callable[[Trial], bool], stops: Set[int] = frozenset()) -> list[Trial]:
     """Runs a plan as the runner does, asking anew after each trial; at `stops` the record is read from its JSON."""
     results: list[Result] = []
     while rest := remaining(plan, results):
-        results.append(result(plan, rest[0], noise=BUSY if is_void(rest[0]) else GOOD))
+        results.append(result(plan, rest[0], noise=BUSY if is_discarded(rest[0]) else GOOD))
         if len(results) in stops:
             results = [Result.model_validate_json(each.model_dump_json()) for each in results]
     return [each.trial for each in results]
 
 
-def voids(share: float, seed: int) -> Callable[[Trial], bool]:
-    """Trials that are void at random, each for itself."""
+def discards(share: float, seed: int) -> Callable[[Trial], bool]:
+    """Trials that are discarded at random, each for itself."""
     random = np.random.default_rng(seed).random((1_000, RETRIES_MAX + 1, 16))
     return lambda trial: bool(random[trial.block, trial.attempt, trial.slot] < share)
 
@@ -504,18 +504,18 @@ def test_a_void_trial_of_many_is_run_again_at_the_end_of_its_own_block() -> None
 
 
 @pytest.mark.parametrize(
-    ("is_void", "reruns"),
+    ("is_discarded", "reruns"),
     [
-        pytest.param(lambda trial: False, {}, id="nothing is void"),
+        pytest.param(lambda trial: False, {}, id="nothing is discarded"),
         pytest.param(
             lambda trial: trial.block == 2, dict.fromkeys(range(5), 2), id="twice for each trial of a bad minute"
         ),
-        pytest.param(lambda trial: trial.slot == 3, {3: 10}, id="as many as blocks for one that is always void"),
+        pytest.param(lambda trial: trial.slot == 3, {3: 10}, id="as many as blocks for one that is always discarded"),
         pytest.param(lambda trial: True, dict.fromkeys(range(5), 5), id="half of all trials on a machine always busy"),
     ],
 )
-def test_reruns_of_many_have_a_budget(is_void: Callable[[Trial], bool], reruns: dict[int, int]) -> None:
-    ran = run_one_by_one(FIVE, is_void)
+def test_reruns_of_many_have_a_budget(is_discarded: Callable[[Trial], bool], reruns: dict[int, int]) -> None:
+    ran = run_one_by_one(FIVE, is_discarded)
     again = Counter(trial.slot for trial in ran if trial.attempt)
     assert again.total() == sum(reruns.values())
     assert set(again) <= set(reruns)
@@ -524,10 +524,10 @@ def test_reruns_of_many_have_a_budget(is_void: Callable[[Trial], bool], reruns: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_run_of_many_that_is_torn_anywhere_is_the_unbroken_run(seed: int) -> None:
-    is_void = voids(0.3, seed)
-    unbroken = run_one_by_one(FIVE, is_void)
+    is_discarded = discards(0.3, seed)
+    unbroken = run_one_by_one(FIVE, is_discarded)
     assert len(unbroken) > len(schedule(FIVE))
-    assert run_one_by_one(FIVE, is_void, stops=set(range(200))) == unbroken
+    assert run_one_by_one(FIVE, is_discarded, stops=set(range(200))) == unbroken
 
 
 def test_a_contestant_of_many_that_failed_for_good_is_not_run_again() -> None:

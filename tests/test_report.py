@@ -42,7 +42,7 @@ from iolab.plan.plan import Comparison, Plan, Trial
 from iolab.plan.schedule import block_trials, schedule
 from iolab.report import charts, commands, drawing, figures, page, palette
 from iolab.results import layout, store
-from iolab.results.records import CostCount, Doubt, Failure, MachineNoise, Result
+from iolab.results.records import CostCount, Failure, MachineNoise, Result, TrialWarning
 from iolab.results.store import Trials
 
 GOLDEN = Path(__file__).parent / "golden" / "report.html"
@@ -100,7 +100,7 @@ def the_plan() -> Plan:
 
 
 def synthetic(plan: Plan, *, blocks: int | None = None) -> Iterator[Result]:
-    """Results of a plan as a calm machine would give them: 1 % noise, a slow drift, and one void block run again."""
+    """Results of a plan as a calm machine would give them: 1 % noise, a slow drift, and one block run again."""
     random = np.random.default_rng(plan.seed)
     trials = [scheduled for scheduled in schedule(plan) if scheduled.block < (blocks or plan.blocks)]
     for number, scheduled in enumerate(trials):
@@ -170,7 +170,7 @@ def html(run_dir: Path) -> str:
     return (run_dir / layout.REPORT).read_text(encoding="utf-8")
 
 
-def test_question_and_verdict_come_before_the_doubts_and_the_doubts_before_the_charts(html: str) -> None:
+def test_question_and_verdict_come_before_the_warnings_and_the_warnings_before_the_charts(html: str) -> None:
     places = [html.index(mark) for mark in ("<h1>", 'class="verdict"', "Before you believe it", "<svg", "Every trial")]
     assert places == sorted(places)
     assert "io_uring against epoll: more requests at both settings (1.1" in html
@@ -350,7 +350,7 @@ def with_texts(result: Result, said: list[str]) -> Result:
         "started": said[0],
         "ready": result.ready.model_copy(update={"model": said[1], "build": said[2], "lacks": (said[3],)}),
         "report": result.report.model_copy(update={"first_error": said[4], "build": said[5]}),
-        "doubts": (*result.doubts, Doubt(word="not_steady", detail=said[6])),
+        "warnings": (*result.warnings, TrialWarning(word="not_steady", detail=said[6])),
     }
     if result.trial.slot == 2:
         changes |= {"report": None, "failure": Failure(kind=said[3], message=said[4], final=True)}
@@ -395,7 +395,7 @@ def test_every_chart_keeps_the_schema_of_vega_lite() -> None:
         charts.ratios([charts.RatioRow("a", "b", "c", 1.1, 1.05, 1.15, True)], "ratio"),
         charts.strips([charts.StripRow(0, "a", "b", (1.0, 2.0), 1.5, 1.0, 2.0)], "µs"),
         charts.quantiles([charts.QuantilePoint(0, "p50", 100.0, 90.0, None)]),
-        charts.timeline([line, line._replace(void=True)], line, -0.5, 100.0),
+        charts.timeline([line, line._replace(discarded=True)], line, -0.5, 100.0),
     ):
         assert chart.to_dict(validate=True)["layer"]
 
@@ -433,9 +433,9 @@ def test_a_run_that_says_little_has_a_page_that_says_so(results: Callable[[Plan]
 
 def disturbed(plan: Plan, comparisons: tuple[int, ...]) -> list[Result]:
     """A run in which the machine was busy in the first attempt at every other block of these comparisons."""
-    busy = Doubt(word="machine_busy", detail="2.2% stolen, 0.00 cores used by others")
+    busy = TrialWarning(word="machine_busy", detail="2.2% stolen, 0.00 cores used by others")
     return [
-        result.model_copy(update={"doubts": (*result.doubts, busy)})
+        result.model_copy(update={"warnings": (*result.warnings, busy)})
         if result.trial.comparison in comparisons and result.trial.block % 2
         else result
         for result in made.results(plan, lambda each: RATE[each.slot])
@@ -470,12 +470,12 @@ def test_an_inconclusive_setting_never_reads_as_a_result(
     assert "2.2 % stolen" in text
 
 
-def test_doubts_are_counted_over_all_settings_and_told_in_full_below() -> None:
+def test_warnings_are_counted_over_all_settings_and_told_in_full_below() -> None:
     plan = the_plan()
     results = disturbed(plan, (0, 1))
-    table = figures.doubt_table(plan, verdict.judge(plan, results), results)
+    table = figures.warning_table(plan, verdict.judge(plan, results), results)
     assert table.titles == plan.comparisons[0].titles
-    assert [(row.word, row.voids, row.cells) for row in table.rows] == [("machine busy", True, ("8 of 16",) * 3)]
+    assert [(row.word, row.discards, row.cells) for row in table.rows] == [("machine busy", True, ("8 of 16",) * 3)]
     assert [detail.trials for detail in table.details] == [4] * 6
 
 
@@ -483,9 +483,9 @@ def test_the_line_through_the_middle_leaves_void_trials_out_and_keeps_to_the_tim
     rates = (90.0, 100.0, 120.0)
     lines = [charts.Line(1, False, (-0.5, 0.5, 1.5), (rate,) * 3) for rate in rates[:2]]
     lines.append(charts.Line(1, False, (0.5, 1.5), (rates[2],) * 2))
-    void = charts.Line(1, True, (0.5,), (1.0,))
-    assert figures.median_line([*lines, void]) == charts.Line(1, False, (0.5, 1.5), (100.0, 100.0))
-    assert figures.median_line([*lines[:2], void]) is None
+    discarded = charts.Line(1, True, (0.5,), (1.0,))
+    assert figures.median_line([*lines, discarded]) == charts.Line(1, False, (0.5, 1.5), (100.0, 100.0))
+    assert figures.median_line([*lines[:2], discarded]) is None
 
 
 @pytest.mark.parametrize(

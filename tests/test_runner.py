@@ -1,4 +1,4 @@
-"""The runner on a host that takes no time: order, resuming, void blocks, failures, and the edges of the window."""
+"""The runner on a host that takes no time: order, resuming, discarded blocks, failures, and the edges of the window."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_trial_runs_once_in_the_order_of_the_schedule_with_a_fresh_server(
     assert host.started[2:] == expected, "the first two starts look at each contestant"
     assert sorted(host.started[:2]) == ["epoll", "io_uring"]
     assert [event.reply_bytes for event in events if isinstance(event, Checked)] == [64, 64]
-    assert not any(result.void for result in results)
+    assert not any(result.discarded for result in results)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,14 @@ def test_a_void_trial_stays_in_the_record_and_its_block_is_run_again(
 ) -> None:
     plan = short_plan("epoll", "io_uring")
     results, _ = run(plan, FakeHost({4: fault}), tmp_path)
-    void = [result for result in results if result.void]
-    assert len(void) == 1
-    assert (void[0].failure and void[0].failure.kind) == kind
-    assert kind or [doubt.word for doubt in void[0].doubts] == ["machine_busy"]
+    discarded = [result for result in results if result.discarded]
+    assert len(discarded) == 1
+    assert (discarded[0].failure and discarded[0].failure.kind) == kind
+    assert kind or [warning.word for warning in discarded[0].warnings] == ["machine_busy"]
     again = [result for result in results if result.trial.attempt == 1]
-    assert [result.trial.block for result in again] == [void[0].trial.block] * 2, "both contestants, not half a block"
+    assert [result.trial.block for result in again] == [discarded[0].trial.block] * 2, (
+        "both contestants, not half a block"
+    )
     assert verdict.judge(plan, results)[0].blocks_used == 6
 
 
@@ -407,7 +409,7 @@ def test_costs_are_seen_once_for_each_contestant_and_kept_apart_from_the_trials(
 
 def test_a_trial_whose_connections_were_not_all_accepted_is_void(tmp_path: Path) -> None:
     results, _ = run(short_plan("epoll", "io_uring"), FakeHost({4: "waiting"}), tmp_path)
-    assert [[doubt.detail for doubt in result.doubts] for result in results if result.void] == [
+    assert [[warning.detail for warning in result.warnings] for result in results if result.discarded] == [
         ["3 of 50 connections were accepted when the window began"]
     ]
 
@@ -434,7 +436,7 @@ def test_a_count_that_failed_by_chance_is_told_and_tried_again_when_the_run_is_r
 
 def test_a_server_of_many_tasks_is_measured_without_what_is_slow_to_read(tmp_path: Path) -> None:
     results, _ = run(short_plan("epoll", "io_uring"), FakeHost({4: "large"}), tmp_path)
-    assert not any(result.void for result in results)
+    assert not any(result.discarded for result in results)
     servers = [result.server for result in results if result.server is not None]
     unread = [server for server in servers if server.context_switches_voluntary is None]
     assert [(server.run_delay_ns, server.context_switches_involuntary) for server in unread] == [(None, None)]
@@ -457,7 +459,11 @@ def test_the_core_to_core_latency_is_measured_before_and_after_each_window(tmp_p
     assert {result.noise.core_to_core_ns for result in results if result.noise is not None} == {(50.0, 60.0)}
 
 
-def test_a_record_of_an_earlier_version_has_its_core_to_core_latency() -> None:
-    noise = MachineNoise.model_validate({"steal_share": 0, "foreign_cpu_cores": 0, "apart_ns": [50.0, 60.0]})
-    assert noise.core_to_core_ns == (50.0, 60.0)
-    assert MachineNoise.model_validate_json(noise.model_dump_json()) == noise
+def test_a_record_of_an_earlier_version_opens_with_the_keys_of_now(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost({4: "waiting"}), tmp_path)
+    stored = next(result for result in results if result.warnings)
+    text = stored.model_dump_json()
+    for now, then in (("warnings", "doubts"), ("core_to_core_ns", "apart_ns")):
+        assert f'"{now}":' in text
+        text = text.replace(f'"{now}":', f'"{then}":')
+    assert Result.model_validate_json(text) == stored

@@ -16,7 +16,7 @@ from iolab.judge import verdict
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
-from iolab.results.records import DOUBTS, CostCount, Failure, MachineNoise, Result
+from iolab.results.records import WARNINGS, CostCount, Failure, MachineNoise, Result
 from made import result, results
 from scenarios import SCENARIOS
 
@@ -105,7 +105,7 @@ def test_every_notice_is_said_once_for_all_comparisons() -> None:
         "warnings: generator saturated (24 of each), machine noisy (24 of each)"
     ]
     assert sorted(told[-2:]) == sorted(
-        f"{word.replace('_', ' ')}: {DOUBTS[word].advice}" for word in ("generator_saturated", "machine_noisy")
+        f"{word.replace('_', ' ')}: {WARNINGS[word].advice}" for word in ("generator_saturated", "machine_noisy")
     )
 
 
@@ -196,17 +196,17 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(wid
     assert any(line.startswith("Most requests: io_uring and thread (no difference found).") for line in lines)
 
 
-@pytest.mark.parametrize(("blocks", "void"), [(20, 5), (110, 100)])
-def test_what_was_measured_and_mostly_discarded_is_not_said_to_be_absent(blocks: int, void: int) -> None:
+@pytest.mark.parametrize(("blocks", "discarded"), [(20, 5), (110, 100)])
+def test_what_was_measured_and_mostly_discarded_is_not_said_to_be_absent(blocks: int, discarded: int) -> None:
     plan = MANY.model_copy(update={"blocks": blocks})
     made = [
-        result(plan, each, rate_per_s=rate(each), noise=BUSY if each.slot == 4 and each.block < void else None)
+        result(plan, each, rate_per_s=rate(each), noise=BUSY if each.slot == 4 and each.block < discarded else None)
         for each in schedule(plan)
     ]
     found = verdict.judge(plan, made)[0]
     shown = terminal.rankings(found, terminal.short_names(found), 120)[0]
     assert [list(column.cells)[-1] for column in shown.columns][1:3] == ["select", "not ranked"]
-    assert f"select is not judged: {void} of {blocks} discarded: machine busy" in terminal.notices([found])
+    assert f"select is not judged: {discarded} of {blocks} discarded: machine busy" in terminal.notices([found])
 
 
 GOLDEN = Path(__file__).parent / "golden" / "verdicts.txt"

@@ -1,4 +1,4 @@
-"""What makes a trial void or doubtful, and what limited it."""
+"""What discards a trial or warns of it, and what limited it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ WINDOW_NS = GOOD.end_ns - GOOD.begin_ns
 
 def check(words: list[str], *, plan: Plan = PLAN, at: Trial | None = None, **changes: Any) -> None:
     judged = result(plan, at or schedule(plan)[0], **changes)
-    assert [doubt.word for doubt in judged.doubts] == words
-    assert judged.void == any(doubt.voids for doubt in judged.doubts)
-    assert all(doubt.detail and doubt.advice for doubt in judged.doubts)
+    assert [warning.word for warning in judged.warnings] == words
+    assert judged.discarded == any(warning.discards for warning in judged.warnings)
+    assert all(warning.detail and warning.advice for warning in judged.warnings)
 
 
 def changed(part: str, **values: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def changed(part: str, **values: Any) -> dict[str, Any]:
     return {part: getattr(GOOD, part).model_dump() | values}
 
 
-def test_a_trial_whose_books_balance_raises_no_doubt() -> None:
+def test_a_trial_whose_books_balance_raises_no_warning() -> None:
     check([])
 
 
@@ -100,7 +100,7 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
         {"noise": MachineNoise(steal_share=0.01, foreign_cpu_cores=0.05)},
     ],
 )
-def test_what_lies_within_a_limit_raises_no_doubt(changes: dict[str, Any]) -> None:
+def test_what_lies_within_a_limit_raises_no_warning(changes: dict[str, Any]) -> None:
     check([], **changes)
 
 
@@ -325,7 +325,7 @@ def test_a_short_window_sees_too_few_ticks_for_a_fine_limit(
     plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "duration_ms": duration_ms, "interval_ms": 10})
     noise = MachineNoise(steal_share=steal, foreign_cpu_cores=foreign)
     words = ["machine_noisy"] if not words and max(steal, foreign) > 0.1 else words
-    assert [doubt.word for doubt in result(plan, schedule(plan)[0], noise=noise).doubts] == words
+    assert [warning.word for warning in result(plan, schedule(plan)[0], noise=noise).warnings] == words
 
 
 @pytest.mark.parametrize(
@@ -336,8 +336,8 @@ def test_a_series_too_short_to_show_whether_it_settled_says_so(
 ) -> None:
     plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "warmup_ms": warmup_ms, "duration_ms": duration_ms})
     found = result(plan, schedule(plan)[0])
-    assert [doubt.word for doubt in found.doubts] == words
-    assert not found.void
+    assert [warning.word for warning in found.warnings] == words
+    assert not found.discarded
 
 
 def test_a_server_that_has_not_accepted_all_connections_is_not_measured_as_if_it_had() -> None:
@@ -346,8 +346,8 @@ def test_a_server_that_has_not_accepted_all_connections_is_not_measured_as_if_it
     for taken, words in ((None, []), (50, []), (49, ["connections_waiting"])):
         usage = good.server.model_copy(update={"connections_taken": taken})
         judged = trial.judged(PLAN.cell(good.trial), good.model_copy(update={"server": usage}))
-        assert [doubt.word for doubt in judged.doubts] == words
-        assert judged.void == bool(words)
+        assert [warning.word for warning in judged.warnings] == words
+        assert judged.discarded == bool(words)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_bytes_must_fit_the_replies_of_every_protocol(setting: dict[str, Any], s
     first = schedule(plan)[0]
     correct = result(plan, first).report.requests.correct  # type: ignore[union-attr]
     sizes = {"sent": correct * size, "received": correct * size}
-    assert [doubt.word for doubt in result(plan, first, bytes=sizes).doubts] == ([word] if word else [])
+    assert [warning.word for warning in result(plan, first, bytes=sizes).warnings] == ([word] if word else [])
 
 
 @pytest.mark.parametrize(
@@ -382,4 +382,4 @@ def test_a_server_of_one_connection_ends_it_with_its_http_reply(
     latency = good.report.latency_ns.model_copy(update={"mean": good.report.latency_ns.mean * 0.67})
     report = good.report.model_copy(update={"latency_ns": latency})
     judged = trial.judged(plan.cell(good.trial), good.model_copy(update={"ready": ready, "report": report}))
-    assert [doubt.word for doubt in judged.doubts] == words
+    assert [warning.word for warning in judged.warnings] == words

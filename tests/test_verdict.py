@@ -163,7 +163,7 @@ def test_fewer_than_six_blocks_say_so() -> None:
 
 def test_no_trials_at_all_are_a_verdict_too() -> None:
     found = check("io_uring and epoll: fewer than 6 whole blocks so far.", [])
-    assert (found.blocks_used, found.blocks_void, found.levels) == (0, 0, ())
+    assert (found.blocks_used, found.blocks_discarded, found.levels) == (0, 0, ())
 
 
 def test_one_contestant_alone_has_a_level_and_no_ratio() -> None:
@@ -248,31 +248,31 @@ def test_both_sides_busy_is_not_a_bound() -> None:
     assert found.bottlenecks == {"epoll": {"both": BLOCKS}, "io_uring": {"both": BLOCKS}}
 
 
-def run_with_voids(void: set[int], plan: Plan = PAIR) -> list[Result]:
-    """A run in which these blocks came out void at first and are run again, faster by half (which must not show)."""
+def run_with_discarded(discarded: set[int], plan: Plan = PAIR) -> list[Result]:
+    """A run in which these blocks were discarded at first and are run again, faster by half (which must not show)."""
     rate = noisy(1.13)
     made: list[Result] = []
     while rest := remaining(plan, made):
         for trial in rest:
-            is_void = trial.block in void and trial.attempt == 0
-            speed = 1.5 if is_void and trial.slot else 1.0
-            changes: dict[str, Any] = {"noise": BUSY} if is_void else {}
+            is_discarded = trial.block in discarded and trial.attempt == 0
+            speed = 1.5 if is_discarded and trial.slot else 1.0
+            changes: dict[str, Any] = {"noise": BUSY} if is_discarded else {}
             made.append(result(plan, trial, rate_per_s=speed * rate(trial), **changes))
     return made
 
 
 def test_a_void_block_is_run_again_and_counts_for_nothing() -> None:
-    clean, repaired = judged(results(PAIR, noisy(1.13))), judged(run_with_voids({3, 7}))
+    clean, repaired = judged(results(PAIR, noisy(1.13))), judged(run_with_discarded({3, 7}))
     assert repaired.levels == clean.levels
     assert repaired.estimates == clean.estimates
-    assert (repaired.blocks_used, repaired.blocks_void) == (BLOCKS, 2)
-    assert {(count.doubt.word, count.trials) for count in repaired.doubts} == {("machine_busy", 2)}
+    assert (repaired.blocks_used, repaired.blocks_discarded) == (BLOCKS, 2)
+    assert {(count.warning.word, count.trials) for count in repaired.warnings} == {("machine_busy", 2)}
     assert repaired.inconclusive is None
 
 
 def test_more_than_a_fifth_of_void_blocks_is_inconclusive() -> None:
     found = check(
-        "Inconclusive: the machine was too busy (4 of 16 blocks were discarded).", run_with_voids({1, 3, 7, 9})
+        "Inconclusive: the machine was too busy (4 of 16 blocks were discarded).", run_with_discarded({1, 3, 7, 9})
     )
     assert found.blocks_used == BLOCKS
     assert {estimate.word for estimate in found.estimates} == {"not decided"}
@@ -298,13 +298,13 @@ def run_with_slow_starts(unsettled: dict[int, int], plan: Plan = PAIR) -> list[R
 def test_a_warm_up_that_was_too_short_is_made_longer_and_is_not_held_against_the_machine() -> None:
     clean, extended = judged(results(PAIR, noisy(1.13))), judged(run_with_slow_starts(dict.fromkeys(range(6), 1)))
     assert extended.estimates == clean.estimates
-    assert (extended.blocks_used, extended.blocks_void, extended.inconclusive) == (BLOCKS, 0, None)
-    assert [(count.doubt.word, count.trials) for count in extended.doubts] == [("never_steady", 6)]
+    assert (extended.blocks_used, extended.blocks_discarded, extended.inconclusive) == (BLOCKS, 0, None)
+    assert [(count.warning.word, count.trials) for count in extended.warnings] == [("never_steady", 6)]
 
 
 def test_a_second_attempt_that_does_not_settle_is_void() -> None:
     found = judged(run_with_slow_starts({1: 2, 4: 2}))
-    assert (found.blocks_used, found.blocks_void) == (BLOCKS, 2)
+    assert (found.blocks_used, found.blocks_discarded) == (BLOCKS, 2)
 
 
 def test_a_server_that_never_settles_is_inconclusive() -> None:
@@ -387,7 +387,7 @@ def test_replies_of_other_sizes_are_named_and_of_very_different_ones_no_word_is_
 ) -> None:
     plan = vs_plan(["epoll", "io_uring"], {"protocol": protocol, "connections": 50}, blocks=BLOCKS)
     found = check(sentence, of_sizes(*sizes, plan=plan), plan)
-    assert [each.doubt.detail for each in found.doubts] == details
+    assert [each.warning.detail for each in found.warnings] == details
     assert found.estimates[0].word == word
     assert (found.unequal_work is None) == (word == "differs")
     assert found.reply_bytes == {"epoll": sizes[0], "io_uring": sizes[1]}
@@ -560,7 +560,7 @@ def test_of_many_a_void_trial_is_missing_and_does_not_void_its_block() -> None:
         for trial in schedule(MANY)
     ]
     found = judged(made, MANY)
-    assert (found.blocks_used, found.blocks_void) == (BLOCKS, 0)
+    assert (found.blocks_used, found.blocks_discarded) == (BLOCKS, 0)
     estimates = {e.contestant[-2]: e for e in found.estimates if e.metric == "throughput"}
     assert [estimates[name].blocks for name in "1234"] == [BLOCKS - 1, BLOCKS, BLOCKS - 1, BLOCKS - 4]
     ranking = found.ranking("throughput")
@@ -574,12 +574,12 @@ def test_of_many_a_void_trial_is_missing_and_does_not_void_its_block() -> None:
 TEN = vs_plan([f"epoll[x={n}]" for n in range(5)], {"protocol": "echo"}, blocks=10)
 
 
-def run_of_many(is_void: Callable[[Trial], bool]) -> list[Result]:
-    """A run of five contestants as the runner makes it, with these trials void."""
+def run_of_many(is_discarded: Callable[[Trial], bool]) -> list[Result]:
+    """A run of five contestants as the runner makes it, with these trials discarded."""
     rate, made = of_levels(1.0, 1.2, 0.8, 1.1, 0.7), list[Result]()
     while rest := remaining(TEN, made):
         trial = rest[0]
-        made.append(result(TEN, trial, rate_per_s=rate(trial), noise=BUSY if is_void(trial) else None))
+        made.append(result(TEN, trial, rate_per_s=rate(trial), noise=BUSY if is_discarded(trial) else None))
     return made
 
 
@@ -599,17 +599,17 @@ def test_a_contestant_that_is_always_void_is_dropped_with_the_reason_and_the_oth
     assert ranking is not None
     assert ranking.absent == {"epoll[x=4]": "10 of 10 discarded after 10 reruns: machine busy"}
     assert [row.contestant[-2] for row in ranking.rows] == ["1", "3", "0", "2"]
-    assert (found.blocks_used, found.blocks_void) == (10, 0)
+    assert (found.blocks_used, found.blocks_discarded) == (10, 0)
 
 
 def test_a_trial_that_was_run_again_stands_for_the_void_one() -> None:
-    """The void trial is three times as fast, which must not show."""
+    """The discarded trial is three times as fast, which must not show."""
     rate, made = of_levels(1.0, 1.2, 0.8, 1.1, 0.7), list[Result]()
     while rest := remaining(TEN, made):
         trial = rest[0]
-        is_void = (trial.block, trial.slot, trial.attempt) == (3, 1, 0)
-        speed = 3.0 if is_void else 1.0
-        made.append(result(TEN, trial, rate_per_s=speed * rate(trial), noise=BUSY if is_void else None))
+        is_discarded = (trial.block, trial.slot, trial.attempt) == (3, 1, 0)
+        speed = 3.0 if is_discarded else 1.0
+        made.append(result(TEN, trial, rate_per_s=speed * rate(trial), noise=BUSY if is_discarded else None))
     clean = judged(results(TEN, rate), TEN)
     found = judged(made, TEN)
     assert len(made) == len(schedule(TEN)) + 1
@@ -649,9 +649,9 @@ def test_the_best_of_a_ranking_is_the_best_by_pairs_and_all_ratios_are_to_it() -
     rate = of_levels(1.0, 1.2, 0.8, 1.22, 0.7, noise=0.0001)
     made = []
     for each in schedule(MANY):
-        is_void = each.slot == 3 and each.block in (0, 1)
+        is_discarded = each.slot == 3 and each.block in (0, 1)
         speed = 0.5 if each.block >= 7 else 3.0 if each.block < 2 else 1.0
-        made.append(result(MANY, each, rate_per_s=speed * rate(each), noise=BUSY if is_void else None))
+        made.append(result(MANY, each, rate_per_s=speed * rate(each), noise=BUSY if is_discarded else None))
     found = judged(made, MANY)
     medians = {level.contestant: level.median for level in found.levels if level.metric == "throughput"}
     assert max(medians, key=medians.__getitem__) == "epoll[x=1]"
@@ -667,9 +667,9 @@ def test_who_has_too_few_blocks_neither_leads_a_ranking_nor_opens_a_group() -> N
     """Of seven blocks slot 1 has lost one, and slot 3 another: five in common tell nothing apart."""
     plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "echo"}, blocks=7)
     rate = of_levels(1.0, 1.2, 0.8, 1.1)
-    void = {(0, 1), (1, 3)}
+    discarded = {(0, 1), (1, 3)}
     made = [
-        result(plan, each, rate_per_s=rate(each), noise=BUSY if (each.block, each.slot) in void else None)
+        result(plan, each, rate_per_s=rate(each), noise=BUSY if (each.block, each.slot) in discarded else None)
         for each in schedule(plan)
     ]
     ranking = judged(made, plan).ranking("throughput")

@@ -45,7 +45,7 @@ from iolab.measure.events import (
 from iolab.measure.protocol_probe import remedy
 from iolab.metrics import METRICS, Metric
 from iolab.plan.plan import Plan
-from iolab.results.records import DOUBTS, Failure
+from iolab.results.records import WARNINGS, Failure
 from iolab.wording import BOUND_SIGNS, when, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
@@ -193,7 +193,7 @@ def outcome(event: TrialEnded) -> str:
     if result.failure is not None:
         return f"failed: {result.failure.line}"
     rate = f"{result.report.rate_per_s:,.0f} requests/s" if result.report else "no report"
-    words = ", ".join(_spelt(doubt.word) for doubt in result.doubts if doubt.voids)
+    words = ", ".join(_spelt(warning.word) for warning in result.warnings if warning.discards)
     return f"discarded: {words}" if words else rate
 
 
@@ -240,7 +240,9 @@ def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
     if verdict.ladder:
         prose(console, "each ratio is to the nearest measured row above it")
     prose(console, verdict.sentence)
-    prose(console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_void} discarded")
+    prose(
+        console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_discarded} discarded"
+    )
     for line in cost_lines(verdict.costs) if not verdict.rankings else ():
         prose(console, line)
 
@@ -406,12 +408,12 @@ def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
         for line in _notices_of(verdict):
             about.setdefault(line, []).append(verdict.name)
     lines = [line + _where(names, len(verdicts)) for line, names in about.items()]
-    words = dict.fromkeys(each.doubt.word for verdict in verdicts for each in verdict.doubts)
-    counted = ((voids, _counted(verdicts, voids=voids)) for voids in (True, False))
-    lines += [f"{'discarded trials' if voids else 'warnings'}: {line}" for voids, line in counted if line]
+    words = dict.fromkeys(each.warning.word for verdict in verdicts for each in verdict.warnings)
+    counted = ((discards, _counted(verdicts, discards=discards)) for discards in (True, False))
+    lines += [f"{'discarded trials' if discards else 'warnings'}: {line}" for discards, line in counted if line]
     if any(verdict.topology_changed for verdict in verdicts):
         lines.append(MOVED)
-    return lines + [f"{_spelt(word)}: {DOUBTS[word].advice}" for word in words]
+    return lines + [f"{_spelt(word)}: {WARNINGS[word].advice}" for word in words]
 
 
 # What became of the blocks in which processors were moved.
@@ -441,9 +443,9 @@ def _notices_of(verdict: ComparisonVerdict) -> list[str]:
         if each.message.rstrip(".") not in verdict.sentence
     ]
     lines += [
-        f"{each.contestant}: replies are of unequal size: {each.doubt.detail}"
-        for each in verdict.doubts
-        if each.doubt.word == "unequal_replies" and each.contestant not in verdict.not_judged
+        f"{each.contestant}: replies are of unequal size: {each.warning.detail}"
+        for each in verdict.warnings
+        if each.warning.word == "unequal_replies" and each.contestant not in verdict.not_judged
     ]
     return lines + ([f"processors moved: {verdict.topology_changed}"] if verdict.topology_changed else [])
 
@@ -473,15 +475,15 @@ def _uncounted(verdict: ComparisonVerdict) -> list[str]:
     return [f"system calls not counted of {', '.join(titles)}: {why}" for why, titles in whose.items()]
 
 
-def _counted(verdicts: Sequence[ComparisonVerdict], *, voids: bool) -> str:
+def _counted(verdicts: Sequence[ComparisonVerdict], *, discards: bool) -> str:
     """Warnings with the trials they were raised in: `machine noisy (epoll 5, io_uring 3), too short (10 of each)`."""
     whose: dict[str, Counter[str]] = {}
     measured: dict[str, None] = {}
     for verdict in verdicts:
         measured |= dict.fromkeys(title for title in verdict.titles if verdict.level("throughput", title) is not None)
-        for each in verdict.doubts:
-            if each.doubt.voids == voids:
-                whose.setdefault(each.doubt.word, Counter())[each.contestant] += each.trials
+        for each in verdict.warnings:
+            if each.warning.discards == discards:
+                whose.setdefault(each.warning.word, Counter())[each.contestant] += each.trials
     return ", ".join(f"{_spelt(word)} ({_whose(counts, tuple(measured))})" for word, counts in whose.items())
 
 
@@ -493,7 +495,7 @@ def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:
 
 
 def _spelt(word: str) -> str:
-    """A doubt's word for people."""
+    """A warning's word for people."""
     return word.replace("_", " ")
 
 

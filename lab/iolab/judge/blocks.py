@@ -1,7 +1,7 @@
 """Which blocks count, and the values of two sides of a ratio, block by block.
 
-Only whole blocks count: the first attempt at a block in which no trial is void. Of many contestants each has its first
-trial in the block that is not void, and is missing where there is none.
+Only whole blocks count: the first attempt at a block in which no trial is discarded. Of many contestants each has the
+first of its trials in the block that is not discarded, and is missing where there is none.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def core_to_core_of(result: Result | None) -> tuple[float, float] | None:
 
 
 def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tuple[dict[int, Row], int, int]:
-    """The blocks that count, by number; how many blocks were run to their end; and how many of those were void."""
+    """The blocks that count, by number; how many blocks were run to their end; and how many of those were discarded."""
     gone = {slot for index, slot in given_up(done) if index == comparison}
     used: dict[int, Row] = {}
-    complete = void = 0
+    complete = discarded = 0
     for block in range(plan.blocks):
         rows = [
             [
@@ -82,45 +82,45 @@ def used_blocks(plan: Plan, comparison: int, done: Mapping[Place, Result]) -> tu
         if judged.row is not None:
             used[block] = judged.row
         complete += judged.complete
-        void += judged.void
-    return used, complete, void
+        discarded += judged.discarded
+    return used, complete, discarded
 
 
 class _Block(NamedTuple):
-    """The trials of a block that count, if they do; how often it was run to its end, and came out void."""
+    """The trials of a block that count, if they do; how often it was run to its end, and was discarded."""
 
     row: Row | None
     complete: int
-    void: int
+    discarded: int
 
 
 def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
-    """The first attempt in which no trial is void."""
-    complete = void = 0
+    """The first attempt in which no trial is discarded."""
+    complete = discarded = 0
     for attempt, row in enumerate(rows):
         running = [result for slot, result in enumerate(row) if slot not in gone]
         if not running or any(result is None for result in running):
             break
-        # Until its second attempt is there, and where none is left to it, an unsettled block is void.
+        # Until its second attempt is there, and where none is left to it, an unsettled block is discarded.
         if attempt == 0 and any(result is not None for result in rows[1]) and _only_unsettled(running):
             continue
         complete += 1
-        if not any(result.void for result in running if result is not None):
-            return _Block(row, complete, void)
-        void += 1
-    return _Block(None, complete, void)
+        if not any(result.discarded for result in running if result is not None):
+            return _Block(row, complete, discarded)
+        discarded += 1
+    return _Block(None, complete, discarded)
 
 
 def _block_of_many(rows: Sequence[Row], gone: Container[int]) -> _Block:
-    """Of each contestant the first trial that is not void; one whose trials all are is missing.
+    """Of each contestant the first trial that is not discarded; one whose trials all are is missing.
 
-    Where most of a block is void, so was its minute, and it counts for nothing.
+    Where most of a block is discarded, so was its minute, and it counts for nothing.
     """
     running = [slot for slot in range(len(rows[0])) if slot not in gone]
     if not running or any(rows[0][slot] is None for slot in running):
         return _Block(None, 0, 0)
     row = [
-        next((result for result in tried if result is not None and not result.void), None)
+        next((result for result in tried if result is not None and not result.discarded), None)
         for tried in zip(*rows, strict=True)
     ]
     missing = sum(row[slot] is None for slot in running)
@@ -128,8 +128,8 @@ def _block_of_many(rows: Sequence[Row], gone: Container[int]) -> _Block:
 
 
 def _only_unsettled(row: Iterable[Result | None]) -> bool:
-    """Whether a block is void only because its warm-up was too short: its second attempt, which warms up twice as
+    """Whether a block is discarded only because its warm-up was too short: its second attempt, which warms up twice as
     long, is then the first that counts, and the machine is not to blame."""
     results = [result for result in row if result is not None]
-    words = {doubt.word for result in results for doubt in result.doubts if doubt.voids}
+    words = {warning.word for result in results for warning in result.warnings if warning.discards}
     return words == {"never_steady"} and all(result.failure is None for result in results)

@@ -232,11 +232,11 @@ def _judge_littles_law(
     claim: Claim, test: LittlesLawTest, plan: Plan, done: Mapping[Place, Result], verdicts: Sequence[ComparisonVerdict]
 ) -> ClaimVerdict:
     """Where the law fails a figure is wrong, here or there; where it holds, the mean latencies stand beside ours."""
-    # A trial that breaks the law is void, so every trial that ended is looked at and not only those of whole blocks.
+    # A trial that breaks the law is discarded, so every trial that ended is looked at, not only whole blocks.
     ended = [result for result in done.values() if result.failure is None and result.report is not None]
     if not ended:
         return _undecided(claim, "no trial so far")
-    broken = sum(any(doubt.word == "littles_law" for doubt in result.doubts) for result in ended)
+    broken = sum(any(warning.word == "littles_law" for warning in result.warnings) for result in ended)
     if broken:
         reason = f"connections = throughput x mean latency fails in {broken} of {len(ended)} trials"
         return ClaimVerdict(claim=claim, judgement="contradicted", reason=reason)
@@ -270,7 +270,7 @@ def _mean_latencies_ms(test: LittlesLawTest, plan: Plan, done: Mapping[Place, Re
     means: dict[str, list[float]] = {}
     for place, result in sorted(done.items()):
         comparison = plan.comparisons[place.comparison]
-        if result.report is not None and not result.void and _selects(test.setting, comparison):
+        if result.report is not None and not result.discarded and _selects(test.setting, comparison):
             means.setdefault(comparison.titles[place.slot], []).append(result.report.latency_ns.mean / 1e6)
     return {title: float(np.median(values)) for title, values in means.items()}
 
@@ -303,7 +303,9 @@ def _obstacle(
 
 def _discarded(found: ComparisonVerdict, title: str) -> str | None:
     """That the trials of a contestant were discarded, and mostly for what; None where none was."""
-    counts = {each.doubt.word: each.trials for each in found.doubts if each.contestant == title and each.doubt.voids}
+    counts = {
+        each.warning.word: each.trials for each in found.warnings if each.contestant == title and each.warning.discards
+    }
     if not counts:
         return None
     word = max(counts, key=counts.__getitem__)

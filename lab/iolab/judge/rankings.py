@@ -41,7 +41,7 @@ class Ranking(Frozen):
     """The contestants of a comparison by one metric, the best first; `absent` says of the others why they are not here.
 
     Besides those that could not take part or failed, these are the ones of which more than a fifth of the trials were
-    void: the machine, not the server, then decided what was kept.
+    discarded: the machine, not the server, then decided what was kept.
     """
 
     metric: Metric

@@ -9,9 +9,9 @@ import numpy as np
 
 from iolab.judge import stats
 from iolab.judge.blocks import Used
-from iolab.judge.validity import DoubtCount
+from iolab.judge.validity import WarningCount
 from iolab.plan.plan import Comparison
-from iolab.results.records import Doubt
+from iolab.results.records import TrialWarning
 
 # Replies that differ by more than this are named: a header more or less, not a digit of a counter.
 REPLY_SHARE_MAX = 0.005
@@ -33,15 +33,17 @@ def reply_bytes_of(comparison: Comparison, used: Used) -> dict[str, float]:
     return sizes
 
 
-def unequal_replies(comparison: Comparison, sizes: Mapping[str, float], trials: int) -> tuple[DoubtCount, ...]:
+def unequal_replies(comparison: Comparison, sizes: Mapping[str, float], trials: int) -> tuple[WarningCount, ...]:
     """Contestants whose replies are not as long as the reference's: their work was not equal."""
     reference = sizes.get(comparison.titles[0])
-    doubts = []
+    warnings = []
     for title, size in sizes.items():
         if reference is not None and abs(size - reference) > REPLY_SHARE_MAX * reference:
-            doubt = Doubt(word="unequal_replies", detail=f"{size:,.0f} bytes a reply, the reference {reference:,.0f}")
-            doubts.append(DoubtCount(doubt=doubt, contestant=title, trials=trials))
-    return tuple(doubts)
+            warning = TrialWarning(
+                word="unequal_replies", detail=f"{size:,.0f} bytes a reply, the reference {reference:,.0f}"
+            )
+            warnings.append(WarningCount(warning=warning, contestant=title, trials=trials))
+    return tuple(warnings)
 
 
 def different_work(sizes: Mapping[str, float]) -> dict[str, str]:

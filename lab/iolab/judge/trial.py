@@ -1,7 +1,7 @@
-"""The rules within one trial: what makes it void, what makes it doubtful, and what limited it.
+"""The rules within one trial: what discards it, what it warns of, and what limited it.
 
 Pure functions over one report. No rule looks at which contestant is ahead, and none removes a value for being large:
-that is what keeps a void trial from being a vote. Each limit stands here once, with its reason.
+that is what keeps a discarded trial from being a vote. Each limit stands here once, with its reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Report, RpcWorkload, Workload, percent
 from iolab.metrics import quantile_supported
 from iolab.plan.settings import Cell
-from iolab.results.records import Doubt, MachineNoise, Result
+from iolab.results.records import MachineNoise, Result, TrialWarning
 
 Floats = NDArray[np.float64]
 
@@ -44,16 +44,16 @@ RUN_DELAY_MAX = 0.05
 # A generator above this share of its processors may be the limit; a server above its share surely is one.
 GENERATOR_BUSY = 0.80
 SERVER_BUSY = 0.90
-# What a hypervisor may take of the machine before a trial is doubtful, and before it is void. /proc/stat counts in
-# ticks of 10 ms, so 2 % of a second's window are two or three ticks; and steal of a few per cent strikes both sides of
-# a pair alike, so it widens the interval instead of moving it.
+# What a hypervisor may take of the machine before a trial has a warning, and before it is discarded. /proc/stat counts
+# in ticks of 10 ms, so 2 % of a second's window are two or three ticks; and steal of a few per cent strikes both sides
+# of a pair alike, so it widens the interval instead of moving it.
 STEAL_NOISY, STEAL_MAX = 0.01, 0.05
 # The same for other programs, in cores. They are not spread evenly: one may sit on a server's processor.
 FOREIGN_CORES_NOISY, FOREIGN_CORES_MAX = 0.05, 0.10
 # Before anything is measured the others may use more: many programs rest while they are not looked at.
 FOREIGN_CORES_AT_REST = 0.25
 # Both are differences of counters in ticks of 10 ms, each rounded. In a short window less than four of them is no
-# evidence for anything, and less than two not even for a doubt.
+# evidence for anything, and less than two not even for a warning.
 TICKS_SURE_NS = 40_000_000
 
 
@@ -71,10 +71,10 @@ class Bottleneck(StrEnum):
 
 
 def judged(cell: Cell, result: Result) -> Result:
-    """The result with its doubts filled in; `cell` is `plan.cell(result.trial)`. A failed trial has none."""
+    """The result with its warnings filled in; `cell` is `plan.cell(result.trial)`. A failed trial has none."""
     if result.failure is not None or result.report is None:
         return result
-    return result.model_copy(update={"doubts": tuple(_doubts(cell, result, result.report))})
+    return result.model_copy(update={"warnings": tuple(_warnings(cell, result, result.report))})
 
 
 def crowded(noise: MachineNoise) -> str:
@@ -175,52 +175,54 @@ def _batches(series: Floats) -> Floats:
     return means
 
 
-def _doubts(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
-    yield from _doubts_of_replies(result, report)
-    yield from _doubts_of_books(cell, result, report)
-    yield from _doubts_of_generator(cell, result, report)
-    yield from _doubts_of_machine(result)
-    yield from _doubts_of_series(report)
+def _warnings(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
+    yield from _warnings_of_replies(result, report)
+    yield from _warnings_of_books(cell, result, report)
+    yield from _warnings_of_generator(cell, result, report)
+    yield from _warnings_of_machine(result)
+    yield from _warnings_of_series(report)
     correct = report.requests.correct
     if not quantile_supported(correct, 0.5):
-        yield Doubt(word="too_short", detail=f"{correct} requests in the window")
+        yield TrialWarning(word="too_short", detail=f"{correct} requests in the window")
     elif not quantile_supported(correct, 0.99):
-        yield Doubt(word="p99_not_supported", detail=f"{correct} requests, a p99 needs 1000")
+        yield TrialWarning(word="p99_not_supported", detail=f"{correct} requests, a p99 needs 1000")
 
 
-def _doubts_of_replies(result: Result, report: Report) -> Iterator[Doubt]:
+def _warnings_of_replies(result: Result, report: Report) -> Iterator[TrialWarning]:
     """Was every connection open and every reply right?"""
     requests = report.requests
     if report.interrupted:
-        yield Doubt(word="interrupted", detail="the window was cut short")
+        yield TrialWarning(word="interrupted", detail="the window was cut short")
     if report.connections_open < report.connections:
-        yield Doubt(
+        yield TrialWarning(
             word="connections_missing",
             detail=f"{report.connections_open} of {report.connections} connections were open",
         )
     taken = None if result.server is None else result.server.connections_taken
     if taken is not None and taken < report.connections:
         detail = f"{taken} of {report.connections} connections were accepted when the window began"
-        yield Doubt(word="connections_waiting", detail=detail)
+        yield TrialWarning(word="connections_waiting", detail=detail)
     if requests.wrong or report.errors.wrong:
-        yield Doubt(word="wrong_replies", detail=f"{max(requests.wrong, report.errors.wrong)} replies were wrong")
+        yield TrialWarning(
+            word="wrong_replies", detail=f"{max(requests.wrong, report.errors.wrong)} replies were wrong"
+        )
     ended = requests.correct + requests.wrong + requests.failed
     if ended and requests.failed / ended > ERRORS_MAX:
         first = f", first: {report.first_error}" if report.first_error else ""
-        yield Doubt(word="errors", detail=f"{requests.failed} of {ended} requests failed{first}")
+        yield TrialWarning(word="errors", detail=f"{requests.failed} of {ended} requests failed{first}")
     elif requests.correct == 0:
-        yield Doubt(word="errors", detail="no request was answered")
+        yield TrialWarning(word="errors", detail="no request was answered")
 
 
-def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
+def _warnings_of_books(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
     """Do counts, bytes and Little's law agree with one another? If not, a figure is wrong, however good it looks."""
     r = report.requests
     begun, ended = r.sent + r.in_flight_begin, r.correct + r.wrong + r.failed + r.in_flight_end
     if begun != ended:
-        yield Doubt(word="counts_open", detail=f"{begun} requests were begun, {ended} are accounted for")
+        yield TrialWarning(word="counts_open", detail=f"{begun} requests were begun, {ended} are accounted for")
     bytes_fault = _bytes_fault(cell, report)
     if bytes_fault:
-        yield Doubt(word="bytes_open", detail=bytes_fault)
+        yield TrialWarning(word="bytes_open", detail=bytes_fault)
     if r.correct == 0 or report.generator.wall_ns == 0 or not _connections_stay_open(result, report):
         return
     # A request that is in flight when the window begins counts in it whole; one that is in flight when it ends, or that
@@ -230,7 +232,7 @@ def _doubts_of_books(cell: Cell, result: Result, report: Report) -> Iterator[Dou
     # Each thread of the generator has a window of its own.
     concurrency = latencies_ns / (report.generator.wall_ns / report.threads)
     if abs(concurrency / report.connections_open - 1) > LITTLE_MAX:
-        yield Doubt(
+        yield TrialWarning(
             word="littles_law",
             detail=f"throughput x mean latency is {concurrency:.2f}, open connections are {report.connections_open}",
         )
@@ -281,22 +283,24 @@ def _reply_bytes_min(workload: Workload, *, named: bool) -> int:
     return workload.reply_bytes if isinstance(workload, HttpWorkload) and named else 0
 
 
-def _doubts_of_generator(cell: Cell, result: Result, report: Report) -> Iterator[Doubt]:
+def _warnings_of_generator(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
     """Could the generator see what it reports?"""
     generator = report.generator
     if generator.turn_ns_max > TURN_NS_MAX:
-        yield Doubt(word="generator_late", detail=f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms")
+        yield TrialWarning(word="generator_late", detail=f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms")
     if generator.run_delay_ns > RUN_DELAY_MAX * generator.cpu_ns:
         share = generator.run_delay_ns / max(generator.cpu_ns, 1)
-        yield Doubt(word="generator_starved", detail=f"it waited for a processor for {percent(share)} of its run time")
+        yield TrialWarning(
+            word="generator_starved", detail=f"it waited for a processor for {percent(share)} of its run time"
+        )
     if bottleneck(cell, result) is Bottleneck.GENERATOR:
         server = server_share(cell, result)
         beside = "unknown" if server is None else percent(server)
         detail = f"generator {percent(generator_share(cell, report))} busy, server {beside}"
-        yield Doubt(word="generator_saturated", detail=detail)
+        yield TrialWarning(word="generator_saturated", detail=detail)
 
 
-def _doubts_of_machine(result: Result) -> Iterator[Doubt]:
+def _warnings_of_machine(result: Result) -> Iterator[TrialWarning]:
     """Had the machine other work?"""
     noise = result.noise
     if noise is None:
@@ -306,12 +310,12 @@ def _doubts_of_machine(result: Result) -> Iterator[Doubt]:
     grain = TICKS_SURE_NS / window_ns
     detail = f"{percent(steal, 1)} stolen, {foreign:.2f} cores used by others"
     if steal > max(STEAL_MAX, grain) or foreign > max(FOREIGN_CORES_MAX, grain):
-        yield Doubt(word="machine_busy", detail=detail)
+        yield TrialWarning(word="machine_busy", detail=detail)
     elif steal > max(STEAL_NOISY, grain / 2) or foreign > max(FOREIGN_CORES_NOISY, grain / 2):
-        yield Doubt(word="machine_noisy", detail=detail)
+        yield TrialWarning(word="machine_noisy", detail=detail)
 
 
-def _doubts_of_series(report: Report) -> Iterator[Doubt]:
+def _warnings_of_series(report: Report) -> Iterator[TrialWarning]:
     """Was throughput one figure over the window, and settled before it began?"""
     series = np.asarray(report.intervals.completed, dtype=np.float64)
     first = max(0, (report.begin_ns - report.intervals.begin_ns) // report.intervals.length_ns)
@@ -319,10 +323,10 @@ def _doubts_of_series(report: Report) -> Iterator[Doubt]:
     cut, batches = mser5(series[:last])
     if batches < SETTLED_BATCHES_MIN:
         detail = f"{batches} batches of {BATCH} intervals, it takes {SETTLED_BATCHES_MIN}"
-        yield Doubt(word="steadiness_unseen", detail=detail)
+        yield TrialWarning(word="steadiness_unseen", detail=detail)
     if never_steady(series[:last], first):
-        yield Doubt(word="never_steady", detail=f"it settled only in batch {cut} of {batches}")
+        yield TrialWarning(word="never_steady", detail=f"it settled only in batch {cut} of {batches}")
         return
     moved = drift(series[first:last])
     if moved > DRIFT_MAX:
-        yield Doubt(word="not_steady", detail=f"throughput moved by {percent(moved)} within the window")
+        yield TrialWarning(word="not_steady", detail=f"throughput moved by {percent(moved)} within the window")

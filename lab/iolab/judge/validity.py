@@ -1,4 +1,4 @@
-"""What went wrong in a comparison: doubts, failures, and whether too much of it is void for any word."""
+"""What went wrong in a comparison: warnings, failures, and whether too much of it is discarded to judge it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence, Set
 from iolab.contract.types import Frozen
 from iolab.judge.blocks import Used
 from iolab.plan.plan import Comparison, Place
-from iolab.results.records import Doubt, Result
+from iolab.results.records import Result, TrialWarning
 
-# More void blocks than this and the machine, not the server, decided what was kept.
-VOID_SHARE_MAX = 0.20
+# More discarded blocks than this and the machine, not the server, decided what was kept.
+DISCARDED_SHARE_MAX = 0.20
 
 
-class DoubtCount(Frozen):
-    """A doubt, in how many trials it was raised, and the figures of its first appearance."""
+class WarningCount(Frozen):
+    """A warning, in how many trials it was raised, and the figures of its first appearance."""
 
-    doubt: Doubt
+    warning: TrialWarning
     contestant: str
     trials: int
 
@@ -36,8 +36,8 @@ def too_many_discarded(comparison: Comparison, used: Used, gone: Set[int], resul
     found = {}
     for slot, title in enumerate(comparison.titles):
         count = sum(row[slot] is None for row in used.values())
-        if slot not in gone and count > VOID_SHARE_MAX * len(used):
-            words = Counter(word for each in results if each.trial.slot == slot for word in _void_words(each))
+        if slot not in gone and count > DISCARDED_SHARE_MAX * len(used):
+            words = Counter(word for each in results if each.trial.slot == slot for word in _discarded_for(each))
             (word, _), *_ = words.most_common(1)
             again = sum(each.trial.slot == slot and each.trial.attempt > 0 for each in results)
             reruns = f" after {again} rerun{'' if again == 1 else 's'}" if again else ""
@@ -45,28 +45,28 @@ def too_many_discarded(comparison: Comparison, used: Used, gone: Set[int], resul
     return found
 
 
-def _void_words(result: Result) -> list[str]:
-    """For what a trial is void: the kind of its failure, or the doubts that void it."""
+def _discarded_for(result: Result) -> list[str]:
+    """For what a trial is discarded: the kind of its failure, or the warnings that discard it."""
     if result.failure is not None:
         return [result.failure.kind]
     if result.report is None:
         return ["no_report"]
-    return [doubt.word for doubt in result.doubts if doubt.voids]
+    return [warning.word for warning in result.warnings if warning.discards]
 
 
 def inconclusive_of(
-    comparison: Comparison, index: int, done: Mapping[Place, Result], complete: int, void: int
+    comparison: Comparison, index: int, done: Mapping[Place, Result], complete: int, discarded: int
 ) -> str | None:
-    if complete == 0 or void / complete <= VOID_SHARE_MAX:
+    if complete == 0 or discarded / complete <= DISCARDED_SHARE_MAX:
         return None
     words = Counter(
-        doubt.word
+        warning.word
         for place, result in done.items()
         if place.comparison == index
-        for doubt in result.doubts
-        if doubt.voids
+        for warning in result.warnings
+        if warning.discards
     )
-    share = f"{void} of {complete} blocks were discarded"
+    share = f"{discarded} of {complete} blocks were discarded"
     if not words:
         return f"inconclusive: {share}, because trials failed"
     word, _ = words.most_common(1)[0]
@@ -75,15 +75,17 @@ def inconclusive_of(
     return f"inconclusive: {share}, most of them for {word.replace('_', ' ')}"
 
 
-def doubts_of(comparison: Comparison, results: Sequence[Result]) -> tuple[DoubtCount, ...]:
-    first: dict[tuple[str, str], Doubt] = {}
+def warnings_of(comparison: Comparison, results: Sequence[Result]) -> tuple[WarningCount, ...]:
+    first: dict[tuple[str, str], TrialWarning] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for result in results:
-        for doubt in result.doubts:
-            place = (doubt.word, comparison.titles[result.trial.slot])
-            first.setdefault(place, doubt)
+        for warning in result.warnings:
+            place = (warning.word, comparison.titles[result.trial.slot])
+            first.setdefault(place, warning)
             counts[place] += 1
-    return tuple(DoubtCount(doubt=doubt, contestant=place[1], trials=counts[place]) for place, doubt in first.items())
+    return tuple(
+        WarningCount(warning=warning, contestant=place[1], trials=counts[place]) for place, warning in first.items()
+    )
 
 
 def failures_of(comparison: Comparison, results: Sequence[Result]) -> tuple[FailureCount, ...]:

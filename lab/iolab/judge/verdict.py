@@ -18,13 +18,13 @@ from iolab.judge.rankings import Ranking, rankings_of
 from iolab.judge.replies import different_work, reply_bytes_of, unequal_replies, unequal_work_of
 from iolab.judge.sentences import sentence_of, worth_naming
 from iolab.judge.validity import (
-    DoubtCount,
     FailureCount,
-    doubts_of,
+    WarningCount,
     failures_of,
     inconclusive_of,
     left_out_of,
     too_many_discarded,
+    warnings_of,
 )
 from iolab.metrics import Metric
 from iolab.plan.plan import Comparison, Place, Plan
@@ -38,7 +38,7 @@ class ComparisonVerdict(Frozen):
 
     `titles` are the contestants, the reference first, and `texts` what was typed for them; in a ladder each is compared
     with the one before it. `left_out` says why a contestant could not take part, in a word or a line; `not_judged` says
-    why no word is said of one: too many of its trials are void, or its replies are different work. `rankings` are
+    why no word is said of one: too many of its trials are discarded, or its replies are different work. `rankings` are
     there for a comparison of many, once it has blocks enough. `bottlenecks` counts for each contestant what limited
     its trials: server, generator, both or latency. `reply_bytes` is the size of its replies as they were seen, headers
     included. `unequal_work` is a sentence when those sizes are too far apart for any word. The core-to-core latency
@@ -64,9 +64,9 @@ class ComparisonVerdict(Frozen):
     unequal_work: str | None
     blocks_planned: int
     blocks_used: int
-    blocks_void: int
+    blocks_discarded: int
     blocks_topology_changed: int
-    doubts: tuple[DoubtCount, ...]
+    warnings: tuple[WarningCount, ...]
     failures: tuple[FailureCount, ...]
 
     @property
@@ -107,14 +107,14 @@ def judge(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount] = (
 
 def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], calls: Calls) -> ComparisonVerdict:
     comparison = plan.comparisons[index]
-    used, complete, void = used_blocks(plan, index, done)
+    used, complete, discarded = used_blocks(plan, index, done)
     bottlenecks = _bottlenecks(plan, comparison, used)
     levels = levels_of(comparison, used, bottlenecks)
-    inconclusive = inconclusive_of(comparison, index, done, complete, void)
+    inconclusive = inconclusive_of(comparison, index, done, complete, discarded)
     gone = {slot for at, slot in given_up(done) if at == index}
     mine = [result for place, result in sorted(done.items()) if place.comparison == index]
     reply_bytes = reply_bytes_of(comparison, used)
-    doubts = doubts_of(comparison, mine) + unequal_replies(comparison, reply_bytes, len(used))
+    warnings = warnings_of(comparison, mine) + unequal_replies(comparison, reply_bytes, len(used))
     failures, left_out = failures_of(comparison, mine), left_out_of(comparison, mine)
     different = different_work(reply_bytes)
     not_judged = too_many_discarded(comparison, used, gone, mine) | different
@@ -143,9 +143,9 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         unequal_work=unequal_work,
         blocks_planned=plan.blocks,
         blocks_used=len(used),
-        blocks_void=void,
+        blocks_discarded=discarded,
         blocks_topology_changed=sum(not is_same_topology(map(core_to_core_of, row)) for row in used.values()),
-        doubts=doubts,
+        warnings=warnings,
         failures=failures,
     )
 

@@ -12,7 +12,7 @@ from iolab.measure.events import Counted, LeftOut, NothingUsable, OnEvent, Trial
 from iolab.measure.stopping import signals_held
 from iolab.plan.plan import Plan, Trial
 from iolab.results import store
-from iolab.results.records import DOUBTS, CostCount, Result
+from iolab.results.records import WARNINGS, CostCount, Result
 from iolab.results.remaining import given_up, remaining
 
 # The run prints a warning if none of its first blocks, this many, has a usable trial.
@@ -106,11 +106,11 @@ class Progress:
 
 def _why_unusable(results: Sequence[Result]) -> str:
     """What most trials were discarded for, or failed with; empty where one can be used."""
-    if not all(result.void for result in results):
+    if not all(result.discarded for result in results):
         return ""
-    words = Counter(doubt.word for result in results for doubt in result.doubts if doubt.voids)
+    words = Counter(warning.word for result in results for warning in result.warnings if warning.discards)
     if words:
         word, trials = words.most_common(1)[0]
-        return f"{word.replace('_', ' ')} ({trials} of {len(results)} trials): {DOUBTS[word].advice}"
+        return f"{word.replace('_', ' ')} ({trials} of {len(results)} trials): {WARNINGS[word].advice}"
     failures = Counter(result.failure.message for result in results if result.failure is not None)
     return "".join(message for message, _ in failures.most_common(1))

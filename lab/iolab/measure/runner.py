@@ -1,7 +1,7 @@
 """Runs a plan: every trial in its order with a fresh server, one line in the store for each, and resumable at any time.
 
 The runner decides nothing about figures. A trial is measured by `trial_run` and judged by the rules of `judge.trial`;
-`remaining` says what is left, which is also how void blocks come again.
+`remaining` says what is left, which is also how discarded blocks come again.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def run(
             executed = _settled(executed, host.programs(plan))
             machine["identity"]["programs"] = executed
             store.write_machine(folder, machine)
-        # Asked anew after each trial: a void one of many is run again in its own block.
+        # Asked anew after each trial: a discarded one of many is run again in its own block.
         while rest := progress.rest():
             _refuse_changed(plan, host, executed)
             progress.look_back(rest[0])

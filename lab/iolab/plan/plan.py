@@ -21,14 +21,14 @@ COMPARISONS_MAX = 256
 BLOCKS_MAX = 1_000
 # The chance of a false alarm that every interval and every family of tests is held to.
 ALPHA = 0.05
-# A block that came out void is run again at most this often, and so is a void trial of many contestants; the void
-# trials stay in the record.
+# A discarded block is run again at most this often, and so is a discarded trial of many contestants. Discarded trials
+# stay in the record.
 RETRIES_MAX = 2
 # A trial in which system calls are counted is apart from those that are timed, because that takes time from the
 # server. Such figures hardly vary, so one short window for each contestant and setting is enough.
 COUNT_WARMUP_MS, COUNT_DURATION_MS = 100, 300
-# From so many contestants on, a comparison is told as a ranking (or a ladder), because a sentence about each is too
-# much to read; and a void trial is run again alone, instead of voiding its block, because of fourteen trials one is
+# From so many contestants on, a comparison has a ranking (or a ladder), because a sentence about each is too much to
+# read; and a discarded trial is run again alone, instead of discarding its block, because of fourteen trials one is
 # nearly always disturbed.
 MANY = 4
 
@@ -65,7 +65,7 @@ class Comparison(Frozen):
 
     @property
     def many(self) -> bool:
-        """Whether a void trial does not void its block, and is run again alone."""
+        """Whether a discarded trial does not discard its block, and is run again alone."""
         return len(self.cells) >= MANY
 
     @property
@@ -234,7 +234,7 @@ class Trial(Frozen):
     """One scheduled trial: where it stands and what it runs.
 
     `comparison` and `slot` are indices into the plan; slot 0 is the reference. `position` is its place in the order of
-    its block. `attempt` is 0, and counts up when a void block is run again. `cell` is the key of the planned cell.
+    its block. `attempt` is 0, and counts up when a discarded block is run again. `cell` is the key of the planned cell.
     """
 
     block: int = Field(ge=0)

@@ -65,7 +65,7 @@ class Line(NamedTuple):
     """One trial over time: seconds from the beginning of its window, and requests per second."""
 
     slot: int
-    void: bool
+    discarded: bool
     time_s: tuple[float, ...]
     rate_per_s: tuple[float, ...]
 
@@ -186,7 +186,7 @@ def quantiles(points: Sequence[QuantilePoint]) -> alt.TopLevelMixin:
 
 
 def timeline(lines: Sequence[Line], median: Line | None, begin_s: float, top_per_s: float) -> alt.TopLevelMixin:
-    """Throughput of every trial of one contestant over time, the warm-up shaded; void trials in grey.
+    """Throughput of every trial of one contestant over time, the warm-up shaded; discarded trials in grey.
 
     The trials are thin and pale; the median over those that count stands out, because no eye follows fifteen lines.
 
@@ -197,7 +197,7 @@ def timeline(lines: Sequence[Line], median: Line | None, begin_s: float, top_per
             "line": number,
             "time": time,
             "rate": rate,
-            "role": palette.light("muted" if line.void else palette.contestant(line.slot)),
+            "role": palette.light("muted" if line.discarded else palette.contestant(line.slot)),
         }
         for number, line in enumerate(lines)
         for time, rate in zip(line.time_s, line.rate_per_s, strict=True)

@@ -25,8 +25,8 @@ from iolab.wording import Bound
 QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
 # Contestants whose servers used processors this differently did not spend equal means; in cores.
 CORES_APART = 0.1
-# More contestants than this have no column each in the table of doubts.
-DOUBT_COLUMNS_MAX = 4
+# More contestants than this have no column each in the table of warnings.
+WARNING_COLUMNS_MAX = 4
 # Of more than these, a fact that is not the same for all is listed for the exceptions alone.
 NAMED_MAX = 4
 # A median of two lines is neither of them.
@@ -79,17 +79,17 @@ class RankRow(NamedTuple):
     absent: str
 
 
-class DoubtRow(NamedTuple):
-    """One doubt or kind of failure over the whole run: in how many trials of each contestant, and what to do."""
+class WarningRow(NamedTuple):
+    """One warning or kind of failure over the whole run: in how many trials of each contestant, and what to do."""
 
     word: str
-    voids: bool
+    discards: bool
     cells: tuple[str, ...]
     advice: str
 
 
-class DoubtDetail(NamedTuple):
-    """One doubt or failure of one contestant at one setting, with the figures of its first appearance."""
+class WarningDetail(NamedTuple):
+    """One warning or failure of one contestant at one setting, with the figures of its first appearance."""
 
     comparison: str
     contestant: str
@@ -98,16 +98,16 @@ class DoubtDetail(NamedTuple):
     first: str
 
 
-class DoubtTable(NamedTuple):
-    """All doubts of a run: those of its trials, and unequal replies, which are of a whole comparison.
+class WarningTable(NamedTuple):
+    """All warnings of a run: those of its trials, and unequal replies, which are of a whole comparison.
 
     `titles` are the heads of the columns of counts: a contestant each, or one for all where they are many.
     """
 
     titles: tuple[str, ...]
     by_contestant: bool
-    rows: tuple[DoubtRow, ...]
-    details: tuple[DoubtDetail, ...]
+    rows: tuple[WarningRow, ...]
+    details: tuple[WarningDetail, ...]
 
 
 class TrialRow(NamedTuple):
@@ -209,11 +209,11 @@ def scaled(figure: Figure, unit: float) -> Figure:
     return Figure(figure.median / unit, low, high)
 
 
-def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> DoubtTable:
-    """Doubts by contestant over all settings, those that void a trial first, and each with its place below."""
+def warning_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> WarningTable:
+    """Warnings by contestant over all settings, those that discard a trial first, and each with its place below."""
     trials = Counter(plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results)
     titles = tuple(dict.fromkeys(title for comparison in plan.comparisons for title in comparison.titles))
-    columns = titles if len(titles) <= DOUBT_COLUMNS_MAX else ("Trials",)
+    columns = titles if len(titles) <= WARNING_COLUMNS_MAX else ("Trials",)
     measured = Counter(
         plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results if each.report is not None
     )
@@ -228,35 +228,35 @@ def doubt_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequ
         said += [
             (
                 each.contestant,
-                _words(each.doubt.word),
-                each.doubt.voids,
-                each.doubt.advice,
-                each.doubt.detail,
+                _words(each.warning.word),
+                each.warning.discards,
+                each.warning.advice,
+                each.warning.detail,
                 each.trials,
             )
-            for each in found.doubts
+            for each in found.warnings
         ]
-        for title, word, voids, advice, first, count in said:
+        for title, word, discards, advice, first, count in said:
             counts.setdefault(word, Counter())[title] += count
-            kinds.setdefault(word, (voids, advice))
-            details.append(DoubtDetail(found.name, title, word, count, first))
+            kinds.setdefault(word, (discards, advice))
+            details.append(WarningDetail(found.name, title, word, count, first))
     rows = []
-    for word, (voids, advice) in kinds.items():
+    for word, (discards, advice) in kinds.items():
         cells = [f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles]
         if columns != titles:
             named = (f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell != "–")
             cells = ["all that were measured" if counts[word] == measured else ", ".join(named)]
-        rows.append(DoubtRow(word, voids, tuple(cells), advice))
-    rows.sort(key=lambda row: (not row.voids, -counts[row.word].total()))
-    return DoubtTable(columns, columns == titles, tuple(rows), tuple(details))
+        rows.append(WarningRow(word, discards, tuple(cells), advice))
+    rows.sort(key=lambda row: (not row.discards, -counts[row.word].total()))
+    return WarningTable(columns, columns == titles, tuple(rows), tuple(details))
 
 
-def void_reason(found: ComparisonVerdict) -> str:
-    """The doubt for which most void trials of a comparison are void, in words."""
+def discard_reason(found: ComparisonVerdict) -> str:
+    """The warning for which most trials of a comparison are discarded, in words."""
     counts: Counter[str] = Counter()
-    for each in found.doubts:
-        if each.doubt.voids:
-            counts[each.doubt.word] += each.trials
+    for each in found.warnings:
+        if each.warning.discards:
+            counts[each.warning.word] += each.trials
     return _words(counts.most_common(1)[0][0]) if counts else "trials failed"
 
 
@@ -265,8 +265,8 @@ def _words(name: str) -> str:
 
 
 def median_line(lines: Sequence[Line]) -> Line | None:
-    """The median over the trials that are not void, at each time that all of them have; None below three of them."""
-    kept = [line for line in lines if not line.void]
+    """The median over the trials that are not discarded, at each time that all of them have; None below three."""
+    kept = [line for line in lines if not line.discarded]
     if len(kept) < MEDIAN_LINES_MIN:
         return None
     begin, end = max(line.time_s[0] for line in kept), min(line.time_s[-1] for line in kept)
@@ -276,17 +276,17 @@ def median_line(lines: Sequence[Line]) -> Line | None:
 
 
 def lines(plan: Plan, index: int, done: Done) -> dict[int, list[Line]]:
-    """Throughput over time of every trial of a comparison that has a report, void ones too, by slot."""
+    """Throughput over time of every trial of a comparison that has a report, discarded ones too, by slot."""
     found: dict[int, list[Line]] = {slot: [] for slot in range(len(plan.comparisons[index].cells))}
     for place, result in sorted(done.items()):
         if place.comparison == index and result.report is not None:
-            line = _line(place.slot, result.report, void=result.void)
+            line = _line(place.slot, result.report, discarded=result.discarded)
             if line.time_s:
                 found[place.slot].append(line)
     return found
 
 
-def _line(slot: int, report: Report, *, void: bool) -> Line:
+def _line(slot: int, report: Report, *, discarded: bool) -> Line:
     """The series in the batches of five that the rules of a trial look at; the middle of each is its time."""
     intervals = report.intervals
     whole = len(intervals.completed) // trial.BATCH * trial.BATCH
@@ -294,22 +294,22 @@ def _line(slot: int, report: Report, *, void: bool) -> Line:
     length_s = trial.BATCH * intervals.length_ns / 1e9
     begin_s = (intervals.begin_ns - report.begin_ns) / 1e9
     times = begin_s + (np.arange(batches.size) + 0.5) * length_s
-    return Line(slot, void, tuple(times.round(4).tolist()), tuple((batches / length_s).round(1).tolist()))
+    return Line(slot, discarded, tuple(times.round(4).tolist()), tuple((batches / length_s).round(1).tolist()))
 
 
 def trial_rows(plan: Plan, used: Sequence[Counted], results: Sequence[Result]) -> list[TrialRow]:
-    """Every trial in the order it was run, the void and the failed ones with their reasons."""
+    """Every trial in the order it was run, the discarded and the failed ones with their reasons."""
     places = {result.trial.place for of_slots in used for results in of_slots.values() for result in results}
     return [_trial_row(plan, result, result.trial.place in places) for result in results if plan.holds(result.trial)]
 
 
 def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
     comparison, cell = plan.comparisons[result.trial.comparison], plan.cell(result.trial)
-    reasons = [f"{_words(doubt.word)}: {doubt.detail}" for doubt in result.doubts]
+    reasons = [f"{_words(warning.word)}: {warning.detail}" for warning in result.warnings]
     if result.failure is not None:
         state = "failed"
         reasons.insert(0, f"{_words(result.failure.kind)}: {result.failure.line}")
-    elif result.void:
+    elif result.discarded:
         state = "discarded"
     elif used:
         state = "counted"
@@ -342,7 +342,9 @@ def unequal(plan: Plan, index: int, found: ComparisonVerdict, used: Counted) -> 
     said += _defective(found.titles, used)
     replies = [found.unequal_work] if found.unequal_work else []
     replies += [
-        f"{each.contestant}: {each.doubt.detail}." for each in found.doubts if each.doubt.word == "unequal_replies"
+        f"{each.contestant}: {each.warning.detail}."
+        for each in found.warnings
+        if each.warning.word == "unequal_replies"
     ]
     return list(dict.fromkeys([*replies, *said]))
 

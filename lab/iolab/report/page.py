@@ -97,8 +97,8 @@ def render(run: Results) -> str:
             unequal=_unequal(plan, verdicts, used),
             left_out=_left_out(verdicts),
             lines_max=LINES_MAX,
-            doubtful=_doubtful(verdicts, results),
-            doubts=figures.doubt_table(plan, verdicts, results),
+            discarded=_discarded_words(verdicts, results),
+            warnings=figures.warning_table(plan, verdicts, results),
             inconclusive=[found.name for found in verdicts if found.inconclusive is not None],
             limits=figures.limits(plan),
             ratios=_ratio_drawings(verdicts),
@@ -127,7 +127,7 @@ def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
     if any(found.rankings or found.ladder for found in verdicts):
         return "\n".join(f"{found.name}: {found.sentence}" for found in verdicts)
     if all(found.inconclusive is not None for found in verdicts):
-        why = _void_sentence(verdicts, len(verdicts))
+        why = _discarded_sentence(verdicts, len(verdicts))
         return f"No verdict. {why} The ratios are drawn, but nothing follows from them."
     pairs = dict.fromkeys((title, found.titles[0]) for found in verdicts for title in found.titles[1:])
     if not pairs:
@@ -189,13 +189,15 @@ def _where(names: Sequence[str], total: int) -> str:
     return "both settings" if total == 2 else f"all {total} settings"
 
 
-def _void_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str:
+def _discarded_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str:
     """Where too many blocks were discarded to say anything, and for what, in one sentence."""
     places: dict[str, list[str]] = {}
     for found in verdicts:
-        places.setdefault(figures.void_reason(found), []).append(found.name)
-    shares = sorted(verdicts, key=lambda found: found.blocks_void / (found.blocks_used + found.blocks_void))
-    ends = [f"{each.blocks_void} of {each.blocks_used + each.blocks_void}" for each in (shares[0], shares[-1])]
+        places.setdefault(figures.discard_reason(found), []).append(found.name)
+    shares = sorted(verdicts, key=lambda found: found.blocks_discarded / (found.blocks_used + found.blocks_discarded))
+    ends = [
+        f"{each.blocks_discarded} of {each.blocks_used + each.blocks_discarded}" for each in (shares[0], shares[-1])
+    ]
     span = " to ".join(dict.fromkeys(ends))
     if len(places) == 1:
         why = f"mostly for “{next(iter(places))}”"
@@ -365,8 +367,8 @@ def _timelines(plan: Plan, index: int, found: ComparisonVerdict, done: figures.D
     top_per_s = max((max(line.rate_per_s) for line in drawn), default=1.0) or 1.0
     for slot, lines in of_slots.items():
         if lines:
-            void = sum(line.void for line in lines)
-            said = _count(len(lines), "trial") + (f", {void} discarded" if void else "")
+            discarded = sum(line.discarded for line in lines)
+            said = _count(len(lines), "trial") + (f", {discarded} discarded" if discarded else "")
             title = found.titles[slot]
             chart = charts.timeline(lines, figures.median_line(lines), begin_s, top_per_s)
             yield Drawing(title, said, drawing.inline(chart, f"Throughput of {title} over time", said))
@@ -377,12 +379,12 @@ def _unfinished(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     total = len(verdicts)
     inconclusive = [found for found in verdicts if found.inconclusive is not None]
     # Where nothing is conclusive the headline says so already.
-    said = [_void_sentence(inconclusive, total)] if 0 < len(inconclusive) < total else []
+    said = [_discarded_sentence(inconclusive, total)] if 0 < len(inconclusive) < total else []
     places: dict[str, list[str]] = {}
     for found in verdicts:
         if found.inconclusive is None and found.blocks_used < found.blocks_planned:
-            void = f", {found.blocks_void} discarded" if found.blocks_void else ""
-            what = f"{found.blocks_used} of {found.blocks_planned} blocks count{void}"
+            discarded = f", {found.blocks_discarded} discarded" if found.blocks_discarded else ""
+            what = f"{found.blocks_used} of {found.blocks_planned} blocks count{discarded}"
             places.setdefault(what, []).append(found.name)
     return said + [f"{what} at {_where(names, total)}." for what, names in places.items()]
 
@@ -410,18 +412,19 @@ def _left_out(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     ]
 
 
-def _doubtful(verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> str:
+def _discarded_words(verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> str:
     """How many trials were discarded and which warnings there are, in one sentence: those of the verdicts."""
-    void = sum(result.void for result in results)
-    warned = sum(bool(result.doubts) for result in results if not result.void)
-    words = {each.doubt.word for found in verdicts for each in found.doubts if not each.doubt.voids}
-    if not void and not words:
+    discarded = sum(result.discarded for result in results)
+    warned = sum(bool(result.warnings) for result in results if not result.discarded)
+    words = {each.warning.word for found in verdicts for each in found.warnings if not each.warning.discards}
+    if not discarded and not words:
         return "No trial was discarded or failed, and there is no warning."
     if not warned and not words:
-        return f"{void} of {_count(len(results), 'trial')} discarded, which count for nothing. A table below says why."
+        of = f"{discarded} of {_count(len(results), 'trial')}"
+        return f"{of} discarded, which count for nothing. A table below says why."
     named = ", ".join(sorted(word.replace("_", " ") for word in words))
     return (
-        f"{void} of {_count(len(results), 'trial')} discarded, which count for nothing. "
+        f"{discarded} of {_count(len(results), 'trial')} discarded, which count for nothing. "
         f"Warnings: {named}. A table below says which trials."
     )
 

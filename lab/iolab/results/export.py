@@ -23,7 +23,7 @@ def trial_rows(plan: Plan, results: Iterable[Result]) -> list[dict[str, Any]]:
 def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any]:
     comparison = plan.comparisons[result.trial.comparison]
     report, server, noise = result.report, result.server, result.noise
-    discarded: list[str] = [doubt.word for doubt in result.doubts if doubt.voids]
+    discarded: list[str] = [warning.word for warning in result.warnings if warning.discards]
     if result.failure is not None:
         discarded.append(result.failure.kind)
     row: dict[str, Any] = {
@@ -35,7 +35,7 @@ def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any
         "position": result.trial.position,
         "started": result.started,
         "discarded": " ".join(discarded),
-        "warnings": " ".join(doubt.word for doubt in result.doubts if not doubt.voids),
+        "warnings": " ".join(warning.word for warning in result.warnings if not warning.discards),
         "requests": report and report.requests.correct,
         "wrong": report and report.requests.wrong,
         "failed": report and report.requests.failed,

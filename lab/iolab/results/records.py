@@ -1,4 +1,4 @@
-"""What comes back from a trial: its report, what the server used, how noisy the machine was, and every doubt."""
+"""What comes back from a trial: its report, what the server used, how noisy the machine was, and every warning."""
 
 from __future__ import annotations
 
@@ -83,64 +83,66 @@ class Failure(Frozen):
         return self.kind in LEFT_OUT
 
 
-class DoubtKind(NamedTuple):
-    """A word's meaning: whether it makes the trial void, and the advice to the reader in one sentence."""
+class WarningKind(NamedTuple):
+    """A word's meaning: whether it discards the trial, and the advice to the reader in one sentence."""
 
-    voids: bool
+    discards: bool
     advice: str
 
 
-# Every doubt there is. Their rules are in judge/trial.py, and none of them looks at which contestant is ahead.
-DOUBTS: dict[str, DoubtKind] = {
-    "generator_saturated": DoubtKind(
+# Every warning there is. Their rules are in judge/trial.py, and none of them looks at which contestant is ahead.
+WARNINGS: dict[str, WarningKind] = {
+    "generator_saturated": WarningKind(
         False, "The generator was the limit: read throughput as at least this, and compare CPU per request."
     ),
-    "too_short": DoubtKind(
+    "too_short": WarningKind(
         False, "Too few requests in the window: make it longer (vs: --duration, experiment: duration_ms)."
     ),
-    "machine_noisy": DoubtKind(False, "Something else used the machine: close it, or run more blocks."),
-    "unequal_replies": DoubtKind(
+    "machine_noisy": WarningKind(False, "Something else used the machine: close it, or run more blocks."),
+    "unequal_replies": WarningKind(
         False, "The contestants do not send equally many bytes: compare them with that in mind."
     ),
-    "steadiness_unseen": DoubtKind(
+    "steadiness_unseen": WarningKind(
         False,
         "The window is too short to see whether throughput had settled: "
         "leave --quick out, or make it longer (vs: --duration, experiment: duration_ms).",
     ),
-    "not_steady": DoubtKind(
+    "not_steady": WarningKind(
         False,
         "Throughput drifted within the window: make warm-up and window longer "
         "(vs: --warmup, --duration; experiment: warmup_ms, duration_ms).",
     ),
-    "p99_not_supported": DoubtKind(
+    "p99_not_supported": WarningKind(
         False,
         "Too few requests for a p99: make the window longer "
         "(vs: --duration, experiment: duration_ms), or read the p50.",
     ),
-    "never_steady": DoubtKind(
+    "never_steady": WarningKind(
         True,
         "Throughput never settled: make the warm-up longer "
         "(vs: --warmup, experiment: warmup_ms), or look at the server's log.",
     ),
-    "interrupted": DoubtKind(True, "The run was stopped before the window ended: start it again, it resumes."),
-    "connections_missing": DoubtKind(
+    "interrupted": WarningKind(True, "The run was stopped before the window ended: start it again, it resumes."),
+    "connections_missing": WarningKind(
         True, "Not all connections were open: raise the limit of open files, or use fewer."
     ),
-    "connections_waiting": DoubtKind(
+    "connections_waiting": WarningKind(
         True,
         "The server had not accepted all connections: it served fewer than were asked for. "
         "Make the warm-up longer (vs: --warmup, experiment: warmup_ms).",
     ),
-    "wrong_replies": DoubtKind(True, "Replies were wrong: a server is not compared before it is correct."),
-    "errors": DoubtKind(True, "More than 0.1 % of the requests failed: this is an error rate and not a speed."),
-    "counts_open": DoubtKind(True, "The generator's counts do not close: report this as a bug of the generator."),
-    "bytes_open": DoubtKind(True, "The bytes do not match the replies: report this as a bug of the generator."),
-    "littles_law": DoubtKind(True, "Connections, throughput and latency contradict each other: report this as a bug."),
-    "generator_late": DoubtKind(True, "The generator stood still for too long: give it a processor of its own."),
-    "generator_starved": DoubtKind(True, "The generator waited for a processor: give it one of its own."),
-    "machine_busy": DoubtKind(True, "The machine was busy with other work: close it, or measure elsewhere."),
+    "wrong_replies": WarningKind(True, "Replies were wrong: a server is not compared before it is correct."),
+    "errors": WarningKind(True, "More than 0.1 % of the requests failed: this is an error rate and not a speed."),
+    "counts_open": WarningKind(True, "The generator's counts do not close: report this as a bug of the generator."),
+    "bytes_open": WarningKind(True, "The bytes do not match the replies: report this as a bug of the generator."),
+    "littles_law": WarningKind(
+        True, "Connections, throughput and latency contradict each other: report this as a bug."
+    ),
+    "generator_late": WarningKind(True, "The generator stood still for too long: give it a processor of its own."),
+    "generator_starved": WarningKind(True, "The generator waited for a processor: give it one of its own."),
+    "machine_busy": WarningKind(True, "The machine was busy with other work: close it, or measure elsewhere."),
 }
-DoubtWord = Literal[
+WarningWord = Literal[
     "generator_saturated",
     "too_short",
     "machine_noisy",
@@ -194,21 +196,21 @@ class CostCount(Frozen):
         return self.calls / self.requests if self.calls is not None and self.requests else None
 
 
-class Doubt(Frozen):
+class TrialWarning(Frozen):
     """A reason to believe a trial less. `detail` gives the figures in one sentence."""
 
-    word: DoubtWord
+    word: WarningWord
     detail: str
 
     @property
-    def voids(self) -> bool:
-        """Whether the trial is void: kept in the record, used for nothing."""
-        return DOUBTS[self.word].voids
+    def discards(self) -> bool:
+        """Whether the trial is discarded: kept in the record, used for nothing."""
+        return WARNINGS[self.word].discards
 
     @property
     def advice(self) -> str:
         """What the reader can do, in one sentence."""
-        return DOUBTS[self.word].advice
+        return WARNINGS[self.word].advice
 
 
 class Result(Frozen):
@@ -223,10 +225,10 @@ class Result(Frozen):
     report: Report | None = None
     server: ServerUsage | None = None
     noise: MachineNoise | None = None
-    doubts: tuple[Doubt, ...] = ()
+    warnings: tuple[TrialWarning, ...] = Field(default=(), validation_alias=AliasChoices("warnings", "doubts"))
     failure: Failure | None = None
 
     @property
-    def void(self) -> bool:
+    def discarded(self) -> bool:
         """Whether the trial counts for nothing, by rules that do not look at who is ahead."""
-        return self.failure is not None or self.report is None or any(doubt.voids for doubt in self.doubts)
+        return self.failure is not None or self.report is None or any(warning.discards for warning in self.warnings)

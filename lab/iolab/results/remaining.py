@@ -17,7 +17,7 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
     """The trials left to run, in order, as far as they are known; call it again after each result. Empty when done.
 
     A contestant whose failure was final is left out of its comparison. A resumed run continues within its block. In a
-    comparison of many contestants, a void trial is run again at the end of its own block: see `_Reruns`. Other
+    comparison of many contestants, a discarded trial is run again at the end of its own block: see `_Reruns`. Other
     comparisons run whole blocks again after all others, at most half as many as they have blocks. So a run keeps near
     its planned time, and a comparison that needs more is inconclusive anyway.
     """
@@ -39,15 +39,15 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
 
 
 class _Reruns:
-    """The reruns of void trials in comparisons of many contestants, block by block in the order of the schedule.
+    """The reruns of discarded trials in comparisons of many contestants, block by block in the order of the schedule.
 
     Pairing relies on nearness in time. A trial that is run again at the end of its own block, some seconds later, is
     still near the others of the block; at the end of the run it would not be. Being last favours no contestant, because
-    no rule that voids a trial looks at its result.
+    no rule that discards a trial looks at its result.
 
-    The budget has three limits. A trial is run again at most RETRIES_MAX times: three void trials in a row are no
-    accident. A contestant has as many reruns as there are blocks, so one that is always void cannot use up those of the
-    others. A comparison has half as many reruns as trials, so it takes at most half as long again as planned.
+    The budget has three limits. A trial is run again at most RETRIES_MAX times: three discarded trials in a row are no
+    accident. A contestant has as many reruns as there are blocks, so one that is always discarded cannot use up those
+    of the others. A comparison has half as many reruns as trials, so it takes at most half as long again as planned.
     """
 
     def __init__(self, plan: Plan, done: Mapping[Place, Result]) -> None:
@@ -60,23 +60,23 @@ class _Reruns:
         """The reruns in this block, done or not, as far as they are known. Call it for the blocks in order."""
         if not self._plan.comparisons[comparison].many:
             return
-        void = self._void(block_trials(self._plan, comparison, block, attempt=0))
+        discarded = self._discarded(block_trials(self._plan, comparison, block, attempt=0))
         for attempt in range(1, RETRIES_MAX + 1):
             trials = block_trials(self._plan, comparison, block, attempt)
-            chosen = [trial for trial in trials if trial.slot in void and self._may_run(trial)]
+            chosen = [trial for trial in trials if trial.slot in discarded and self._may_run(trial)]
             yield from chosen
-            void = self._void(chosen)
+            discarded = self._discarded(chosen)
 
-    def _void(self, trials: Iterable[Trial]) -> Set[int]:
-        """The slots whose trials are void; none while a trial is left to run."""
-        void = set()
+    def _discarded(self, trials: Iterable[Trial]) -> Set[int]:
+        """The slots whose trials are discarded; none while a trial is left to run."""
+        discarded = set()
         for trial in trials:
             result = self._done.get(trial.place)
             if result is None and (trial.comparison, trial.slot) not in self._gone:
                 return set()
-            if result is not None and result.void:
-                void.add(trial.slot)
-        return void
+            if result is not None and result.discarded:
+                discarded.add(trial.slot)
+        return discarded
 
     def _may_run(self, trial: Trial) -> bool:
         """Whether the budget allows this rerun. If so, the rerun is charged to it."""
@@ -106,7 +106,7 @@ def _whole_blocks_again(
         for comparison, block in blocks:
             slots = range(len(plan.comparisons[comparison].cells))
             places = (Place(comparison, block, attempt, slot) for slot in slots if (comparison, slot) not in gone)
-            if any(done[place].void for place in places) and reruns[comparison] < reruns_max:
+            if any(done[place].discarded for place in places) and reruns[comparison] < reruns_max:
                 reruns[comparison] += 1
                 again.append((comparison, block))
         rest = tuple(
