@@ -17,7 +17,7 @@ PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50})
 def test_each_metric_that_can_be_named_has_its_row_and_its_column() -> None:
     assert set(METRICS) == set(get_args(Metric))
     assert len({row.column for row in METRICS.values()}) == len(METRICS)
-    assert all(row.verb for row in METRICS.values() if row.ranked), "a ranking says who uses or serves less"
+    assert all(row.verb for row in METRICS.values() if row.is_ranked), "a ranking says who uses or serves less"
 
 
 def test_the_quantiles_are_those_of_the_contract() -> None:

@@ -50,8 +50,8 @@ class Row:
     terminal. A sentence calls it `noun`: with a `verb` "A serves 2x the requests of B", else "the memory of A is 2x
     that of B"; less of it is `fewer`.
 
-    `limited` is what a saturated generator leaves of a figure: a bound, or all of it. By those that are `ranked` many
-    contestants are put in order. A `time` is drawn with the quantiles, and in a closed loop it mirrors the requests.
+    `limited` is what a saturated generator leaves of a figure: a bound, or all of it. By those that are ranked many
+    contestants are put in order. A time is drawn with the quantiles, and in a closed loop it mirrors the requests.
     """
 
     key: Metric
@@ -67,8 +67,8 @@ class Row:
     fewer: str = "less"
     more_is_better: bool = False
     limited: Bound = "exact"
-    ranked: bool = False
-    time: bool = False
+    is_ranked: bool = False
+    is_time: bool = False
 
     @property
     def better(self) -> str:
@@ -124,7 +124,7 @@ def _latency(key: Metric, quantile: str, noun: str) -> Row:
         noun=noun,
         read=lambda report, server: quantile_ns(report, quantile),
         limited="at most",
-        time=True,
+        is_time=True,
     )
 
 
@@ -143,7 +143,7 @@ _ROWS = (
         read=lambda report, server: _per_ns(report) * 1e9,
         more_is_better=True,
         limited="at least",
-        ranked=True,
+        is_ranked=True,
     ),
     Row(
         key="cpu_per_request",
@@ -156,7 +156,7 @@ _ROWS = (
         noun="CPU per request",
         verb="uses",
         read=lambda report, server: None if server is None else server.cpu_ns / server.wall_ns / _per_ns(report),
-        ranked=True,
+        is_ranked=True,
     ),
     _latency("latency_p50", "p50", "median latency"),
     _latency("latency_p99", "p99", "p99 latency"),
@@ -172,4 +172,4 @@ _ROWS = (
     ),
 )
 METRICS: dict[Metric, Row] = {row.key: row for row in _ROWS}
-RANKED_BY = tuple(row.key for row in _ROWS if row.ranked)
+RANKED_BY = tuple(row.key for row in _ROWS if row.is_ranked)

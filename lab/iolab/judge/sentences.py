@@ -160,7 +160,7 @@ def worth_naming(of: Mapping[Metric, Estimate]) -> Estimate | None:
 
 def _mirrors(latency: Estimate, requests: Estimate) -> bool:
     """Whether a latency says no more than the requests: in a closed loop, fewer requests are longer ones."""
-    if not METRICS[latency.metric].time or requests.word != "differs" or turned(latency)[0] == turned(requests)[0]:
+    if not METRICS[latency.metric].is_time or requests.word != "differs" or turned(latency)[0] == turned(requests)[0]:
         return False
     return latency.size <= requests.size + math.log(MIRROR_MAX)
 

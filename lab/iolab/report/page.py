@@ -35,7 +35,7 @@ from iolab.wording import BOUND_SIGNS, Interval
 # second to make and some kilobytes to load, and nobody scrolls through more.
 DRAWINGS_MAX = 120
 # The drawings of a comparison besides one over time for each contestant: of levels, context switches and quantiles.
-DRAWINGS_OF_LEVELS = sum(not row.time for row in METRICS.values()) + 2
+DRAWINGS_OF_LEVELS = sum(not row.is_time for row in METRICS.values()) + 2
 # Trials beyond these are left to the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
 # What was not equal, in the box above the charts; the rest of it is folded away.
@@ -253,7 +253,7 @@ def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
     # A ranking has a drawing of its own.
     verdicts = [found for found in verdicts if not found.rankings]
     for metric, shown in METRICS.items():
-        rows = ratio_rows(verdicts, metric) if shown.ranked or shown.time else []
+        rows = ratio_rows(verdicts, metric) if shown.is_ranked or shown.is_time else []
         if rows:
             chart = charts.ratios(rows, f"ratio ({shown.better} is better)")
             said = "; ".join(f"{row.heading} {row.label} {row.text}".strip() for row in rows)
@@ -316,7 +316,7 @@ def _rank_text(row: Ranked) -> str:
 def _level_drawings(found: ComparisonVerdict, rows: Sequence[ContestantRow]) -> Iterable[Drawing]:
     for metric, shown in METRICS.items():
         levels = [level for level in found.levels if level.metric == metric]
-        if levels and not shown.time:
+        if levels and not shown.is_time:
             yield _strips(shown.title, shown.unit, [_strip_row(found, level, shown) for level in levels])
     switching = [row for row in rows if row.switches is not None]
     if switching:
