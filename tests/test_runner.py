@@ -18,9 +18,9 @@ from iolab.measure.events import (
     CanTakePart,
     Checked,
     Counted,
-    Crowded,
     Event,
     LeftOut,
+    MachineBusy,
     NothingUsable,
     Opened,
     PutBack,
@@ -76,9 +76,9 @@ def test_a_busy_machine_is_told_before_the_first_trial(tmp_path: Path, others: M
     host.others = others
     _, events = run(short_plan("epoll", "io_uring"), host, tmp_path)
     before = itertools.takewhile(lambda event: not isinstance(event, TrialBegan), events)
-    assert [event.why for event in before if isinstance(event, Crowded)] == why
+    assert [event.why for event in before if isinstance(event, MachineBusy)] == why
     _, again = run(short_plan("epoll", "io_uring"), host, tmp_path)
-    assert not any(isinstance(event, Crowded) for event in again), "nothing is left to measure"
+    assert not any(isinstance(event, MachineBusy) for event in again), "nothing is left to measure"
 
 
 def test_without_a_usable_trial_in_three_blocks_the_cause_is_told_once(tmp_path: Path) -> None:

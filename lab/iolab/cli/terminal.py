@@ -32,9 +32,9 @@ from iolab.measure.events import (
     CanTakePart,
     Checked,
     Counted,
-    Crowded,
     Event,
     LeftOut,
+    MachineBusy,
     NothingUsable,
     Opened,
     Planned,
@@ -114,7 +114,7 @@ class Screen:
         elif isinstance(event, CanTakePart):
             names = ", ".join(event.contestants)
             self._say(f"{names}: left out when this run began, and could take part now: run it again with --fresh")
-        elif isinstance(event, Crowded):
+        elif isinstance(event, MachineBusy):
             self._say(f"warning: this machine is busy: {event.why}: trials will be discarded (see iolab doctor)")
         elif isinstance(event, NothingUsable):
             self._say(f"warning: no trial of the first {event.blocks} blocks can be used: {event.why}")

@@ -77,7 +77,7 @@ def judged(cell: Cell, result: Result) -> Result:
     return result.model_copy(update={"warnings": tuple(_warnings(cell, result, result.report))})
 
 
-def crowded(noise: MachineNoise) -> str:
+def machine_busy(noise: MachineNoise) -> str:
     """What others take of a machine before anything is measured, in words; empty where trials can be used."""
     if noise.steal_share > STEAL_MAX:
         return f"its hypervisor takes {percent(noise.steal_share)} of it"

@@ -70,7 +70,7 @@ class CanTakePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowded:
+class MachineBusy:
     """Others use much of the machine before the first trial; `why` says what, in words."""
 
     why: str
@@ -120,7 +120,7 @@ Event = (
     | PutBack
     | LeftOut
     | CanTakePart
-    | Crowded
+    | MachineBusy
     | Checked
     | TrialBegan
     | TrialEnded

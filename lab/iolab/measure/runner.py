@@ -18,7 +18,7 @@ from iolab.measure.agent import Host
 from iolab.measure.cost_run import costs
 from iolab.measure.earlier_run import earlier, moved_aside
 from iolab.measure.engine import TrialFailed
-from iolab.measure.events import CanTakePart, Crowded, OnEvent, Opened, PutBack, TrialBegan
+from iolab.measure.events import CanTakePart, MachineBusy, OnEvent, Opened, PutBack, TrialBegan
 from iolab.measure.first_look import check
 from iolab.measure.progress import CLOCKS, Clocks, Progress
 from iolab.measure.trial_run import measure
@@ -78,8 +78,8 @@ def run(
         done, planned = len(progress.results), progress.planned
         ended = ended if done == planned else None
         on_event(Opened(folder, plan, done, planned, writer.trials.faults, set_aside, changed, ended))
-        if progress.rest() and (why := trial.crowded(host.noise())):
-            on_event(Crowded(why))
+        if progress.rest() and (why := trial.machine_busy(host.noise())):
+            on_event(MachineBusy(why))
         _leave_out(progress, left_out or {})
         _check_contestants(progress, host)
         if executed:
