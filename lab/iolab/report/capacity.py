@@ -91,7 +91,7 @@ def render(state: SearchState, machine: Mapping[str, Any], faults: Sequence[str]
             style=Markup(style),
             sentences=sentences(state),
             is_known=state.done is not None and state.done.kind in KNOWN,
-            doubts=tuple(_doubts(state, faults)),
+            warnings=tuple(_warnings(state, faults)),
             drawings=tuple(_drawings(state)),
             names=SHOWN,
             rows=[_row(probe) for probe in (*closed, *state.curve)],
@@ -100,7 +100,7 @@ def render(state: SearchState, machine: Mapping[str, Any], faults: Sequence[str]
     )
 
 
-def _doubts(state: SearchState, faults: Sequence[str]) -> Iterator[str]:
+def _warnings(state: SearchState, faults: Sequence[str]) -> Iterator[str]:
     """What limits the answer."""
     yield from faults
     if state.next is not None:
