@@ -99,7 +99,7 @@ impl Slices {
 
     /// Passes on the slices that are complete: all threads that were still running have handed them over. At the end of
     /// a run it passes on all.
-    pub(crate) fn pass_on(&mut self, is_end: bool, mut tell: impl FnMut(Slice)) {
+    pub(crate) fn pass_on(&mut self, is_end: bool, mut emit: impl FnMut(Slice)) {
         while let Ok(part) = self.received.try_recv() {
             if part.end_ns == part.begin_ns {
                 self.ends.push(part.index);
@@ -114,7 +114,7 @@ impl Slices {
             }
         }
         while self.pending.front().is_some_and(|(slice, parts)| is_end || self.is_whole(slice, *parts)) {
-            self.pending.pop_front().into_iter().for_each(|(slice, _)| tell(slice));
+            self.pending.pop_front().into_iter().for_each(|(slice, _)| emit(slice));
         }
     }
 

@@ -18,14 +18,14 @@ use contract::{
 use proto::Protocol;
 
 use crate::commands::self_test;
-use crate::compat::{self, Like};
+use crate::compat::{self, Compat};
 use crate::export::{Ended, Files};
 use crate::failure::{Failure, Fault};
 use crate::flags::{self, LoadFlags};
 use crate::output;
+use crate::process::event_pipe::EventPipe;
 use crate::process::shards::{self, Ran};
 use crate::process::supervision::{self, Owner};
-use crate::process::view::View;
 use crate::result::report::{interval, report};
 use crate::result::summary;
 use crate::spec::check::{self, Names};
@@ -41,19 +41,19 @@ pub(crate) fn command(flags: &LoadFlags) -> ExitCode {
     }
     let outcome = match &flags.like {
         _ if flags.self_test => self_test::command(),
-        Some(line) => like_another(line),
+        Some(line) => run_compat(line),
         None => for_a_person(flags, None),
     };
     supervision::finish(outcome, Owner::Person, Role::Load)
 }
 
 /// The run of another tool's command line.
-fn like_another(line: &str) -> Result<(), Failure> {
-    let like = compat::parse(line)?;
-    let same = shlex::try_join(like.argv.iter().map(String::as_str)).unwrap_or_default();
+fn run_compat(line: &str) -> Result<(), Failure> {
+    let compat = compat::parse(line)?;
+    let same = shlex::try_join(compat.argv.iter().map(String::as_str)).unwrap_or_default();
     output::say(&format!("as: iolab load {same}"));
     // What stands before our flags is the program and its command.
-    for_a_person(&flags::parse_load(&like.argv, env::args().skip(2))?, Some(&like))
+    for_a_person(&flags::parse_load(&compat.argv, env::args().skip(2))?, Some(&compat))
 }
 
 fn for_a_program() -> Result<(), Failure> {
@@ -104,7 +104,7 @@ type Line = Option<u64>;
 /// How often a held run looks whether it has been stopped.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
+fn for_a_person(flags: &LoadFlags, compat: Option<&Compat>) -> Result<(), Failure> {
     let spec = flags.to_spec()?;
     check::load(&spec, Names::Flags)?;
     let spec = shards::fit(spec)?;
@@ -113,7 +113,7 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     let tls = prepare(&parts[0])?;
     let clock = flags.time_limit()?.map(Clock::new).transpose()?;
     let mut files = Files::open(&flags.writes)?;
-    let mut view = flags.view().map(|descriptor| watched(descriptor, &spec)).transpose()?;
+    let mut pipe = flags.event_pipe().map(|descriptor| watched(descriptor, &spec)).transpose()?;
     let mut missing_features = Vec::new();
     let mut ran = run(&parts, tls.as_ref(), None, &mut |event| {
         match &event {
@@ -127,8 +127,8 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
             Event::Sliced(slice) => files.slice(slice),
             Event::Measured { .. } => {}
         }
-        if let Some(view) = &mut view {
-            view.tell(&event_line(&spec, event));
+        if let Some(pipe) = &mut pipe {
+            pipe.emit(&event_line(&spec, event));
         }
         None
     })?;
@@ -137,9 +137,9 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     let report = told(&spec, missing_features, &ran);
     let Ran { measured, lost } = ran;
     let written = files.end(&Ended { report: &report, measured: &measured, subject: flags.subject() });
-    output::line(&match like {
+    output::line(&match compat {
         _ if flags.json => contract::line(&report),
-        Some(like) => like.text(&report, &measured.latency),
+        Some(compat) => compat.text(&report, &measured.latency),
         None => summary::text(&report, &summary::rows(&measured), flags.subject()),
     });
     written?;
@@ -149,7 +149,7 @@ fn for_a_person(flags: &LoadFlags, like: Option<&Like>) -> Result<(), Failure> {
     match report.unsound.first() {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
         // Whoever stops a run knows that it has nothing to show, and other tools end well where nothing was right.
-        _ if report.interrupted || like.is_some() => Ok(()),
+        _ if report.interrupted || compat.is_some() => Ok(()),
         _ => summary::failure(&report).map_or(Ok(()), Err),
     }
 }
@@ -186,12 +186,12 @@ impl Clock {
     }
 }
 
-/// A view of a run, told what the run is to be. The run ends with the process that shows it and its result.
-fn watched(descriptor: u32, spec: &LoadSpec) -> Result<View, Failure> {
+/// The events of a run for the process that shows it, of which the first is the spec. The run ends with that process.
+fn watched(descriptor: u32, spec: &LoadSpec) -> Result<EventPipe, Failure> {
     sys::process::die_with_parent(parent_id())?;
-    let mut view = View::open(descriptor)?;
-    view.tell(&contract::line(spec));
-    Ok(view)
+    let mut pipe = EventPipe::open(descriptor)?;
+    pipe.emit(&contract::line(spec));
+    Ok(pipe)
 }
 
 /// Set when the user or the system asks for the end; the report then covers what was measured until then.
@@ -203,14 +203,14 @@ fn run(
     parts: &[LoadSpec],
     tls: Option<&Tls>,
     line: Option<mpsc::Sender<Line>>,
-    tell: &mut dyn FnMut(Event) -> Option<u64>,
+    emit: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<Ran, Failure> {
     if parts.len() > 1 {
         take_input(line)?;
-        return shards::run(parts, &STOP, tell);
+        return shards::run(parts, &STOP, emit);
     }
     let spec = &parts[0];
-    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { spec, tls, line, tell })
+    workload::dispatch(&spec.workload, &spec.connect[0], Role::Load, Drive { spec, tls, line, emit })
         .map(Ran::from)
 }
 
@@ -219,14 +219,14 @@ struct Drive<'a> {
     spec: &'a LoadSpec,
     tls: Option<&'a Tls>,
     line: Option<mpsc::Sender<Line>>,
-    tell: &'a mut dyn FnMut(Event) -> Option<u64>,
+    emit: &'a mut dyn FnMut(Event) -> Option<u64>,
 }
 
 impl Visit for Drive<'_> {
     type Output = ::load::Report;
 
     fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<::load::Report, Failure> {
-        drive::<P>((self.spec, self.tls), workload, self.line, self.tell)
+        drive::<P>((self.spec, self.tls), workload, self.line, self.emit)
     }
 }
 
@@ -235,7 +235,7 @@ fn drive<P: Protocol>(
     (spec, tls): (&LoadSpec, Option<&Tls>),
     workload: &'static P::Workload,
     line: Option<mpsc::Sender<Line>>,
-    tell: &mut dyn FnMut(Event) -> Option<u64>,
+    emit: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<::load::Report, Failure> {
     pin(&spec.cpus)?;
     if let Err(error) = ::load::missing_features(spec.driver) {
@@ -243,7 +243,7 @@ fn drive<P: Protocol>(
         return Err(Failure::machine("unavailable", message));
     }
     take_input(line)?;
-    ::load::run::<P>(spec, tls, workload, &STOP, tell).map_err(|failure| {
+    ::load::run::<P>(spec, tls, workload, &STOP, emit).map_err(|failure| {
         let fault = match failure.kind {
             "epoll" | "io_uring" | "descriptor_limit" => Fault::Machine,
             _ => Fault::Work,

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 
 /// Another tool's command line, understood.
 #[derive(Debug)]
-pub(crate) struct Like {
+pub(crate) struct Compat {
     /// The same run in the flags of `iolab load`, without the name of the command.
     pub(crate) argv: Vec<String>,
     pub(crate) tool: Tool,
@@ -43,7 +43,7 @@ pub(crate) enum Tool {
 ///
 /// # Errors
 /// `bad_flag`: a tool or a flag that is not known, or one that cannot be followed here.
-pub(crate) fn parse(line: &str) -> Result<Like, Failure> {
+pub(crate) fn parse(line: &str) -> Result<Compat, Failure> {
     let words = shlex::split(line)
         .ok_or_else(|| Failure::request("bad_flag", format!("a quote is not closed in --like `{line}`")))?;
     let (program, words) = words.split_first().ok_or_else(|| {
@@ -59,10 +59,10 @@ pub(crate) fn parse(line: &str) -> Result<Like, Failure> {
         echo_client::NAME => echo_client::parse(words).map(|argv| (argv, Tool::EchoClient)),
         _ => Err(Failure::unknown("bad_flag", "tool of --like", name, NAMES.iter().copied())),
     }?;
-    Ok(Like { argv, tool })
+    Ok(Compat { argv, tool })
 }
 
-impl Like {
+impl Compat {
     /// The report as the tool lays it out, without a final line feed.
     pub(crate) fn text(&self, report: &Report, latency_ns: &Histogram<u64>) -> String {
         let mut text = String::new();

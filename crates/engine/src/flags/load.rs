@@ -294,14 +294,14 @@ impl LoadFlags {
         Ok(window)
     }
 
-    /// The length of the slices, where anybody is to be told of them.
+    /// The length of the slices, where something shows or stores them.
     fn slice_ms(&self) -> Option<u64> {
-        let is_told = self.view().is_some() || self.writes.iter().any(Target::has_slices);
-        is_told.then(|| milliseconds(self.slice.unwrap_or(SLICE_DEFAULT)))
+        let is_sliced = self.event_pipe().is_some() || self.writes.iter().any(Target::has_slices);
+        is_sliced.then(|| milliseconds(self.slice.unwrap_or(SLICE_DEFAULT)))
     }
 
-    /// The descriptor of a view, unless it is to be quiet.
-    pub(crate) fn view(&self) -> Option<u32> {
+    /// The descriptor that events go to, unless the run is to be quiet.
+    pub(crate) fn event_pipe(&self) -> Option<u32> {
         self.events_fd.filter(|_| !self.quiet && !self.json)
     }
 

@@ -82,7 +82,7 @@ pub(crate) fn parts(spec: &LoadSpec) -> Vec<LoadSpec> {
 pub(crate) fn run(
     parts: &[LoadSpec],
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(Event) -> Option<u64>,
+    emit: &mut dyn FnMut(Event) -> Option<u64>,
 ) -> Result<Ran, Failure> {
     let (sender, news) = mpsc::channel();
     let mut shards = Vec::new();
@@ -103,11 +103,11 @@ pub(crate) fn run(
     };
     let missing_features = whole.open()?;
     let connections = parts.iter().map(|part| part.connections).sum();
-    let start_ns = tell(Event::Ready { connections, missing_features });
+    let start_ns = emit(Event::Ready { connections, missing_features });
     // All have the same clock, and need a moment to hear of it.
     let start_ns = start_ns.unwrap_or_else(|| sys::clock::monotonic_ns() + START_AHEAD_NS);
     whole.go_on(&start_ns.to_string());
-    whole.measure(&parts[0], tell)
+    whole.measure(&parts[0], emit)
 }
 
 /// A run that has been measured.
@@ -332,29 +332,29 @@ impl Shards<'_> {
     fn measure(
         mut self,
         part: &LoadSpec,
-        tell: &mut dyn FnMut(Event) -> Option<u64>,
+        emit: &mut dyn FnMut(Event) -> Option<u64>,
     ) -> Result<Ran, Failure> {
         let mut is_over = false;
         while self.shards.iter().any(|shard| !shard.has_ended) {
             match self.next() {
-                (index, Ok(event)) => self.take(index, event, part, tell)?,
+                (index, Ok(event)) => self.take(index, event, part, emit)?,
                 (_, Err(failure)) if self.measuring < self.shards.len() => return Err(failure),
                 (index, Err(failure)) => self.lose(index, failure),
             }
             self.slices.pass_on(false, |slice| {
-                tell(Event::Sliced(slice));
+                emit(Event::Sliced(slice));
             });
             if !is_over && self.shards.iter().all(|shard| shard.rests || shard.has_ended) {
                 is_over = true;
                 // One that was stopped before its time has reported at once and tells no end.
                 if self.shards.iter().all(|shard| shard.rests) {
-                    tell(Event::Measured { at_ns: self.at_ns });
+                    emit(Event::Measured { at_ns: self.at_ns });
                 }
                 self.go_on("");
             }
         }
         self.slices.pass_on(true, |slice| {
-            tell(Event::Sliced(slice));
+            emit(Event::Sliced(slice));
         });
         self.sum(part)
     }
@@ -365,14 +365,14 @@ impl Shards<'_> {
         index: usize,
         event: LoadEvent,
         part: &LoadSpec,
-        tell: &mut dyn FnMut(Event) -> Option<u64>,
+        emit: &mut dyn FnMut(Event) -> Option<u64>,
     ) -> Result<(), Failure> {
         match event {
             LoadEvent::Measuring(begun) => {
                 self.measuring += 1;
                 self.at_ns = begun.monotonic_ns.max(self.at_ns);
                 if self.measuring == self.shards.len() {
-                    tell(Event::Measuring { at_ns: self.at_ns });
+                    emit(Event::Measuring { at_ns: self.at_ns });
                 }
             }
             LoadEvent::Interval(interval) => {
@@ -483,11 +483,11 @@ impl Slices {
     }
 
     /// Passes on those that are whole; at the end of a run all that there are.
-    fn pass_on(&mut self, is_end: bool, mut tell: impl FnMut(Slice)) {
+    fn pass_on(&mut self, is_end: bool, mut emit: impl FnMut(Slice)) {
         self.pending.sort_unstable_by_key(|(slice, _)| slice.index);
         let is_whole = |(slice, parts): &&(Slice, usize)| is_end || self.is_whole(slice, *parts);
         let whole = self.pending.iter().take_while(is_whole).count();
-        self.pending.drain(..whole).for_each(|(slice, _)| tell(slice));
+        self.pending.drain(..whole).for_each(|(slice, _)| emit(slice));
     }
 
     fn is_whole(&self, slice: &Slice, parts: usize) -> bool {

@@ -1,22 +1,22 @@
-//! Somebody who watches a run by hand from another process: what happens, told on a pipe of its own.
+//! The events of a run by hand, on a pipe to the process that shows them.
 //!
-//! Whoever watches never delays who measures: what does not fit into the pipe at once is told later or not at all.
+//! Showing them never delays the run: what does not fit into the pipe at once is written later or not at all.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 
 use crate::failure::Failure;
 
-/// The pipe to a view.
-pub(crate) struct View {
-    /// None once nobody reads it any more.
+/// The pipe to the process that shows the run.
+pub(crate) struct EventPipe {
+    /// None once it has no reader.
     pipe: Option<File>,
     /// What is left of the last line that was begun.
     left: Vec<u8>,
 }
 
-impl View {
-    /// The view behind an inherited descriptor.
+impl EventPipe {
+    /// The pipe behind an inherited descriptor.
     ///
     /// # Errors
     /// Where there is no such pipe.
@@ -27,8 +27,8 @@ impl View {
         Ok(Self { pipe: Some(pipe), left: Vec::new() })
     }
 
-    /// Tells a line, as a whole or not at all.
-    pub(crate) fn tell(&mut self, line: &str) {
+    /// Emits a line, as a whole or not at all.
+    pub(crate) fn emit(&mut self, line: &str) {
         self.push();
         if self.left.is_empty() {
             self.left.extend_from_slice(line.as_bytes());
