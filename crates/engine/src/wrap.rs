@@ -1,5 +1,5 @@
-//! Text for people in lines that a terminal shows whole. Clap does that for its own help with another dependency, and not
-//! for a summary.
+//! Text for people in lines that a terminal shows whole. Clap's own wrapping takes another dependency, and wraps only
+//! its help.
 
 /// The widest line: what a terminal beside an editor has.
 const WIDTH: usize = 100;

@@ -1,4 +1,4 @@
-//! `iolab-engine distance`: how far apart two processors are, for whoever compares runs where that changes.
+//! `iolab-engine distance`: the core-to-core latency of two processors, for comparing runs where it changes.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;

@@ -55,7 +55,7 @@ pub(crate) fn command() -> Result<(), Failure> {
     write_timer()?;
     let (server_cpus, load_cpus) = match allowed[..] {
         [server, generator, ..] => {
-            write_distance(server, generator);
+            write_core_to_core(server, generator);
             (vec![server], vec![generator])
         }
         _ => {
@@ -113,9 +113,9 @@ fn write_timer() -> io::Result<()> {
     Ok(())
 }
 
-/// How far the server's processor is from the generator's: on what each message costs. Where a hypervisor moves
-/// processors it changes from second to second, and rates with it.
-fn write_distance(server: usize, generator: usize) {
+/// The core-to-core latency between server and generator, which is a part of what each message costs. Where a
+/// hypervisor moves processors it changes from second to second, and rates with it.
+fn write_core_to_core(server: usize, generator: usize) {
     let text = match sys::cpu::round_trip_ns(server, generator) {
         Ok(ns) => {
             format!(
