@@ -509,7 +509,7 @@ fn a_reply_that_is_overdue_is_none_however_short_the_timeout() {
         let workload = json!({"protocol": "http", "host": "h"});
         let mut spec = spec(driver, &server.address().to_string(), &workload, 4);
         (spec["requests"], spec["timeout_ms"]) = (80.into(), 5.into());
-        let report = Report::of(&spec);
+        let report = report_once_opened(&spec);
         report.assert_physics();
         server.end();
         assert_eq!((report.requests("correct"), report.errors("timeout")), (0, 80), "{driver}: {report}");

@@ -134,19 +134,24 @@ fn spec() -> Value {
 
 /// Kills a server once it has so many connections and answers on them.
 fn kill(mut server: Supervised, connections: u64) {
-    /// Made from one look at it to the next, more than the look itself takes.
+    /// Made since all connections were there, beside what looking at it takes each time.
     const SYSCALLS: u64 = 100;
-    let (begin, mut before) = (Instant::now(), u64::MAX);
+    const SYSCALLS_OF_A_LOOK: u64 = 8;
+    let begin = Instant::now();
+    let (mut first, mut looks) = (None, 0);
     loop {
         let served = server.answer();
         let accepted = served["workers"][0]["connections"].as_u64();
         let syscalls = served["calls"].as_u64().expect("it counts them");
-        if accepted >= Some(connections) && syscalls.saturating_sub(before) > SYSCALLS {
-            break;
+        if accepted >= Some(connections) {
+            let made = syscalls - *first.get_or_insert(syscalls);
+            if made > SYSCALLS + looks * SYSCALLS_OF_A_LOOK {
+                break;
+            }
+            looks += 1;
         }
-        before = syscalls;
         assert!(begin.elapsed() < PATIENCE, "it has nothing to answer: {served}");
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(20));
     }
     signal("KILL", server.pid());
 }
