@@ -113,7 +113,11 @@ def state(server: Listed) -> str:
 
 
 def _build(server: Listed) -> None:
-    _built(server).mkdir(parents=True, exist_ok=True)
+    built = _built(server)
+    try:
+        built.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise Absent(f"it cannot be built in {built}: {why.strerror or why}") from None
     code, lines = _run(_words(server.entry.build, _places(server)), BUILD_S_MAX)
     if code != 0:
         error = next((line for line in lines if "error" in line), lines[-1])
