@@ -240,7 +240,12 @@ def _start_reaped(cell: Cell, command: Command, port: int, scratch: Path | None 
     environment = [f"{name}={value}" for name, value in command.environment.items()]
     words = ["env", *environment, *argv] if environment else argv
     cpus = ",".join(map(str, cell.server_cpus))
-    child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, *words], b"")
+    try:
+        child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, *words], b"")
+    except OSError as error:
+        # Such as a body that is too long for an argument.
+        message = f"{argv[0]} cannot be started: {error.strerror or error}"
+        raise TrialFailed("cannot_start", message, final=True) from None
     try:
         pid = _pid_kept(child, argv[0])
         _wait_until_it_accepts(child, pid, port, argv)
