@@ -60,7 +60,7 @@ class Server:
     def check(self, wait_s: float = 0.0) -> None:
         """Raises TrialFailed when it has died, or dies within `wait_s`."""
         if self.child.wait(wait_s) is not None:
-            raise _died(self.child, "while it was measured", kept=self.ready is None)
+            raise _died(self.child, "while it was measured", reaped=self.ready is None)
 
     def stop(self) -> None:
         """Ends it and everything it started. May be called again."""
@@ -247,7 +247,7 @@ def _start_reaped(cell: Cell, command: Command, port: int, scratch: Path | None 
         message = f"{argv[0]} cannot be started: {error.strerror or error}"
         raise TrialFailed("cannot_start", message, final=True) from None
     try:
-        pid = _pid_kept(child, argv[0])
+        pid = _pid_reaped(child, argv[0])
         _wait_until_it_accepts(child, pid, port, argv)
     except BaseException:
         child.stop()
@@ -260,7 +260,7 @@ def _remove(scratch: Path | None) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _pid_kept(child: Child, program: str) -> int:
+def _pid_reaped(child: Child, program: str) -> int:
     """The process id of the server, which its reaper says first."""
     try:
         line = child.line(REAPER_S_MAX)
@@ -276,7 +276,7 @@ def _wait_until_it_accepts(child: Child, pid: int, port: int, argv: Sequence[str
     deadline = time.monotonic() + ACCEPTS_S_MAX
     while time.monotonic() < deadline:
         if not child.alive():
-            raise _died(child, f"before it accepted a connection on port {port}", kept=True, argv=argv)
+            raise _died(child, f"before it accepted a connection on port {port}", reaped=True, argv=argv)
         try:
             socket.create_connection((HOST, port), timeout=POLL_S * 10).close()
             return
@@ -303,13 +303,13 @@ def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
     return TrialFailed("wrong_address", message, final=True, said=child.last_words())
 
 
-def _died(child: Child, when: str, *, kept: bool, argv: Sequence[str] = ()) -> TrialFailed:
+def _died(child: Child, when: str, *, reaped: bool, argv: Sequence[str] = ()) -> TrialFailed:
     """How a server ended, and its last words. The reaper of a command says how, because it ends with a code itself.
 
     `argv` is given of a command that has not served yet.
     """
     try:
-        line = child.line(0) if kept else None
+        line = child.line(0) if reaped else None
         code = child.wait(0) if line is None else int(line)
         how = ending(code)
     except Ended as ended:
