@@ -42,6 +42,7 @@ class Load:
         ([None, READY, None, MEASURING, None, None, MEASURED, REPORT], "tick ready tick measuring tick tick measured"),
         ([READY, REPORT], "ready"),
         ([REPORT], ""),
+        ([MEASURING], ": the load generator said measuring where ready was due"),
         ([READY, MEASURED], "ready: the load generator said measured where measuring was due"),
         ([READY, READY], "ready: the load generator said ready where measuring was due"),
         (

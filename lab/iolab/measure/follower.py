@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from iolab.contract.types import HttpWorkload, Interval, LoadReady, LoadSpec, Measured, Measuring, Report, updated
+from iolab.contract.types import HttpWorkload, Interval, LoadSpec, Report, updated
 from iolab.measure.agent import RunningLoad, RunningServer
 from iolab.measure.engine import TrialFailed
 from iolab.plan.settings import Cell
@@ -54,8 +54,7 @@ def follow(
     called whenever there was no event for `tick_s`. Raises TrialFailed when an event comes out of order. A run that was
     cut short may leave events out before its report.
     """
-    due: list[tuple[type[LoadReady | Measuring | Measured], Callable[[], None]]]
-    due = [(LoadReady, ready), (Measuring, measuring), (Measured, measured)]
+    due = [("ready", ready), ("measuring", measuring), ("measured", measured)]
     for event in load.events(tick_s):
         if event is None:
             tick()
@@ -64,9 +63,9 @@ def follow(
         elif isinstance(event, Report):
             return event
         else:
-            kind, called = due.pop(0) if due else (Report, tick)
-            if not isinstance(event, kind):
-                message = f"the load generator said {event.event} where {kind.__name__.lower()} was due"
+            word, called = due.pop(0) if due else ("report", tick)
+            if event.event != word:
+                message = f"the load generator said {event.event} where {word} was due"
                 raise TrialFailed("contract", message, final=True)
             called()
     raise TrialFailed("contract", "the load generator ended without a report", final=True)
