@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from iolab.capacity.progress import SearchState, read_state, state_of
 from iolab.capacity.records import Record, folder_of, writing
 from iolab.capacity.spec import CapacitySpec
 from iolab.capacity.steps import Step, load_spec
-from iolab.contract.types import Interval, Report
+from iolab.contract.types import Interval, Report, one_line
 from iolab.errors import PlanError
 from iolab.machine import proc
 from iolab.measure import earlier_run, follower, programs, protocol_probe, stopping
@@ -120,7 +122,12 @@ def _measured(host: Host, spec: CapacitySpec, step: Step, number: int, server_pi
     def read() -> None:
         readings.extend(map(proc.usage, trees))
 
-    with follower.running(host.load(load_spec(spec, step, number))) as load:
+    try:
+        load_asked = load_spec(spec, step, number)
+    except ValidationError as error:
+        # A rate or a time beyond what the generator takes: 10,000,000/s, or a day.
+        raise TrialFailed("bad_number", f"the next run cannot be made: {one_line(error)}", final=True) from None
+    with follower.running(host.load(load_asked)) as load:
         report = follower.follow(load, ready=look, measuring=read, interval=slices.append, measured=read)
     _refuse(report)
     cpu_ns = _used(report, readings)
