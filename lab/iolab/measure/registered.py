@@ -81,7 +81,14 @@ class Command(NamedTuple):
 
 def must_be_built(server: Listed) -> bool:
     """Whether it has sources and was not built yet, which takes a while."""
-    return bool(server.entry.build) and _found(filled(server.entry.start[0], _places(server))) is None
+    return bool(server.entry.build) and _unmade(server) is not None
+
+
+def _unmade(server: Listed) -> str | None:
+    """What its start needs of its build and is not there: words that begin with {built}, or else its program."""
+    words = [word for word in server.entry.start if word.startswith("{built}")] or server.entry.start[:1]
+    made = (filled(word, _places(server)) for word in words)
+    return next((word for word in made if _found(word) is None and not Path(word).exists()), None)
 
 
 def missing(server: Listed) -> str:
@@ -97,6 +104,8 @@ def prepare(server: Listed) -> Registered:
         raise Absent(why)
     if server.entry.build:
         _build(server)
+        if _found(program := filled(server.entry.start[0], _places(server))) is None:
+            raise Absent(f"{program} is not installed: {server.entry.install}")
     return Registered(server, _version(server))
 
 
@@ -122,8 +131,8 @@ def _build(server: Listed) -> None:
     if code != 0:
         error = next((line for line in lines if "error" in line), lines[-1])
         raise Absent(f"it cannot be built: {error}: {server.entry.install}")
-    if must_be_built(server):
-        raise Absent(f"its build made no {filled(server.entry.start[0], _places(server))}: correct build or start")
+    if (unmade := _unmade(server)) is not None:
+        raise Absent(f"its build made no {unmade}: correct build or start")
 
 
 def _version(server: Listed) -> str:
