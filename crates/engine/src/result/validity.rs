@@ -59,7 +59,7 @@ impl Evidence<'_> {
         } else if let Some(schedule) = self.schedule {
             self.open_bound(schedule)
         } else if self.spins {
-            (BoundBy::Unclear, "the generator spins, so its own share cannot be told".into())
+            (BoundBy::Unclear, "the generator spins, so its CPU share is not known".into())
         } else {
             let waited = 100.0 * self.waiting_share();
             (BoundBy::Server, format!("the generator waited for replies {waited:.0} % of the time"))
@@ -85,14 +85,14 @@ impl Evidence<'_> {
         if away_ns > AWAY_NS_MAX {
             let away = duration_ns(away_ns as f64);
             reasons.push(format!(
-                "the generator was once away for {away}: the slowest replies may be its own doing"
+                "the generator once stood still for {away}: it may have caused the slowest replies"
             ));
         }
         let ended = self.replies() + requests.failed;
         if requests.correct == 0 {
-            reasons.push("no reply was correct: no number here tells how fast the server serves".into());
+            reasons.push("no reply was correct: these numbers do not show how fast the server is".into());
         } else if requests.wrong > 0 || requests.failed as f64 > FAILED_SHARE_MAX * ended as f64 {
-            reasons.push("not every reply was correct: the rate counts those that were".into());
+            reasons.push("some replies were wrong: the rate counts only correct ones".into());
         }
         if let Some(reason) = self.unread().or_else(|| self.unanswered()) {
             reasons.push(reason);
@@ -136,7 +136,7 @@ impl Evidence<'_> {
     fn how_punctual(&self) -> String {
         let lateness_ns = self.measured.views.as_ref().map_or(0, |views| quantile(&views.lateness_ns, 0.99));
         if lateness_ns as f64 <= LATENESS_SHARE_MAX * quantile(&self.measured.latency, 0.99) as f64 {
-            return "all that was due went out in time".into();
+            return "every request was sent on time".into();
         }
         let late = duration_ns(lateness_ns as f64);
         let advice = if self.spins { "" } else { " (--spin)" };
@@ -220,7 +220,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// Requests whose reply had not come at the end and was overdue by all that was seen: no percentile knows of them.
+    /// Requests whose reply had not come at the end and was overdue by all that was seen: the percentiles do not include them.
     fn unanswered(&self) -> Option<String> {
         let oldest_ns = self.measured.unanswered_ns_max;
         let in_flight = self.measured.requests.in_flight_end;
@@ -228,7 +228,7 @@ impl Evidence<'_> {
         let are_many = in_flight as f64 > UNANSWERED_SHARE_MAX * self.measured.requests.sent as f64;
         (in_flight > 0 && is_overdue && (are_many || oldest_ns > UNANSWERED_NS_MAX)).then(|| {
             let (number, oldest) = (count(in_flight), duration_ns(oldest_ns as f64));
-            format!("{number} requests had no reply at its end, the oldest for {oldest}: no percentile knows of them")
+            format!("{number} requests had no reply at its end, the oldest for {oldest}: the percentiles do not include them")
         })
     }
 

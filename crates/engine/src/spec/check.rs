@@ -114,7 +114,7 @@ fn pace(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
         check_stage(stage, index + 1 == stages.len(), names)?;
     }
     if stages.iter().all(|stage| stage.from_per_s.max(stage.to_per_s) == 0.0) {
-        return Err(bad_number("a rate of 0 never asks anything: give a higher one"));
+        return Err(bad_number("a rate of 0 sends no requests: give a higher one"));
     }
     Ok(())
 }

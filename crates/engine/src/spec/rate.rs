@@ -57,7 +57,7 @@ pub(crate) fn parse(text: &str) -> Result<Rate, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let last = parts.len() - 1;
     if last > 0 && parts.iter().any(|part| part.trim().is_empty()) {
-        return Err(format!("`{text}` has a comma too many: nothing stands beside it"));
+        return Err(format!("`{text}` has a comma too many: remove it"));
     }
     let stage = |(index, part): (usize, &&str)| match stage(part)? {
         Stage { duration_ms: None, .. } if index < last => {
@@ -151,8 +151,8 @@ mod tests {
         check("100-500", Err("`100-500` does not say how long the ramp takes: write it as in 100-500:30s"));
         check("100,200", Err("`100` does not say how long: write it as in 100:10s"));
         check("100:10", Err("`10` has no unit; write 10s or 10ms"));
-        check("5k:1s,", Err("`5k:1s,` has a comma too many: nothing stands beside it"));
-        check(",5k", Err("`,5k` has a comma too many: nothing stands beside it"));
-        check("5k,, 6k", Err("`5k,, 6k` has a comma too many: nothing stands beside it"));
+        check("5k:1s,", Err("`5k:1s,` has a comma too many: remove it"));
+        check(",5k", Err("`,5k` has a comma too many: remove it"));
+        check("5k,, 6k", Err("`5k,, 6k` has a comma too many: remove it"));
     }
 }

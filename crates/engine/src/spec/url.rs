@@ -151,7 +151,7 @@ fn split_authority<'a>(text: &str, authority: &'a str) -> Result<(&'a str, Optio
         None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
     };
     if port.is_some_and(|port| port.contains(':')) {
-        let advice = "an IPv6 address stands in brackets, as in http://[::1]:8080/";
+        let advice = "write an IPv6 address in brackets, as in http://[::1]:8080/";
         return Err(format!("`{authority}` has several colons: {advice}"));
     }
     if host.is_empty() {

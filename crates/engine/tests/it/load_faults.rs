@@ -82,7 +82,7 @@ const BAD: &[Case] = &[
     bad("a port that is too high", "http://127.0.0.1:65536/", "write a number from 1 to 65535"),
     bad("tcp:// without a port", "tcp://127.0.0.1", "has no port: write tcp://127.0.0.1:PORT"),
     bad("tcp:// with a path", "tcp://127.0.0.1:9/path", "tcp:// has no path: write tcp://127.0.0.1:9"),
-    bad("IPv6 without brackets", "http://::1/", "an IPv6 address stands in brackets"),
+    bad("IPv6 without brackets", "http://::1/", "write an IPv6 address in brackets"),
     bad("IPv6 with one bracket", "http://[::1/", "has no IPv6 address between [ and ]"),
     bad("a user name", "http://me:secret@127.0.0.1/", "leave out what is before the @"),
     bad("a space in the path", "http://127.0.0.1/a b", "has a space in it: write %20"),
@@ -254,7 +254,7 @@ const VAIN: &[Case] = &[
         "http://ADDRESS/",
         FORTY,
         (
-            "the first: a reply does not begin with HTTP/; check that this is the port of a server that",
+            "the first: a reply does not begin with HTTP/; check the port, and that the server",
             only(&[("malformed", SOME), ("closed", ANY), ("reset", ANY)]),
         ),
     ),
@@ -299,7 +299,7 @@ const VAIN: &[Case] = &[
         "http://ADDRESS/",
         "-n 8",
         (
-            "ended connections without a word: if it speaks TLS, write https://",
+            "closed connections without a reply: if it speaks TLS, write https://",
             only(&[("closed", ANY), ("reset", ANY)]),
         ),
     ),
@@ -309,7 +309,7 @@ const VAIN: &[Case] = &[
         "http://ADDRESS/",
         "-n 8",
         (
-            "the first: the server reset the connection before its reply; the server ended connections without",
+            "the first: the server reset the connection before its reply; the server closed connections without",
             only(&[("reset", 8..=8)]),
         ),
     ),
@@ -333,7 +333,7 @@ const VAIN: &[Case] = &[
         "http://ADDRESS/",
         FORTY,
         (
-            "the first: a reply had the status 503; look into the server's own log, or expect it: --expect-status 503",
+            "the first: a reply had the status 503; look at the server's log, or expect it: --expect-status 503",
             only(&[("status", ALL)]),
         ),
     ),

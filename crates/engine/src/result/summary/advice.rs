@@ -75,7 +75,7 @@ fn advice(report: &Report) -> Option<String> {
         return advice_on_silence(report, http.is_some());
     }
     if errors.malformed > 0 && requests.correct + requests.wrong == 0 {
-        let text = "check that this is the port of a server that speaks what it is asked";
+        let text = "check the port, and that the server speaks this protocol";
         return Some(if http.is_some() {
             text.into()
         } else {
@@ -98,7 +98,7 @@ fn advice_on_silence(report: &Report, is_http: bool) -> Option<String> {
     if errors.closed + errors.reset > 0 && report.tls.is_none() {
         let scheme = if is_http { "https" } else { "tls" };
         return Some(format!(
-            "the server ended connections without a word: if it speaks TLS, write {scheme}://"
+            "the server closed connections without a reply: if it speaks TLS, write {scheme}://"
         ));
     }
     if report.interrupted || requests.sent + requests.in_flight_begin <= errors.connect {
@@ -135,7 +135,7 @@ fn advice_on_status(report: &Report, http: &Http) -> Option<String> {
         400 if report.tls.is_none() => "the server may want https://",
         401 | 403 => "say who asks (-H)",
         405 => "check the method and the path",
-        500.. => "look into the server's own log",
+        500.. => "look at the server's log",
         _ => "check the path",
     };
     Some(format!("{text}, or expect it: --expect-status {status}"))

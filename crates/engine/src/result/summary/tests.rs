@@ -50,14 +50,14 @@ fn what_went_wrong_is_told_by_kind_and_the_numbers_are_doubted() {
             report.first_error = Some("bad\u{1b}[2J".into());
             report.connections_open = 48;
             report.interrupted = true;
-            report.unsound = vec!["not every reply was correct: the rate counts those that were".into()];
+            report.unsound = vec!["some replies were wrong: the rate counts only correct ones".into()];
         },
         &[(1_000, 9_999)],
         "\
 http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
 
 These figures cannot be trusted:
-  - not every reply was correct: the rate counts those that were
+  - some replies were wrong: the rate counts only correct ones
 
   Requests    5,000/s   10,000 correct, 3 wrong, 12 failed
   Received    16.0 MB/s   32.0 MB
@@ -91,14 +91,14 @@ fn a_run_without_replies_shows_no_latency() {
             report.errors.connect = 1_234;
             report.intervals.completed.fill(0);
             report.unsound =
-                vec!["no reply was correct: no number here tells how fast the server serves".into()];
+                vec!["no reply was correct: these numbers do not show how fast the server is".into()];
         },
         &[],
         "\
 http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
 
 These figures cannot be trusted:
-  - no reply was correct: no number here tells how fast the server serves
+  - no reply was correct: these numbers do not show how fast the server is
 
   Requests    0/s   0 correct, 0 wrong, 0 failed
   Received    16.0 MB/s   32.0 MB
@@ -118,7 +118,7 @@ fn a_server_that_was_gone_is_named_above_the_table_and_as_its_limit() {
             gone(report);
             report.requests.failed = 52;
             report.errors = Errors { connect: 2, reset: 50, ..errors_of_none() };
-            report.unsound.push("not every reply was correct: the rate counts those that were".into());
+            report.unsound.push("some replies were wrong: the rate counts only correct ones".into());
         },
         &[(1_000, 9)],
         "\
@@ -126,7 +126,7 @@ http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
 
 These figures cannot be trusted:
   - the server was gone after 500 ms of 2.00 s: none of 50 connections was open or could be opened
-  - not every reply was correct: the rate counts those that were
+  - some replies were wrong: the rate counts only correct ones
 
   Requests    20,000/s until the server was gone   10,000 correct, 0 wrong, 52 failed
   Received    64.0 MB/s   32.0 MB
@@ -191,7 +191,7 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
             report.first_error = Some("Connection reset by peer (os error 104)".into());
         },
         "no reply was correct; the first: Connection reset by peer; \
-         the server ended connections without a word: if it speaks TLS, write https://",
+         the server closed connections without a reply: if it speaks TLS, write https://",
     );
     check_nothing(
         silent,
@@ -232,7 +232,7 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
             report.first_error = Some("a reply does not begin with HTTP/".into());
         },
         "no reply was correct; the first: a reply does not begin with HTTP/; \
-         check that this is the port of a server that speaks what it is asked",
+         check the port, and that the server speaks this protocol",
     );
     check_nothing(
         |report| {
@@ -268,7 +268,7 @@ fn a_status_that_nobody_expected_says_what_to_do() {
     check(&[(400, 7)], "the server may want https://, or expect it: --expect-status 400");
     check(
         &[(200, 9), (404, 3), (503, 4)],
-        "look into the server's own log, or expect it: --expect-status 503",
+        "look at the server's log, or expect it: --expect-status 503",
     );
 }
 
@@ -282,7 +282,7 @@ fn whoever_answers_in_http_what_is_not_asked_in_it_is_told_how_to() {
         report.errors.malformed = 9;
         report.first_error = Some("bytes came after the end of the reply".into());
         let text = failure(&report).expect("nothing was correct").message;
-        let end = format!("that speaks what it is asked; if it speaks HTTP, {advice}");
+        let end = format!("the server speaks this protocol; if it speaks HTTP, {advice}");
         assert!(text.ends_with(&end), "{text}");
     };
     check("127.0.0.1:80", "write http://");

@@ -69,7 +69,7 @@ fn a_generator_that_lacked_a_processor_and_mostly_waited_for_replies_is_doubted_
     };
     let reason = "waited 6 % of the time for a processor";
     check(false, starved(760_000_000), BoundBy::Server, "waited for replies 56 % of the time", &[reason]);
-    check(true, starved(760_000_000), BoundBy::Rate, "all that was due went out in time", &[reason]);
+    check(true, starved(760_000_000), BoundBy::Rate, "every request was sent on time", &[reason]);
     for is_open in [false, true] {
         check(is_open, starved(880_000_000), BoundBy::Generator, reason, &[reason]);
     }
@@ -91,9 +91,9 @@ fn nothing_limits_a_run_in_which_most_replies_are_wrong() {
         }
     };
     let busy = "busy 95 % of the time: the server may be faster";
-    check(false, wrong(500), BoundBy::Generator, busy, &[busy, "not every reply was correct"]);
+    check(false, wrong(500), BoundBy::Generator, busy, &[busy, "some replies were wrong"]);
     let unclear = "most replies were wrong";
-    check(false, wrong(501), BoundBy::Unclear, unclear, &["not every reply was correct"]);
+    check(false, wrong(501), BoundBy::Unclear, unclear, &["some replies were wrong"]);
     check(false, wrong(1_000), BoundBy::Unclear, unclear, &["no reply was correct"]);
 }
 
@@ -111,7 +111,7 @@ fn a_run_that_is_over_at_once_says_nothing_of_its_limit() {
 
 #[test]
 fn whoever_has_done_all_that_was_asked_is_bound_by_the_rate_however_busy() {
-    check(true, |_| (), BoundBy::Rate, "all that was due went out in time", &[]);
+    check(true, |_| (), BoundBy::Rate, "every request was sent on time", &[]);
     let lain = "busy 100 % of the time: replies may have waited to be read";
     check(true, |run| run.generator.cpu_ns = 1_990_000_000, BoundBy::Rate, "in time", &[lain]);
 }
@@ -153,8 +153,8 @@ fn a_rate_that_was_held_says_how_late_its_sends_were_where_that_shows() {
     let why =
         "all that was due went out, one in a hundred 777 µs late or more: what is slow may be that (--spin)";
     check(true, late(777_000, 20), BoundBy::Rate, why, &[]);
-    check(true, late(777_000, 5), BoundBy::Rate, "all that was due went out in time", &[]);
-    check(true, late(90_000, 20), BoundBy::Rate, "all that was due went out in time", &[]);
+    check(true, late(777_000, 5), BoundBy::Rate, "every request was sent on time", &[]);
+    check(true, late(90_000, 20), BoundBy::Rate, "every request was sent on time", &[]);
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn a_server_that_was_gone_is_the_limit_whatever_the_generator_did() {
 fn a_run_that_lost_time_or_replies_is_not_sound() {
     let away = |run: &mut ::load::Report| run.generator.turn_ns_max = 400_000_000;
     check(false, away, BoundBy::Server, "", &["once away for 400 ms"]);
-    check(false, |run| run.requests.wrong = 1, BoundBy::Server, "", &["not every reply was correct"]);
-    check(false, |run| run.requests.failed = 2, BoundBy::Server, "", &["not every reply was correct"]);
+    check(false, |run| run.requests.wrong = 1, BoundBy::Server, "", &["some replies were wrong"]);
+    check(false, |run| run.requests.failed = 2, BoundBy::Server, "", &["some replies were wrong"]);
     check(false, |run| run.requests.failed = 1, BoundBy::Server, "", &[]);
     let none = |run: &mut ::load::Report| run.requests.correct = 0;
     check(false, none, BoundBy::Unclear, "no reply came", &["no reply was correct"]);

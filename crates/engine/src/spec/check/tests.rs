@@ -57,7 +57,7 @@ fn a_place_is_that_of_one_process_among_all() {
 #[test]
 fn a_schedule_that_cannot_be_kept_is_refused() {
     check_pace("", "the number of stages is 0");
-    check_pace(r#"{"from_per_s": 0, "to_per_s": 0, "duration_ms": null}"#, "a rate of 0 never asks anything");
+    check_pace(r#"{"from_per_s": 0, "to_per_s": 0, "duration_ms": null}"#, "a rate of 0 sends no requests");
     check_pace(r#"{"from_per_s": -1, "to_per_s": 1, "duration_ms": 5}"#, "a rate is -1");
     check_pace(r#"{"from_per_s": 1, "to_per_s": 2, "duration_ms": null}"#, "only the last stage may lack");
     check_pace(r#"{"from_per_s": 1, "to_per_s": 2, "duration_ms": 0}"#, "the length of a stage in ms is 0");
