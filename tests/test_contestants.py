@@ -239,6 +239,9 @@ def check(text: bytes, lines: list[str], tmp_path: Path) -> None:
             "[mine] start: there is no {prot}: did you mean 'port'?",
             "[mine] start: does not say where the port goes: write {port} there, in environment or in one of files",
         ]),
+        (b"install =", b'version = ["mine", "{port}"]\ninstall =', [
+            "[mine] version: there is no {port}: use one of folder, built"
+        ]),
         (b"install =", b'settings = ["workers"]\ninstall =', [
             "[mine] settings: workers does not reach the server: write {workers} in start, environment or files"
         ]),

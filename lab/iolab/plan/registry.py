@@ -35,6 +35,8 @@ TOLD_BY = {"workers": {"workers"}, "reply_bytes": {"reply_bytes", "body"}, "work
 # What the lab fills in: where the server listens, its own folder, what was built for it, a folder of its own for this
 # start, the body that it is to answer, and the settings.
 PLACEHOLDERS = ("host", "port", "folder", "built", "scratch", "protocol", "body", *TOLD_BY, "message_bytes", "framing")
+# Those that are known before a start, which alone a build and a question for the version can have.
+PLACES = ("folder", "built")
 
 Takes = Literal["workers", "reply_bytes", "message_bytes", "framing", "work_ns"]
 Words = tuple[str, ...]
@@ -202,8 +204,9 @@ def _unknown_placeholders(entry: Entry) -> Iterator[str]:
     }
     for key, texts in values.items():
         for found in itertools.chain.from_iterable(map(PLACEHOLDER.findall, texts)):
-            if found not in PLACEHOLDERS:
-                yield f"{key}: there is no {{{found}}}{instead(found, PLACEHOLDERS)}"
+            known = PLACES if key in ("build", "version") else PLACEHOLDERS
+            if found not in known:
+                yield f"{key}: there is no {{{found}}}{instead(found, known)}"
 
 
 def _readable(server: Listed) -> Iterator[tuple[str, str]]:
