@@ -10,11 +10,6 @@ pub fn unix_s() -> u64 {
     read_ns(libc::CLOCK_REALTIME_COARSE) / 1_000_000_000
 }
 
-/// Processor time this process has used, all its threads together, dead ones included.
-pub fn process_cpu_ns() -> u64 {
-    read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
 /// Processor time the calling thread has used.
 pub fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
