@@ -40,8 +40,7 @@ pub(crate) struct LoadFlags {
     #[arg(required_unless_present_any = ["spec", "like", "self_test"])]
     url: Option<String>,
 
-    /// The same run as this command line of ab, hey, wrk, oha or echo-client, reported with its labels; flags beside it
-    /// are added.
+    /// Run an ab, hey, wrk, oha or echo-client command line and print that tool's report; other flags override it.
     #[arg(long, value_name = "LINE", conflicts_with = "url", help_heading = LOAD)]
     pub(crate) like: Option<String>,
 
@@ -77,7 +76,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "RATE", help_heading = CONNECTIONS)]
     connect_rate: Option<f64>,
 
-    /// Connections apart from the load, asked seldom by a thread of their own: what another client would see.
+    /// Extra low-rate connections on a separate thread: the latency that other clients see.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = GENERATOR)]
     probes: usize,
 
@@ -93,7 +92,7 @@ pub(crate) struct LoadFlags {
     #[arg(long = "source", value_name = "LIST", value_delimiter = ',', help_heading = CONNECTIONS)]
     sources: Vec<IpAddr>,
 
-    /// Do not sleep for so long before a request is due, or after a reply in a closed loop, as in 50us.
+    /// Busy-wait this long before a send is due, or after a reply in a closed loop, as in 50us.
     #[arg(
         long, value_name = "DURATION", value_parser = parse_duration, default_value = "0us",
         help_heading = GENERATOR
@@ -208,7 +207,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, short, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
 
-    /// Tell what happens, in lines of JSON, on an inherited descriptor.
+    /// Emit events, as lines of JSON, on an inherited descriptor.
     #[arg(long, value_name = "N", hide = true)]
     events_fd: Option<u32>,
 
