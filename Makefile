@@ -25,8 +25,10 @@ test: lint
 	cargo test --workspace --no-run
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-rust test-python
 
+# A macro declares the modules of the models, where cargo fmt does not see them.
 lint: build
 	cargo fmt --check
+	rustfmt --check --edition 2024 crates/models/src/*.rs
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy

@@ -77,11 +77,7 @@ struct Scheduler<P: Protocol> {
 }
 
 impl<P: Protocol> Scheduler<P> {
-    fn new(
-        worker: Worker,
-        config: &'static Config,
-        workload: &'static P::Workload,
-    ) -> io::Result<Self> {
+    fn new(worker: Worker, config: &'static Config, workload: &'static P::Workload) -> io::Result<Self> {
         let (acceptor, epoll) = Acceptor::with_epoll(worker)?;
         Ok(Self {
             epoll,
@@ -104,7 +100,9 @@ impl<P: Protocol> Scheduler<P> {
                 let ready = self.epoll.ready(index);
                 match ready.key.checked_sub(LISTENERS) {
                     Some(listener) => self.accept(listener as usize),
-                    None => scratch = self.resume(ready.key as usize, Wakeup { scratch, ended: ready.ended() }),
+                    None => {
+                        scratch = self.resume(ready.key as usize, Wakeup { scratch, ended: ready.ended() })
+                    }
                 }
             }
             // Only those queued so far. A coroutine that pauses again goes to the end.
@@ -159,7 +157,8 @@ fn converse<P: Protocol>(
     wakeup: Wakeup,
 ) -> Box<Scratch> {
     let Wakeup { scratch, ended } = wakeup;
-    let mut stream = Stream { socket, yielder, scratch: Some(scratch), ended, readable: true, receives: 0, sends: 0 };
+    let mut stream =
+        Stream { socket, yielder, scratch: Some(scratch), ended, readable: true, receives: 0, sends: 0 };
     let _ = stream.serve::<P>(workload);
     stream.scratch.expect(Stream::HAS_SCRATCH)
 }

@@ -16,7 +16,7 @@ use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{ModelOption, Config, Model, Values};
+use crate::{Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "an event loop that asks epoll which connections are ready",
@@ -83,11 +83,7 @@ struct Loop<P: Protocol> {
 }
 
 impl<P: Protocol> Loop<P> {
-    fn new(
-        worker: Worker,
-        config: &'static Config,
-        workload: &'static P::Workload,
-    ) -> io::Result<Self> {
+    fn new(worker: Worker, config: &'static Config, workload: &'static P::Workload) -> io::Result<Self> {
         let (acceptor, epoll) = Acceptor::with_epoll(worker)?;
         Ok(Self {
             epoll,

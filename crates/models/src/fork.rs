@@ -17,7 +17,7 @@ use crate::conversation::converse;
 use crate::counts::Limit;
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{ModelOption, Config, Model, Values, WorkerKind};
+use crate::{Config, Model, ModelOption, Values, WorkerKind};
 
 pub(crate) const MODEL: Model = Model {
     about: "a process for each connection, forked when it is accepted",

@@ -15,7 +15,7 @@ use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::select::FIXED_MAX;
 use crate::workers::{Worker, spread};
-use crate::{ModelOption, Config, Model, Values};
+use crate::{Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "the event loop of the library libevent, which calls back what is ready",

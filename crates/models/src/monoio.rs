@@ -22,7 +22,7 @@ use crate::acceptor::{EXHAUSTED_PAUSE, spare_descriptor};
 use crate::conversation::{DISCARD_BYTES, DISCARD_TIME};
 use crate::runtimes::{Gate, Share, with_scratch};
 use crate::workers::{Worker, spread};
-use crate::{ModelOption, Config, Model, Values};
+use crate::{Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "a task for each connection on monoio's runtime, with io_uring",

@@ -14,7 +14,7 @@ use proto::Protocol;
 
 use crate::conversation::one_at_a_time;
 use crate::workers::{Worker, supervise};
-use crate::{ModelOption, Config, Model, Values};
+use crate::{Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "a fixed number of processes, one connection at a time each",

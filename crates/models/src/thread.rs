@@ -20,7 +20,7 @@ use crate::conversation::converse;
 use crate::counts::{ConnectionPermit, Limit};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{ModelOption, Config, Model, Values};
+use crate::{Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "a thread for each connection, started when it is accepted",

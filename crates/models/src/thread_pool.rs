@@ -24,7 +24,7 @@ use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{ModelOption, Config, Model, Values};
+use crate::{Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "a fixed number of threads, and a cache of connections that wait for them",
@@ -95,7 +95,8 @@ enum Entry<S> {
 
 impl<S> Pool<S> {
     fn new(epoll: Epoll) -> Self {
-        let state = State { connections: Slab::new(), queue: VecDeque::new(), threads_waiting: 0, returns: 0 };
+        let state =
+            State { connections: Slab::new(), queue: VecDeque::new(), threads_waiting: 0, returns: 0 };
         Self { epoll, state: Mutex::new(state), ready: Condvar::new() }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use sys::ring::{Options, Polling, Sending, TaskRun, Variant};
 
-use crate::{ModelOption, Config, Values, WorkerKind};
+use crate::{Config, ModelOption, Values, WorkerKind};
 
 pub(crate) const ALL: &[ModelOption] =
     &[ACCEPT, RECEIVE, BUFFERS, FILES, TASK_RUN, SEND, SUBMIT, RING, SHARING];
@@ -96,7 +96,9 @@ pub(super) fn check(config: &Config) -> io::Result<()> {
         let asked = config.options.get(second.name).is_some_and(|value| value == without);
         if config.option(first) == *with && asked {
             let (first, second) = (first.name, second.name);
-            return refuse(format!("{first}={with} and {second}={without} exclude each other: leave one out"));
+            return refuse(format!(
+                "{first}={with} and {second}={without} exclude each other: leave one out"
+            ));
         }
     }
     if is_shared(config) && config.worker_kind == WorkerKind::Process {
