@@ -19,7 +19,8 @@ class Cost(Frozen):
 
     `calls_per_request` was counted in a trial of its own; None where it was not, and `calls_why_not` then says why,
     if it was tried. `connection_bytes` is what the server's own memory grew by for each connection, from before the
-    load to the middle of it; None below 50 connections. `processes` and `threads` are those of most timed trials.
+    load to the end of its window; None below MEMORY_CONNECTIONS_MIN connections. `processes` and
+    `threads` are those of most timed trials.
     """
 
     contestant: str
