@@ -86,6 +86,8 @@ def test_a_run_begins_anew_when_the_entry_of_its_server_has_changed(folder: Path
     command = ("run", folder / "some.toml", "--quick", "--out", folder / "runs")
     assert iolab(*command).exit_code == 0
     (folder / "contestants.toml").write_text(MINE.replace("a server in Python", "the same with other words"))
+    assert "has changed" not in iolab(*command).stderr
+    (folder / "contestants.toml").write_text(MINE.replace("WORKERS =", 'MORE = "1", WORKERS ='))
     assert "the entry of mine has changed: the earlier run is kept" in iolab(*command).stderr
 
 

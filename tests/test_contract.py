@@ -160,6 +160,7 @@ OF_A_TRIAL = {
     "warmup_ms": {"minimum", "maximum", "default", "null"},
     "duration_ms": {"minimum", "maximum", "default", "null"},
     "interval_ms": {"minimum", "maximum"},
+    "timeout_ms": {"maximum"},
 }
 
 

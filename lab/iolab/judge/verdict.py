@@ -79,11 +79,6 @@ class ComparisonVerdict(Frozen):
         found = (e for e in self.estimates if e.metric == metric and e.contestant == contestant)
         return next((e for e in found if reference in (None, e.reference)), None)
 
-    def largest_difference(self, contestant: str) -> Estimate | None:
-        """The largest decided difference of one contestant, in any metric; None where nothing is decided."""
-        found = (e for e in self.estimates if e.contestant == contestant and e.word == "differs")
-        return max(found, key=lambda each: each.size, default=None)
-
     def named_difference(self, contestant: str, reference: str) -> Estimate | None:
         """The largest decided difference in latency or memory to `reference`, where a sentence should name it."""
         of = {e.metric: e for e in self.estimates if (e.contestant, e.reference) == (contestant, reference)}

@@ -57,7 +57,9 @@ class Registered:
         files = programs.of_command([_found(words[0]) or words[0], *words[1:]])
         name, folder = self.listed.name, self.listed.folder
         own = {str(folder / file): programs.digest(folder / file) for file in self.listed.entry.files}
-        entry = hashlib.sha256(self.listed.entry.model_dump_json().encode()).hexdigest()
+        # What is only said of it does not make it another server.
+        entry = self.listed.entry.model_dump_json(exclude={"about", "install"})
+        entry = hashlib.sha256(entry.encode()).hexdigest()
         said = {f"the entry of {name}": entry, f"the version of {name}": self.version}
         return files | {file: digest for file, digest in own.items() if digest is not None} | said
 

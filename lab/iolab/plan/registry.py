@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -56,7 +56,7 @@ class Entry(Frozen):
     at_most: dict[str, int] = Field(default={})
     build: Words = ()
     start: Words
-    environment: dict[str, str] = Field(default={})
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(default={})
     files: Words = ()
     version: Words = ()
     crates: Words = ()

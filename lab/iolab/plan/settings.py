@@ -11,7 +11,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from iolab.contract.literals import Driver, WorkerKind
-from iolab.contract.types import Connections, Count, DurationMs, Frozen, HttpWorkload, Threads, Workload
+from iolab.contract.types import Connections, Count, Frozen, HttpWorkload, Threads, Workload
 from iolab.plan.contestant import Contestant
 
 Scalar = bool | int | str
@@ -45,7 +45,7 @@ class Cell(Frozen):
     warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX)
     duration_ms: int = Field(default=3_000, ge=100, le=TRIAL_MS_MAX)
     interval_ms: int = Field(default=20, ge=5, le=10_000)
-    timeout_ms: DurationMs = 10_000
+    timeout_ms: int = Field(default=10_000, ge=1, le=TRIAL_MS_MAX)
 
     @model_validator(mode="after")
     def _window_on_an_edge(self) -> Self:

@@ -220,7 +220,8 @@ impl Evidence<'_> {
         })
     }
 
-    /// Requests whose reply had not come at the end and was overdue by all that was seen: the percentiles do not include them.
+    /// Requests whose reply had not come at the end and was overdue by all that was seen: the percentiles do not
+    /// include them.
     fn unanswered(&self) -> Option<String> {
         let oldest_ns = self.measured.unanswered_ns_max;
         let in_flight = self.measured.requests.in_flight_end;
@@ -228,7 +229,10 @@ impl Evidence<'_> {
         let are_many = in_flight as f64 > UNANSWERED_SHARE_MAX * self.measured.requests.sent as f64;
         (in_flight > 0 && is_overdue && (are_many || oldest_ns > UNANSWERED_NS_MAX)).then(|| {
             let (number, oldest) = (count(in_flight), duration_ns(oldest_ns as f64));
-            format!("{number} requests had no reply at its end, the oldest for {oldest}: the percentiles do not include them")
+            format!(
+                "{number} requests had no reply at its end, the oldest for {oldest}: the percentiles do not include \
+                 them"
+            )
         })
     }
 

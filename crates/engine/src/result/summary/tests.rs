@@ -266,10 +266,7 @@ fn a_status_that_nobody_expected_says_what_to_do() {
     check(&[(405, 7)], "check the method and the path, or expect it: --expect-status 405");
     check(&[(403, 7)], "say who asks (-H), or expect it: --expect-status 403");
     check(&[(400, 7)], "the server may want https://, or expect it: --expect-status 400");
-    check(
-        &[(200, 9), (404, 3), (503, 4)],
-        "look at the server's log, or expect it: --expect-status 503",
-    );
+    check(&[(200, 9), (404, 3), (503, 4)], "look at the server's log, or expect it: --expect-status 503");
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn a_server_that_was_gone_is_the_limit_whatever_the_generator_did() {
 #[test]
 fn a_run_that_lost_time_or_replies_is_not_sound() {
     let away = |run: &mut ::load::Report| run.generator.turn_ns_max = 400_000_000;
-    check(false, away, BoundBy::Server, "", &["once away for 400 ms"]);
+    check(false, away, BoundBy::Server, "", &["once stood still for 400 ms"]);
     check(false, |run| run.requests.wrong = 1, BoundBy::Server, "", &["some replies were wrong"]);
     check(false, |run| run.requests.failed = 2, BoundBy::Server, "", &["some replies were wrong"]);
     check(false, |run| run.requests.failed = 1, BoundBy::Server, "", &[]);
