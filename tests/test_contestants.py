@@ -158,7 +158,7 @@ def test_what_a_server_does_not_take_is_refused_in_one_line_before_anything_runs
         (("version = [", 'build = ["/nowhere/cc"]\nversion = ['), "/nowhere/cc is not installed: install mine"),
         (
             ("version = [", f"build = [{sys.executable!r}, '-S', '-c', 'raise SystemExit(\"error: 7\")']\nversion = ["),
-            "it cannot be built: error: 7: install mine",
+            f"it cannot be built: error: 7: see what {sys.executable} -S -c 'raise SystemExit(\"error: 7\")' says",
         ),
         (
             ("start = [", f"build = [{sys.executable!r}, '-S', '-c', '']\nstart = ['/nowhere/mine', "),

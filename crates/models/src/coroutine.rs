@@ -101,7 +101,7 @@ impl<P: Protocol> Scheduler<P> {
                 match ready.key.checked_sub(LISTENERS) {
                     Some(listener) => self.accept(listener as usize),
                     None => {
-                        scratch = self.resume(ready.key as usize, Wakeup { scratch, ended: ready.ended() })
+                        scratch = self.resume(ready.key as usize, Wakeup { scratch, ended: ready.ended() });
                     }
                 }
             }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -131,8 +132,9 @@ def _build(server: Listed) -> None:
         raise Absent(f"it cannot be built in {built}: {why.strerror or why}") from None
     code, lines = _run(_words(server.entry.build, _places(server)), BUILD_S_MAX)
     if code != 0:
-        error = next((line for line in lines if "error" in line), lines[-1])
-        raise Absent(f"it cannot be built: {error}: {server.entry.install}")
+        error = next((line for line in lines if "error" in line), lines[0])
+        command = shlex.join(_words(server.entry.build, _places(server)))
+        raise Absent(f"it cannot be built: {error}: see what {command} says")
     if (unmade := _unmade(server)) is not None:
         raise Absent(f"its build made no {unmade}: correct build or start")
 
