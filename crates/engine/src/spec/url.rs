@@ -206,7 +206,7 @@ mod tests {
         check("http://:80/", Err("has no host"));
         check("http://[::1/", Err("no IPv6 address between [ and ]"));
         check("http://[localhost]/", Err("no IPv6 address between [ and ]"));
-        check("http://::1/", Err("stands in brackets"));
+        check("http://::1/", Err("write an IPv6 address in brackets"));
         check("http://127.0.0.1:80:81/", Err("has several colons"));
         check("", Err("the address is empty"));
         check("http:/localhost/", Err("write http://localhost/"));

@@ -113,7 +113,7 @@ fn a_run_that_is_over_at_once_says_nothing_of_its_limit() {
 fn whoever_has_done_all_that_was_asked_is_bound_by_the_rate_however_busy() {
     check(true, |_| (), BoundBy::Rate, "every request was sent on time", &[]);
     let lain = "busy 100 % of the time: replies may have waited to be read";
-    check(true, |run| run.generator.cpu_ns = 1_990_000_000, BoundBy::Rate, "in time", &[lain]);
+    check(true, |run| run.generator.cpu_ns = 1_990_000_000, BoundBy::Rate, "on time", &[lain]);
 }
 
 #[test]
