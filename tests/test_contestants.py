@@ -161,6 +161,10 @@ def test_what_a_server_does_not_take_is_refused_in_one_line_before_anything_runs
             f"it cannot be built: error: 7: see what {sys.executable} -S -c 'raise SystemExit(\"error: 7\")' says",
         ),
         (
+            ("print('mine version: 1.2')", "raise SystemExit('broken')"),
+            "its version command failed: broken: correct version",
+        ),
+        (
             ("start = [", f"build = [{sys.executable!r}, '-S', '-c', '']\nstart = ['/nowhere/mine', "),
             "its build made no /nowhere/mine: correct build or start",
         ),
@@ -188,14 +192,14 @@ def test_a_server_with_sources_is_built_when_it_is_first_used(folder: Path) -> N
     assert "building" not in again.stderr
 
 
-def test_the_list_names_each_server_with_what_it_takes_and_its_version(folder: Path) -> None:
+def test_the_list_names_each_server_with_what_it_takes_and_runs_no_command_of_a_user(folder: Path) -> None:
     gone = LEAST.decode().replace("[mine]", "[gone]").replace('"mine"', '"/nowhere"')
     (folder / "contestants.toml").write_text(MINE + gone)
     done = iolab("list", "contestants")
     assert done.exit_code == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     at = lines.index("mine         a server in Python")
-    assert lines[at + 1 : at + 3] == ["speaks echo; takes workers, message_bytes", "1.2"]
+    assert lines[at + 1 : at + 3] == ["speaks echo; takes workers, message_bytes", "installed"]
     assert lines[-1] == "NOT HERE: /nowhere is not installed: install mine"
     assert {line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")} >= {"nginx", "raw-hyper"}
 

@@ -118,6 +118,9 @@ def state(server: Listed) -> str:
         return f"NOT HERE: {why}"
     if must_be_built(server):
         return "not built yet: the first run builds it"
+    if server.file != registry.OURS:
+        # A list must not run what a file in the working directory says.
+        return "installed"
     try:
         return _version(server) or "installed"
     except Absent as absent:
@@ -146,7 +149,9 @@ def _version(server: Listed) -> str:
         return " on ".join(f"{name} {versions.get(name, 'unknown')}" for name in server.entry.crates)
     if not server.entry.version:
         return ""
-    _, lines = _run(_words(server.entry.version, _places(server)), VERSION_S_MAX)
+    code, lines = _run(_words(server.entry.version, _places(server)), VERSION_S_MAX)
+    if code != 0:
+        raise Absent(f"its version command failed: {lines[0]}: correct version")
     # `nginx version: nginx/1.22.1`
     return lines[0].rpartition("version: ")[2][:VERSION_CHARACTERS_MAX]
 
