@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -15,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from iolab.contract.types import WORKLOADS, Frozen, updated
 from iolab.errors import PlanError
-from iolab.plan import mistakes
+from iolab.plan import mistakes, toml_file
 from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest
 from iolab.plan.contestant import Contestant
 from iolab.plan.plan import COMPARISONS_MAX, CONTESTANTS_MAX, Comparison, Plan, Quick
@@ -25,7 +24,6 @@ from iolab.wording import instead, nearest
 Axes = dict[str, Annotated[tuple[Scalar, ...], Field(min_length=1)]]
 # The models there are, and the names of their options.
 Models = Mapping[str, Sequence[str]]
-EXPERIMENT_BYTES_MAX = 1 << 20
 
 
 def vs_plan(
@@ -94,7 +92,7 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
     With `models` a contestant that the engine does not have is refused too, where it is listed.
     """
     try:
-        text = path.read_bytes()[: EXPERIMENT_BYTES_MAX + 1]
+        text = path.read_bytes()[: toml_file.BYTES_MAX + 1]
     except OSError as error:
         raise PlanError(f"{path}: cannot be read: {error.strerror or error}") from None
     try:
@@ -105,7 +103,7 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
 
 def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
     """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with a line a mistake."""
-    table = _toml(text)
+    table = toml_file.table_of(text, "an experiment")
     keys = {**{name: kind.model_fields for name, kind in _TABLES.items()}, "fixed": SETTINGS}
     wrong: list[str] = []
     try:
@@ -126,17 +124,6 @@ def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
     if wrong:
         raise PlanError("\n".join(wrong))
     return plan
-
-
-def _toml(text: bytes) -> dict[str, Any]:
-    if len(text) > EXPERIMENT_BYTES_MAX:
-        raise PlanError(f"an experiment has at most {EXPERIMENT_BYTES_MAX >> 10} KiB")
-    try:
-        return tomllib.loads(text.decode())
-    except UnicodeDecodeError:
-        raise PlanError("is not UTF-8 text: save it as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise PlanError(f"is not TOML: {mistakes.of_toml(str(error), text.decode())}") from None
 
 
 def _without(table: dict[str, Any], places: Iterable[Sequence[int | str]], relations: Sequence[str]) -> dict[str, Any]:

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
 from iolab.contract.literals import Protocol
 from iolab.contract.types import Frozen
 from iolab.errors import PlanError
-from iolab.plan import mistakes
+from iolab.plan import mistakes, toml_file
 from iolab.plan.settings import Cell
 from iolab.wording import instead, listed
 
 OURS = Path(__file__).parent.parent / "contestants/registry.toml"
 USERS = "contestants.toml"
-REGISTRY_BYTES_MAX = 1 << 20
 NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 # The settings of a server. One that differs from its default must be among those that the server takes.
@@ -129,7 +127,7 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 def _read(file: Path) -> dict[str, Listed]:
     try:
-        text = file.read_bytes()[: REGISTRY_BYTES_MAX + 1]
+        text = file.read_bytes()[: toml_file.BYTES_MAX + 1]
         return parse(text, file)
     except OSError as error:
         raise PlanError(f"{file}: cannot be read: {error.strerror or error}") from None
@@ -140,7 +138,7 @@ def _read(file: Path) -> dict[str, Listed]:
 def parse(text: bytes, file: Path) -> dict[str, Listed]:
     """The servers of a registry's text; raises PlanError with a line for each mistake."""
     found, wrong = dict[str, Listed](), list[str]()
-    for name, table in _toml(text).items():
+    for name, table in toml_file.table_of(text, "a registry").items():
         if NAME.fullmatch(name) is None:
             wrong.append(f"[{name}]: a name must be small letters, digits, '.', '_' and '-', beginning with a letter")
             continue
@@ -158,17 +156,6 @@ def parse(text: bytes, file: Path) -> dict[str, Listed]:
     if wrong:
         raise PlanError("\n".join(wrong))
     return found
-
-
-def _toml(text: bytes) -> dict[str, Any]:
-    if len(text) > REGISTRY_BYTES_MAX:
-        raise PlanError(f"a registry has at most {REGISTRY_BYTES_MAX >> 10} KiB")
-    try:
-        return tomllib.loads(text.decode())
-    except UnicodeDecodeError:
-        raise PlanError("is not UTF-8 text: save it as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise PlanError(f"is not TOML: {mistakes.of_toml(str(error), text.decode())}") from None
 
 
 def _faults(server: Listed) -> Iterator[str]:
