@@ -89,7 +89,7 @@ class Distance:
             return "How far apart the processors are is not known here, and may differ from run to run."
         return (
             "Every run had both processors together, before it and after: at most "
-            f"{SAME_TOPOLOGY_MAX * self.least_ns:.0f} ns to and fro for a cache line "
+            f"{SAME_TOPOLOGY_MAX * self.least_ns:.0f} ns for the round trip of a cache line "
             f"({self.least_ns:.0f} is the least seen)."
         )
 

@@ -188,9 +188,9 @@ def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what:
     ("core_to_core_ns", "status", "found"),
     [
         ((), None, ""),
-        ((41.2, 50.0, 44.0), "ok", "41 ns to and fro"),
-        ((400.0, 390.0), "ok", "390 ns to and fro"),
-        ((41.2, 50.0, 402.7), "warn", "41 to 403 ns to and fro, within seconds"),
+        ((41.2, 50.0, 44.0), "ok", "41 ns round trip"),
+        ((400.0, 390.0), "ok", "390 ns round trip"),
+        ((41.2, 50.0, 402.7), "warn", "41 to 403 ns round trip, within seconds"),
     ],
 )
 def test_doctor_sees_processors_that_are_moved(

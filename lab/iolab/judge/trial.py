@@ -1,7 +1,7 @@
 """The rules within one trial: what discards it, what it warns of, and what limited it.
 
-Pure functions over one report. No rule looks at which contestant is ahead, and none removes a value for being large:
-that is what keeps a discarded trial from being a vote. Each limit stands here once, with its reason.
+Pure functions over one report. No rule looks at which contestant is ahead or removes a value for being large, so
+discarding a trial does not favour a contestant. Each limit is here once, with its reason.
 """
 
 from __future__ import annotations

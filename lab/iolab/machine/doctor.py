@@ -105,9 +105,9 @@ def _core_to_core_checks(core_to_core_ns: Sequence[float]) -> list[Check]:
         _check(
             stays,
             "core-to-core latency",
-            f"{least_ns:.0f} ns to and fro"
+            f"{least_ns:.0f} ns round trip"
             if stays
-            else f"{least_ns:.0f} to {most_ns:.0f} ns to and fro, within seconds",
+            else f"{least_ns:.0f} to {most_ns:.0f} ns round trip, within seconds",
             "The host moves the processors, and rates change threefold: run more blocks, or ask for pinned processors.",
         )
     ]

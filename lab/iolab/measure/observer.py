@@ -1,9 +1,9 @@
 """Watches a server beside it: its processes, their clocks and their memory, handed over as samples at the end.
 
-The observer has its own clock, and a thread of its own for what is sampled in between: nobody has to call it in time. A
-thread disturbs least where processors are few. It needs no interpreter of its own, it sleeps between samples while the
-rest of the lab waits for the generator, and its processor time is the lab's, which is not taken for that of strangers.
-What is read at the edges of the window is read when the generator names them, and before anything else is done.
+The observer has its own clock, and its own thread for samples between the edges, so the runner does not poll it. A
+thread disturbs less than a process where processors are few: it starts no interpreter, it sleeps between samples, and
+its processor time counts as the lab's, not as foreign. The edges of the window are read first, when the generator
+names them.
 """
 
 from __future__ import annotations

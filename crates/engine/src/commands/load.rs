@@ -132,7 +132,7 @@ fn for_a_person(flags: &LoadFlags, compat: Option<&Compat>) -> Result<(), Failur
         }
         None
     })?;
-    // Nobody has interrupted what has ended in the time it was given.
+    // The clock stops the run as an interruption does, but a run that ends on time was not interrupted.
     ran.measured.interrupted &= !clock.is_some_and(|clock| clock.has_struck());
     let report = told(&spec, missing_features, &ran);
     let Ran { measured, lost } = ran;
@@ -148,7 +148,7 @@ fn for_a_person(flags: &LoadFlags, compat: Option<&Compat>) -> Result<(), Failur
     }
     match report.unsound.first() {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
-        // Whoever stops a run knows that it has nothing to show, and other tools end well where nothing was right.
+        // A stopped run may have no reply yet; ab, hey, wrk and oha exit with 0 even without a correct one.
         _ if report.interrupted || compat.is_some() => Ok(()),
         _ => summary::failure(&report).map_or(Ok(()), Err),
     }

@@ -1,8 +1,8 @@
 //! A web server on may_minihttp: one worker thread, a coroutine a connection, a body of one byte, and the header
 //! fields that our servers send too. Its only argument is the port.
 //!
-//! may_minihttp leaves TCP_NODELAY alone and gives nobody the socket. It writes each reply at once, and a client that
-//! waits for it before it asks again leaves nothing unacknowledged that Nagle's algorithm would wait for.
+//! may_minihttp does not set TCP_NODELAY and does not expose the socket. It writes each reply in one call. Clients wait
+//! for a reply before the next request, so Nagle's algorithm has no unacknowledged data to wait for.
 
 use std::io;
 
