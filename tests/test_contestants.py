@@ -257,6 +257,11 @@ def check(text: bytes, lines: list[str], tmp_path: Path) -> None:
         (b"install =", b'files = ["a.conf"]\ninstall =', [
             "[mine] files: {folder}/mine/a.conf cannot be read: create it, or leave it out"
         ]),
+        (b"install =", b'files = ["a.conf", "b/a.conf"]\ninstall =', [
+            "[mine] files: {folder}/mine/a.conf cannot be read: create it, or leave it out",
+            "[mine] files: {folder}/mine/b/a.conf cannot be read: create it, or leave it out",
+            "[mine] files: two of them are called a.conf, and a start copies both into one folder: rename one",
+        ]),
         (b"install =", b'version = ["a"]\ncrates = ["a"]\ninstall =', [
             "[mine] crates: the version is asked for twice: keep version or crates"
         ]),

@@ -112,7 +112,7 @@ def prepare(
     ready, absent = dict[str, Registered](), dict[str, str]()
     names = {cell.contestant.text for comparison in plan.comparisons for cell in comparison.cells}
     for server in (known[name] for name in sorted(names & set(known))):
-        if registered.must_be_built(server):
+        if registered.must_be_built(server) and not registered.missing(server):
             on_event(Building(server.name, server.entry.build[0]))
         try:
             ready[server.name] = registered.prepare(server)

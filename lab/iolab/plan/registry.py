@@ -166,6 +166,9 @@ def _faults(server: Listed) -> Iterator[str]:
     for name in entry.files:
         if name not in contents:
             yield f"files: {server.folder / name} cannot be read: create it, or leave it out"
+    basenames = [Path(name).name for name in entry.files]
+    for name in dict.fromkeys(each for each in basenames if basenames.count(each) > 1):
+        yield f"files: two of them are called {name}, and a start copies both into one folder: rename one"
     yield from _unknown_placeholders(entry)
     texts = (*entry.start, *entry.environment.values(), *contents.values())
     said = set(itertools.chain.from_iterable(map(PLACEHOLDER.findall, texts)))
