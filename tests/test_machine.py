@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 import fake_engine
 from iolab.contract.types import Description
-from iolab.machine import cpus, doctor, facts, noise, proc
+from iolab.machine import cpus, doctor, facts, netstat, noise, proc
 from iolab.machine.cpus import Cpu, CpuSets
 from iolab.machine.doctor import Check
+from iolab.machine.netstat import ListenCounters
 from iolab.machine.noise import Ticks
 
 S = 1_000_000_000
@@ -224,3 +226,30 @@ def test_this_machine_can_be_described_and_the_lab_may_use_its_processors() -> N
     assert described["cpu"]["logical"] == len(cpus.topology()) >= 1
     assert described["identity"]["kernel"]
     assert doctor.checks(described, None, "none")
+
+
+TCP_EXT = "TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPReqQFullDrop\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(TCP_EXT + "TcpExt: 3 10 14 4\n", ListenCounters(10, 14, 3, 4), id="each by its name"),
+        pytest.param(
+            "TcpExt: ListenOverflows Later\nTcpExt: 10 7\nIpExt: InNoRoutes\nIpExt: 5\n",
+            ListenCounters(overflows=10),
+            id="other kernels have others",
+        ),
+        pytest.param("", ListenCounters(), id="a kernel without TCP counts nothing"),
+    ],
+)
+def test_the_counters_of_listening_sockets_are_read(text: str, expected: ListenCounters) -> None:
+    assert netstat.parsed(text) == expected
+
+
+def test_counters_of_listening_sockets_are_those_of_a_window() -> None:
+    assert ListenCounters(10, 14, 3, 4).since(ListenCounters(4, 4, 3, 0)) == ListenCounters(6, 10, 0, 4)
+    counted = netstat.listen_counters(os.getpid())
+    assert counted is not None
+    assert counted.since(counted) == ListenCounters()
+    assert netstat.listen_counters(2**22 + 1) is None, "no process has a number beyond the kernel's largest"
