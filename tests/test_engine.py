@@ -46,6 +46,8 @@ SOURCES = {
     "crates/b/Cargo.toml": b"b",
     "crates/b/src/main.rs": b"fn main() {}\n",
     "crates/b-c/src/lib.rs": b"\xff\0",
+    "crates/b-c/vendor/c.c": b"c",
+    "crates/b-c/vendor/c.h": b"",
     "crates/b/README.md": b"not a source",
 }
 
@@ -56,6 +58,8 @@ def test_the_build_id_is_the_one_the_contract_defines(tmp_path: Path) -> None:
         b"Cargo.lock\x000\x00"
         b"Cargo.toml\x0012\x00[workspace]\n"
         b"crates/b-c/src/lib.rs\x002\x00\xff\x00"
+        b"crates/b-c/vendor/c.c\x001\x00c"
+        b"crates/b-c/vendor/c.h\x000\x00"
         b"crates/b/Cargo.toml\x001\x00b"
         b"crates/b/src/main.rs\x0013\x00fn main() {}\n"
     )

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+const ENDINGS: [&str; 4] = ["Cargo.toml", ".rs", ".c", ".h"];
+
 /// The first 16 hexadecimal digits of the SHA-256 over the engine's sources in the checkout at `root`.
 ///
 /// # Errors
@@ -24,7 +26,7 @@ pub(crate) fn build_id(root: &Path) -> io::Result<String> {
     Ok(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Adds every `*.rs` and `Cargo.toml` below `folder`. Paths are built with `/` and do not pass through the
+/// Adds every `Cargo.toml`, `*.rs`, `*.c` and `*.h` below `folder`. Paths are built with `/` and do not pass through the
 /// operating system's own form, because they are part of what is hashed.
 fn collect(root: &Path, folder: &str, paths: &mut Vec<String>) -> io::Result<()> {
     for entry in fs::read_dir(root.join(folder))? {
@@ -35,7 +37,7 @@ fn collect(root: &Path, folder: &str, paths: &mut Vec<String>) -> io::Result<()>
         let kind = entry.file_type()?;
         if kind.is_dir() {
             collect(root, &path, paths)?;
-        } else if kind.is_file() && (name == "Cargo.toml" || name.ends_with(".rs")) {
+        } else if kind.is_file() && ENDINGS.iter().any(|ending| name.ends_with(ending)) {
             paths.push(path);
         }
     }

@@ -18,8 +18,7 @@ use crate::workers::{Worker, spread};
 use crate::{Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
-    about: "the event loop of the library libevent, which calls back what is ready",
-    needs: "libevent 2.1 when it is built",
+    about: "the event loop of the library libevent 2.1.12, built in, which calls back what is ready",
     options: &[BACKEND],
     connections_per_worker,
     missing_features,

@@ -121,7 +121,7 @@ def _sources(root: str, folder: str) -> Iterator[str]:
         name = f"{folder}/{entry.name}"
         if entry.is_dir(follow_symlinks=False):
             yield from _sources(root, name)
-        elif entry.is_file(follow_symlinks=False) and (entry.name == "Cargo.toml" or entry.name.endswith(".rs")):
+        elif entry.is_file(follow_symlinks=False) and entry.name.endswith(("Cargo.toml", ".rs", ".c", ".h")):
             yield name
 
 

@@ -1,14 +1,35 @@
-//! libevent behind safe types.
+//! libevent, as far as servers use it: plain events on descriptors, no buffers and no timers.
+//!
+//! The library is compiled into this crate from `vendor/libevent`. The dozen functions are declared by hand.
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::ffi::{CStr, c_char, c_int, c_short, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_short, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
-use super::Backend;
+/// Ways of waiting that the library has on Linux, by its own names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    Epoll,
+    Poll,
+    Select,
+}
+
+impl Backend {
+    pub const ALL: [Self; 3] = [Self::Epoll, Self::Poll, Self::Select];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::Poll => "poll",
+            Self::Select => "select",
+        }
+    }
+}
 
 /// An event loop of one thread. A clone is another handle of the same.
 #[derive(Clone, Debug)]
@@ -26,9 +47,8 @@ impl Base {
     /// A loop that waits in this way and no other.
     ///
     /// # Errors
-    /// `Unsupported` where the library is too old or has no such way; a limit on descriptors.
+    /// `Unsupported` where it cannot wait in this way; a limit on descriptors.
     pub fn new(backend: Backend) -> io::Result<Self> {
-        check_version()?;
         // SAFETY: what is allocated here is freed below; names are C strings that live long enough.
         let base = unsafe {
             let Some(config) = NonNull::new(event_config_new()) else {
@@ -150,19 +170,6 @@ unsafe extern "C" fn on_ready(fd: c_int, _what: c_short, shared: *mut c_void) {
     handle(fd);
 }
 
-/// The first version with all that is used here.
-const VERSION_MIN: u32 = 0x0201_0000;
-
-fn check_version() -> io::Result<()> {
-    // SAFETY: both functions take nothing and return a number and a C string that lives as long as the program.
-    let (number, name) = unsafe { (event_get_version_number(), CStr::from_ptr(event_get_version())) };
-    if number >= VERSION_MIN {
-        return Ok(());
-    }
-    let text = format!("libevent {} is too old: 2.1 is the least", name.to_string_lossy());
-    Err(io::Error::new(io::ErrorKind::Unsupported, text))
-}
-
 /// Only this thread uses the base; the environment does not change how it waits; and changes of what it waits for are
 /// collected until it waits.
 const FLAGS: c_int = 0x01 | 0x02 | 0x10;
@@ -181,8 +188,6 @@ struct RawEvent([u8; 0]);
 type Callback = unsafe extern "C" fn(c_int, c_short, *mut c_void);
 
 unsafe extern "C" {
-    fn event_get_version() -> *const c_char;
-    fn event_get_version_number() -> c_uint;
     fn event_config_new() -> *mut RawConfig;
     fn event_config_free(config: *mut RawConfig);
     fn event_config_avoid_method(config: *mut RawConfig, method: *const c_char) -> c_int;
