@@ -16,11 +16,11 @@ use crate::counts::Limit;
 use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
 use crate::workers::{Worker, spread};
-use crate::{Config, Model, ModelOption, Values};
+use crate::{ACCEPT, Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "an event loop that asks epoll which connections are ready",
-    options: &[TRIGGER],
+    options: &[TRIGGER, ACCEPT],
     ..Model::DEFAULT
 };
 

@@ -55,6 +55,11 @@ impl Config {
     pub fn backlog(&self) -> usize {
         self.number(&BACKLOG)
     }
+
+    /// Whether all workers accept from one queue.
+    pub fn shares_queue(&self) -> bool {
+        self.option(&ACCEPT) == "shared"
+    }
 }
 
 /// A variant of a model that users choose by name.
@@ -107,6 +112,14 @@ pub const BACKLOG: ModelOption = ModelOption {
         "3",
         "a short burst overflows it, and further clients wait a second or more before they try again",
     )],
+};
+
+/// The option of event loops that a published server with several processes may have used either way.
+pub(crate) const ACCEPT: ModelOption = ModelOption {
+    name: "accept",
+    values: Values::Words(&["each", "shared"]),
+    about: "whether each worker has a queue of new connections, filled in turn, or all take them from one",
+    defects: &[],
 };
 
 /// What a model is, before it runs. Each model is a file with a constant `MODEL` of this type and a function

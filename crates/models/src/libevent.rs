@@ -15,11 +15,11 @@ use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::select::FIXED_MAX;
 use crate::workers::{Worker, spread};
-use crate::{Config, Model, ModelOption, Values};
+use crate::{ACCEPT, Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "the event loop of the library libevent 2.1.12, built in, which calls back what is ready",
-    options: &[BACKEND],
+    options: &[BACKEND, ACCEPT],
     connections_per_worker,
     missing_features,
     ..Model::DEFAULT

@@ -13,10 +13,11 @@ use sys::poll::Poll;
 use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::workers::{Worker, spread};
-use crate::{Config, Model};
+use crate::{ACCEPT, Config, Model};
 
 pub(crate) const MODEL: Model = Model {
     about: "an event loop that shows poll all its connections at every wait, as a list",
+    options: &[ACCEPT],
     ..Model::DEFAULT
 };
 

@@ -15,11 +15,11 @@ use sys::select::{FD_SETSIZE, Select};
 use crate::counts::Limit;
 use crate::event_loop::{EventLoop, Watch};
 use crate::workers::{Worker, spread};
-use crate::{Config, Model, ModelOption, Values};
+use crate::{ACCEPT, Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
     about: "an event loop that shows select all its connections at every wait, as bits",
-    options: &[SET],
+    options: &[SET, ACCEPT],
     connections_per_worker,
     ..Model::DEFAULT
 };

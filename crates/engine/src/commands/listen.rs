@@ -1,4 +1,4 @@
-//! The listening sockets of a server: for each worker one on every address.
+//! The listening sockets of a server: for each worker one on every address, or a handle of the one that all share.
 
 use std::io;
 
@@ -16,19 +16,18 @@ use crate::process::owner;
 /// An address that is in use or cannot be listened on, in words that say what to do.
 pub(crate) fn open(
     spec: &ServeSpec,
-    backlog: usize,
+    config: &models::Config,
     lacks: &mut Vec<String>,
 ) -> Result<(Vec<Listeners>, Vec<contract::Address>), Failure> {
     let mut workers: Vec<Vec<Listener>> = (0..spec.workers).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for address in &spec.listen {
-        let group = open_group(&address.0, spec.workers, backlog as i32)
+        // A path cannot be listened on twice, so there all workers accept from one socket, as they do if asked to.
+        let each = spec.workers > 1 && matches!(address.0, Address::Ip(_)) && !config.shares_queue();
+        let group = open_group(&address.0, spec.workers, each, config.backlog() as i32)
             .map_err(|error| cannot_listen(&address.0, &error))?;
         addresses.push(contract::Address(group[0].address()?));
-        let steered = match &address.0 {
-            Address::Ip(_) if spec.workers > 1 => steer::in_turn(&group[0], spec.workers as u32),
-            _ => Ok(()),
-        };
+        let steered = if each { steer::in_turn(&group[0], spec.workers as u32) } else { Ok(()) };
         if steered.is_err() && lacks.iter().all(|lack| lack != UNEVEN) {
             lacks.push(UNEVEN.to_owned());
         }
@@ -50,22 +49,20 @@ pub(crate) fn leave(addresses: &[contract::Address]) {
 
 const UNEVEN: &str = "an even spread of connections over workers (it takes CAP_BPF)";
 
-/// One socket for each worker, all on the same address.
+/// A socket for `each` worker, all on the same address, or a handle of one socket for each.
 ///
 /// The kernel lets a process join a port that another one of the same user shares among its workers, and would
-/// then spread connections over both. So a fixed port is first taken alone, to see that it is free. A path cannot be
-/// shared in this way: there all workers accept from one socket.
-fn open_group(address: &Address, workers: usize, backlog: i32) -> io::Result<Vec<Listener>> {
-    let shared = workers > 1 && matches!(address, Address::Ip(_));
+/// then spread connections over both. So a fixed port is first taken alone, to see that it is free.
+fn open_group(address: &Address, workers: usize, each: bool, backlog: i32) -> io::Result<Vec<Listener>> {
     if let Address::Ip(address) = address
-        && shared
+        && each
         && address.port() != 0
     {
         drop(Listener::open(&Address::Ip(*address), false, backlog)?);
     }
-    let first = Listener::open(address, shared, backlog)?;
+    let first = Listener::open(address, each, backlog)?;
     let address = first.address()?;
-    let next = |_| if shared { Listener::open(&address, true, backlog) } else { first.share() };
+    let next = |_| if each { Listener::open(&address, true, backlog) } else { first.share() };
     let rest: Vec<Listener> = (1..workers).map(next).collect::<io::Result<_>>()?;
     Ok([first].into_iter().chain(rest).collect())
 }

@@ -82,7 +82,7 @@ impl Visit for Beginning<'_> {
             lacks.push(error.to_string());
             None
         });
-        let (listeners, addresses) = listen::open(spec, config.backlog(), &mut lacks)?;
+        let (listeners, addresses) = listen::open(spec, config, &mut lacks)?;
         let stats = config.stats.expect("it was made with the configuration");
         let workers = listeners.into_iter().zip(stats.workers());
         let workers = workers.map(|(listeners, counts)| Worker { listeners, counts }).collect();

@@ -28,6 +28,14 @@ fn connections_are_dealt_out_evenly() {
 }
 
 #[test]
+fn workers_accept_from_a_queue_each_or_from_one_between_them() {
+    for model in ["select", "poll", "epoll", "libevent"] {
+        check_queues(model, "each", 0);
+        check_queues(model, "shared", 1);
+    }
+}
+
+#[test]
 fn a_worker_process_that_is_killed_is_started_again_while_the_others_go_on() {
     check_restart(json!({"model": "epoll", "workers": 2}), 20);
     check_restart(json!({"model": "thread_pool", "workers": 2}), 20);
@@ -140,6 +148,21 @@ fn check_even(model: &str, kind: &str, workers: usize, connections: usize) {
     assert!(clients.iter_mut().all(echoes), "{model} does not serve all");
     let taken = taken(&server.served());
     assert_eq!(taken, vec![share as u64; workers], "{model} with workers of kind {kind}");
+}
+
+/// Expects two workers to have so many sockets in common, and to serve all who connect between them.
+fn check_queues(model: &str, accept: &str, common: usize) {
+    let (mut server, address) =
+        serve(json!({"model": model, "workers": 2, "options": {"accept": accept}}));
+    // A worker that has just begun still has what its parent has open.
+    let shared = || {
+        let [first, second] = children(server.pid())[..] else { panic!("there are two workers") };
+        sockets(first).intersection(&sockets(second)).count()
+    };
+    assert!(wait_until(|| shared() == common), "{model} with accept={accept} shares {} sockets", shared());
+    let mut clients: Vec<TcpStream> = (0..20).map(|_| connect(&address)).collect();
+    assert!(clients.iter_mut().all(echoes), "{model} with accept={accept} does not serve all");
+    assert_eq!(taken(&server.served()).iter().sum::<u64>(), 20, "{model} with accept={accept}");
 }
 
 /// Kills one process of a server: only its connections may be lost, and so many new ones must be served.

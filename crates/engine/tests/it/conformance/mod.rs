@@ -159,7 +159,9 @@ fn variants(model: &Value) -> Vec<(Variant, &'static [Cell])> {
         let sound = |value: &&Value| option["defects"].get(text(value)).is_none();
         for value in list(&option["values"]).iter().skip(1).filter(sound) {
             let options = vec![(text(&option["name"]), text(value))];
-            variants.push((Variant { options, ..plain.clone() }, CELLS));
+            // What workers share takes two of them.
+            let workers = if value == "shared" { 2 } else { 1 };
+            variants.push((Variant { options, workers, ..plain.clone() }, CELLS));
         }
     }
     variants
