@@ -1,7 +1,8 @@
-/* What libevent's configure finds on every Linux, with glibc or musl. Random numbers are not used by what is built here,
- * so they are left to libevent's own generator. */
+/* What libevent's configure finds on every Linux, with glibc or musl. */
 #ifndef EVENT2_EVENT_CONFIG_H_INCLUDED_
 #define EVENT2_EVENT_CONFIG_H_INCLUDED_
+
+#include <features.h>
 
 #define EVENT__NUMERIC_VERSION 0x02010c00
 #define EVENT__VERSION "2.1.12-stable"
@@ -62,6 +63,11 @@
 #define EVENT__HAVE_TIMERFD_CREATE 1
 #define EVENT__HAVE_TIMERISSET 1
 #define EVENT__HAVE_USLEEP 1
+
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 36)
+#define EVENT__HAVE_ARC4RANDOM 1
+#define EVENT__HAVE_ARC4RANDOM_BUF 1
+#endif
 
 #define EVENT__HAVE_SA_FAMILY_T 1
 #define EVENT__HAVE_STRUCT_ADDRINFO 1
