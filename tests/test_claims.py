@@ -19,7 +19,7 @@ from iolab.plan.schedule import schedule
 from iolab.results.records import MachineNoise, Result
 from made import result, results
 
-PLAN = load_experiment(Path(__file__).parent.parent / "experiments" / "io_uring-vs-epoll.toml")
+PLAN = load_experiment(Path(__file__).parent.parent / "experiments" / "echo-io_uring-epoll.toml")
 SIZES = [65, 128, 256, 512]
 
 

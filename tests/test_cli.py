@@ -400,7 +400,7 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["report", "nothing", "--csv"], "iolab list runs has the names"),
         (["vs", "epoll", "apache"], "there is no contestant 'apache': use one of "),
         (["run", "nothing"], "there is no experiment 'nothing': use one of "),
-        (["run", "io-uring-vs-epoll"], "there is no experiment 'io-uring-vs-epoll': did you mean 'io_uring-vs-epoll'?"),
+        (["run", "echo-io-uring-epoll"], "no experiment 'echo-io-uring-epoll': did you mean 'echo-io_uring-epoll'?"),
         (["run", "./nothing.toml"], "nothing.toml: cannot be read: No such file or directory"),
     ],
 )
@@ -564,7 +564,7 @@ def test_lists_and_doctor_say_what_there_is() -> None:
     ]
     assert "[processes=16, 1 to 1024] how many" in lines
     assert "garbage is DEFECTIVE: it talks nonsense" in lines
-    assert "io_uring-vs-epoll" in iolab("list", "experiments").stdout
+    assert "echo-io_uring-epoll" in iolab("list", "experiments").stdout
     checked = iolab("doctor")
     assert checked.exit_code == 0
     assert "engine: 0.0.0, build fa4efa4efa4efa4e" in checked.stdout

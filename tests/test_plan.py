@@ -170,11 +170,11 @@ def test_every_experiment_loads_and_survives_its_json(path: Path) -> None:
 
 
 def test_there_are_experiments() -> None:
-    assert {path.stem for path in EXPERIMENTS} >= {"instrument", "io_uring-vs-epoll"}
+    assert {path.stem for path in EXPERIMENTS} >= {"instrument", "echo-io_uring-epoll"}
 
 
 def test_the_published_table_of_the_echo_note_is_that_of_the_note() -> None:
-    plan = load_experiment(next(path for path in EXPERIMENTS if path.stem == "io_uring-vs-epoll"))
+    plan = load_experiment(next(path for path in EXPERIMENTS if path.stem == "echo-io_uring-epoll"))
     ratios = [row.values["io_uring"] / row.values["epoll"] for row in plan.published]
     assert ratios == pytest.approx([1.130, 1.200, 1.137, 1.203], abs=5e-4)
     assert math.prod(ratios) ** (1 / 4) == pytest.approx(1.167, abs=5e-4)
@@ -306,7 +306,7 @@ def _runs_test(coins: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> float:
 
 
 def test_comparisons_take_turns_in_every_order() -> None:
-    plan = load_experiment(next(path for path in EXPERIMENTS if path.stem == "io_uring-vs-epoll"))
+    plan = load_experiment(next(path for path in EXPERIMENTS if path.stem == "echo-io_uring-epoll"))
     orders = Counter(
         tuple(trial.comparison for trial in schedule(plan) if trial.block == block and trial.position == 0)
         for block in range(plan.blocks)

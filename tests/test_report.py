@@ -47,7 +47,7 @@ from iolab.results.store import Trials
 
 GOLDEN = Path(__file__).parent / "golden" / "report.html"
 EXPERIMENT = b"""
-name = "io_uring-vs-epoll"
+name = "echo-io_uring-epoll"
 question = "Does a TCP echo server on io_uring serve more requests than one on epoll?"
 source = "S1: io_uring against epoll, a TCP echo server and a threaded client"
 contestants = ["epoll", "io_uring", "io_uring[recv=oneshot]"]
@@ -187,7 +187,7 @@ def test_the_page_shows_claims_void_trials_seed_build_and_the_published_figure(h
         BUILD,
         "ab" * 32,
         "1.13",
-        "iolab run io_uring-vs-epoll",
+        "iolab run echo-io_uring-epoll",
         "iolab serve --model io_uring --option recv=oneshot --protocol echo --framing raw --message-bytes 65",
         "iolab load tcp://127.0.0.1:8080 --framing raw --message-bytes 65 --connections 50",
         "p99.9 µs",

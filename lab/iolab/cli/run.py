@@ -7,7 +7,7 @@ from argparse import Namespace
 from iolab.cli.parser import Parser, add_shared
 
 USAGE = "[FLAGS] EXPERIMENT"
-EXAMPLES = ("iolab run io_uring-vs-epoll --quick", "iolab run ./my-question.toml")
+EXAMPLES = ("iolab run echo-io_uring-epoll --quick", "iolab run ./my-question.toml")
 
 
 def add(parser: Parser) -> None:
