@@ -31,7 +31,8 @@ about = "a server in Python"
 protocols = ["echo"]
 settings = ["workers", "message_bytes"]
 start = [{sys.executable!r}, "-S", "{{folder}}/server.py", "plain", "{{port}}"]
-environment = {{ WORKERS = "{{workers}}" }}
+environment = {{ WORKERS = "{{workers}}", WAIT = "{{wait}}" }}
+options = {{ wait = ["select", "poll"] }}
 files = ["settings.ini"]
 version = [{sys.executable!r}, "-S", "-c", "print('mine version: 1.2')"]
 install = "install mine"
@@ -107,13 +108,13 @@ def test_the_registry_beside_an_experiment_is_found_from_anywhere(
 
 def test_a_server_is_started_with_its_files_and_environment_and_nothing_of_it_is_left(folder: Path) -> None:
     (server,) = [each for each in registry.load(folder / "contestants.toml").values() if each.name == "mine"]
-    cell = Cell.model_validate({"contestant": "mine", "workload": {"protocol": "echo"}, "workers": 3})
+    cell = Cell.model_validate({"contestant": "mine[wait=poll]", "workload": {"protocol": "echo"}, "workers": 3})
     started = contestants.start(cell, None, {"mine": registered.prepare(server)})
     try:
         assert started.scratch is not None
         port = started.addresses[0].rpartition(":")[2]
         assert (started.scratch / "settings.ini").read_text() == f"port = {port}, workers = 3, {{ this stays }}"
-        assert b"WORKERS=3" in Path(f"/proc/{started.pid}/environ").read_bytes().split(b"\0")
+        assert {b"WORKERS=3", b"WAIT=poll"} <= set(Path(f"/proc/{started.pid}/environ").read_bytes().split(b"\0"))
     finally:
         started.stop()
     assert not started.scratch.exists()
@@ -128,7 +129,9 @@ def test_a_server_is_started_with_its_files_and_environment_and_nothing_of_it_is
         (["epoll", "epol"], "there is no contestant 'epol': did you mean 'epoll'?"),
         (["epoll", "ngin"], "there is no contestant 'ngin': did you mean 'nginx'?"),
         (["epoll", "mine", "--protocol", "http"], "mine does not speak http: it speaks echo"),
-        (["epoll", "mine[x=1]"], "mine has no option 'x': it has none"),
+        (["epoll", "nginx[x=1]", "--protocol", "http"], "nginx has no option 'x': it has none"),
+        (["epoll", "mine[x=1]"], "mine has no option 'x': use one of wait"),
+        (["epoll", "mine[wait=epoll]"], "mine has no wait=epoll: it has select, poll"),
         (
             ["epoll", "mine", "--sockets", "2"],
             "mine does not take sockets: it takes workers and message_bytes; leave sockets at 1, or leave mine out",
@@ -199,17 +202,19 @@ def test_the_list_names_each_server_with_what_it_takes_and_runs_no_command_of_a_
     assert done.exit_code == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     at = lines.index("mine         a server in Python")
-    assert lines[at + 1 : at + 3] == ["speaks echo; takes workers, message_bytes", "installed"]
+    takes, options = "speaks echo; takes workers, message_bytes", "[wait=select|poll]"
+    assert lines[at + 1 : at + 4] == [takes, options, "installed"]
     assert lines[-1] == "NOT HERE: /nowhere is not installed: install mine"
     assert {line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")} >= {"nginx", "raw-hyper"}
 
 
 def test_the_report_says_how_to_start_a_server_of_the_registry_by_hand() -> None:
-    plan = vs_plan(["epoll", "mine"], {"protocol": "http", "workers": 2})
-    servers = {"mine": {"start": ["mine", "-p", "{scratch}", "{host}:{port}", "{workers}"]}}
+    plan = vs_plan(["epoll", "mine[wait=poll]"], {"protocol": "http", "workers": 2})
+    start = ["mine", "-p", "{scratch}", "{host}:{port}", "{workers}", "{wait}", "{queue}"]
+    servers = {"mine": {"start": start, "options": {"wait": "select", "queue": "5"}}}
     ours, mine = commands.by_hand(plan, 0, servers)
     assert ours.server[:4] == ("iolab", "serve", "--model", "epoll")
-    assert mine.server == ("mine", "-p", "{scratch}", "127.0.0.1:8080", "2")
+    assert mine.server == ("mine", "-p", "{scratch}", "127.0.0.1:8080", "2", "poll", "5")
     assert "in braces" in mine.note
 
 
@@ -253,6 +258,10 @@ def check(text: bytes, lines: list[str], tmp_path: Path) -> None:
         ]),
         (b"install =", b"at_most = { workers = 2 }\ninstall =", [
             "[mine] at_most.workers: is not among settings: add it there, or leave it out"
+        ]),
+        (b"install =", b'options = { port = ["1"], wait = ["poll"] }\ninstall =', [
+            "[mine] options.port: {port} is filled in by iolab already: use another name",
+            "[mine] options.wait: does not reach the server: write {wait} in start, environment or files",
         ]),
         (b"install =", b'files = ["a.conf"]\ninstall =', [
             "[mine] files: {folder}/mine/a.conf cannot be read: create it, or leave it out"
@@ -299,6 +308,21 @@ def test_every_setting_of_a_server_is_one_of_a_cell_or_of_a_workload() -> None:
     fields = {key for kind in (Cell, *WORKLOADS.values()) for key in kind.model_fields}
     assert set(get_args(registry.Takes)) <= set(registry.SETTINGS) <= fields
     assert set(get_args(registry.Takes)) < set(registry.PLACEHOLDERS)
+
+
+@pytest.mark.parametrize("options", ["", "[serve=threading]", "[backlog=4096,serve=single]"])
+def test_http_server_of_python_answers_the_body_that_is_asked_for(options: str) -> None:
+    if shutil.which("python3") is None:
+        pytest.skip("python3 is not installed")
+    cell = Cell.model_validate(
+        {"contestant": f"python-http{options}", "workload": {"protocol": "http", "reply_bytes": 161}}
+    )
+    server = contestants.start(cell, None, {"python-http": registered.prepare(registry.load()["python-http"])})
+    try:
+        with urllib.request.urlopen(f"http://{server.addresses[0]}/") as reply:
+            assert reply.read() == b"x" * 161
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize(("workers", "body"), [(1, 1), (2, 100)])

@@ -69,10 +69,10 @@ class Server:
 
 
 def options(engine: Description, known: Registry) -> dict[str, list[str]]:
-    """The names of the options of every model and of every server of the registry, which has none; by its name."""
+    """The names of the options of every model and of every server of the registry, by its name."""
     registry.refuse_names_of([model.name for model in engine.models], known)
     models = {model.name: [option.name for option in model.options] for model in engine.models}
-    return models | {name: [] for name in known}
+    return models | {name: list(server.entry.options) for name, server in known.items()}
 
 
 def refuse_unknown(plan: Plan, engine: Description, known: Registry) -> None:
@@ -110,7 +110,8 @@ def prepare(
 ) -> tuple[dict[str, Registered], dict[str, str]]:
     """The servers of the registry that a plan names, built and ready to be started; and why others cannot be."""
     ready, absent = dict[str, Registered](), dict[str, str]()
-    names = {cell.contestant.text for comparison in plan.comparisons for cell in comparison.cells}
+    cells = (cell for comparison in plan.comparisons for cell in comparison.cells)
+    names = {cell.contestant.name for cell in cells if cell.contestant.kind == "named"}
     for server in (known[name] for name in sorted(names & set(known))):
         if registered.must_be_built(server) and not registered.missing(server):
             on_event(Building(server.name, server.entry.build[0]))
@@ -133,8 +134,9 @@ def variants(plan: Plan, engine: Engine, known: Registry, absent: Mapping[str, s
         if cell.contestant.kind == "named"
     }
     return {
-        text: _about(known[text].entry, text, absent.get(text)) if text in known else variant(engine, contestant)
+        text: _about(known[name].entry, name, absent.get(name)) if name in known else variant(engine, contestant)
         for text, contestant in named.items()
+        for name in [contestant.name]
     }
 
 
@@ -189,8 +191,8 @@ def start(
     """Starts the contestant of a cell on free ports of this machine; raises TrialFailed."""
     if cell.contestant.kind == "command":
         return _start_command(cell)
-    if cell.contestant.text in prepared:
-        return _start_registered(cell, prepared[cell.contestant.text])
+    if cell.contestant.name in prepared:
+        return _start_registered(cell, prepared[cell.contestant.name])
     if engine is None:
         raise TrialFailed("no_engine", f"{cell.contestant.text} needs the engine: run: make build", final=True)
     spec = ServeSpec(

@@ -44,7 +44,8 @@ class Registered:
 
     def command(self, cell: Cell, host: str, port: int, scratch: Path) -> Command:
         """What starts it for a cell; its files are written to `scratch`."""
-        values = _of_cell(cell) | {"host": host, "port": str(port), "scratch": str(scratch)} | _places(self.listed)
+        values = _of_cell(cell) | self.listed.chosen(cell.contestant)
+        values |= {"host": host, "port": str(port), "scratch": str(scratch)} | _places(self.listed)
         entry = self.listed.entry
         for name in entry.files:
             text = filled((self.listed.folder / name).read_text(encoding="utf-8"), values)
@@ -66,7 +67,9 @@ class Registered:
 
     def facts(self) -> dict[str, object]:
         """What the record of a run says of it."""
-        return {"version": self.version or None, "about": self.listed.entry.about, "start": self._words}
+        defaults = {name: values[0] for name, values in self.listed.entry.options.items()}
+        about = {"about": self.listed.entry.about, "start": self._words, "options": defaults}
+        return {"version": self.version or None, **about}
 
     @property
     def _words(self) -> list[str]:

@@ -19,6 +19,7 @@ from iolab.contract.literals import Protocol
 from iolab.contract.types import Frozen
 from iolab.errors import PlanError
 from iolab.plan import mistakes, toml_file
+from iolab.plan.contestant import Contestant
 from iolab.plan.settings import Cell
 from iolab.wording import instead, listed
 
@@ -38,20 +39,26 @@ PLACES = ("folder", "built")
 
 Takes = Literal["workers", "reply_bytes", "message_bytes", "framing", "work_ns"]
 Words = tuple[str, ...]
+# What may be written in brackets after the name of a contestant.
+OptionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+OptionValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]+$")]
 
 
 class Entry(Frozen):
     """A server as the registry describes it.
 
     `start`, `build`, `version`, the values of `environment` and the text of `files` take placeholders. `files` are
-    copied from the server's folder into `{scratch}`. `version` is a command whose first line names the version;
-    `crates` are packages of its Cargo.lock that do so instead. `install` says what to run where a program is absent.
+    copied from the server's folder into `{scratch}`. `options` are those in brackets, as in `mine[wait=select]`: the
+    values of each, the default first, and a placeholder by its name. `version` is a command whose first line names the
+    version; `crates` are packages of its Cargo.lock that do so instead. `install` says what to run where a program is
+    absent.
     """
 
     about: str = Field(min_length=1, max_length=200)
     protocols: tuple[Protocol, ...]
     settings: tuple[Takes, ...] = ()
     at_most: dict[str, int] = Field(default={})
+    options: dict[OptionName, Annotated[tuple[OptionValue, ...], Field(min_length=1)]] = Field(default={})
     build: Words = ()
     start: Words
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(default={})
@@ -73,6 +80,10 @@ class Listed:
     def folder(self) -> Path:
         """Its sources and its configuration."""
         return self.file.parent / self.name
+
+    def chosen(self, contestant: Contestant) -> dict[str, str]:
+        """The value of each of its options, as the contestant has it or by default."""
+        return {name: contestant.options.get(name, values[0]) for name, values in self.entry.options.items()}
 
 
 Registry = Mapping[str, Listed]
@@ -117,6 +128,9 @@ def refusal(server: Listed, cell: Cell) -> str:
             return f"{name} does not take {key}: {takes}; leave {key} at {default}, or leave {name} out"
         if key in entry.at_most and value > entry.at_most[key]:
             return f"{name} takes {key} up to {entry.at_most[key]}, not {value}"
+    for option, value in cell.contestant.options.items():
+        if option in entry.options and value not in entry.options[option]:
+            return f"{name} has no {option}={value}: it has {', '.join(entry.options[option])}"
     return ""
 
 
@@ -177,6 +191,11 @@ def _faults(server: Listed) -> Iterator[str]:
     for setting in entry.settings:
         if setting in TOLD_BY and not TOLD_BY[setting] & said:
             yield f"settings: {setting} does not reach the server: write {{{setting}}} in start, environment or files"
+    for option in entry.options:
+        if option in PLACEHOLDERS:
+            yield f"options.{option}: {{{option}}} is filled in by iolab already: use another name"
+        elif option not in said:
+            yield f"options.{option}: does not reach the server: write {{{option}}} in start, environment or files"
     for name in entry.at_most:
         if name not in entry.settings:
             yield f"at_most.{name}: is not among settings: add it there, or leave it out"
@@ -194,7 +213,7 @@ def _unknown_placeholders(entry: Entry) -> Iterator[str]:
     }
     for key, texts in values.items():
         for found in itertools.chain.from_iterable(map(PLACEHOLDER.findall, texts)):
-            known = PLACES if key in ("build", "version") else PLACEHOLDERS
+            known = PLACES if key in ("build", "version") else (*PLACEHOLDERS, *entry.options)
             if found not in known:
                 yield f"{key}: there is no {{{found}}}{instead(found, known)}"
 

@@ -52,7 +52,7 @@ def by_hand(plan: Plan, index: int, servers: Servers = NO_SERVERS) -> tuple[ByHa
 
 def _note(cell: Cell, servers: Servers) -> str:
     """What the lab does for a server besides: it fills in the rest of the registry's entry, and reaches all sockets."""
-    if cell.contestant.text in servers:
+    if cell.contestant.kind == "named" and cell.contestant.name in servers:
         return "The run also fills in what is still in braces, and writes the files that the registry's entry lists."
     if cell.sockets == 1:
         return ""
@@ -93,8 +93,9 @@ def _server_words(cell: Cell, servers: Servers) -> list[str]:
     pinned = ["taskset", "--cpu-list", _list(cell.server_cpus)] if cell.server_cpus else []
     if cell.contestant.kind == "command":
         return [*pinned, *cell.contestant.argv(PORT)]
-    if (registered := servers.get(cell.contestant.text)) is not None:
+    if (registered := servers.get(cell.contestant.name)) is not None:
         values = {"host": "127.0.0.1", "port": str(PORT), "workers": str(cell.workers)}
+        values |= registered.get("options", {}) | cell.contestant.options
         return [*pinned, *(filled(word, values) for word in registered["start"])]
     words = ["iolab", "serve", "--model", cell.contestant.name]
     for name, value in cell.contestant.options.items():
