@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from iolab.metrics import METRICS, QUANTILES, Metric, quantile_supported, value_of
+from fake_engine import histogram
+from iolab.contract.histogram import decoded
+from iolab.metrics import COMPARED, METRICS, QUANTILES, Metric, Side, quantile_supported, value_of
 from iolab.plan.experiment import vs_plan
 from iolab.plan.schedule import schedule
 from made import result
@@ -14,10 +17,15 @@ from made import result
 PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50})
 
 
-def test_each_metric_that_can_be_named_has_its_row_and_its_column() -> None:
-    assert set(METRICS) == set(get_args(Metric))
+def test_each_metric_has_a_column_of_its_own_and_those_that_rank_have_a_verb() -> None:
     assert len({row.column for row in METRICS.values()}) == len(METRICS)
     assert all(row.verb for row in METRICS.values() if row.is_ranked), "a ranking says who uses or serves less"
+    assert list(COMPARED) == ["throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss"]
+
+
+def test_a_metric_that_there_is_none_of_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(ValidationError, match="there is no metric 'trougput': did you mean 'throughput'"):
+        TypeAdapter(Metric).validate_python("trougput")
 
 
 def test_the_quantiles_are_those_of_the_contract() -> None:
@@ -53,3 +61,68 @@ def test_a_metric_is_read_from_a_trial_and_said(metric: Metric, value: float, cl
 )
 def test_a_quantile_needs_ten_requests_beyond_it(requests: int, quantile: float, supported: bool) -> None:
     assert quantile_supported(requests, quantile) is supported
+
+
+@pytest.mark.parametrize(
+    ("metric", "side", "value"),
+    [
+        ("latency_mean", "server", 500_000.0),
+        ("latency_min", "server", 1_000.0),
+        ("latency_max", "server", 2_500_000.0),
+        ("latency_p10", "server", 500_223.0),
+        ("latency_p95", "server", 500_223.0),
+        ("service_p50", "server", 500_000.0),
+        ("lateness_p99", "server", None),
+        ("time_to_finish", "server", 3e9),
+        ("time_per_request", "server", 10_000.0),
+        ("transfer_rate", "server", 6.4e6),
+        ("reply_bytes", "server", 64.0),
+        ("cores_used", "server", 0.97),
+        ("cores_used", "client", 0.5),
+        ("cores_used", "both", 1.47),
+        ("cpu_per_request", "client", 5_000.0),
+        ("share_of_machine", "server", 0.97 / 4),
+        ("context_switches_per_request", "server", 30 / 300_000),
+        ("run_delay_per_request", "server", None),
+        ("pss", "server", 3e6),
+        ("bytes_per_connection", "server", 60_000.0),
+        ("rss_max", "client", 3e6),
+        ("threads", "server", 1.0),
+        ("connections", "server", 50.0),
+        ("requests", "server", 300_000.0),
+        ("failed", "server", 0.0),
+        ("errors_reset", "server", 0.0),
+        ("error_share", "server", 0.0),
+    ],
+)
+def test_a_metric_is_read_from_what_the_records_hold(metric: Metric, side: Side, value: float | None) -> None:
+    made = result(PLAN, schedule(PLAN)[0])
+    assert made.report is not None
+    latency = made.report.latency_ns.model_copy(update={"histogram": histogram(500_000, 300_000)})
+    made = made.model_copy(update={"report": made.report.model_copy(update={"latency_ns": latency})})
+    found = value_of(made, metric, side, processors=4)
+    assert found == (None if value is None else pytest.approx(value))
+
+
+def test_a_cell_that_answers_nothing_has_errors_and_no_speed() -> None:
+    made = result(PLAN, schedule(PLAN)[0], rate_per_s=0.0, errors={"reset": 7})
+    assert value_of(made, "errors_reset") == 7
+    assert value_of(made, "throughput") is None
+
+
+@pytest.mark.parametrize("value", [1, 7, 1_023, 1_024, 2_047, 2_048, 81_407, 3_252_223, 60_000_000_000])
+def test_a_histogram_is_read_to_its_three_digits(value: int) -> None:
+    found = decoded(histogram(value, 5))
+    assert found is not None
+    assert found.total == 5
+    assert value <= (found.at(0.5) or 0) <= value * 1.001 + 1
+
+
+@pytest.mark.parametrize("text", ["", "AAAA", "no base64", histogram(5, 5)[:-8]])
+def test_what_is_no_histogram_is_none(text: str) -> None:
+    assert decoded(text) is None
+
+
+def test_each_metric_is_in_the_documents() -> None:
+    documented = (Path(__file__).parent.parent / "docs/claims.md").read_text()
+    assert [key for key in METRICS if f"\n| `{key}` |" not in documented] == []

@@ -11,7 +11,7 @@ import pytest
 
 from iolab.judge import verdict
 from iolab.judge.verdict import ComparisonVerdict
-from iolab.metrics import METRICS
+from iolab.metrics import COMPARED
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
@@ -61,7 +61,7 @@ def test_a_difference_beyond_chance_and_two_percent_differs() -> None:
     assert (estimate.word, estimate.bound, estimate.blocks, estimate.blocks_more) == ("differs", "exact", BLOCKS, None)
     assert estimate.low <= 1.13 <= estimate.high
     assert estimate.bootstrap_agrees
-    assert {e.metric for e in found.estimates} == set(METRICS)
+    assert {e.metric for e in found.estimates} == set(COMPARED)
 
 
 def test_a_drift_that_slows_both_alike_leaves_the_ratio_as_it_is() -> None:
@@ -467,7 +467,7 @@ def test_a_server_that_is_slower_by_fifty_times_is_said_from_the_other_side() ->
 
 def test_a_p99_that_no_trial_supports_is_not_reported() -> None:
     found = judged(results(PAIR, lambda trial: 300.0 + trial.block))
-    assert {level.metric for level in found.levels} == set(METRICS) - {"latency_p99"}
+    assert {level.metric for level in found.levels} == set(COMPARED) - {"latency_p99"}
 
 
 def test_cpu_per_request_is_processor_time_over_replies() -> None:

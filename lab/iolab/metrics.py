@@ -1,24 +1,45 @@
 """Every metric there is, in one table: how it is called, measured, compared and said. A new metric is a row here.
 
 Plans name metrics, verdicts judge them, and the terminal, the page and the exports show them: all of them read this
-table. So do those who need the quantiles of a report, which are the fields of the contract's `Latency`.
+table. So do those who need the quantiles of a report, which are the fields of the contract's `Latency`. Few metrics are
+compared in every comparison; the others are there for claims, published tables and exports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, Protocol
 
-from iolab.contract.types import Latency, Report
-from iolab.wording import Bound
+from pydantic import AfterValidator
+
+from iolab.contract.histogram import decoded
+from iolab.contract.types import Errors, Latency, Report
+from iolab.wording import Bound, nearest
 
 # A quantile q needs this many requests beyond it: n (1 - q) >= 10.
 BEYOND_QUANTILE_MIN = 10
 # The quantiles of a report by their fields: "p99_9" is 0.999.
 QUANTILES = {name: float(f"0.{name[1:].replace('_', '')}") for name in Latency.model_fields if name[1:2].isdigit()}
+# Those that are read from the report's histogram.
+MORE_QUANTILES = {"p10": 0.10, "p25": 0.25, "p75": 0.75, "p95": 0.95}
 
-Metric = Literal["throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss"]
+# Whose figure: the server's, the load generator's, that of both, or that of all there is on the machine.
+Side = Literal["server", "client", "both", "machine"]
+
+
+def _known(key: str) -> str:
+    if key not in METRICS:
+        meant = nearest(key, METRICS)
+        known = (
+            f"use one of {', '.join(COMPARED)}, or of docs/claims.md" if meant is None else f"did you mean {meant!r}?"
+        )
+        raise ValueError(f"there is no metric {key!r}: {known}")
+    return key
+
+
+# The key of a row of the table.
+Metric = Annotated[str, AfterValidator(_known)]
 
 
 class Used(Protocol):
@@ -30,6 +51,20 @@ class Used(Protocol):
     def wall_ns(self) -> int: ...
     @property
     def rss_bytes_median(self) -> int: ...
+    @property
+    def rss_bytes_max(self) -> int: ...
+    @property
+    def pss_bytes(self) -> int | None: ...
+    @property
+    def context_switches_voluntary(self) -> int | None: ...
+    @property
+    def context_switches_involuntary(self) -> int | None: ...
+    @property
+    def run_delay_ns(self) -> int | None: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def processes(self) -> int: ...
 
 
 class Finished(Protocol):
@@ -41,34 +76,43 @@ class Finished(Protocol):
     def server(self) -> Used | None: ...
 
 
+Read = Callable[[Report, Used | None], float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One metric.
 
-    `read` gives the value of a trial in the base unit that the name of its `column` in exports states. It is shown in
-    `unit`, after it is divided by `scale`. `heading` is that of a column of figures, `short` the same for a narrow
-    terminal. A sentence calls it `noun`: with a `verb` "A serves 2x the requests of B", else "the memory of A is 2x
-    that of B"; less of it is `fewer`.
+    `read` gives the value of a trial in the base unit that the name of its `column` in exports states; `sides` gives it
+    for others than the server, where the record holds it. It is shown in `unit`, after it is divided by `scale`.
+    `heading` is that of a column of figures, `short` the same for a narrow terminal. A sentence calls it `noun`: with a
+    `verb` "A serves 2x the requests of B", else "the memory of A is 2x that of B"; less of it is `fewer`.
 
-    `limited` is what a saturated generator leaves of a figure: a bound, or all of it. By those that are ranked many
-    contestants are put in order. A time is drawn with the quantiles, and in a closed loop it mirrors the requests.
+    Those that are `compared` are judged in every comparison. `limited` is what a saturated generator leaves of a
+    figure: a bound, or all of it. By those that are ranked many contestants are put in order. A time is drawn with the
+    quantiles, and in a closed loop it mirrors the requests. One `of_failures` is defined where no request was answered.
+    One `per_processor` is a share of all processors of the machine.
     """
 
-    key: Metric
+    key: str
     title: str
     unit: str
     scale: float
     heading: str
     column: str
     noun: str
-    read: Callable[[Report, Used | None], float | None]
+    read: Read
+    sides: Mapping[Side, Read] = field(default_factory=dict)
     short: str = ""
     verb: str = ""
     fewer: str = "less"
     more_is_better: bool = False
     limited: Bound = "exact"
+    is_compared: bool = False
     is_ranked: bool = False
     is_time: bool = False
+    of_failures: bool = False
+    per_processor: bool = False
 
     @property
     def better(self) -> str:
@@ -86,46 +130,192 @@ class Row:
             return f"{more} {self.verb} {ratio} the {self.noun} of {less}"
         return f"the {self.noun} of {more} is {ratio} that of {less}"
 
+    def shown(self, value: float) -> str:
+        """A value for people, with its unit."""
+        scaled = value / self.scale
+        digits = f"{scaled:,.0f}" if abs(scaled) >= 1_000 else f"{scaled:.3g}"
+        return f"{digits} {self.unit}".rstrip()
 
-def value_of(trial: Finished | None, metric: Metric) -> float | None:
-    """One trial's value of a metric; None where it was not measured or its quantile is not supported."""
+
+def value_of(
+    trial: Finished | None, metric: Metric, side: Side = "server", processors: int | None = None
+) -> float | None:
+    """One trial's value of a metric; None where it was not measured or its quantile is not supported.
+
+    A share of the machine needs the number of its `processors`.
+    """
     if trial is None or trial.report is None:
         return None
-    report = trial.report
-    if report.requests.correct == 0 or report.end_ns <= report.begin_ns:
+    row, report = METRICS[metric], trial.report
+    if report.end_ns <= report.begin_ns or (report.requests.correct == 0 and not row.of_failures):
         return None
-    return METRICS[metric].read(report, trial.server)
+    read = row.read if side == "server" else row.sides[side]
+    value = read(report, trial.server)
+    if value is None or not row.per_processor:
+        return value
+    return value / processors if processors else None
 
 
 def quantile_supported(requests: int, quantile: float) -> bool:
     """Whether so many requests carry this quantile: 1,000 for a p99, 10,000 for a p99.9."""
-    return requests * (1 - quantile) >= BEYOND_QUANTILE_MIN - 1e-6
+    return requests * min(quantile, 1 - quantile) >= BEYOND_QUANTILE_MIN - 1e-6
 
 
 def quantile_ns(report: Report, name: str) -> float | None:
-    """A quantile of the latency, by its field; None where there are too few requests for it."""
-    is_supported = quantile_supported(report.requests.correct, QUANTILES[name])
-    return float(getattr(report.latency_ns, name)) if is_supported else None
+    """A quantile of the latency, by its name; None where there are too few requests for it."""
+    return _quantile_of(report.latency_ns, name, report.requests.correct)
+
+
+def _quantile_of(times: Latency, name: str, requests: int) -> float | None:
+    quantile = QUANTILES.get(name) or MORE_QUANTILES[name]
+    if not quantile_supported(requests, quantile):
+        return None
+    if name in QUANTILES:
+        value = getattr(times, name)
+    else:
+        histogram = decoded(times.histogram)
+        value = None if histogram is None else histogram.at(quantile)
+    return None if value is None else float(value)
 
 
 def _per_ns(report: Report) -> float:
     return report.requests.correct / (report.end_ns - report.begin_ns)
 
 
-def _latency(key: Metric, quantile: str, noun: str) -> Row:
-    name = quantile.replace("_", ".")
+def _server_cores(report: Report, server: Used | None) -> float | None:
+    return None if server is None else server.cpu_ns / server.wall_ns
+
+
+def _client_cores(report: Report, server: Used | None) -> float:
+    """Its `wall_ns` counts the window once for each thread."""
+    return report.generator.cpu_ns / (report.generator.wall_ns / report.threads)
+
+
+def _both_cores(report: Report, server: Used | None) -> float | None:
+    cores = _server_cores(report, server)
+    return None if cores is None else cores + _client_cores(report, server)
+
+
+def _per_request(cores: Read) -> Read:
+    """The processor time of one request, from that of all."""
+
+    def read(report: Report, server: Used | None) -> float | None:
+        used = cores(report, server)
+        return None if used is None else used / _per_ns(report)
+
+    return read
+
+
+def _of_server(get: Callable[[Used], float | None]) -> Read:
+    def read(report: Report, server: Used | None) -> float | None:
+        value = None if server is None else get(server)
+        return None if value is None else float(value)
+
+    return read
+
+
+def _of_server_per_request(get: Callable[[Used], float | None]) -> Read:
+    """What the server did in its window, over the requests of that time."""
+
+    def read(report: Report, server: Used | None) -> float | None:
+        value = None if server is None else get(server)
+        return None if server is None or value is None else value / server.wall_ns / _per_ns(report)
+
+    return read
+
+
+def _switches(server: Used) -> int | None:
+    voluntary, involuntary = server.context_switches_voluntary, server.context_switches_involuntary
+    return None if voluntary is None or involuntary is None else voluntary + involuntary
+
+
+def _memory_per_connection(report: Report, server: Used | None) -> float | None:
+    if server is None or server.pss_bytes is None or report.connections_open == 0:
+        return None
+    return server.pss_bytes / report.connections_open
+
+
+CPU_SIDES: dict[Side, Read] = {"client": _client_cores, "both": _both_cores}
+
+
+def _latency(key: str, title: str, noun: str, read: Read, *, is_compared: bool = False) -> Row:
     return Row(
-        key=key,
-        title=f"Latency {name}",
+        key=f"latency_{key}",
+        title=f"Latency {title}",
         unit="µs",
         scale=1e3,
-        heading=f"{name} µs",
-        column=f"latency_{quantile}_ns",
+        heading=f"{title} µs",
+        column=f"latency_{key}_ns",
         noun=noun,
-        read=lambda report, server: quantile_ns(report, quantile),
+        read=read,
         limited="at most",
+        is_compared=is_compared,
         is_time=True,
     )
+
+
+def _latency_quantile(key: str, noun: str = "", *, is_compared: bool = False) -> Row:
+    title = key.replace("_", ".")
+    return _latency(
+        key, title, noun or f"{title} latency", lambda report, _: quantile_ns(report, key), is_compared=is_compared
+    )
+
+
+def _of_times(prefix: str, what: str, get: Callable[[Report], Latency | None]) -> tuple[Row, ...]:
+    """Rows of a distribution that stands beside the latency: its mean, some of its quantiles, and its largest."""
+
+    def read(report: Report, name: str) -> float | None:
+        times = get(report)
+        if times is None:
+            return None
+        if name in ("mean", "max"):
+            return float(getattr(times, name))
+        return _quantile_of(times, name, report.requests.correct)
+
+    def row(name: str) -> Row:
+        title = name.replace("_", ".")
+        return Row(
+            key=f"{prefix}_{name}",
+            title=f"{what[0].upper()}{what[1:]} {title}",
+            unit="µs",
+            scale=1e3,
+            heading=f"{what} {title} µs",
+            column=f"{prefix}_{name}_ns",
+            noun=f"{title} {what}",
+            read=lambda report, _: read(report, name),
+            limited="at most",
+            is_time=True,
+        )
+
+    return tuple(map(row, ("mean", "p50", "p90", "p99", "p99_9", "max")))
+
+
+def _count(key: str, title: str, noun: str, read: Read, *, of_failures: bool = False) -> Row:
+    return Row(
+        key=key,
+        title=title,
+        unit="",
+        scale=1.0,
+        heading=title,
+        column=key,
+        noun=noun,
+        read=read,
+        fewer="fewer",
+        of_failures=of_failures,
+    )
+
+
+def _errors(kind: str) -> Row:
+    def read(report: Report, server: Used | None) -> float:
+        return float(getattr(report.errors, kind))
+
+    return _count(f"errors_{kind}", f"Errors: {kind}", f"errors of kind {kind}", read, of_failures=True)
+
+
+def _error_share(report: Report, server: Used | None) -> float | None:
+    r = report.requests
+    ended = r.correct + r.wrong + r.failed
+    return (r.wrong + r.failed) / ended if ended else None
 
 
 _ROWS = (
@@ -143,6 +333,7 @@ _ROWS = (
         read=lambda report, server: _per_ns(report) * 1e9,
         more_is_better=True,
         limited="at least",
+        is_compared=True,
         is_ranked=True,
     ),
     Row(
@@ -155,11 +346,13 @@ _ROWS = (
         column="cpu_per_request_ns",
         noun="CPU per request",
         verb="uses",
-        read=lambda report, server: None if server is None else server.cpu_ns / server.wall_ns / _per_ns(report),
+        read=_per_request(_server_cores),
+        sides={side: _per_request(cores) for side, cores in CPU_SIDES.items()},
+        is_compared=True,
         is_ranked=True,
     ),
-    _latency("latency_p50", "p50", "median latency"),
-    _latency("latency_p99", "p99", "p99 latency"),
+    _latency_quantile("p50", "median latency", is_compared=True),
+    _latency_quantile("p99", is_compared=True),
     Row(
         key="rss",
         title="Resident memory",
@@ -168,8 +361,156 @@ _ROWS = (
         heading="RSS MiB",
         column="rss_median_bytes",
         noun="memory",
-        read=lambda report, server: None if server is None else float(server.rss_bytes_median),
+        read=_of_server(lambda server: server.rss_bytes_median),
+        is_compared=True,
+    ),
+    _latency("min", "min", "shortest latency", lambda report, server: float(report.latency_ns.min)),
+    *map(_latency_quantile, ("p10", "p25", "p75", "p90", "p95", "p99_9", "p99_99", "p99_999")),
+    _latency("max", "max", "longest latency", lambda report, server: float(report.latency_ns.max)),
+    _latency("mean", "mean", "mean latency", lambda report, server: report.latency_ns.mean),
+    *_of_times(
+        "service", "service time", lambda report: report.views.service_ns if report.views else report.latency_ns
+    ),
+    *_of_times("lateness", "lateness", lambda report: report.views.lateness_ns if report.views else None),
+    Row(
+        key="time_to_finish",
+        title="Time to finish",
+        unit="s",
+        scale=1e9,
+        heading="seconds",
+        column="window_ns",
+        noun="time to finish",
+        read=lambda report, server: float(report.end_ns - report.begin_ns),
+        limited="at most",
+    ),
+    Row(
+        key="time_per_request",
+        title="Time per request, across all connections",
+        unit="µs",
+        scale=1e3,
+        heading="µs/request",
+        column="time_per_request_ns",
+        noun="time per request across all connections",
+        read=lambda report, server: 1 / _per_ns(report),
+        limited="at most",
+    ),
+    Row(
+        key="transfer_rate",
+        title="Transfer rate",
+        unit="KiB/s",
+        scale=1024.0,
+        heading="KiB/s",
+        column="received_bytes_per_s",
+        noun="bytes received",
+        read=lambda report, server: report.bytes.received / (report.end_ns - report.begin_ns) * 1e9,
+        more_is_better=True,
+        limited="at least",
+    ),
+    Row(
+        key="reply_bytes",
+        title="Bytes per reply",
+        unit="bytes",
+        scale=1.0,
+        heading="bytes/reply",
+        column="reply_bytes",
+        noun="reply size",
+        read=lambda report, server: report.bytes.received / report.requests.correct,
+    ),
+    Row(
+        key="cores_used",
+        title="Cores used",
+        unit="cores",
+        scale=1.0,
+        heading="cores",
+        column="cores_used",
+        noun="processor time",
+        read=_server_cores,
+        sides=CPU_SIDES,
+    ),
+    Row(
+        key="share_of_machine",
+        title="Share of all processors",
+        unit="%",
+        scale=0.01,
+        heading="% of machine",
+        column="share_of_machine",
+        noun="share of all processors",
+        read=_server_cores,
+        sides=CPU_SIDES,
+        per_processor=True,
+    ),
+    Row(
+        key="context_switches_per_request",
+        title="Context switches per request",
+        unit="",
+        scale=1.0,
+        heading="switches/request",
+        column="context_switches_per_request",
+        noun="context switches per request",
+        read=_of_server_per_request(_switches),
+        fewer="fewer",
+    ),
+    Row(
+        key="run_delay_per_request",
+        title="Wait for a processor per request",
+        unit="µs",
+        scale=1e3,
+        heading="run delay µs/request",
+        column="run_delay_per_request_ns",
+        noun="wait for a processor per request",
+        read=_of_server_per_request(lambda server: server.run_delay_ns),
+    ),
+    Row(
+        key="rss_max",
+        title="Largest resident memory",
+        unit="MiB",
+        scale=float(1 << 20),
+        heading="max RSS MiB",
+        column="rss_max_bytes",
+        noun="largest memory",
+        read=_of_server(lambda server: server.rss_bytes_max),
+        sides={"client": lambda report, server: float(report.generator.rss_bytes_max)},
+    ),
+    Row(
+        key="pss",
+        title="Proportional memory",
+        unit="MiB",
+        scale=float(1 << 20),
+        heading="PSS MiB",
+        column="pss_bytes",
+        noun="proportional memory",
+        read=_of_server(lambda server: server.pss_bytes),
+    ),
+    Row(
+        key="bytes_per_connection",
+        title="Proportional memory per connection",
+        unit="KiB",
+        scale=1024.0,
+        heading="KiB/connection",
+        column="pss_per_connection_bytes",
+        noun="proportional memory per connection",
+        read=_memory_per_connection,
+    ),
+    _count("threads", "Threads", "threads", _of_server(lambda server: server.threads)),
+    _count("processes", "Processes", "processes", _of_server(lambda server: server.processes)),
+    _count("connections", "Open connections", "open connections", lambda report, _: float(report.connections_open)),
+    _count("requests", "Requests", "requests answered", lambda report, _: float(report.requests.correct)),
+    _count("failed", "Failed requests", "failed requests", lambda r, _: float(r.requests.failed), of_failures=True),
+    _count("wrong", "Wrong replies", "wrong replies", lambda r, _: float(r.requests.wrong), of_failures=True),
+    *map(_errors, Errors.model_fields),
+    Row(
+        key="error_share",
+        title="Share of failed requests",
+        unit="%",
+        scale=0.01,
+        heading="% failed",
+        column="error_share",
+        noun="share of failed requests",
+        read=_error_share,
+        of_failures=True,
     ),
 )
-METRICS: dict[Metric, Row] = {row.key: row for row in _ROWS}
+METRICS: dict[str, Row] = {row.key: row for row in _ROWS}
+# Those that are judged in every comparison.
+COMPARED: dict[str, Row] = {row.key: row for row in _ROWS if row.is_compared}
 RANKED_BY = tuple(row.key for row in _ROWS if row.is_ranked)

@@ -43,14 +43,14 @@ from iolab.measure.events import (
     TrialEnded,
 )
 from iolab.measure.protocol_probe import remedy
-from iolab.metrics import METRICS, Metric
+from iolab.metrics import COMPARED, Metric
 from iolab.plan.plan import Plan
 from iolab.results.records import WARNINGS, Failure
 from iolab.wording import BOUND_SIGNS, when, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
-COLUMNS = tuple((row.key, row.short or row.heading, row.scale) for row in METRICS.values())
+COLUMNS = tuple((row.key, row.short or row.heading, row.scale) for row in COMPARED.values())
 # How many columns a ranking needs to show all there is in one line a contestant.
 WIDE_COLUMNS = 120
 # A longer name is shortened in tables, and a line above the table says what it stands for.

@@ -9,7 +9,7 @@ from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Used, paired, values_of
 from iolab.judge.levels import limited_by_generator
-from iolab.metrics import METRICS, Metric
+from iolab.metrics import COMPARED, METRICS, Metric
 from iolab.plan.plan import Comparison, Plan
 from iolab.wording import Bound, Interval
 
@@ -66,7 +66,7 @@ def estimates_of(
     comparison = plan.comparisons[index]
     titles = comparison.titles
     estimates: list[Estimate] = []
-    for metric in METRICS:
+    for metric in COMPARED:
         values = [values_of(used, metric, slot) for slot in range(len(titles))]
         found: list[tuple[str, str, stats.Ratio, tuple[float, ...]]] = []
         for slot, below in _pairs(comparison, gone):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Row
-from iolab.metrics import METRICS, Metric, value_of
+from iolab.metrics import COMPARED, METRICS, Metric, value_of
 from iolab.plan.plan import Comparison
 from iolab.wording import Bound
 
@@ -41,7 +41,7 @@ def levels_of(
     comparison: Comparison, used: Mapping[int, Row], bottlenecks: Mapping[str, Mapping[str, int]]
 ) -> tuple[Level, ...]:
     levels = []
-    for metric in METRICS:
+    for metric in COMPARED:
         for slot, title in enumerate(comparison.titles):
             measured = (value_of(row[slot], metric) for row in used.values())
             values = tuple(value for value in measured if value is not None)

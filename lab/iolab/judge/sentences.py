@@ -12,7 +12,7 @@ from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
 from iolab.judge.rankings import Ranking
 from iolab.judge.validity import FailureCount
-from iolab.metrics import METRICS, RANKED_BY, Metric
+from iolab.metrics import COMPARED, METRICS, RANKED_BY, Metric
 from iolab.plan.plan import Comparison, blocks_min
 from iolab.wording import BOUND_SIGNS, Interval, listed
 
@@ -152,7 +152,7 @@ def _capital(clause: str, estimate: Estimate) -> str:
 def worth_naming(of: Mapping[Metric, Estimate]) -> Estimate | None:
     """The largest decided difference in latency or memory, if it is large enough to be named."""
     # Of equal ones the later in the table: a p99 says more than a median.
-    rest = (of[metric] for metric in reversed(METRICS) if metric in of and metric not in RANKED_BY)
+    rest = (of[metric] for metric in reversed(COMPARED) if metric in of and metric not in RANKED_BY)
     large = (each for each in rest if each.word == "differs" and each.size >= math.log(NAMED_MIN))
     own = (each for each in large if not _mirrors(each, of["throughput"]))
     return max(own, key=lambda each: each.size, default=None)

@@ -15,7 +15,7 @@ from iolab.judge import blocks, stats, trial
 from iolab.judge.costs import Cost
 from iolab.judge.rankings import Ranked
 from iolab.judge.verdict import ComparisonVerdict
-from iolab.metrics import METRICS, Metric, quantile_ns, value_of
+from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.report.charts import Line
 from iolab.results.records import Result
@@ -328,7 +328,7 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
         started=result.started,
         state=state,
         reasons=tuple(reasons),
-        values={metric: value_of(result, metric) for metric in METRICS},
+        values={metric: value_of(result, metric) for metric in COMPARED},
         server_share=trial.server_share(cell, result),
         generator_share=None if report is None else trial.generator_share(cell, report),
         limited=report is not None and trial.bottleneck(cell, result) is trial.Bottleneck.GENERATOR,

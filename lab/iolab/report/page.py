@@ -24,7 +24,7 @@ from iolab.judge.levels import Level
 from iolab.judge.rankings import Ranked
 from iolab.judge.results import Results
 from iolab.judge.verdict import ComparisonVerdict
-from iolab.metrics import METRICS, RANKED_BY, Metric, Row
+from iolab.metrics import COMPARED, METRICS, RANKED_BY, Metric, Row
 from iolab.plan.plan import Plan
 from iolab.report import charts, commands, drawing, figures, palette
 from iolab.report.figures import ContestantRow, Figure, RankRow
@@ -35,7 +35,7 @@ from iolab.wording import BOUND_SIGNS, Interval
 # second to make and some kilobytes to load, and nobody scrolls through more.
 DRAWINGS_MAX = 120
 # The drawings of a comparison besides one over time for each contestant: of levels, context switches and quantiles.
-DRAWINGS_OF_LEVELS = sum(not row.is_time for row in METRICS.values()) + 2
+DRAWINGS_OF_LEVELS = sum(not row.is_time for row in COMPARED.values()) + 2
 # Trials beyond these are left to the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
 # What was not equal, in the box above the charts; the rest of it is folded away.
@@ -112,6 +112,7 @@ def render(run: Results) -> str:
             again=commands.again(plan),
             paragraphs=[WRAPPED.sub(" ", part.strip()) for part in plan.analysis.split("\n\n") if part.strip()],
             metrics=METRICS,
+            compared=COMPARED,
             ranked_by=RANKED_BY,
             quantiles={name: f"{name.replace('_', '.')} µs" for name in figures.QUANTILES},
             bounds=BOUND_SIGNS,
@@ -252,7 +253,7 @@ def _ratio_drawings(verdicts: Sequence[ComparisonVerdict]) -> list[Drawing]:
     drawings = []
     # A ranking has a drawing of its own.
     verdicts = [found for found in verdicts if not found.rankings]
-    for metric, shown in METRICS.items():
+    for metric, shown in COMPARED.items():
         rows = ratio_rows(verdicts, metric) if shown.is_ranked or shown.is_time else []
         if rows:
             chart = charts.ratios(rows, f"ratio ({shown.better} is better)")
@@ -314,7 +315,7 @@ def _rank_text(row: Ranked) -> str:
 
 
 def _level_drawings(found: ComparisonVerdict, rows: Sequence[ContestantRow]) -> Iterable[Drawing]:
-    for metric, shown in METRICS.items():
+    for metric, shown in COMPARED.items():
         levels = [level for level in found.levels if level.metric == metric]
         if levels and not shown.is_time:
             yield _strips(shown.title, shown.unit, [_strip_row(found, level, shown) for level in levels])
