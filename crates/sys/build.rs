@@ -1,4 +1,4 @@
-//! Compiles libevent's event loop into the engine, so that its model needs no library where the engine is built or runs.
+//! Compiles libevent's event loop into the engine, so that its model needs no library.
 
 use std::path::Path;
 

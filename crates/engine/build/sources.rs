@@ -26,8 +26,8 @@ pub(crate) fn build_id(root: &Path) -> io::Result<String> {
     Ok(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Adds every `Cargo.toml`, `*.rs`, `*.c` and `*.h` below `folder`. Paths are built with `/` and do not pass through the
-/// operating system's own form, because they are part of what is hashed.
+/// Adds every `Cargo.toml`, `*.rs`, `*.c` and `*.h` below `folder`. Paths are built with `/` and do not pass through
+/// the operating system's own form, because they are part of what is hashed.
 fn collect(root: &Path, folder: &str, paths: &mut Vec<String>) -> io::Result<()> {
     for entry in fs::read_dir(root.join(folder))? {
         let entry = entry?;
