@@ -12,7 +12,7 @@ from iolab.measure import contestants, registered
 from iolab.measure.contestants import Prepared
 from iolab.measure.engine import Engine, TrialFailed
 from iolab.measure.registered import Absent
-from iolab.plan import registry
+from iolab.plan import registry, settings
 from iolab.plan.contestant import Contestant
 from iolab.plan.settings import Cell
 
@@ -22,7 +22,7 @@ REGISTRY = registry.load()
 @contextlib.contextmanager
 def start_server(name: str, workload: Workload, engine: Engine, cpu: int) -> Iterator[Server]:
     """Starts a server on one processor, and ends it; raises Skipped."""
-    cell = Cell(contestant=Contestant.parse(name), workload=workload, server_cpus=(cpu,))
+    cell = Cell(contestant=Contestant.parse(name), workload=workload, server=settings.Server(cpus=(cpu,)))
     prepared = prepare(name, cell)
     try:
         server = contestants.start(cell, engine, prepared)

@@ -275,7 +275,7 @@ class FakeHost:
             return FakeServer(self, cell, "")
         fault = self.faults.get(len(self.started), "")
         self.started.append(cell.contestant.text)
-        self.now_ns += (cell.trial_ms - cell.warmup_ms - cell.duration_ms) * MS
+        self.now_ns += (cell.trial_ms - cell.trial.warmup_ms - cell.trial.duration_ms) * MS
         if fault == "not_started":
             raise TrialFailed("address_in_use", "the port is taken")
         if fault == "no_io_uring":
@@ -345,7 +345,7 @@ class FakeServer:
 
     def served(self) -> Served:
         assert self.asked, "it answers when it is asked"
-        taken = 3 if self.fault == "waiting" else self.cell.connections
+        taken = 3 if self.fault == "waiting" else self.cell.load.connections
         return Served(workers=(WorkerCounts(connections=taken),), restarts=0)
 
     def calls(self) -> Calls:

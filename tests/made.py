@@ -17,21 +17,21 @@ BEGIN_NS = 10_000_000_000
 
 def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float = 0.5, **changes: Any) -> Report:
     """A report of `rate_per_s` whose counts close and which keeps Little's law; `changes` replace whole fields."""
-    window_ns = cell.duration_ms * 1_000_000
+    window_ns = cell.trial.duration_ms * 1_000_000
     correct = round(rate_per_s * window_ns / 1e9)
-    mean_ns = cell.connections * window_ns / max(correct, 1)
+    mean_ns = cell.load.connections * window_ns / max(correct, 1)
     size = getattr(cell.workload, "message_bytes", 200)
-    slices = (cell.warmup_ms + cell.duration_ms) // cell.interval_ms
-    each = correct * cell.interval_ms // cell.duration_ms
+    slices = (cell.trial.warmup_ms + cell.trial.duration_ms) // cell.trial.interval_ms
+    each = correct * cell.trial.interval_ms // cell.trial.duration_ms
     fields: dict[str, Any] = {
         "build": "0123456789abcdef",
-        "driver": cell.driver,
+        "driver": cell.load.driver,
         "workload": cell.workload,
         "connect": ("127.0.0.1:40001",),
-        "connections": cell.connections,
-        "connections_open": cell.connections,
-        "threads": cell.threads,
-        "cpus": cell.load_cpus,
+        "connections": cell.load.connections,
+        "connections_open": cell.load.connections,
+        "threads": cell.load.threads,
+        "cpus": cell.load.cpus,
         "interrupted": False,
         "begin_ns": BEGIN_NS,
         "end_ns": BEGIN_NS + window_ns,
@@ -40,8 +40,8 @@ def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float 
             "correct": correct,
             "wrong": 0,
             "failed": 0,
-            "in_flight_begin": cell.connections,
-            "in_flight_end": cell.connections,
+            "in_flight_begin": cell.load.connections,
+            "in_flight_end": cell.load.connections,
         },
         "errors": {},
         "first_error": None,
@@ -60,13 +60,13 @@ def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float 
             "histogram": "",
         },
         "intervals": {
-            "begin_ns": BEGIN_NS - cell.warmup_ms * 1_000_000,
-            "length_ns": cell.interval_ms * 1_000_000,
+            "begin_ns": BEGIN_NS - cell.trial.warmup_ms * 1_000_000,
+            "length_ns": cell.trial.interval_ms * 1_000_000,
             "completed": (each,) * slices,
         },
         "generator": {
-            "cpu_ns": round(generator_share * window_ns * cell.threads),
-            "wall_ns": window_ns * cell.threads,
+            "cpu_ns": round(generator_share * window_ns * cell.load.threads),
+            "wall_ns": window_ns * cell.load.threads,
             "run_delay_ns": 0,
             "turn_ns_max": 900_000,
             "turns": 20_000,
@@ -88,7 +88,7 @@ def result(
 ) -> Result:
     """A finished trial, judged by the rules; `changes` replace fields of the report."""
     cell = plan.cell(trial)
-    window_ns = cell.duration_ms * 1_000_000
+    window_ns = cell.trial.duration_ms * 1_000_000
     usage = ServerUsage(
         cpu_ns=round(server_share * window_ns),
         wall_ns=window_ns,

@@ -59,7 +59,7 @@ def test_results_are_data_and_nothing_is_printed(tmp_path: Path, capfd: pytest.C
     [
         (["epoll"], {}, "name two contestants or more"),
         (["epoll", "thread"], {"protocol": "http", "message_bytes": 9}, "message_bytes: is not a setting of http"),
-        (["epoll", "thread"], {"conections": 9}, "conections: is not a setting of echo: did you mean 'connections'?"),
+        (["epoll", "thread"], {"conections": 9}, "conections: there is no such setting: did you mean 'connections'?"),
         (["epoll", "thread"], {"duration_ms": "3s"}, "duration_ms: "),
         (["epoll", "thread"], {"blocks": 2}, "blocks: 2 cannot give a 95 % interval"),
     ],

@@ -80,7 +80,9 @@ def test_a_ratio_over_several_settings_is_their_geometric_mean() -> None:
     by_size = dict(zip(SIZES, [1.130, 1.200, 1.137, 1.203], strict=True))
     found = check("confirmed", "", ratio(1.167, tolerance=0.01), rates(by_size.__getitem__))
     assert found.ratio == pytest.approx(1.167, abs=0.01)
-    one = check("confirmed", "", ratio(1.2, tolerance=0.01, setting={"message_bytes": 128}), rates(by_size.__getitem__))
+    one = check(
+        "confirmed", "", ratio(1.2, tolerance=0.01, setting={"workload.message_bytes": 128}), rates(by_size.__getitem__)
+    )
     assert one.ratio == pytest.approx(1.2, abs=0.015)
 
 
@@ -107,7 +109,7 @@ def test_less_latency_wins() -> None:
 
 def flat(at_most: float = 1.1) -> FlatTest:
     return FlatTest(
-        axis="message_bytes", contestants=("epoll", "io_uring"), at_most=at_most, published={"epoll": 1.077}
+        axis="workload.message_bytes", contestants=("epoll", "io_uring"), at_most=at_most, published={"epoll": 1.077}
     )
 
 
@@ -129,7 +131,9 @@ def test_flat_is_not_said_of_one_value() -> None:
 
 def littles_law(epoll_ms: float, io_uring_ms: float) -> LittlesLawTest:
     return LittlesLawTest(
-        published_ms={"epoll": epoll_ms, "io_uring": io_uring_ms}, setting={"message_bytes": 65}, tolerance=0.05
+        published_ms={"epoll": epoll_ms, "io_uring": io_uring_ms},
+        setting={"workload.message_bytes": 65},
+        tolerance=0.05,
     )
 
 
@@ -200,7 +204,7 @@ def test_a_busy_machine_decides_nothing(test: Test) -> None:
 
 
 def test_a_run_that_gives_the_published_table_confirms_the_published_claims() -> None:
-    published = {row.setting["message_bytes"]: row.values for row in PLAN.published}
+    published = {row.setting["workload.message_bytes"]: row.values for row in PLAN.published}
 
     def rate(trial: Trial) -> float:
         return published[SIZES[trial.comparison]]["io_uring" if trial.slot else "epoll"]

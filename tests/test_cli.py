@@ -31,7 +31,7 @@ from iolab.judge import verdict
 from iolab.measure import protocol_probe
 from iolab.measure.engine import Engine
 from iolab.plan.plan import Plan, Quick
-from iolab.plan.settings import Cell
+from iolab.plan.settings import Load, Server, Times
 from iolab.results import layout, store
 from iolab.results.records import CostCount, Result
 
@@ -40,12 +40,13 @@ name = "small"
 question = "Is io_uring faster?"
 contestants = ["epoll", "io_uring"]
 blocks = 6
-[fixed]
+[fixed.workload]
 protocol = "echo"
+[fixed.trial]
 warmup_ms = 400
 duration_ms = 1600
 [axes]
-message_bytes = [64, 512]
+workload.message_bytes = [64, 512]
 [[claims]]
 id = "C1"
 text = "io_uring wins"
@@ -147,7 +148,7 @@ def test_run_answers_an_experiment_and_judges_its_claims(tmp_path: Path) -> None
     assert json.loads(again.stdout) == document
     rows = list(csv.DictReader(iolab("report", name, "--csv", "--out", tmp_path / "runs").stdout.splitlines()))
     assert len(rows) == 24
-    assert {(row["contestant"], row["message_bytes"]) for row in rows} == {
+    assert {(row["contestant"], row["workload.message_bytes"]) for row in rows} == {
         (name, size) for name in ("epoll", "io_uring") for size in ("64", "512")
     }
     assert {row["discarded"] for row in rows} == {""}
@@ -240,12 +241,13 @@ name = "many"
 question = "Which one?"
 contestants = ["epoll", "io_uring", "thread", "blocking", "absent"]
 blocks = 8
-[fixed]
+[fixed.workload]
 protocol = "line"
+[fixed.trial]
 warmup_ms = 400
 duration_ms = 1600
 [axes]
-connections = [1, 50]
+load.connections = [1, 50]
 """
 
 
@@ -273,7 +275,7 @@ def test_where_calls_cannot_be_counted_the_reason_is_told(tmp_path: Path) -> Non
 def experiment(folder: Path, *contestants: str) -> Path:
     """An experiment of one comparison."""
     path = folder / "some.toml"
-    fixed = 'protocol = "echo"\nwarmup_ms = 400\nduration_ms = 1600'
+    fixed = 'workload.protocol = "echo"\ntrial.warmup_ms = 400\ntrial.duration_ms = 1600'
     path.write_text(
         f'name = "some"\nquestion = "Which?"\nblocks = 7\ncontestants = {list(contestants)}\n[fixed]\n{fixed}\n'
     )
@@ -467,8 +469,8 @@ def default(kind: type[BaseModel], key: str) -> Any:
 DEFAULTS = {
     "protocol": "echo",
     "message_bytes": f"{default(EchoWorkload, 'message_bytes')}; line: {default(LineWorkload, 'message_bytes')}",
-    "warmup_ms": f"{default(Cell, 'warmup_ms') // 1_000}s; quick: {default(Quick, 'warmup_ms')}ms",
-    "duration_ms": f"{default(Cell, 'duration_ms') // 1_000}s; quick: {default(Quick, 'duration_ms')}ms",
+    "warmup_ms": f"{default(Times, 'warmup_ms') // 1_000}s; quick: {default(Quick, 'warmup_ms')}ms",
+    "duration_ms": f"{default(Times, 'duration_ms') // 1_000}s; quick: {default(Quick, 'duration_ms')}ms",
     "server_cpus": "chosen for this machine",
     "load_cpus": "chosen for this machine",
 }
@@ -476,7 +478,7 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("key", vs.SETTINGS)
 def test_the_defaults_in_the_help_of_vs_are_those_of_a_plan(key: str) -> None:
-    kinds = (RpcWorkload, EchoWorkload, HttpWorkload, Cell, Plan)
+    kinds = (RpcWorkload, EchoWorkload, HttpWorkload, Load, Server, Times, Plan)
     known = (str(default(kind, key)) for kind in kinds if key in kind.model_fields)
     assert vs.SETTINGS[key].default == (DEFAULTS.get(key) or next(known))
 
@@ -601,7 +603,7 @@ def test_the_times_of_a_trial_are_flags_of_vs_also_when_it_is_quick(tmp_path: Pa
     assert done.exit_code == 0, done.stderr
     plan = json.loads(next(tmp_path.glob("vs-*/plan.json")).read_text())
     cells = plan["comparisons"][0]["cells"]
-    assert {(cell["warmup_ms"], cell["duration_ms"]) for cell in cells} == {(100, 400)}
+    assert {(cell["trial"]["warmup_ms"], cell["trial"]["duration_ms"]) for cell in cells} == {(100, 400)}
 
 
 # What the engine is given, and the servers of readers' own.

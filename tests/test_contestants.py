@@ -19,7 +19,7 @@ from iolab.measure import contestants, registered
 from iolab.measure.engine import Engine
 from iolab.plan import registry
 from iolab.plan.experiment import vs_plan
-from iolab.plan.settings import Cell
+from iolab.plan.settings import Cell, Server
 from iolab.report import commands
 from iolab.results import layout
 
@@ -82,7 +82,8 @@ def test_a_server_of_a_users_registry_is_compared_by_name_and_its_version_is_in_
 @pytest.mark.usefixtures("fake", "quiet", "no_charts")
 def test_a_run_begins_anew_when_the_entry_of_its_server_has_changed(folder: Path) -> None:
     (folder / "some.toml").write_text(
-        'name = "some"\nquestion = "Which?"\ncontestants = ["epoll", "mine"]\nblocks = 6\n[fixed]\nprotocol = "echo"\n'
+        'name = "some"\nquestion = "Which?"\ncontestants = ["epoll", "mine"]\nblocks = 6\n'
+        'fixed.workload.protocol = "echo"\n'
     )
     command = ("run", folder / "some.toml", "--quick", "--out", folder / "runs")
     assert iolab(*command).exit_code == 0
@@ -96,7 +97,7 @@ def test_a_run_begins_anew_when_the_entry_of_its_server_has_changed(folder: Path
 def test_the_registry_beside_an_experiment_is_found_from_anywhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    text = 'name = "some"\nquestion = "Which?"\ncontestants = ["epoll", "mine", "gone"]\nblocks = 7\n[fixed]\n'
+    text = 'name = "some"\nquestion = "Which?"\ncontestants = ["epoll", "mine", "gone"]\nblocks = 7\n[fixed.workload]\n'
     (folder / "some.toml").write_text(text + 'protocol = "echo"\n')
     gone = LEAST.decode().replace("[mine]", "[gone]").replace('"http"', '"echo"').replace('"mine"', '"/nowhere"')
     (folder / "contestants.toml").write_text(MINE + gone)
@@ -108,7 +109,9 @@ def test_the_registry_beside_an_experiment_is_found_from_anywhere(
 
 def test_a_server_is_started_with_its_files_and_environment_and_nothing_of_it_is_left(folder: Path) -> None:
     (server,) = [each for each in registry.load(folder / "contestants.toml").values() if each.name == "mine"]
-    cell = Cell.model_validate({"contestant": "mine[wait=poll]", "workload": {"protocol": "echo"}, "workers": 3})
+    cell = Cell.model_validate(
+        {"contestant": "mine[wait=poll]", "workload": {"protocol": "echo"}, "server": {"workers": 3}}
+    )
     started = contestants.start(cell, None, {"mine": registered.prepare(server)})
     try:
         assert started.scratch is not None
@@ -305,7 +308,7 @@ def test_no_server_of_ours_is_called_like_a_model_and_each_can_be_asked_for_its_
 
 
 def test_every_setting_of_a_server_is_one_of_a_cell_or_of_a_workload() -> None:
-    fields = {key for kind in (Cell, *WORKLOADS.values()) for key in kind.model_fields}
+    fields = {key for kind in (Server, *WORKLOADS.values()) for key in kind.model_fields}
     assert set(get_args(registry.Takes)) <= set(registry.SETTINGS) <= fields
     assert set(get_args(registry.Takes)) < set(registry.PLACEHOLDERS)
 
@@ -330,7 +333,11 @@ def test_nginx_answers_the_body_that_is_asked_for(workers: int, body: int) -> No
     # The same path without nginx: the tests above, with a server in Python.
     if shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin") is None:
         pytest.skip("nginx is not installed")
-    values = {"contestant": "nginx", "workload": {"protocol": "http", "reply_bytes": body}, "workers": workers}
+    values = {
+        "contestant": "nginx",
+        "workload": {"protocol": "http", "reply_bytes": body},
+        "server": {"workers": workers},
+    }
     server = contestants.start(
         Cell.model_validate(values), None, {"nginx": registered.prepare(registry.load()["nginx"])}
     )

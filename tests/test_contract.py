@@ -24,7 +24,7 @@ from iolab.contract.types import (
     ServeReady,
     ServeSpec,
 )
-from iolab.plan.settings import Cell
+from iolab.plan.settings import Cell, Load, Server, Times
 
 SCHEMAS = Path(__file__).parent.parent / "schema"
 SPECS: dict[str, type[Frozen]] = {"serve-spec": ServeSpec, "load-spec": LoadSpec}
@@ -140,32 +140,51 @@ def test_every_schema_is_compared() -> None:
 
 # The settings of a trial, and the fields of the contract that they become.
 SETTINGS = {
-    "workload": "load-spec.workload",
-    "connections": "load-spec.connections",
-    "driver": "load-spec.driver",
-    "threads": "load-spec.threads",
-    "load_cpus": "load-spec.cpus",
-    "warmup_ms": "load-spec.warmup_ms",
-    "duration_ms": "load-spec.duration_ms",
-    "interval_ms": "load-spec.interval_ms",
-    "timeout_ms": "load-spec.timeout_ms",
-    "workers": "serve-spec.workers",
-    "worker_kind": "serve-spec.worker_kind",
-    "server_cpus": "serve-spec.cpus",
-    "sockets": "serve-spec.listen",
+    "load.connections": "load-spec.connections",
+    "load.active": "load-spec.active",
+    "load.idle": "load-spec.idle",
+    "load.pipeline": "load-spec.pipeline",
+    "load.requests_per_connection": "load-spec.requests_per_connection",
+    "load.requests": "load-spec.requests",
+    "load.threads": "load-spec.threads",
+    "load.processes": "load-spec.processes",
+    "load.driver": "load-spec.driver",
+    "load.probes": "load-spec.probes",
+    "load.spin_us": "load-spec.spin_us",
+    "load.connect_per_s": "load-spec.connect_per_s",
+    "load.cpus": "load-spec.cpus",
+    "trial.warmup_ms": "load-spec.warmup_ms",
+    "trial.duration_ms": "load-spec.duration_ms",
+    "trial.interval_ms": "load-spec.interval_ms",
+    "trial.timeout_ms": "load-spec.timeout_ms",
+    "server.workers": "serve-spec.workers",
+    "server.worker_kind": "serve-spec.worker_kind",
+    "server.cpus": "serve-spec.cpus",
+    "server.sockets": "serve-spec.listen",
+}
+# What the lab does itself, or makes of several fields.
+OF_THE_LAB = {
+    *("load.rate", "load.arrivals", "load.verify", "load.open", "trial.processors"),
+    *(f"server.{key}" for key in ("instances", "cpu_quota", "memory_limit_bytes", "nice", "environment")),
+    *(f"server.{key}" for key in ("processes_max", "descriptors_max")),
 }
 # A trial is more than a load: these limits are narrower than the engine's, and these defaults are its own.
 OF_A_TRIAL = {
-    "connections": {"default"},
-    "warmup_ms": {"minimum", "maximum", "default", "null"},
-    "duration_ms": {"minimum", "maximum", "default", "null"},
-    "interval_ms": {"minimum", "maximum"},
-    "timeout_ms": {"maximum"},
+    "load.connections": {"default"},
+    "trial.warmup_ms": {"minimum", "maximum", "default", "null"},
+    "trial.duration_ms": {"minimum", "maximum", "default", "null"},
+    "trial.interval_ms": {"minimum", "maximum"},
+    "trial.timeout_ms": {"maximum"},
 }
 
 
 def test_every_setting_of_a_trial_has_its_field_in_the_contract() -> None:
-    assert SETTINGS.keys() == Cell.model_fields.keys() - {"contestant"}
+    of_a_server_and_a_load = {
+        f"{table}.{key}"
+        for table, kind in (("load", Load), ("server", Server), ("trial", Times))
+        for key in kind.model_fields
+    }
+    assert SETTINGS.keys() | OF_THE_LAB == of_a_server_and_a_load
     for setting, field in SETTINGS.items():
         ends = [UNIT.search(name) for name in (setting, field)]
         assert len({end and end[0] for end in ends}) == 1, f"{setting} and {field} have different units"
@@ -175,7 +194,7 @@ def test_every_setting_of_a_trial_has_its_field_in_the_contract() -> None:
 def test_a_setting_of_a_trial_has_the_limits_and_the_default_of_its_field(setting: str) -> None:
     document, _, field = SETTINGS[setting].partition(".")
     engine, lab = engine_fields(document)[f".{field}"], lab_fields(Cell)[f".{setting}"]
-    if setting == "sockets":
+    if setting == "server.sockets":
         # As many as there are addresses.
         engine = {"minimum": engine["minItems"], "maximum": engine["maxItems"], "default": 1}
     own = OF_A_TRIAL.get(setting, set())

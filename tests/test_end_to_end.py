@@ -38,10 +38,10 @@ question = "Does it survive?"
 contestants = {contestants}
 blocks = 6
 [fixed]
-protocol = "echo"
-connections = 4
-warmup_ms = {warmup_ms}
-duration_ms = {duration_ms}
+workload.protocol = "echo"
+load.connections = 4
+trial.warmup_ms = {warmup_ms}
+trial.duration_ms = {duration_ms}
 """
 
 

@@ -23,7 +23,7 @@ from iolab.measure.binary import EngineError
 from iolab.measure.child import Child, Ended
 from iolab.measure.engine import Engine, Load, TrialFailed
 from iolab.plan.experiment import vs_plan
-from iolab.plan.settings import Cell, Scalar
+from iolab.plan.settings import Cell, Scalar, changed
 from iolab.results.records import Failure
 
 NOISY_SERVER = "import os, sys; print('first'); print('last words', file=sys.stderr); sys.exit(3)"
@@ -437,7 +437,7 @@ def test_how_a_command_died_is_told_with_its_last_lines(tmp_path: Path, last_act
 
 def test_a_command_runs_on_its_processors_and_is_accounted_for_alone(fake: Engine) -> None:
     cpu = min(os.sched_getaffinity(0))
-    cell = cell_of(f"cmd:{sys.executable} -S {FAKE_ENGINE} forks {{port}}").model_copy(update={"server_cpus": (cpu,)})
+    cell = changed(cell_of(f"cmd:{sys.executable} -S {FAKE_ENGINE} forks {{port}}"), {"server.cpus": (cpu,)})
     server = contestants.start(cell, fake)
     try:
         family = proc.look(server.pid).pids

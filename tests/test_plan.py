@@ -18,12 +18,13 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iolab.contract.types import WORKLOADS
 from iolab.errors import PlanError
 from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import load_experiment, parse_experiment, vs_plan
 from iolab.plan.plan import RETRIES_MAX, Place, Plan, Quick, Trial
 from iolab.plan.schedule import schedule
-from iolab.plan.settings import Cell, Scalar
+from iolab.plan.settings import SETTINGS, Scalar, cell_of, changed, digest_of, settings_of
 from iolab.results.records import CostCount, Failure, MachineNoise, Result
 from iolab.results.remaining import remaining, uncounted
 from made import result
@@ -121,29 +122,119 @@ def test_everything_in_a_cell_decides_its_key() -> None:
     plan = vs_plan(["epoll", "io_uring"], ECHO)
     cell = plan.comparisons[0].cells[0]
     changes: dict[str, object] = {
-        "contestant": "io_uring",
-        "workload": {"protocol": "echo", "message_bytes": 65},
-        "connections": 51,
-        "driver": "io_uring",
-        "threads": 2,
-        "workers": 2,
-        "worker_kind": "process",
-        "sockets": 2,
-        "server_cpus": (0,),
-        "load_cpus": (1,),
-        "warmup_ms": 2_000,
-        "duration_ms": 2_000,
-        "interval_ms": 10,
-        "timeout_ms": 5_000,
+        "workload.message_bytes": 65,
+        "workload.framing": "crlf",
+        "load.connections": 51,
+        "load.active": 10,
+        "load.idle": 1,
+        "load.pipeline": 2,
+        "load.requests_per_connection": 1,
+        "load.requests": 1_000,
+        "load.rate": "20k",
+        "load.arrivals": "even",
+        "load.threads": 2,
+        "load.processes": 2,
+        "load.driver": "io_uring",
+        "load.probes": 1,
+        "load.spin_us": 1,
+        "load.connect_per_s": 100,
+        "load.verify": "one_receive",
+        "load.open": "as_needed",
+        "load.cpus": "1",
+        "server.workers": 2,
+        "server.worker_kind": "process",
+        "server.sockets": 2,
+        "server.instances": 2,
+        "server.cpus": "0-1",
+        "server.cpu_quota": 2.0,
+        "server.memory_limit_bytes": "512MB",
+        "server.nice": 5,
+        "server.processes_max": 100,
+        "server.descriptors_max": 100,
+        "server.environment": {"A": "1"},
+        "path.delay_ms": 24.5,
+        "path.rate_bits_per_s": 1e6,
+        "path.queue_packets": 10,
+        "path.loss": 0.01,
+        "path.mtu": 1_400,
+        "path.syn_cookies": False,
+        "path.seed": 2,
+        "trial.warmup_ms": 2_000,
+        "trial.duration_ms": 2_000,
+        "trial.interval_ms": 10,
+        "trial.timeout_ms": 5_000,
+        "trial.processors": "shared",
     }
-    assert set(changes) == set(Cell.model_fields)
-    keys = {Cell.model_validate(cell.model_dump() | {name: value}).key for name, value in changes.items()}
-    assert len(keys - {cell.key}) == len(changes)
+    of_protocols = {f"workload.{key}" for kind in WORKLOADS.values() for key in kind.model_fields}
+    assert SETTINGS.keys() - changes.keys() <= of_protocols
+    keys = {changed(cell, {name: value}).key for name, value in changes.items()}
+    keys |= {changed(cell, {"path.delay_ms": 0}).key, cell_of(Contestant.parse("a"), settings_of(cell)).key}
+    assert len(keys - {cell.key}) == len(changes) + 2
+
+
+def test_a_setting_at_its_default_is_not_in_the_key() -> None:
+    """So a setting that a later version adds leaves the keys of stored trials as they are."""
+    cell = vs_plan(["epoll", "io_uring"], ECHO).comparisons[0].cells[0]
+    assert cell_of(cell.contestant, settings_of(cell)).key == cell.key
+    assert cell.key == digest_of({"contestant": "epoll", "workload": {"protocol": "echo"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("load.rate", "20k", 20_000.0),
+        ("load.rate", 1_000, 1_000.0),
+        ("load.rate", "50 % of capacity of the slowest", "50% of capacity of the slowest"),
+        ("server.cpus", "0-2,5", (0, 1, 2, 5)),
+        ("server.cpus", [3, 1], (3, 1)),
+        ("server.memory_limit_bytes", "512MB", 512_000_000),
+        ("server.memory_limit_bytes", "2 GiB", 2 << 30),
+    ],
+)
+def test_a_setting_may_be_written_as_people_do(name: str, value: object, read: object) -> None:
+    cell = vs_plan(["epoll", "io_uring"], {**ECHO, name: value}).comparisons[0].cells[0]
+    assert settings_of(cell)[name] == read
+
+
+NAMED = b"""
+name = "named"
+question = "Which?"
+[fixed.workload]
+protocol = "http"
+[fixed.load]
+connections = 20
+[axes]
+load.active = [1, 10]
+"server.workers" = [1]
+[[contestants]]
+name = "two processors"
+server = "hyper"
+server_settings = { cpus = "0-1" }
+[[contestants]]
+name = "as published"
+server = "monoio"
+workload = { reply_bytes = 0 }
+trial = { duration_ms = 1000 }
+"""
+
+
+def test_a_contestant_has_a_name_and_settings_of_its_own() -> None:
+    comparisons = parse_experiment(NAMED).comparisons
+    assert [each.name for each in comparisons] == ["active=1 workers=1", "active=10 workers=1"]
+    assert comparisons[1].setting == {"load.active": 10, "server.workers": 1}
+    assert comparisons[1].titles == ("two processors", "as published")
+    first, second = (settings_of(cell) for cell in comparisons[1].cells)
+    differing = {name: (first[name], second[name]) for name in first if first[name] != second[name]}
+    assert differing == {
+        "server.cpus": ((0, 1), ()),
+        "workload.reply_bytes": (1, 0),
+        "trial.duration_ms": (3_000, 1_000),
+    }
 
 
 def test_the_key_of_a_cell_is_the_same_everywhere_and_always() -> None:
     cell = vs_plan(["epoll", "io_uring"], ECHO).comparisons[0].cells[0]
-    assert cell.key == "1c1ebec8889d670d"
+    assert cell.key == "61d0275bfe7beedb"
 
 
 def test_prose_and_claims_do_not_decide_what_is_measured() -> None:
@@ -258,7 +349,7 @@ def _plan(sizes: list[int], extra: int, seed: int) -> Plan:
     groups = "".join(
         f"[[comparisons]]\ntitle = 'group {at}'\ncontestants = {['epoll'] * size}\n" for at, size in enumerate(sizes)
     )
-    text = f"blocks = {8 + extra}\nseed = {seed}\nfixed = {{ protocol = 'echo' }}\n{groups}"
+    text = f"blocks = {8 + extra}\nseed = {seed}\nfixed.workload = {{ protocol = 'echo' }}\n{groups}"
     return parse_experiment(HEAD + text.encode())
 
 
@@ -348,8 +439,8 @@ def test_a_run_that_is_torn_and_resumed_is_the_unbroken_run(stops: list[int], di
 
 def test_a_block_that_is_run_again_warms_up_twice_as_long_for_all() -> None:
     again = [r.trial for r in run(SMALL, {Place(0, 3, 0, 1)}) if r.trial.attempt == 1]
-    assert [SMALL.cell(trial).warmup_ms for trial in again] == [2_000, 2_000]
-    assert SMALL.cell(schedule(SMALL)[0]).warmup_ms == 1_000
+    assert [SMALL.cell(trial).trial.warmup_ms for trial in again] == [2_000, 2_000]
+    assert SMALL.cell(schedule(SMALL)[0]).trial.warmup_ms == 1_000
 
 
 def test_a_machine_that_is_always_busy_makes_a_run_longer_by_half_at_most() -> None:
@@ -390,13 +481,13 @@ def test_every_protocol_takes_its_own_settings(setting: dict[str, Scalar], workl
     setting = setting | {"sockets": 3, "worker_kind": "process", "workers": 2}
     cell = vs_plan(["epoll", "io_uring"], setting).comparisons[0].cells[0]
     assert cell.workload.model_dump() == workload
-    assert (cell.sockets, cell.worker_kind, cell.workers) == (3, "process", 2)
+    assert (cell.server.sockets, cell.server.worker_kind, cell.server.workers) == (3, "process", 2)
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"protocol": "line", "framing": "raw"}, "framing: is not a setting of line"),
+        ({"protocol": "line", "framing": "raw"}, "framing: is not a setting of line: leave it out"),
         ({"protocol": "rpc", "message_bytes": 5}, "message_bytes: is not a setting of rpc"),
         ({"protocol": "morse"}, "there is no protocol 'morse': use one of http, echo, line, rpc"),
         ({"protocol": "echo", "worker_kind": "fibre"}, "worker_kind: "),
@@ -417,7 +508,7 @@ blocks = 9
 [quick]
 blocks = 9
 duration_ms = 300
-[fixed]
+[fixed.workload]
 protocol = "echo"
 [[comparisons]]
 title = "ladder"
@@ -457,14 +548,14 @@ def test_the_times_of_a_quick_run_are_whole_intervals(
     short = Quick(warmup_ms=short_ms, duration_ms=short_ms)
     quick = plan.model_copy(update={"short": short}).quick()
     cell = quick.comparisons[0].cells[0]
-    assert (cell.warmup_ms, cell.duration_ms) == (fitted_ms, fitted_ms)
+    assert (cell.trial.warmup_ms, cell.trial.duration_ms) == (fitted_ms, fitted_ms)
     assert quick.quick() == quick
 
 
 def test_an_experiment_says_how_short_its_quick_run_is() -> None:
     quick = parse_experiment(LADDER).quick()
     cell = quick.comparisons[0].cells[0]
-    assert (quick.blocks, cell.warmup_ms, cell.duration_ms) == (9, 250, 300)
+    assert (quick.blocks, cell.trial.warmup_ms, cell.trial.duration_ms) == (9, 250, 300)
     assert quick.quick() == quick
 
 
@@ -499,7 +590,7 @@ def test_a_void_trial_of_many_is_run_again_at_the_end_of_its_own_block() -> None
     for block in (1, 4):
         attempts = [trial.attempt for trial in ran if trial.block == block]
         assert attempts == sorted(attempts), "after the others of its block"
-    warmups = {FIVE.cell(trial).warmup_ms for trial in ran}
+    warmups = {FIVE.cell(trial).trial.warmup_ms for trial in ran}
     assert len(warmups) == 1, "it warms up as long as the others of its block"
 
 
@@ -553,4 +644,4 @@ def test_costs_are_still_to_be_seen_of_those_that_take_part_and_were_not_seen() 
     assert uncounted(plan, [gone], [seen, of_another]) == ((0, 2),)
     assert seen.per_request == 2.5
     assert of_another.per_request is None
-    assert plan.counting_cell(0, 0).warmup_ms + plan.counting_cell(0, 0).duration_ms < 500
+    assert plan.counting_cell(0, 0).trial.warmup_ms + plan.counting_cell(0, 0).trial.duration_ms < 500

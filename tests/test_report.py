@@ -55,15 +55,15 @@ blocks = 8
 seed = 7
 analysis = "The note ran each row once.\\n\\nHere every row is eight blocks."
 [fixed]
-protocol = "echo"
-connections = 50
-warmup_ms = 1000
-duration_ms = 3000
+workload.protocol = "echo"
+load.connections = 50
+trial.warmup_ms = 1000
+trial.duration_ms = 3000
 [axes]
-message_bytes = [65, 512]
+workload.message_bytes = [65, 512]
 [[published]]
 id = "S1-row-1"
-setting = { message_bytes = 65 }
+setting = { workload.message_bytes = 65 }
 values = { epoll = 112384, io_uring = 126980 }
 note = "8898 ms and 7876 ms for 1,000,000 messages"
 [[claims]]
@@ -78,7 +78,7 @@ decide = { relation = "wins", contestant = "io_uring", reference = "epoll" }
 [[claims]]
 id = "C1-3"
 text = "throughput hardly depends on size below one MTU"
-decide = { relation = "flat", axis = "message_bytes", contestants = ["epoll", "io_uring"] }
+decide = { relation = "flat", axis = "workload.message_bytes", contestants = ["epoll", "io_uring"] }
 """
 MACHINE: dict[str, Any] = {
     "schema": 1,
@@ -118,9 +118,9 @@ def one_result(
     """One trial with noise in its figures and a ramp in its warm-up."""
     cell, slot = plan.cell(scheduled), scheduled.slot % len(RATE)
     rate = RATE[slot] * drift * random.normal(1, 0.01)
-    slices = (cell.warmup_ms + cell.duration_ms) // cell.interval_ms
+    slices = (cell.trial.warmup_ms + cell.trial.duration_ms) // cell.trial.interval_ms
     ramp = np.minimum(1, 0.8 + 4 * np.arange(slices) / slices)
-    completed = random.normal(1, 0.02, slices) * ramp * rate * cell.interval_ms / 1_000
+    completed = random.normal(1, 0.02, slices) * ramp * rate * cell.trial.interval_ms / 1_000
     result = made.result(
         plan,
         scheduled,
@@ -128,10 +128,10 @@ def one_result(
         server_share=rate * CPU_NS[slot] / 1e9 * random.normal(1, 0.004),
         generator_share=0.7,
         noise=MachineNoise(steal_share=0.0, foreign_cpu_cores=foreign_cores),
-        latency_ns=latency(cell.connections / rate * 1e9, random),
+        latency_ns=latency(cell.load.connections / rate * 1e9, random),
         intervals={
-            "begin_ns": made.BEGIN_NS - cell.warmup_ms * 1_000_000,
-            "length_ns": cell.interval_ms * 1_000_000,
+            "begin_ns": made.BEGIN_NS - cell.trial.warmup_ms * 1_000_000,
+            "length_ns": cell.trial.interval_ms * 1_000_000,
             "completed": tuple(int(count) for count in completed),
         },
     )
@@ -321,7 +321,7 @@ def laden(texts: Iterator[str]) -> tuple[Plan, dict[str, Any], Trials]:
     small = parse_experiment(EXPERIMENT).comparisons[0]
     cells = [cell.model_copy(update={"contestant": c}) for cell, c in zip(small.cells, contestants, strict=True)]
     name = next(texts)
-    titled = Comparison(name=name, setting={"message_bytes": 65}, cells=tuple(cells))
+    titled = Comparison(name=name, setting={"workload.message_bytes": 65}, cells=tuple(cells))
     titles = titled.titles
     ratio = RatioTest(contestant=titles[1], reference=titles[0], published=1.2)
     plan = Plan(
@@ -592,10 +592,12 @@ def many(tmp_path: Path) -> str:
     """The page of a run of many models, some of them left out, limited by the generator or disturbed."""
     listed = json.dumps(MODELS).encode()
     text = EXPERIMENT[: EXPERIMENT.index(b"[[published]]")].replace(
-        b"message_bytes = [65, 512]", b"connections = [1, 50]"
+        b"workload.message_bytes = [65, 512]", b"load.connections = [1, 50]"
     )
     text = re.sub(rb"contestants = .*", b"contestants = " + listed, text).replace(b"blocks = 8", b"blocks = 10")
-    text = text.replace(b"connections = 50\n", b"", 1).replace(b"Does a TCP echo server on io_uring", b"Which model")
+    text = text.replace(b"load.connections = 50\n", b"", 1).replace(
+        b"Does a TCP echo server on io_uring", b"Which model"
+    )
     plan = with_cpus(parse_experiment(text), (0,), (1,))
     random = np.random.default_rng(5)
     weather = random.normal(0, 0.05, (2, plan.blocks))

@@ -372,11 +372,11 @@ def test_processors_are_chosen_where_a_plan_names_none_and_kept_where_it_does() 
     plan = short_plan("epoll", "io_uring")
     topology = [Cpu(0, 0), Cpu(1, 1)]
     chosen, why = placement.placed(plan, topology)
-    assert [(cell.server_cpus, cell.load_cpus) for cell in chosen.comparisons[0].cells] == [((0,), (1,))] * 2
+    assert [(cell.server.cpus, cell.load.cpus) for cell in chosen.comparisons[0].cells] == [((0,), (1,))] * 2
     assert why == ("one core for each thread",)
     assert chosen.digest != plan.digest, "a run on other processors is another run"
     given, why = placement.placed(placement.with_cpus(plan, (1,), (0,)), topology)
-    assert [(cell.server_cpus, cell.load_cpus) for cell in given.comparisons[0].cells] == [((1,), (0,))] * 2
+    assert [(cell.server.cpus, cell.load.cpus) for cell in given.comparisons[0].cells] == [((1,), (0,))] * 2
     assert why == ("as given",)
 
 

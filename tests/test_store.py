@@ -25,7 +25,7 @@ from iolab.judge import verdict
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan
 from iolab.plan.schedule import schedule
-from iolab.results import journal, layout, store
+from iolab.results import journal, layout, older, store
 from iolab.results.records import CostCount, Result
 from iolab.results.remaining import remaining
 from made import result, results
@@ -88,20 +88,43 @@ def test_the_files_of_a_run_are_json_lines(tmp_path: Path) -> None:
             assert fields == record.model_dump(mode="json")
 
 
-def test_a_run_stored_in_the_first_form_is_read_reported_and_resumed(tmp_path: Path) -> None:
-    """tests/golden/stored has runs that were interrupted when each line had its checksum before the record."""
+def test_a_run_stored_in_the_first_form_is_read_and_reported(tmp_path: Path) -> None:
+    """Its lines have their checksums before the record, and the cells of its plan are flat, with keys of their own."""
     (stored,) = STORED.glob("vs-*")
     folder = Path(shutil.copytree(stored, tmp_path / stored.name))
-    plan, before, trials = store.read_plan(folder), store.read_trials(folder), (folder / layout.TRIALS).read_bytes()
-    assert (len(before.results), len(before.counts), before.faults) == (7, 2, ())
+    plan, trials = store.read_plan(folder), store.read_trials(folder)
+    assert (len(trials.results), len(trials.counts), trials.faults) == (7, 2, ())
+    assert all(plan.holds(each.trial) for each in trials.results)
+    assert all(each.is_of(plan) for each in trials.counts)
+    cell = plan.comparisons[0].cells[1]
+    assert (cell.contestant.text, cell.load.connections, cell.server.cpus, cell.load.cpus) == ("thread", 2, (0,), (1,))
+    assert (cell.trial.warmup_ms, cell.trial.duration_ms) == (100, 100)
     shown = iolab("report", folder.name, "--csv", "--out", tmp_path)
     assert (shown.exit_code, len(shown.stdout.splitlines())) == (0, 8), shown.stderr
-    with store.writing(plan, store.read_machine(folder), tmp_path) as writer:
-        assert (writer.folder, writer.trials) == (folder, before)
-        added = result(plan, remaining(plan, before.results)[0])
-        writer.append(added)
-    assert (folder / layout.TRIALS).read_bytes() == trials + journal.line_of(added.model_dump_json().encode())
-    assert store.read_trials(folder) == store.Trials((*before.results, added), (), before.counts)
+
+
+def test_the_settings_of_an_older_plan_have_their_names_of_today() -> None:
+    flat = {"contestant": "epoll", "workload": {"protocol": "echo"}, "connections": 7, "server_cpus": [0]}
+    claim = {"decide": {"relation": "flat", "axis": "message_bytes"}}
+    document = {
+        "comparisons": [{"setting": {"message_bytes": 65, "connections": 7}, "cells": [flat]}],
+        "published": [{"setting": {"workers": 1}}],
+        "claims": [claim, {"decide": {"relation": "ratio", "setting": {"driver": "epoll"}}}],
+    }
+    read = older.plan_of(document)
+    cell = {
+        "contestant": "epoll",
+        "workload": {"protocol": "echo"},
+        "load": {"connections": 7},
+        "server": {"cpus": [0]},
+    }
+    assert read["comparisons"] == [{"setting": {"workload.message_bytes": 65, "load.connections": 7}, "cells": [cell]}]
+    assert read["published"] == [{"setting": {"server.workers": 1}}]
+    assert [each["decide"] for each in read["claims"]] == [
+        {"relation": "flat", "axis": "workload.message_bytes"},
+        {"relation": "ratio", "setting": {"load.driver": "epoll"}},
+    ]
+    assert older.plan_of(read) == read
 
 
 def test_the_same_plan_resumes_and_another_goes_elsewhere(tmp_path: Path) -> None:

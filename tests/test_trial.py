@@ -23,6 +23,7 @@ from iolab.contract.types import (
     parse_serve_event,
 )
 from iolab.judge import trial
+from iolab.plan import settings
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
@@ -169,8 +170,8 @@ def test_noise_alone_is_seldom_taken_for_a_drift() -> None:
 
 
 QUICK = vs_plan(["epoll", "io_uring"], {"protocol": "echo"}).quick().comparisons[0].cells[0]
-QUICK_WARMUP = QUICK.warmup_ms // QUICK.interval_ms
-QUICK_WINDOW = QUICK.duration_ms // QUICK.interval_ms
+QUICK_WARMUP = QUICK.trial.warmup_ms // QUICK.trial.interval_ms
+QUICK_WINDOW = QUICK.trial.duration_ms // QUICK.trial.interval_ms
 
 
 def share_never_steady(shape: np.ndarray[Any, np.dtype[np.float64]], noise: float, memory: float) -> float:
@@ -215,7 +216,7 @@ def test_a_generator_of_several_threads_is_measured_by_the_processors_it_has() -
     cell = plan.comparisons[0].cells[0]
     made = report(cell, generator_share=0.4)
     assert trial.generator_share(cell, made) == pytest.approx(0.4)
-    assert trial.generator_share(cell.model_copy(update={"load_cpus": (0, 1)}), made) == pytest.approx(0.8)
+    assert trial.generator_share(settings.changed(cell, {"load.cpus": (0, 1)}), made) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(

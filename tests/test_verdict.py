@@ -287,9 +287,9 @@ def run_with_slow_starts(unsettled: dict[int, int], plan: Plan = PAIR) -> list[R
             changes: dict[str, Any] = {}
             if trial.slot and trial.attempt < unsettled.get(trial.block, 0):
                 cell = plan.cell(trial)
-                whole = (cell.warmup_ms + cell.duration_ms) // cell.interval_ms
+                whole = (cell.trial.warmup_ms + cell.trial.duration_ms) // cell.trial.interval_ms
                 completed = (700,) * (whole * 3 // 5) + (1_000,) * (whole - whole * 3 // 5)
-                begin_ns = BEGIN_NS - cell.warmup_ms * 1_000_000
+                begin_ns = BEGIN_NS - cell.trial.warmup_ms * 1_000_000
                 changes["intervals"] = {"begin_ns": begin_ns, "length_ns": 20_000_000, "completed": completed}
             made.append(result(plan, trial, rate_per_s=rate(trial), **changes))
     return made

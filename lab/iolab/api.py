@@ -47,9 +47,9 @@ def vs(
 
     A name is a model's or one of the registry, to which a `contestants.toml` in the working directory adds.
 
-    `setting` takes the keys of an experiment's [fixed], as `protocol="http", connections=100`. A comparison that has
-    ended is measured anew, one that was interrupted is continued unless it is to be `fresh`. `on_event` is given each
-    event of the run.
+    `setting` takes an experiment's settings by their last names, as `protocol="http", connections=100`. A
+    comparison that has ended is measured anew, one that was interrupted is continued unless it is to be `fresh`.
+    `on_event` is given each event of the run.
     """
     times = {key: whole_intervals_ms(value) for key in TIMES if isinstance(value := setting.get(key), int)}
     plan = vs_plan(servers, {"protocol": "echo", **setting, **times}, blocks=blocks, seed=seed)

@@ -202,7 +202,7 @@ def show_plan(console: Console, plan: Plan, why: Sequence[str]) -> None:
     trials = plan.blocks * sum(len(comparison.cells) for comparison in plan.comparisons)
     say(console, plan.question)
     say(console, f"{plan.blocks} blocks, {trials} trials, about {duration(plan.duration_s + plan.counting_s)}")
-    sets = dict.fromkeys((cell.server_cpus, cell.load_cpus) for each in plan.comparisons for cell in each.cells)
+    sets = dict.fromkeys((cell.server.cpus, cell.load.cpus) for each in plan.comparisons for cell in each.cells)
     for server, load in sets:
         say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(why)})")
 

@@ -55,7 +55,7 @@ def costs_of(index: int, comparison: Comparison, used: Used, calls: Calls) -> tu
                 contestant=title,
                 calls_per_request=count.per_request if count else None,
                 calls_why_not=count.why_not if count else None,
-                connection_bytes=_connection_bytes(comparison.cells[slot].connections, count),
+                connection_bytes=_connection_bytes(comparison.cells[slot].load.connections, count),
                 processes=processes,
                 threads=threads,
             )

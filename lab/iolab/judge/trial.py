@@ -105,8 +105,8 @@ def generator_share(cell: Cell, report: Report) -> float:
     `wall_ns` counts the window once for each thread; on fewer processors than threads it could only use those.
     """
     wall_ns = report.generator.wall_ns
-    if cell.load_cpus:
-        wall_ns = wall_ns * min(report.threads, len(cell.load_cpus)) // report.threads
+    if cell.load.cpus:
+        wall_ns = wall_ns * min(report.threads, len(cell.load.cpus)) // report.threads
     return report.generator.cpu_ns / wall_ns if wall_ns else 0.0
 
 
@@ -114,7 +114,7 @@ def server_share(cell: Cell, result: Result) -> float | None:
     """The server's processor time over its processors (its workers, when it is not pinned); None when unknown."""
     if result.server is None:
         return None
-    cores = len(cell.server_cpus) or cell.workers
+    cores = len(cell.server.cpus) or cell.server.workers
     return result.server.cpu_ns / (cores * result.server.wall_ns)
 
 

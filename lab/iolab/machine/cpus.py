@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from iolab.errors import PlanError
 from iolab.machine.files import SYS_CPU, read
+from iolab.plan.settings import cpu_numbers
 
 
 class Cpu(NamedTuple):
@@ -66,18 +67,15 @@ def topology(sys_cpu: Path = SYS_CPU, allowed: Iterable[int] | None = None) -> t
 
 def parse_cpus(text: str) -> tuple[int, ...]:
     """Reads processors written as `0,2` or `0-3`; raises PlanError for what this process may not use."""
-    cpus: list[int] = []
     try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            cpus += range(int(first), int(last or first) + 1)
-    except ValueError:
-        raise PlanError(f"{text!r} names no processors: write 0,2 or 0-3") from None
+        cpus = cpu_numbers(text)
+    except ValueError as error:
+        raise PlanError(str(error)) from None
     allowed = os.sched_getaffinity(0)
     absent = sorted(set(cpus) - allowed)
     if absent:
         raise PlanError(f"processor {absent[0]} may not be used here: choose among {sorted(allowed)}")
-    return tuple(dict.fromkeys(cpus))
+    return cpus
 
 
 def cpu_words(cpus: Sequence[int]) -> str:

@@ -126,7 +126,7 @@ class Agent:
 
     def core_to_core_ns(self, cell: Cell) -> float | None:
         """The core-to-core latency from a server to its generator now; None where that has no meaning."""
-        return _core_to_core_ns(self.engine, cell.server_cpus, cell.load_cpus)
+        return _core_to_core_ns(self.engine, cell.server.cpus, cell.load.cpus)
 
     def core_to_core_series_ns(self) -> list[float]:
         """The core-to-core latency from a server to its generator over a few seconds; empty if unknown."""

@@ -21,9 +21,9 @@ from iolab.errors import PlanError
 from iolab.machine import port_owner, proc
 from iolab.measure import reaper, registered
 from iolab.measure.child import Child, Ended, ending
-from iolab.measure.engine import Engine, TrialFailed, serve, variant
+from iolab.measure.engine import Engine, TrialFailed, serve, variant, with_environment
 from iolab.measure.registered import Absent, Command, Registered
-from iolab.plan import registry
+from iolab.plan import registry, settings
 from iolab.plan.plan import Plan
 from iolab.plan.registry import Registry
 from iolab.plan.settings import Cell
@@ -166,7 +166,7 @@ def refuse_unfit(plan: Plan, variants: Mapping[str, ModelAbout]) -> None:
             raise PlanError(f"{cell.contestant.text} cannot run here: {failure.message}")
         holds = _holds(cell, variants[cell.contestant.text])
         raise PlanError(
-            f"{cell.contestant.text} {failure.message} at a time, of {cell.connections} connections: "
+            f"{cell.contestant.text} {failure.message} at a time, of {cell.load.connections} connections: "
             f"use --connections {holds}, or another model"
         )
 
@@ -182,13 +182,14 @@ def _unfit(cell: Cell, about: ModelAbout) -> Failure | None:
 
 def _holds(cell: Cell, about: ModelAbout) -> int | None:
     """How many connections the server of a cell serves at the same time; None when only the machine limits it."""
-    return None if about.holds is None else about.holds * cell.workers
+    return None if about.holds is None else about.holds * cell.server.workers
 
 
 def start(
     cell: Cell, engine: Engine | None, prepared: Prepared = NONE_PREPARED, *, count_calls: bool = False
 ) -> Server:
     """Starts the contestant of a cell on free ports of this machine; raises TrialFailed."""
+    _refuse_unapplied(cell)
     if cell.contestant.kind == "command":
         return _start_command(cell)
     if cell.contestant.name in prepared:
@@ -199,16 +200,25 @@ def start(
         model=cell.contestant.name,
         options=cell.contestant.options,
         workload=cell.workload,
-        listen=(f"{HOST}:0",) * cell.sockets,
-        workers=cell.workers,
-        worker_kind=cell.worker_kind,
-        cpus=cell.server_cpus,
+        listen=(f"{HOST}:0",) * cell.server.sockets,
+        workers=cell.server.workers,
+        worker_kind=cell.server.worker_kind,
+        cpus=cell.server.cpus,
         # As many connections again, for those of the last run that are still closing.
-        connections_max=min(max(16_384, 2 * cell.connections), CONNECTIONS_MAX),
+        connections_max=min(max(16_384, 2 * cell.load.connections), CONNECTIONS_MAX),
         count_calls=count_calls,
     )
-    child, ready = serve(engine, spec)
+    child, ready = serve(engine, spec, cell.server.environment)
     return Server(child, child.pid, ready.listen, ready)
+
+
+def _refuse_unapplied(cell: Cell) -> None:
+    """Raises TrialFailed for settings of a server and of a path that nothing applies."""
+    if cell.path is not None:
+        raise TrialFailed("cannot", "path: trials run over loopback alone: leave it out", final=True)
+    for key in ("instances", "cpu_quota", "memory_limit_bytes", "nice", "processes_max", "descriptors_max"):
+        if getattr(cell.server, key) != settings.Server.model_fields[key].default:
+            raise TrialFailed("cannot", f"server.{key}: the lab cannot set it: leave it out", final=True)
 
 
 def free_port() -> int:
@@ -239,9 +249,8 @@ def _start_registered(cell: Cell, server: Registered) -> Server:
 def _start_reaped(cell: Cell, command: Command, port: int, scratch: Path | None = None) -> Server:
     """Starts a command behind a reaper, and waits until it accepts connections; raises TrialFailed."""
     argv = command.argv
-    environment = [f"{name}={value}" for name, value in command.environment.items()]
-    words = ["env", *environment, *argv] if environment else argv
-    cpus = ",".join(map(str, cell.server_cpus))
+    words = with_environment({**command.environment, **cell.server.environment}, argv)
+    cpus = ",".join(map(str, cell.server.cpus))
     try:
         child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, *words], b"")
     except OSError as error:

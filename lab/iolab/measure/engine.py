@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -53,6 +53,9 @@ LOAD_SLACK_S = 15.0
 # Exit codes that trying again cannot change: a wrong spec, and a machine that cannot do it.
 BAD_SPEC = 2
 FINAL_CODES = (BAD_SPEC, 78)
+
+
+NOTHING: Mapping[str, str] = {}
 
 
 class TrialFailed(Exception):
@@ -130,9 +133,12 @@ def command(engine: Engine, role: str) -> list[str]:
     return [str(engine.path), role, "--spec", "-"]
 
 
-def serve(engine: Engine, spec: ServeSpec) -> tuple[Child, ServeReady]:
-    """Starts a server and waits until it accepts; raises TrialFailed. The caller stops the child."""
-    child = _start(command(engine, "serve"), spec)
+def serve(engine: Engine, spec: ServeSpec, environment: Mapping[str, str] = NOTHING) -> tuple[Child, ServeReady]:
+    """Starts a server and waits until it accepts; raises TrialFailed. The caller stops the child.
+
+    `environment` is added to that of the lab.
+    """
+    child = _start(with_environment(environment, command(engine, "serve")), spec)
     try:
         line = _line(child, READY_S_MAX, "the server")
         event = _parsed(parse_serve_event, line)
@@ -210,6 +216,11 @@ def load_s_max(spec: LoadSpec) -> float:
     """How long a generator may take in all. A count of requests has no length of its own: it gets one time-out more."""
     duration_ms = spec.duration_ms if spec.duration_ms is not None else spec.timeout_ms
     return ((spec.warmup_ms or 0) + duration_ms + spec.timeout_ms) / 1_000 + LOAD_SLACK_S
+
+
+def with_environment(environment: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+    """A command that runs with these variables too. What sets them becomes the command itself."""
+    return ["env", *(f"{name}={value}" for name, value in environment.items()), *argv] if environment else [*argv]
 
 
 def _start(argv: list[str], spec: Frozen) -> Child:

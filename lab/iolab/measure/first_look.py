@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iolab.contract.types import Report
+from iolab.contract.types import ClosedLoop, Report
 from iolab.measure.agent import Host
 from iolab.measure.engine import TrialFailed
 from iolab.measure.events import Checked
@@ -41,12 +41,19 @@ def _reply_bytes(host: Host, cell: Cell) -> int:
         spec = load_spec(
             cell,
             server.addresses,
-            connections=min(cell.connections, CHECK_CONNECTIONS),
+            connections=min(cell.load.connections, CHECK_CONNECTIONS),
+            # Few requests of a closed loop: whether it answers rightly, and not how it bears the load.
+            idle=0,
+            pace=ClosedLoop(),
+            active=None,
+            requests_per_connection=None,
+            probes=0,
             threads=1,
+            processes=1,
             warmup_ms=0,
             duration_ms=None,
             requests=CHECK_REQUESTS,
-            timeout_ms=min(cell.timeout_ms, CHECK_TIMEOUT_MS),
+            timeout_ms=min(cell.trial.timeout_ms, CHECK_TIMEOUT_MS),
         )
         with running(host.load(spec)) as load:
             report = follow(load)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from iolab.contract.types import HttpWorkload, Interval, LoadSpec, Report, updated
+from iolab.contract.types import ClosedLoop, HttpWorkload, Interval, LoadSpec, OpenLoop, Pace, Report, Stage, updated
 from iolab.measure.agent import RunningLoad, RunningServer
 from iolab.measure.engine import TrialFailed
-from iolab.plan.settings import Cell
+from iolab.plan.settings import Cell, Load
 
 # A dead server is noticed this soon.
 TICK_S = 0.1
@@ -18,24 +18,56 @@ DEATH_S_MAX = 0.5
 Process = TypeVar("Process", RunningServer, RunningLoad)
 
 
-def load_spec(cell: Cell, addresses: tuple[str, ...], **changes: object) -> LoadSpec:
-    """The load of a cell on these addresses, with other values where they are given."""
-    workload = cell.workload
+def load_spec(cell: Cell, addresses: tuple[str, ...], *, seed: int = 1, **changes: object) -> LoadSpec:
+    """The load of a cell on these addresses, with other values where they are given; raises TrialFailed.
+
+    `seed` decides the times of random arrivals. A number of requests ends the window, and has no warm-up.
+    """
+    workload, load, times = cell.workload, cell.load, cell.trial
     if isinstance(workload, HttpWorkload) and workload.host is None:
         workload = updated(workload, host=addresses[0])
+    counts = load.requests is not None
     spec = LoadSpec(
-        driver=cell.driver,
+        driver=load.driver,
         workload=workload,
         connect=addresses,
-        connections=cell.connections,
-        threads=cell.threads,
-        cpus=cell.load_cpus,
-        warmup_ms=cell.warmup_ms,
-        duration_ms=cell.duration_ms,
-        timeout_ms=cell.timeout_ms,
-        interval_ms=cell.interval_ms,
+        connections=load.connections,
+        idle=load.idle,
+        connect_per_s=load.connect_per_s,
+        pace=_pace(load, seed),
+        active=load.active,
+        pipeline=load.pipeline,
+        requests_per_connection=load.requests_per_connection,
+        probes=load.probes,
+        spin_us=load.spin_us,
+        threads=load.threads,
+        processes=load.processes,
+        cpus=load.cpus,
+        warmup_ms=0 if counts else times.warmup_ms,
+        duration_ms=None if counts else times.duration_ms,
+        requests=load.requests,
+        timeout_ms=times.timeout_ms,
+        interval_ms=times.interval_ms,
     )
+    _refuse_unapplied(load)
     return updated(spec, **changes)
+
+
+def _pace(load: Load, seed: int) -> Pace:
+    """What decides when a request goes out."""
+    if load.rate is None:
+        return ClosedLoop()
+    if load.rate_per_s is None:
+        raise TrialFailed("cannot", f"load.rate: {load.rate} has not been measured: give a number", final=True)
+    rate_per_s = load.rate_per_s
+    return OpenLoop(arrivals=load.arrivals, seed=seed, stages=(Stage(from_per_s=rate_per_s, to_per_s=rate_per_s),))
+
+
+def _refuse_unapplied(load: Load) -> None:
+    """Raises TrialFailed for what the generator cannot do."""
+    for key in ("verify", "open"):
+        if (value := getattr(load, key)) != Load.model_fields[key].default:
+            raise TrialFailed("cannot", f"load.{key}: the generator cannot do {value!r}: leave it out", final=True)
 
 
 def follow(

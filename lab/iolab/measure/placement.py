@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from iolab.contract.types import updated
 from iolab.machine.cpus import Cpu, choose_cpus
 from iolab.plan.plan import Plan
-from iolab.plan.settings import Cell
+from iolab.plan.settings import Cell, changed
 
 
 def placed(plan: Plan, topology: Sequence[Cpu]) -> tuple[Plan, tuple[str, ...]]:
@@ -15,21 +15,21 @@ def placed(plan: Plan, topology: Sequence[Cpu]) -> tuple[Plan, tuple[str, ...]]:
     words: dict[str, None] = {}
 
     def place(cell: Cell) -> Cell:
-        if cell.server_cpus or cell.load_cpus:
+        if cell.server.cpus or cell.load.cpus:
             words["as given"] = None
             return cell
-        sets = choose_cpus(topology, cell.workers, cell.threads)
+        sets = choose_cpus(topology, cell.server.workers, cell.load.threads)
         words[sets.why] = None
-        return updated(cell, server_cpus=sets.server, load_cpus=sets.load)
+        return changed(cell, {"server.cpus": sets.server, "load.cpus": sets.load})
 
     return _with_cells(plan, place), tuple(words)
 
 
 def with_cpus(plan: Plan, server_cpus: tuple[int, ...], load_cpus: tuple[int, ...]) -> Plan:
     """The plan with these processors for every cell; an empty set leaves that side as it is."""
-    given = {"server_cpus": server_cpus, "load_cpus": load_cpus}
+    given = {"server.cpus": server_cpus, "load.cpus": load_cpus}
     changes = {name: cpus for name, cpus in given.items() if cpus}
-    return _with_cells(plan, lambda cell: updated(cell, **changes))
+    return _with_cells(plan, lambda cell: changed(cell, changes))
 
 
 def _with_cells(plan: Plan, change: Callable[[Cell], Cell]) -> Plan:

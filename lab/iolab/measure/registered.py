@@ -189,7 +189,7 @@ def _run(command: Sequence[str], seconds_max: float) -> tuple[int, list[str]]:
 
 def _of_cell(cell: Cell) -> dict[str, str]:
     """The settings of a cell by their placeholders. What its protocol does not have is at its default."""
-    values = {"workers": str(cell.workers), "protocol": cell.workload.protocol}
+    values = {"workers": str(cell.server.workers), "protocol": cell.workload.protocol}
     for workload in (*(kind() for kind in WORKLOADS.values()), cell.workload):
         values |= {key: str(value) for key, value in workload if key in registry.PLACEHOLDERS}
     return values | {"body": "x" * int(values["reply_bytes"])}

@@ -22,6 +22,7 @@ from iolab.measure.events import CanTakePart, MachineBusy, OnEvent, Opened, PutB
 from iolab.measure.first_look import check
 from iolab.measure.progress import CLOCKS, Clocks, Progress
 from iolab.measure.trial_run import measure
+from iolab.plan import settings
 from iolab.plan.plan import Plan, Trial
 from iolab.results import store
 from iolab.results.records import CostCount, Failure, Result
@@ -154,7 +155,7 @@ def _leave_out(progress: Progress, left_out: Mapping[tuple[int, int], Failure]) 
 
 
 def _check_contestants(progress: Progress, host: Host) -> None:
-    """Looks at each contestant with each workload before the first block.
+    """Looks at each contestant with each workload, on each path and with each setting of its server, before all blocks.
 
     One that fails takes no part, or ends the run where all of them are to be compared.
     """
@@ -163,7 +164,7 @@ def _check_contestants(progress: Progress, host: Host) -> None:
         if not progress.is_wanted(scheduled):
             continue
         cell = progress.plan.cell(scheduled)
-        kind = f"{cell.contestant.text} {cell.workload.model_dump_json()}"
+        kind = settings.digest_of(cell.model_dump(mode="json", include={"contestant", "workload", "server", "path"}))
         if kind not in seen:
             checked = check(host, cell, progress.names(scheduled)[0])
             if progress.all_or_none and checked.failure is not None:

@@ -18,7 +18,7 @@ def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -
     """One trial: a fresh server, one run of the generator, and what both used. A failure is a result too."""
     result = Result(trial=scheduled, started=clocks.wall())
     try:
-        ready, report, seen, core_to_core_ns = _measure(host, cell)
+        ready, report, seen, core_to_core_ns = _measure(host, cell, seed=scheduled.block + 1)
         server = usage(report, seen)
     except TrialFailed as failed:
         return result.model_copy(update={"failure": failed.failure})
@@ -26,17 +26,20 @@ def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -
     return result.model_copy(update={"ready": ready, "report": report, "server": server, "noise": others})
 
 
-def _measure(host: Host, cell: Cell) -> tuple[ServeReady | None, Report, Observed, tuple[float, float] | None]:
+def _measure(
+    host: Host, cell: Cell, seed: int
+) -> tuple[ServeReady | None, Report, Observed, tuple[float, float] | None]:
     """Follows the generator to its report, with an observer beside the server.
 
-    The core-to-core latency is measured while both sides rest, so it takes no time from the window.
+    The core-to-core latency is measured while both sides rest, so it takes no time from the window. The trials of a
+    block have one `seed`, so random arrivals are the same for all its contestants.
     """
     seen, core_to_core_ns = list[Observed](), list[float | None]()
     with (
         running(host.start(cell)) as server,
         death_first(server),
         server.observer() as observer,
-        running(host.load(load_spec(cell, server.addresses))) as load,
+        running(host.load(load_spec(cell, server.addresses, seed=seed))) as load,
     ):
 
         def ready() -> None:

@@ -5,80 +5,124 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from iolab.contract.types import WORKLOADS, Frozen, updated
+from iolab.contract.types import Frozen
 from iolab.errors import PlanError
 from iolab.plan import mistakes, toml_file
+from iolab.plan.cells import Entrant, Fault, Table, cell_or_faults
 from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest
 from iolab.plan.contestant import Contestant
-from iolab.plan.plan import COMPARISONS_MAX, CONTESTANTS_MAX, Comparison, Plan, Quick
-from iolab.plan.settings import Cell, Scalar, Setting
-from iolab.wording import instead, nearest
+from iolab.plan.plan import COMPARISONS_MAX, CONTESTANTS_MAX, Comparison, Plan, Quick, spelt
+from iolab.plan.settings import DOTTED, SETTINGS, SHORT, Cell, Scalar, Setting, dotted
+from iolab.wording import instead
 
-Axes = dict[str, Annotated[tuple[Scalar, ...], Field(min_length=1)]]
+Axes = Annotated[dict[str, Annotated[tuple[Scalar, ...], Field(min_length=1)]], BeforeValidator(dotted)]
 # The models there are, and the names of their options.
 Models = Mapping[str, Sequence[str]]
 
 
 def vs_plan(
-    contestants: Sequence[str | Contestant], setting: Mapping[str, Scalar], *, blocks: int = 12, seed: int = 1
+    contestants: Sequence[str | Contestant], settings: Mapping[str, Any], *, blocks: int = 12, seed: int = 1
 ) -> Plan:
-    """The plan of `iolab vs`: one comparison; `setting` takes the keys an experiment's [fixed] takes.
+    """The plan of `iolab vs`: one comparison, whose `settings` are named by their dotted names or the short ones.
 
     Times that are given hold for a quick run too. Raises PlanError with one line.
     """
-    entrants = [c if isinstance(c, Contestant) else Contestant.parse(c) for c in contestants]
+    entrants = [Entrant.of(each) for each in contestants]
     if len(entrants) < 2:
         raise PlanError("name two contestants or more, as in: iolab vs epoll io_uring")
+    if unknown := [name for name in settings if name not in DOTTED and name not in SETTINGS]:
+        raise PlanError(f"{unknown[0]}: there is no such setting{instead(unknown[0], DOTTED)}")
+    values = {DOTTED.get(name, name): value for name, value in settings.items()}
+    cells, faults = _cells(entrants, values)
+    if faults:
+        name, why = faults[0].fault.name, faults[0].fault
+        raise PlanError(f"{SHORT.get(name, name)}: {why.for_flag}".removeprefix(": "))
     try:
-        comparison = _comparison("vs", entrants, dict(setting), {})
+        comparison = Comparison(name="vs", setting={}, cells=cells)
         titles = " or ".join(comparison.titles)
-        short = Quick.model_validate({key: setting[key] for key in ("warmup_ms", "duration_ms") if key in setting})
+        times = {key: values[f"trial.{key}"] for key in ("warmup_ms", "duration_ms") if f"trial.{key}" in values}
+        short = Quick.model_validate(times)
         return Plan(name="vs", question=f"{titles}?", comparisons=(comparison,), blocks=blocks, seed=seed, short=short)
     except ValidationError as error:
         raise PlanError(mistakes.of_settings(error)) from None
 
 
-class _Group(Frozen):
+class _Wrong(NamedTuple):
+    """A fault in the settings of one contestant."""
+
+    entrant: Entrant
+    fault: Fault
+
+
+def _cells(entrants: Sequence[Entrant], settings: Mapping[str, Any]) -> tuple[tuple[Cell, ...], list[_Wrong]]:
+    """The cells of contestants with the same settings but for their own, or what is wrong with them."""
+    cells, wrong = list[Cell](), list[_Wrong]()
+    for entrant in entrants:
+        made = cell_or_faults(entrant.server, {**settings, **entrant.settings})
+        if isinstance(made, Cell):
+            cells.append(made)
+        else:
+            wrong += [_Wrong(entrant, fault) for fault in made]
+    return tuple(cells), wrong
+
+
+class _Tables(Frozen):
+    """What an experiment and each of its comparisons have: contestants, and settings that are fixed or an axis."""
+
+    contestants: tuple[Entrant, ...] = Field(default=(), max_length=CONTESTANTS_MAX)
+    fixed: Annotated[Table, BeforeValidator(dotted)] = Field(default={})
+    axes: Axes = Field(default={})
+
+    @model_validator(mode="after")
+    def _a_name_each(self) -> _Tables:
+        names = [entrant.name for entrant in self.contestants if entrant.name]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"contestants: two of them are called {twice!r}: give each its own name")
+        return self
+
+
+class _Group(_Tables):
     """A `[[comparisons]]` table of an experiment: its own contestants, and what differs from [fixed] and [axes].
 
     With `ladder` each contestant is compared with the one before it; `labels` are short names for them.
     """
 
     title: str = Field(min_length=1, max_length=80)
-    contestants: tuple[Contestant, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
+    contestants: tuple[Entrant, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
     ladder: bool = False
     labels: tuple[str, ...] = ()
-    fixed: Setting = Field(default={})
-    axes: Axes = Field(default={})
 
     @model_validator(mode="after")
-    def _a_label_each(self) -> Self:
+    def _a_label_each(self) -> _Group:
         if self.labels and len(self.labels) != len(self.contestants):
             raise ValueError(
                 f"labels: there are {len(self.labels)} for {len(self.contestants)} contestants: name each once"
             )
         return self
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What its contestants are called, where that is not their servers' own."""
+        return self.labels or tuple(each.title for each in self.contestants if any(e.name for e in self.contestants))
 
-class _Experiment(Frozen):
+
+class _Experiment(_Tables):
     """An experiment file as it is written: see experiments/*.toml."""
 
     name: str
     question: str
     source: str = ""
-    contestants: tuple[Contestant, ...] = Field(default=(), max_length=CONTESTANTS_MAX)
     blocks: int = 12
     seed: int = 1
     quick: Quick = Quick()
-    fixed: Setting = Field(default={})
-    axes: Axes = Field(default={})
     comparisons: tuple[_Group, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -104,7 +148,7 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
 def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
     """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with a line a mistake."""
     table = toml_file.table_of(text, "an experiment")
-    keys = {**{name: kind.model_fields for name, kind in _TABLES.items()}, "fixed": SETTINGS}
+    keys = {name: kind.model_fields for name, kind in _TABLES.items()}
     wrong: list[str] = []
     try:
         experiment = _Experiment.model_validate(table)
@@ -152,7 +196,8 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
         axes = experiment.axes | group.axes
         if math.prod(len(values) for values in axes.values()) > COMPARISONS_MAX:
             raise PlanError(f"axes: their values make more than {COMPARISONS_MAX} comparisons: use fewer")
-        wrong |= dict.fromkeys(_unknown(group.contestants, f"{where}contestants", models))
+        servers = [entrant.server for entrant in group.contestants]
+        wrong |= dict.fromkeys(_unknown(servers, f"{where}contestants", models))
         wrong |= dict.fromkeys(_fixed_and_varied(experiment, group))
         for point in itertools.product(*axes.values()):
             made, faults = _made(experiment, group, dict(zip(axes, point, strict=True)))
@@ -176,38 +221,39 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
 
 def _made(experiment: _Experiment, group: _Group, setting: Setting) -> tuple[list[Comparison], list[str]]:
     """The comparison at one point of the axes, or what is wrong with its settings."""
-    spelt = " ".join(f"{key}={value}" for key, value in setting.items())
-    title = "" if group.title == "all" and spelt else group.title
-    name = " ".join(part for part in (title, spelt) if part)
-    fixed, wrong = experiment.fixed | group.fixed, list[str]()
-    while True:
-        try:
-            comparison = _comparison(name, group.contestants, fixed, setting)
-        except _SettingError as error:
-            wrong.append(f"{_table_of(error.key, experiment, group)}.{error}")
-            if "protocol" not in fixed | setting or error.key == "protocol":
-                return [], wrong
-            # The other settings are looked at without it.
-            fixed, setting = ({k: v for k, v in each.items() if k != error.key} for each in (fixed, setting))
-        except ValidationError as error:
-            return [], wrong + [_of_setting(fault, experiment, group) for fault in error.errors(include_url=False)]
-        else:
-            return [updated(comparison, ladder=group.ladder, labels=group.labels)], wrong
+    title = "" if group.title == "all" and setting else group.title
+    name = " ".join(part for part in (title, spelt(setting)) if part)
+    cells, wrong = _cells(group.contestants, {**experiment.fixed, **group.fixed, **setting})
+    if wrong:
+        return [], [_line(each, experiment, group) for each in wrong]
+    return [Comparison(name=name, setting=setting, cells=cells, ladder=group.ladder, labels=group.titles)], []
 
 
-def _of_setting(fault: ErrorDetails, experiment: _Experiment, group: _Group) -> str:
-    key = str(fault["loc"][0]) if fault["loc"] else ""
-    where = f"{_table_of(key, experiment, group)}.{key}".rstrip(".")
-    return f"{where}: {mistakes.words(fault)}"
+def _line(wrong: _Wrong, experiment: _Experiment, group: _Group) -> str:
+    """A fault with the place in the file where the setting was written."""
+    name, why, _, meant = wrong.fault
+    table = _table_of(wrong, experiment, group)
+    if meant and table.endswith("fixed"):
+        why += f", in [{table}.{SETTINGS[meant].table}]"
+    if table == _place(wrong.entrant, experiment, group):
+        name = re.sub("^server(?=[.]|$)", "server_settings", name)
+    return f"{table}.{name}".rstrip(".") + f": {why}"
 
 
 def _fixed_and_varied(experiment: _Experiment, group: _Group) -> Iterator[str]:
     """The keys of a group that are fixed and an axis too, which would be overridden silently."""
     tables = (("fixed", experiment.fixed), (f"comparisons[{group.title}].fixed", group.fixed))
     axes = ((f"comparisons[{group.title}].axes", group.axes), ("axes", experiment.axes))
-    for (fixed, values), (axis, varied) in itertools.product(tables, axes):
+    own = [(_place(each, experiment, group), each.settings) for each in group.contestants]
+    for (fixed, values), (axis, varied) in itertools.product((*tables, *own), axes):
         for twice in (key for key in values if key in varied):
             yield f"{fixed}.{twice}: is also in {axis}: keep one of the two"
+
+
+def _place(entrant: Entrant, experiment: _Experiment, group: _Group) -> str:
+    """Where a contestant is in the file."""
+    where = f"comparisons[{group.title}]." if experiment.comparisons else ""
+    return f"{where}contestants[{entrant.name or group.contestants.index(entrant) + 1}]"
 
 
 def _unknown(contestants: Iterable[Contestant], where: str, models: Models | None) -> Iterator[str]:
@@ -232,6 +278,7 @@ _TESTS: dict[str, type[Frozen]] = {
 }
 _TABLES: dict[str, type[Frozen]] = {
     "": _Experiment,
+    "contestants": Entrant,
     "comparisons": _Group,
     "published": Published,
     "claims": Claim,
@@ -240,57 +287,21 @@ _TABLES: dict[str, type[Frozen]] = {
 }
 
 
-def _table_of(key: str, experiment: _Experiment, group: _Group) -> str:
+def _table_of(wrong: _Wrong, experiment: _Experiment, group: _Group) -> str:
     """The table of the file that a setting is written in."""
-    of_group = f"comparisons[{group.title}]."
-    tables: dict[str, Set[str]] = {
-        f"{of_group}axes": group.axes.keys(),
-        "axes": experiment.axes.keys(),
-        f"{of_group}fixed": group.fixed.keys(),
+    of_group, name = f"comparisons[{group.title}].", wrong.fault.name
+    tables: dict[str, Iterable[str]] = {
+        _place(wrong.entrant, experiment, group): wrong.entrant.settings,
+        f"{of_group}axes": group.axes,
+        "axes": experiment.axes,
+        f"{of_group}fixed": group.fixed,
     }
-    return next((name for name, keys in tables.items() if key in keys), "fixed")
-
-
-# All that may be fixed or an axis, whatever the protocol.
-SETTINGS: Set[str] = frozenset(
-    {key for kind in (Cell, *WORKLOADS.values()) for key in kind.model_fields} - {"contestant", "workload"}
-)
-
-
-class _SettingError(PlanError):
-    """A setting that cannot be: its key, and why."""
-
-    def __init__(self, key: str, why: str) -> None:
-        super().__init__(f"{key}: {why}")
-        self.key = key
-
-
-def _comparison(name: str, contestants: Sequence[Contestant], fixed: Setting, setting: Setting) -> Comparison:
-    """Sorts the keys of a setting into those of the workload and those of the cell, and refuses the rest."""
-    values: dict[str, Any] = {**fixed, **setting}
-    protocol = values.pop("protocol", None)
-    if protocol is None:
-        raise _without_protocol(values)
-    if protocol not in WORKLOADS:
-        raise _SettingError("protocol", f"there is no protocol {protocol!r}{instead(str(protocol), WORKLOADS)}")
-    kind = WORKLOADS[protocol]
-    workload = {key: values.pop(key) for key in kind.model_fields if key in values}
-    known = (set(kind.model_fields) | set(Cell.model_fields)) & SETTINGS - {"protocol"}
-    for key in values:
-        if key not in known:
-            is_another = any(key in each.model_fields for each in WORKLOADS.values())
-            advice = ": leave it out" if is_another else instead(key, sorted(known))
-            raise _SettingError(key, f"is not a setting of {protocol}{advice}")
-    cells = tuple(
-        Cell.model_validate({"contestant": contestant, "workload": kind(**workload), **values})
-        for contestant in contestants
+    # A fault of a whole table is where a setting of that table is.
+    return next(
+        (
+            table
+            for table, names in tables.items()
+            if any(each == name or each.startswith(f"{name}.") for each in names)
+        ),
+        "fixed",
     )
-    return Comparison(name=name, setting=setting, cells=cells)
-
-
-def _without_protocol(values: Iterable[str]) -> _SettingError:
-    """That no protocol is given, or the key that may have been meant for it."""
-    for key in values:
-        if key not in SETTINGS and nearest(key, SETTINGS) == "protocol":
-            return _SettingError(key, "there is no such setting: did you mean 'protocol'?")
-    return _SettingError("protocol", f"must be one of {', '.join(WORKLOADS)}")

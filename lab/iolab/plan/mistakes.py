@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from iolab.plan.settings import DOTTED, SETTINGS
 from iolab.wording import instead
 
 # What to write where a key is missing.
@@ -59,11 +60,13 @@ WORDS = {
     "string_pattern_mismatch": "must be small letters, digits, '.', '_' and '-', beginning with a letter or digit",
     "literal_error": "must be {expected}",
 }
+# The settings of the flat form that had names of their own.
+FLAT = {"server_cpus": "server.cpus", "load_cpus": "load.cpus"}
 # The keys of lists of tables.
 TABLES = frozenset({"comparisons", "published", "claims"})
 # A value that may be of several types has a complaint of each; their places end in these.
-SCALARS = ("bool", "int", "str")
-SCALAR = "must be a whole number, text in quotes, or true or false"
+SCALARS = ("bool", "int", "float", "str")
+SCALAR = "must be a number, text in quotes, or true or false"
 
 
 def of_file(
@@ -94,10 +97,18 @@ def _of_place(
     if fault["type"] == "extra_forbidden":
         tables = [part for part in place[:-1] if isinstance(part, str)]
         name, key = tables[-1] if tables else "", str(place[-1])
-        if "fixed" in keys.get(name, ()) and key in keys["fixed"]:
-            return f"{where}: belongs under [{f'{name}.fixed'.lstrip('.')}]"
+        if "fixed" in keys.get(name, ()) and (setting := setting_of(key)) is not None:
+            of_tables = f"{name}.fixed".lstrip(".")
+            return f"{where}: write it as {setting}, in [{of_tables}.{SETTINGS[setting].table}]"
         return f"{where}: there is no such key here{instead(key, keys.get(name, ()))}"
     return f"{where}: {words(fault)}" if where else words(fault)
+
+
+def setting_of(name: str) -> str | None:
+    """The dotted name of a setting that is meant by its key alone; None where no setting is."""
+    if name in SETTINGS:
+        return name
+    return FLAT.get(name) or DOTTED.get(name) or next((each for each in SETTINGS if each.endswith(f".{name}")), None)
 
 
 def of_toml(error: str, text: str) -> str:
@@ -156,9 +167,11 @@ def _spelt(place: Sequence[int | str], table: Mapping[str, Any], relations: Sequ
     for part in place:
         if part in relations and isinstance(at, dict) and part not in at:
             continue  # which kind of test it is, which is no key of the file
+        if isinstance(at, str):
+            continue  # a contestant as text, whose parts are no keys of the file
         at = _inside(at, part)
         if isinstance(part, int):
-            name = next((at[key] for key in ("id", "title") if isinstance(at, dict) and key in at), part + 1)
+            name = next((at[key] for key in ("id", "title", "name") if isinstance(at, dict) and key in at), part + 1)
             spelt += f"[{name if isinstance(name, str) and len(name) <= 60 else part + 1}]"
         else:
             spelt += f".{part}" if spelt else part

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from iolab.contract.types import Frozen, updated
 from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest, named_by
-from iolab.plan.settings import QUICK_INTERVAL_MS, TRIAL_MS_MAX, Cell, Scalar, Setting, digest_of
+from iolab.plan.settings import QUICK_INTERVAL_MS, SHORT, TRIAL_MS_MAX, Cell, Scalar, Setting, changed, digest_of
 from iolab.wording import instead
 
 # Limits, in one place. Each is far beyond honest use and keeps a slip of the pen from becoming a week of measuring.
@@ -36,9 +36,10 @@ MANY = 4
 class Comparison(Frozen):
     """One setting of the axes and its contestants as cells; the first cell is the reference of every ratio.
 
-    `name` is unique in its plan, as `message_bytes=65`. `setting` holds the values of the axes alone (empty when there
-    are none). One cell alone is measured but not compared. The same contestant twice is an A/A comparison. In a
-    `ladder` each cell is compared with the one before it. `labels` name the cells, where their own texts are too long.
+    `name` is unique in its plan, as `message_bytes=65`. `setting` holds the values of the axes alone, by dotted names
+    (empty when there are none). One cell alone is measured but not compared. The same contestant twice is an A/A
+    comparison. In a `ladder` each cell is compared with the one before it. `labels` name the cells, where their own
+    texts are too long.
     """
 
     name: str = Field(min_length=1, max_length=200)
@@ -171,7 +172,11 @@ class Plan(Frozen):
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits over what decides the measurement: name, comparisons, blocks and seed."""
-        return digest_of(self.model_dump(mode="json", include={"name", "comparisons", "blocks", "seed"}))
+        comparisons = [
+            {**each.model_dump(mode="json", exclude={"cells"}), "cells": [cell.key for cell in each.cells]}
+            for each in self.comparisons
+        ]
+        return digest_of({"name": self.name, "comparisons": comparisons, "blocks": self.blocks, "seed": self.seed})
 
     @property
     def duration_s(self) -> float:
@@ -185,13 +190,16 @@ class Plan(Frozen):
         return sum(self.counting_cell(*place).trial_ms for place in places) / 1_000
 
     def counting_cell(self, comparison: int, slot: int) -> Cell:
-        """What is run to see what it costs: the cell itself for a short while."""
+        """What is run to see what it costs: the cell itself for a short while, with a window in any case."""
         cell = self.comparisons[comparison].cells[slot]
-        return updated(
+        return changed(
             cell,
-            warmup_ms=COUNT_WARMUP_MS,
-            duration_ms=COUNT_DURATION_MS,
-            interval_ms=QUICK_INTERVAL_MS,
+            {
+                "load.requests": None,
+                "trial.warmup_ms": COUNT_WARMUP_MS,
+                "trial.duration_ms": COUNT_DURATION_MS,
+                "trial.interval_ms": QUICK_INTERVAL_MS,
+            },
         )
 
     def cell(self, trial: Trial) -> Cell:
@@ -204,7 +212,7 @@ class Plan(Frozen):
         return (
             cell
             if trial.attempt == 0 or comparison.many
-            else updated(cell, warmup_ms=min(2 * cell.warmup_ms, TRIAL_MS_MAX))
+            else changed(cell, {"trial.warmup_ms": min(2 * cell.trial.warmup_ms, TRIAL_MS_MAX)})
         )
 
     def holds(self, trial: Trial) -> bool:
@@ -267,15 +275,22 @@ def blocks_min(rivals: int) -> int:
     return next(n for n in itertools.count(1) if 2 * rivals / 2**n <= ALPHA) if rivals else 1
 
 
+def spelt(setting: Setting) -> str:
+    """The values of axes in few words: `connections=50 message_bytes=65`."""
+    return " ".join(f"{SHORT.get(name, name)}={value}" for name, value in setting.items())
+
+
 def _no_axis(axis: str, axes: Iterable[str]) -> str:
     return f"there is no axis {axis!r}: the axes are {', '.join(sorted(axes)) or 'none here'}"
 
 
 def _quick(cell: Cell, short: Quick) -> Cell:
     """The cell with times of whole intervals: those that are asked for, or as little longer as it takes."""
-    interval_ms = min(cell.interval_ms, QUICK_INTERVAL_MS)
+    usual = cell.trial
+    interval_ms = min(usual.interval_ms, QUICK_INTERVAL_MS)
     warmup_ms, duration_ms = (
-        math.ceil(min(usual, least) / interval_ms) * interval_ms
-        for usual, least in ((cell.warmup_ms, short.warmup_ms), (cell.duration_ms, short.duration_ms))
+        math.ceil(min(asked, least) / interval_ms) * interval_ms
+        for asked, least in ((usual.warmup_ms, short.warmup_ms), (usual.duration_ms, short.duration_ms))
     )
-    return updated(cell, warmup_ms=warmup_ms, duration_ms=duration_ms, interval_ms=interval_ms)
+    times = {"warmup_ms": warmup_ms, "duration_ms": duration_ms, "interval_ms": interval_ms}
+    return changed(cell, {f"trial.{key}": value for key, value in times.items()})

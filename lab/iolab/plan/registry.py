@@ -119,7 +119,7 @@ def refusal(server: Listed, cell: Cell) -> str:
     if workload.protocol not in entry.protocols:
         return f"{name} does not speak {workload.protocol}: it speaks {', '.join(entry.protocols)}"
     for key in SETTINGS:
-        holder = next((each for each in (cell, workload) if key in type(each).model_fields), None)
+        holder = next((each for each in (cell.server, workload) if key in type(each).model_fields), None)
         if holder is None:
             continue
         value, default = getattr(holder, key), type(holder).model_fields[key].default

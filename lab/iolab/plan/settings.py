@@ -1,87 +1,334 @@
-"""Everything that decides what one trial measures, with its limits and defaults."""
+"""Everything that decides what one trial measures, with its limits and defaults: a cell, and the table of settings."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+import re
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic.fields import FieldInfo
 
-from iolab.contract.literals import Driver, WorkerKind
-from iolab.contract.types import Connections, Count, Frozen, HttpWorkload, Threads, Workload
+from iolab.contract.literals import Arrivals, Driver, WorkerKind
+from iolab.contract.types import WORKLOADS, Connections, Count, Frozen, HttpWorkload, RequestsAsked, Threads, Workload
 from iolab.plan.contestant import Contestant
 
-Scalar = bool | int | str
-Setting = dict[str, Scalar]
+Scalar = bool | int | float | str
+
+# The tables of settings, by their names in a file: see TABLES.
+TABLE_NAMES = ("workload", "load", "server", "path", "trial")
+
+
+def dotted(tables: Any) -> Any:
+    """The settings of tables by dotted names. What is in no table keeps its name, for a message about it."""
+    if not isinstance(tables, Mapping):
+        return tables
+    found: dict[str, Any] = {}
+    for name, value in tables.items():
+        is_table = name in TABLE_NAMES and isinstance(value, Mapping)
+        found |= {f"{name}.{key}": each for key, each in value.items()} if is_table else {name: value}
+    return found
+
+
+# Values by the dotted names of settings, as load.connections; in a file as tables too.
+Setting = Annotated[dict[str, Scalar], BeforeValidator(dotted)]
 # A trial is at most an hour: it is lost as a whole, and a slip of the pen must not become a week of measuring.
 TRIAL_MS_MAX = 3_600_000
 # What a trial costs besides warm-up and window: two processes to start, connections to open, two to stop.
 TRIAL_OVERHEAD_MS = 60
 OVERHEAD_MS_A_CONNECTION = 0.1
 QUICK_INTERVAL_MS = 10
+RATE_PER_S_MAX = 10_000_000
+# The share of a capacity that is measured before the comparison, the same rate for all its contestants.
+SHARE_OF_CAPACITY = re.compile(r"(\d+(?:\.\d+)?) ?% of capacity of the slowest")
+RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)")
+SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|KB|MB|GB|KiB|MiB|GiB)")
+BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-class Cell(Frozen):
-    """Everything that decides what one trial measures. Two cells with one key are the same measurement.
+def cpu_numbers(text: str) -> tuple[int, ...]:
+    """The processors written as `0,2` or `0-3`, each once; raises ValueError."""
+    cpus: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            cpus += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise ValueError(f"{text!r} names no processors: write 0,2 or 0-3") from None
+    return tuple(dict.fromkeys(cpus))
 
-    CPU sets are numbers of logical processors; empty means not pinned. `threads` are the generator's, `workers` the
-    server's, which listens on `sockets` addresses; the connections take those in turn. Times are in milliseconds; the
-    warm-up is a multiple of the interval so that the window lies on an edge: see `whole_intervals_ms`.
-    """
 
-    contestant: Contestant
-    workload: Workload
-    connections: Connections = 50
-    driver: Driver = "epoll"
-    threads: Threads = 1
-    workers: Threads = 1
-    worker_kind: WorkerKind = "thread"
-    sockets: int = Field(default=1, ge=1, le=64)
-    server_cpus: tuple[Count, ...] = ()
-    load_cpus: tuple[Count, ...] = ()
-    warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX)
-    duration_ms: int = Field(default=3_000, ge=100, le=TRIAL_MS_MAX)
-    interval_ms: int = Field(default=20, ge=5, le=10_000)
-    timeout_ms: int = Field(default=10_000, ge=1, le=TRIAL_MS_MAX)
+def _cpus(value: object) -> object:
+    return cpu_numbers(value) if isinstance(value, str) else value
+
+
+def _rate(value: object) -> object:
+    """A rate as a number, or as a share of a capacity in its one spelling."""
+    if not isinstance(value, str):
+        return value
+    if (share := SHARE_OF_CAPACITY.fullmatch(value.strip())) is not None:
+        return f"{float(share[1]):g}% of capacity of the slowest"
+    if (rate := RATE.fullmatch(value.strip())) is not None:
+        return float(rate[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[rate[2]]
+    raise ValueError(f"{value!r} is no rate: write 20000, 20k, or 50% of capacity of the slowest")
+
+
+def _bytes(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if (size := SIZE.fullmatch(value.strip())) is None:
+        raise ValueError(f"{value!r} is no size: write a number of bytes, 512MB or 512MiB")
+    return round(float(size[1]) * BYTES[size[2]])
+
+
+CpuSet = Annotated[tuple[Count, ...], BeforeValidator(_cpus, json_schema_input_type=str)]
+RatePerS = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
+ShareOfCapacity = Annotated[str, Field(pattern="of capacity of the slowest$")]
+Rate = Annotated[RatePerS | ShareOfCapacity, BeforeValidator(_rate)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1 << 20, le=1 << 50)]
+
+
+class Load(Frozen):
+    """What the load generator does."""
+
+    connections: Connections = Field(default=50, description="connections that are open at once")
+    active: Connections | None = Field(default=None, description="of these, busy at the same time; all by default")
+    idle: int = Field(default=0, ge=0, le=1 << 20, description="further connections that are open and never used")
+    pipeline: int = Field(default=1, ge=1, le=10_000, description="requests in flight on a connection")
+    requests_per_connection: RequestsAsked | None = Field(
+        default=None, description="requests after which a connection is closed and opened anew; none by default"
+    )
+    requests: RequestsAsked | None = Field(
+        default=None, description="end the trial after so many requests, counted from the first, without a warm-up"
+    )
+    rate: Rate | None = Field(
+        default=None,
+        description="requests per second of an open loop, or a share of capacity; by default a closed loop",
+    )
+    arrivals: Arrivals = Field(default="poisson", description="how the requests of a rate are spread in time")
+    threads: Threads = Field(default=1, description="threads of the generator")
+    processes: int = Field(default=1, ge=1, le=256, description="processes of the generator")
+    driver: Driver = Field(default="epoll", description="how the generator waits")
+    probes: int = Field(default=0, ge=0, le=100, description="low-rate connections on a thread of their own")
+    spin_us: int = Field(default=0, ge=0, le=1_000_000, description="busy-wait this long before a request is due")
+    connect_per_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=RATE_PER_S_MAX,
+        description="connections opened per second; as fast as possible by default",
+    )
+    verify: Literal["whole", "one_receive"] = Field(
+        default="whole", description="check each reply whole, or only what one receive returned"
+    )
+    open: Literal["before", "as_needed"] = Field(
+        default="before", description="open all connections before the first request, or each when it is needed"
+    )
+    cpus: CpuSet = Field(default=(), description="processors of the generator; chosen for this machine by default")
+
+    @model_validator(mode="after")
+    def _can_be_generated(self) -> Self:
+        busy = self.active or self.connections
+        if self.active is not None and self.active > self.connections:
+            raise ValueError(f"{self.active} active connections are more than {self.connections} connections")
+        if self.rate is not None and self.active is not None:
+            raise ValueError("a rate uses whichever connections are free: leave out active")
+        if self.threads > busy:
+            raise ValueError(f"{self.threads} generator threads cannot share {busy} connections")
+        if self.pipeline > 1 and self.driver != "epoll":
+            raise ValueError(f"a pipeline needs the driver epoll, not {self.driver}")
+        return self
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """The rate of an open loop; None of a closed loop, and while the rate is a share of an unknown capacity."""
+        return self.rate if isinstance(self.rate, float) else None
+
+
+class Server(Frozen):
+    """How a server is run."""
+
+    workers: Threads = Field(default=1, description="workers of the server")
+    worker_kind: WorkerKind = Field(default="thread", description="what carries a worker")
+    sockets: int = Field(default=1, ge=1, le=64, description="addresses it listens on; connections take them in turn")
+    instances: int = Field(default=1, ge=1, le=64, description="servers, with an address each, measured as one")
+    cpus: CpuSet = Field(default=(), description="processors of the server; chosen for this machine by default")
+    cpu_quota: float | None = Field(default=None, ge=0.01, le=1_024, description="processors it may use, by a cgroup")
+    memory_limit_bytes: Bytes | None = Field(default=None, description="memory it may use, by a cgroup; or as 512MB")
+    nice: int | None = Field(default=None, ge=-20, le=19, description="its nice value")
+    processes_max: int | None = Field(default=None, ge=1, le=4_194_304, description="processes and threads it may have")
+    descriptors_max: int | None = Field(default=None, ge=8, le=1 << 30, description="descriptors a process may have")
+    environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
+        default={}, description="variables of its environment"
+    )
+
+
+class Path(Frozen):
+    """The network path between the two, where it is not loopback."""
+
+    delay_ms: float = Field(default=0.0, ge=0, le=10_000, description="delay of every packet, one way")
+    rate_bits_per_s: float | None = Field(default=None, gt=0, le=1e12, description="rate; unlimited by default")
+    queue_packets: int = Field(default=100, ge=1, le=1_000_000, description="packets that wait in each direction")
+    loss: float = Field(default=0.0, ge=0, lt=1, description="share of packets that are lost, 0 to 1")
+    mtu: int = Field(default=1_500, ge=576, le=65_535, description="largest packet")
+    syn_cookies: bool = Field(default=True, description="whether the kernel sends SYN cookies when a backlog is full")
+    seed: int = Field(default=1, ge=0, lt=1 << 63, description="decides which packets are lost")
+
+
+class Times(Frozen):
+    """How long a trial takes. The warm-up is whole intervals, so that the window lies on an edge."""
+
+    warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX, description="load before the window")
+    duration_ms: int = Field(
+        default=3_000,
+        ge=100,
+        le=TRIAL_MS_MAX,
+        description="the window; with load.requests, the time that is planned for them",
+    )
+    interval_ms: int = Field(default=20, ge=5, le=10_000, description="slices of time in which requests are counted")
+    timeout_ms: int = Field(default=10_000, ge=1, le=TRIAL_MS_MAX, description="how long a reply may take")
+    processors: Literal["apart", "shared"] = Field(
+        default="apart", description="processors of their own for server and generator, or one that both share"
+    )
 
     @model_validator(mode="after")
     def _window_on_an_edge(self) -> Self:
         if self.warmup_ms % self.interval_ms or self.duration_ms % self.interval_ms:
             raise ValueError(f"warmup_ms and duration_ms must be multiples of interval_ms ({self.interval_ms})")
-        if self.threads > self.connections:
-            raise ValueError(f"{self.threads} generator threads cannot share {self.connections} connections")
-        if self.contestant.kind == "command" and self.sockets > 1:
-            raise ValueError("sockets: a command is given one {port}, so it listens on one socket: use sockets 1")
+        return self
+
+
+class Cell(Frozen):
+    """Everything that decides what one trial measures. Two cells with one key are the same measurement.
+
+    CPU sets are numbers of logical processors; empty means not pinned. Without a path it is loopback.
+    """
+
+    contestant: Contestant
+    workload: Workload
+    load: Load = Load()
+    server: Server = Server()
+    path: Path | None = None
+    trial: Times = Times()
+
+    @model_validator(mode="after")
+    def _one_port_of_a_command(self) -> Self:
+        if self.contestant.kind == "command" and self.server.sockets > 1:
+            raise ValueError(
+                "server.sockets: a command is given one {port}, so it listens on one socket: use sockets 1"
+            )
         return self
 
     @cached_property
     def key(self) -> str:
-        """16 hexadecimal digits that are the same on every machine and in every version that has these fields."""
-        return digest_of(self.model_dump(mode="json"))
+        """16 hexadecimal digits over what differs from the defaults, so that a new setting does not change them."""
+        document = self.model_dump(mode="json", exclude_defaults=True)
+        document["workload"] = {"protocol": self.workload.protocol, **document["workload"]}
+        return digest_of(document)
 
     @property
     def trial_ms(self) -> int:
         """How long one trial of this cell is expected to take, overhead included."""
-        return (
-            self.warmup_ms + self.duration_ms + TRIAL_OVERHEAD_MS + round(OVERHEAD_MS_A_CONNECTION * self.connections)
-        )
+        warmup_ms = 0 if self.load.requests is not None else self.trial.warmup_ms
+        opening_ms = round(OVERHEAD_MS_A_CONNECTION * (self.load.connections + self.load.idle))
+        return warmup_ms + self.trial.duration_ms + TRIAL_OVERHEAD_MS + opening_ms
 
     @property
     def held(self) -> int:
-        """How many connections the server must serve at the same time: where each ends with its reply, any will do."""
-        takes_turns = isinstance(self.workload, HttpWorkload) and not self.workload.keep_alive
-        return 1 if takes_turns else self.connections
+        """How many connections the server must serve at the same time; one where each ends and makes room."""
+        ends = self.load.requests_per_connection is not None
+        ends |= isinstance(self.workload, HttpWorkload) and not self.workload.keep_alive
+        return self.load.idle + (1 if ends else self.load.connections)
+
+
+# The records of each table; a workload's is that of its protocol.
+TABLES: Mapping[str, tuple[type[Frozen], ...]] = dict(
+    zip(TABLE_NAMES, (tuple(WORKLOADS.values()), (Load,), (Server,), (Path,), (Times,)), strict=True)
+)
+# Settings of the whole question, whose names no short form may take.
+OF_THE_QUESTION = frozenset({"blocks", "seed"})
+
+
+class Known(NamedTuple):
+    """A setting: its table, its key there, and its field in each record that has it (a workload's by its protocol)."""
+
+    table: str
+    key: str
+    fields: tuple[tuple[type[Frozen], FieldInfo], ...]
+
+    @property
+    def field(self) -> FieldInfo:
+        """Its first field, which is the only one except in a workload."""
+        return self.fields[0][1]
+
+
+def _settings() -> Iterator[tuple[str, Known]]:
+    for table, kinds in TABLES.items():
+        for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
+            fields = tuple((kind, kind.model_fields[key]) for kind in kinds if key in kind.model_fields)
+            yield f"{table}.{key}", Known(table, key, fields)
+
+
+# Every setting by its dotted name: what files, flags, messages and the reference are made from.
+SETTINGS: Mapping[str, Known] = dict(_settings())
+
+
+def _short(name: str) -> str:
+    table, key = SETTINGS[name].table, SETTINGS[name].key
+    alike = [other for other in SETTINGS.values() if other.key == key]
+    return f"{table}_{key}" if len(alike) > 1 or key in OF_THE_QUESTION else key
+
+
+# The short form of each dotted name, for flags and titles: the key, or table_key where several tables have it.
+SHORT: Mapping[str, str] = {name: _short(name) for name in SETTINGS}
+DOTTED: Mapping[str, str] = {short: name for name, short in SHORT.items()}
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The tables of settings that are given by dotted names."""
+    tables: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        table, _, key = name.partition(".")
+        tables.setdefault(table, {})[key] = value
+    return tables
+
+
+def settings_of(cell: Cell) -> dict[str, Any]:
+    """All settings of a cell by dotted names; those of a path only where there is one."""
+    tables = {name: getattr(cell, name) for name in TABLES}
+    return {
+        f"{name}.{key}": getattr(table, key)
+        for name, table in tables.items()
+        if table is not None
+        for key in type(table).model_fields
+    }
+
+
+def changed(cell: Cell, settings: Mapping[str, object]) -> Cell:
+    """A copy of a cell with other settings, given by dotted names, that has been validated again."""
+    tables = {table: _as_it_is(getattr(cell, table)) | values for table, values in nested(settings).items()}
+    return Cell.model_validate({**_as_it_is(cell), **tables})
+
+
+def _as_it_is(record: Frozen | None) -> dict[str, Any]:
+    return {} if record is None else {name: getattr(record, name) for name in type(record).model_fields}
+
+
+def cell_of(contestant: Contestant, settings: Mapping[str, Any]) -> Cell:
+    """The cell of a contestant with settings by dotted names; raises pydantic's ValidationError."""
+    return Cell.model_validate({"contestant": contestant, "workload": {}, **nested(settings)})
 
 
 def whole_intervals_ms(time_ms: int) -> int:
     """A time of a trial, as much longer as whole intervals of the usual length take."""
-    interval_ms: int = Cell.model_fields["interval_ms"].default
+    interval_ms: int = Times.model_fields["interval_ms"].default
     return math.ceil(time_ms / interval_ms) * interval_ms
 
 
 def digest_of(document: object) -> str:
+    """16 hexadecimal digits that are the same for equal JSON documents, everywhere and always."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

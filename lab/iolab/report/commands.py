@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
 from iolab.plan.plan import Plan
 from iolab.plan.registry import filled
-from iolab.plan.settings import Cell
+from iolab.plan.settings import Cell, Load
 
 PORT = 8080
 # What the record of a run says of the servers of the registry, by their names.
@@ -54,9 +54,9 @@ def _note(cell: Cell, servers: Servers) -> str:
     """What the lab does for a server besides: it fills in the rest of the registry's entry, and reaches all sockets."""
     if cell.contestant.kind == "named" and cell.contestant.name in servers:
         return "The run also fills in what is still in braces, and writes the files that the registry's entry lists."
-    if cell.sockets == 1:
+    if cell.server.sockets == 1:
         return ""
-    return f"By hand all connections reach the first of {cell.sockets} sockets; the run spreads them over all."
+    return f"By hand all connections reach the first of {cell.server.sockets} sockets; the run spreads them over all."
 
 
 def folded(words: Sequence[str]) -> str:
@@ -81,20 +81,20 @@ def _vs_words(plan: Plan) -> list[str]:
     words += ["--reply-bytes", str(workload.reply_bytes)] if isinstance(workload, HttpWorkload) else []
     words += _message_words(workload)
     words += ["--work-ns", str(workload.work_ns)] if isinstance(workload, RpcWorkload) else []
-    words += ["--connections", str(cell.connections), *_worker_words(cell), "--threads", str(cell.threads)]
-    words += ["--sockets", str(cell.sockets)] if cell.sockets > 1 else []
-    words += ["--driver", cell.driver, "--blocks", str(plan.blocks), "--seed", str(plan.seed)]
-    for flag, cpus in (("--server-cpus", cell.server_cpus), ("--load-cpus", cell.load_cpus)):
+    words += ["--connections", str(cell.load.connections), *_worker_words(cell), "--threads", str(cell.load.threads)]
+    words += ["--sockets", str(cell.server.sockets)] if cell.server.sockets > 1 else []
+    words += ["--driver", cell.load.driver, "--blocks", str(plan.blocks), "--seed", str(plan.seed)]
+    for flag, cpus in (("--server-cpus", cell.server.cpus), ("--load-cpus", cell.load.cpus)):
         words += [flag, _list(cpus)] if cpus else []
     return words
 
 
 def _server_words(cell: Cell, servers: Servers) -> list[str]:
-    pinned = ["taskset", "--cpu-list", _list(cell.server_cpus)] if cell.server_cpus else []
+    pinned = ["taskset", "--cpu-list", _list(cell.server.cpus)] if cell.server.cpus else []
     if cell.contestant.kind == "command":
         return [*pinned, *cell.contestant.argv(PORT)]
     if (registered := servers.get(cell.contestant.name)) is not None:
-        values = {"host": "127.0.0.1", "port": str(PORT), "workers": str(cell.workers)}
+        values = {"host": "127.0.0.1", "port": str(PORT), "workers": str(cell.server.workers)}
         values |= registered.get("options", {}) | cell.contestant.options
         return [*pinned, *(filled(word, values) for word in registered["start"])]
     words = ["iolab", "serve", "--model", cell.contestant.name]
@@ -106,10 +106,10 @@ def _server_words(cell: Cell, servers: Servers) -> list[str]:
     words += _message_words(workload)
     if isinstance(workload, RpcWorkload) and workload.work_ns:
         words += ["--work", f"{workload.work_ns / 1_000:g}us"]
-    for number in range(cell.sockets):
+    for number in range(cell.server.sockets):
         words += ["--listen", f"127.0.0.1:{PORT + number}"]
     words += _worker_words(cell)
-    return words + (["--cpus", _list(cell.server_cpus)] if cell.server_cpus else [])
+    return words + (["--cpus", _list(cell.server.cpus)] if cell.server.cpus else [])
 
 
 def _load_words(cell: Cell) -> list[str]:
@@ -121,10 +121,31 @@ def _load_words(cell: Cell) -> list[str]:
         words = ["iolab", "load", f"tcp://127.0.0.1:{PORT}"]
         words += [] if isinstance(workload, EchoWorkload) else ["--protocol", workload.protocol]
         words += _message_words(workload)
-    words += ["--connections", str(cell.connections), "--threads", str(cell.threads), "--driver", cell.driver]
-    words += ["--warmup", f"{cell.warmup_ms}ms", "--duration", f"{cell.duration_ms}ms"]
-    words += ["--timeout", f"{cell.timeout_ms}ms"]
-    return words + (["--cpus", _list(cell.load_cpus)] if cell.load_cpus else [])
+    load, times = cell.load, cell.trial
+    words += ["--connections", str(load.connections), "--threads", str(load.threads), "--driver", load.driver]
+    words += _pattern_words(load)
+    if load.requests is None:
+        words += ["--warmup", f"{times.warmup_ms}ms", "--duration", f"{times.duration_ms}ms"]
+    words += ["--timeout", f"{times.timeout_ms}ms"]
+    return words + (["--cpus", _list(load.cpus)] if load.cpus else [])
+
+
+def _pattern_words(load: Load) -> list[str]:
+    """The flags of `iolab load` for what is seldom set: only those that differ from their defaults."""
+    flags = {
+        "--active": load.active,
+        "--idle": load.idle or None,
+        "--pipeline": None if load.pipeline == 1 else load.pipeline,
+        "--requests-per-connection": load.requests_per_connection,
+        "--requests": load.requests,
+        "--rate": None if load.rate_per_s is None else f"{load.rate_per_s:.12g}",
+        "--arrivals": None if load.rate is None else load.arrivals,
+        "--connect-rate": None if load.connect_per_s is None else f"{load.connect_per_s:.12g}",
+        "--processes": None if load.processes == 1 else load.processes,
+        "--probes": load.probes or None,
+        "--spin": f"{load.spin_us}us" if load.spin_us else None,
+    }
+    return [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
 
 
 def _message_words(workload: Workload) -> list[str]:
@@ -139,8 +160,8 @@ def _message_words(workload: Workload) -> list[str]:
 
 
 def _worker_words(cell: Cell) -> list[str]:
-    kind = ["--worker-kind", cell.worker_kind] if cell.worker_kind != "thread" else []
-    return ["--workers", str(cell.workers), *kind]
+    kind = ["--worker-kind", cell.server.worker_kind] if cell.server.worker_kind != "thread" else []
+    return ["--workers", str(cell.server.workers), *kind]
 
 
 def _list(cpus: tuple[int, ...]) -> str:

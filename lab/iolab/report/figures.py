@@ -17,6 +17,7 @@ from iolab.judge.rankings import Ranked
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
 from iolab.plan.plan import Comparison, Place, Plan
+from iolab.plan.settings import settings_of
 from iolab.report.charts import Line
 from iolab.results.records import Result
 from iolab.wording import Bound
@@ -352,10 +353,11 @@ def unequal(plan: Plan, index: int, found: ComparisonVerdict, used: Counted) -> 
 def _unequal_cells(comparison: Comparison) -> Iterator[str]:
     first = comparison.cells[0]
     for title, cell in zip(comparison.titles[1:], comparison.cells[1:], strict=True):
-        for name in type(cell).model_fields:
-            ours, reference = getattr(cell, name), getattr(first, name)
-            if name != "contestant" and ours != reference:
-                yield f"{title} ran with {name} = {ours}, {comparison.titles[0]} with {reference}."
+        ours, reference = settings_of(cell), settings_of(first)
+        for name in dict.fromkeys((*reference, *ours)):
+            if ours.get(name) != reference.get(name):
+                here, there = (_text(each.get(name)) for each in (ours, reference))
+                yield f"{title} ran with {name} = {here}, {comparison.titles[0]} with {there}."
 
 
 def _unequal_means(titles: Sequence[str], used: Counted) -> Iterator[str]:
@@ -408,7 +410,7 @@ def limits(plan: Plan) -> list[str]:
         "What users would have waited in a stall: the load is a closed loop, so latency is service time.",
         "A network: server and generator ran on one machine over loopback.",
     ]
-    if any(not cell.server_cpus or not cell.load_cpus for cell in cells):
+    if any(not cell.server.cpus or not cell.load.cpus for cell in cells):
         said.append("Either alone: server and generator were not bound to processors of their own.")
     return said
 
@@ -419,13 +421,13 @@ def workload_words(comparison: Comparison, reply_bytes: Mapping[str, float]) -> 
     what = _asked(cell.workload)
     if isinstance(cell.workload, HttpWorkload):
         what += _replies(comparison, cell.workload, reply_bytes)
-    sockets = "" if cell.sockets == 1 else f" on {cell.sockets} sockets"
-    bound = f"server on CPU {_cpus(cell.server_cpus)}, generator on CPU {_cpus(cell.load_cpus)}"
+    sockets = "" if cell.server.sockets == 1 else f" on {cell.server.sockets} sockets"
+    bound = f"server on CPU {_cpus(cell.server.cpus)}, generator on CPU {_cpus(cell.load.cpus)}"
     return (
-        f"{what}; {cell.connections} connection{'' if cell.connections == 1 else 's'}; "
-        f"{cell.workers} {_WORKERS[cell.worker_kind][cell.workers > 1]}{sockets}; "
-        f"{cell.driver} generator with {cell.threads} thread{'' if cell.threads == 1 else 's'}; "
-        f"{cell.duration_ms / 1000:g} s after {cell.warmup_ms / 1000:g} s of warm-up; {bound}"
+        f"{what}; {cell.load.connections} connection{'' if cell.load.connections == 1 else 's'}; "
+        f"{cell.server.workers} {_WORKERS[cell.server.worker_kind][cell.server.workers > 1]}{sockets}; "
+        f"{cell.load.driver} generator with {cell.load.threads} thread{'' if cell.load.threads == 1 else 's'}; "
+        f"{cell.trial.duration_ms / 1000:g} s after {cell.trial.warmup_ms / 1000:g} s of warm-up; {bound}"
     )
 
 

@@ -96,7 +96,7 @@ WARNINGS: dict[str, WarningKind] = {
         False, "The generator was the limit: read throughput as at least this, and compare CPU per request."
     ),
     "too_short": WarningKind(
-        False, "Too few requests in the window: make it longer (vs: --duration, experiment: duration_ms)."
+        False, "Too few requests in the window: make it longer (vs: --duration, experiment: trial.duration_ms)."
     ),
     "machine_noisy": WarningKind(False, "Something else used the machine: close it, or run more blocks."),
     "unequal_replies": WarningKind(
@@ -105,22 +105,22 @@ WARNINGS: dict[str, WarningKind] = {
     "steadiness_unseen": WarningKind(
         False,
         "The window is too short to see whether throughput had settled: "
-        "leave --quick out, or make it longer (vs: --duration, experiment: duration_ms).",
+        "leave --quick out, or make it longer (vs: --duration, experiment: trial.duration_ms).",
     ),
     "not_steady": WarningKind(
         False,
         "Throughput drifted within the window: make warm-up and window longer "
-        "(vs: --warmup, --duration; experiment: warmup_ms, duration_ms).",
+        "(vs: --warmup, --duration; experiment: trial.warmup_ms, trial.duration_ms).",
     ),
     "p99_not_supported": WarningKind(
         False,
         "Too few requests for a p99: make the window longer "
-        "(vs: --duration, experiment: duration_ms), or read the p50.",
+        "(vs: --duration, experiment: trial.duration_ms), or read the p50.",
     ),
     "never_steady": WarningKind(
         True,
         "Throughput never settled: make the warm-up longer "
-        "(vs: --warmup, experiment: warmup_ms), or look at the server's log.",
+        "(vs: --warmup, experiment: trial.warmup_ms), or look at the server's log.",
     ),
     "interrupted": WarningKind(True, "The run was stopped before the window ended: start it again, it resumes."),
     "connections_missing": WarningKind(
@@ -129,7 +129,7 @@ WARNINGS: dict[str, WarningKind] = {
     "connections_waiting": WarningKind(
         True,
         "The server had not accepted all connections: it served fewer than were asked for. "
-        "Make the warm-up longer (vs: --warmup, experiment: warmup_ms).",
+        "Make the warm-up longer (vs: --warmup, experiment: trial.warmup_ms).",
     ),
     "wrong_replies": WarningKind(True, "Replies were wrong: a server is not compared before it is correct."),
     "errors": WarningKind(True, "More than 0.1 % of the requests failed: this is an error rate and not a speed."),

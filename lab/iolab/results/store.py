@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from iolab.contract.types import one_line
 from iolab.errors import StoreError as StoreError
-from iolab.plan.plan import Place, Plan
-from iolab.results import journal, layout
+from iolab.plan.plan import Place, Plan, Trial
+from iolab.results import journal, layout, older
 from iolab.results.files import make_folder, remove_folder, unread, write_file
 from iolab.results.journal import Journal
 from iolab.results.records import CostCount, Result
@@ -29,6 +29,7 @@ from iolab.results.remaining import remaining, uncounted
 
 # The key of machine.json that says when a run had nothing left to do.
 ENDED = "ended"
+OfCell = TypeVar("OfCell", Trial, CostCount)
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,22 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
 def read_plan(folder: Path) -> Plan:
     """The plan of a stored run; raises StoreError."""
     try:
-        return Plan.model_validate_json((folder / layout.PLAN).read_bytes())
-    except OSError as error:
-        raise unread(folder / layout.PLAN, error) from error
+        return Plan.model_validate(older.plan_of(_plan_document(folder)))
     except ValidationError as error:
         raise StoreError(f"{folder / layout.PLAN}: {one_line(error)}: run the experiment again") from None
+    except (LookupError, TypeError, AttributeError):
+        raise StoreError(f"{folder / layout.PLAN}: is no plan: run the experiment again") from None
+
+
+def _plan_document(folder: Path) -> dict[str, Any]:
+    """The stored plan as it is written; raises StoreError."""
+    try:
+        document: dict[str, Any] = json.loads((folder / layout.PLAN).read_bytes())
+        return document
+    except OSError as error:
+        raise unread(folder / layout.PLAN, error) from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{folder / layout.PLAN}: is damaged ({error}): run the experiment again") from None
 
 
 def write_machine(folder: Path, machine: Mapping[str, Any]) -> None:
@@ -136,14 +148,28 @@ def read_trials(folder: Path) -> Trials:
     """All whole results of a run, one for each place (the first that was written); raises StoreError."""
     faults: list[str] = []
     results: dict[Place, Result] = {}
-    for result, line, _ in journal.read(folder / layout.TRIALS, Result, faults):
+    keys = _older_keys(folder)
+    for stored, line, _ in journal.read(folder / layout.TRIALS, Result, faults):
+        result = stored.model_copy(update={"trial": _renamed(stored.trial, keys)})
         if result.trial.place in results:
             faults.append(f"{folder / layout.TRIALS}: line {line} repeats a trial; the first one counts")
         results.setdefault(result.trial.place, result)
     counts: dict[tuple[int, int], CostCount] = {}
     for count, _, _ in journal.read(folder / layout.COUNTS, CostCount, faults):
-        counts.setdefault((count.comparison, count.slot), count)
+        counts.setdefault((count.comparison, count.slot), _renamed(count, keys))
     return Trials(tuple(results.values()), tuple(faults), tuple(counts.values()))
+
+
+def _older_keys(folder: Path) -> Mapping[str, str]:
+    """The keys of today of the cells of an older run; of any other, and of one without a plan, there are none."""
+    with suppress(StoreError, ValidationError, LookupError, TypeError, AttributeError):
+        return older.keys_of(_plan_document(folder))
+    return {}
+
+
+def _renamed(record: OfCell, keys: Mapping[str, str]) -> OfCell:
+    """A record with the key of today of its cell."""
+    return record.model_copy(update={"cell": keys.get(record.cell, record.cell)})
 
 
 def write_report(folder: Path, html: str) -> Path:

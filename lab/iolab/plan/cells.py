@@ -1,0 +1,142 @@
+"""Settings as they are written, made into cells: which contestant runs with which, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from iolab.contract.types import WORKLOADS, Frozen
+from iolab.plan import mistakes
+from iolab.plan.contestant import Contestant
+from iolab.plan.settings import DOTTED, SETTINGS, TABLES, Cell, cell_of
+from iolab.wording import instead, nearest
+
+Table = dict[str, Any]
+
+
+class Entrant(Frozen):
+    """A contestant as an experiment names it: a server, and what it alone runs with.
+
+    As text it is the server. `server_settings` are those of the table `server`, whose name is taken.
+    """
+
+    name: str = Field(default="", max_length=80)
+    server: Contestant
+    workload: Table = Field(default={})
+    load: Table = Field(default={})
+    server_settings: Table = Field(default={})
+    path: Table = Field(default={})
+    trial: Table = Field(default={})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return {"server": value} if isinstance(value, str | Contestant) else value
+
+    @property
+    def title(self) -> str:
+        """What it is called in tables and sentences."""
+        return self.name or self.server.title
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its own settings, by dotted names."""
+        return {
+            f"{table}.{key}": value
+            for table in TABLES
+            for key, value in getattr(self, "server_settings" if table == "server" else table).items()
+        }
+
+    @classmethod
+    def of(cls, contestant: str | Contestant | Self) -> Self:
+        """A contestant as text, or as it is; raises PlanError."""
+        if isinstance(contestant, cls):
+            return contestant
+        return cls(server=Contestant.parse(contestant) if isinstance(contestant, str) else contestant)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a setting, given by its dotted name, with a table, or with all (empty).
+
+    A flag is told a time with its unit, and without its value: that was rounded after it was given. `meant` is the
+    setting that was written without its table.
+    """
+
+    name: str
+    why: str
+    with_unit: str = ""
+    meant: str = ""
+
+    @property
+    def for_flag(self) -> str:
+        """The same for somebody who wrote a flag."""
+        return self.with_unit or self.why
+
+
+def cell_or_faults(contestant: Contestant, settings: Mapping[str, Any]) -> Cell | list[Fault]:
+    """The cell of a contestant with settings by dotted names, or all that is wrong with those."""
+    protocol = settings.get("workload.protocol")
+    faults = [_unknown(name, protocol) for name in settings if name not in SETTINGS]
+    if protocol not in WORKLOADS:
+        return faults if any("protocol" in each.why for each in faults) else [*faults, _protocol(protocol)]
+    faults += _of_another(settings, str(protocol))
+    wrong = {fault.name for fault in faults}
+    try:
+        cell = cell_of(contestant, {name: value for name, value in settings.items() if name not in wrong})
+    except ValidationError as error:
+        return faults + _found(error)
+    return faults or cell
+
+
+def _found(error: ValidationError) -> list[Fault]:
+    """The faults of a cell, one of each setting: a value that may be of several types has one of each."""
+    found: dict[str, Fault] = {}
+    for each in error.errors(include_url=False):
+        name = _name(each)
+        unit = " ms" if name.endswith("_ms") else ""
+        found.setdefault(name, Fault(name, mistakes.words(each), mistakes.words(each, unit)))
+    return list(found.values())
+
+
+def _name(fault: ErrorDetails) -> str:
+    """The dotted name of the setting that a fault is of. The kind of a workload stands in its place, and is no key."""
+    table, *rest = map(str, fault["loc"] or ("",))
+    keys = rest[1:] if table == "workload" else rest
+    return ".".join([table, *keys[:1]])
+
+
+def _of_another(settings: Iterable[str], protocol: str) -> list[Fault]:
+    """The settings of the workload that this protocol does not have."""
+    known = WORKLOADS[protocol].model_fields
+    return [
+        Fault(name, f"is not a setting of {protocol}: leave it out")
+        for name in settings
+        if name in SETTINGS and SETTINGS[name].table == "workload" and SETTINGS[name].key not in known
+    ]
+
+
+def _protocol(protocol: object) -> Fault:
+    if protocol is None:
+        return Fault("workload.protocol", f"must be one of {', '.join(WORKLOADS)}")
+    return Fault("workload.protocol", f"there is no protocol {protocol!r}{instead(str(protocol), WORKLOADS)}")
+
+
+def _unknown(name: str, protocol: object) -> Fault:
+    """What to write instead of a name that is no setting."""
+    table, dot, key = name.partition(".")
+    if dot and table in TABLES:
+        return Fault(name, f"there is no such setting{instead(key, _keys(table, protocol))}")
+    if (meant := mistakes.setting_of(name)) is not None:
+        return Fault(name, f"write it as {meant}", meant=meant)
+    near = nearest(name, (*SETTINGS, *DOTTED))
+    if near is not None:
+        return Fault(name, f"there is no such setting: did you mean {DOTTED.get(near, near)!r}?")
+    return Fault(name, f"there is no such table of settings{instead(table, TABLES)}")
+
+
+def _keys(table: str, protocol: object) -> Sequence[str]:
+    kinds = (WORKLOADS[str(protocol)],) if table == "workload" and protocol in WORKLOADS else TABLES[table]
+    return sorted({key for kind in kinds for key in kind.model_fields})
