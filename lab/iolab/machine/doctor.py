@@ -17,6 +17,7 @@ NOFILE_MIN = 4_096
 SOMAXCONN_MIN = 1_024
 STEAL_SHARE_MAX = 0.01
 Status = Literal["ok", "warn", "bad"]
+NO_LIMITS: Mapping[str, str] = {}
 
 
 class Check(NamedTuple):
@@ -33,15 +34,18 @@ def checks(
     engine: Description | None,
     trouble: str = "",
     core_to_core_ns: Sequence[float] = (),
+    limits: Mapping[str, str] = NO_LIMITS,
 ) -> tuple[Check, ...]:
     """Judges a description of a machine. `trouble` says why there is no engine, `core_to_core_ns` the latency between
-    the processors of a server and of its generator over a few seconds. Reads nothing, changes nothing.
+    the processors of a server and of its generator over a few seconds, `limits` why each limit on a server cannot be
+    set, empty where it can. Reads nothing, changes nothing.
     """
     return (
         *_engine_checks(engine, trouble),
         *_cpu_checks(machine),
         *_core_to_core_checks(core_to_core_ns),
         *_limit_checks(machine),
+        *_server_limit_checks(limits),
     )
 
 
@@ -142,6 +146,11 @@ def _limit_checks(machine: Mapping[str, Any]) -> list[Check]:
             "Resident sizes are rounded up to huge pages: compare memory with that in mind.",
         ),
     ]
+
+
+def _server_limit_checks(limits: Mapping[str, str]) -> list[Check]:
+    advice = "A contestant that needs this limit is left out."
+    return [_check(not why, f"limit {name}", why or "can be set", advice) for name, why in limits.items()]
 
 
 def _check(good: bool, what: str, found: str, advice: str) -> Check:
