@@ -32,6 +32,7 @@ from iolab.contract.types import (
     Workload,
 )
 from iolab.machine import noise, proc
+from iolab.machine.netstat import ListenCounters
 from iolab.measure import agent, binary, observer
 from iolab.measure.agent import Calls
 from iolab.measure.engine import Engine, LoadEvent, TrialFailed, open_engine
@@ -271,7 +272,7 @@ class FakeHost:
         if count_calls:
             self.counted.append(cell.contestant.text)
             if self.uncountable is not None:
-                raise TrialFailed(**self.uncountable.model_dump())
+                raise TrialFailed(**self.uncountable.model_dump(exclude={"how"}))
             return FakeServer(self, cell, "")
         fault = self.faults.get(len(self.started), "")
         self.started.append(cell.contestant.text)
@@ -303,7 +304,7 @@ class FakeServer:
         self.host, self.cell, self.fault = host, cell, fault
         self.late_ns = {"late": 30 * MS, "very_late": 500 * MS}.get(fault, 0)
         self.ready = ServeReady(model=cell.contestant.text, listen=self.addresses, pid=1, build="b", workers=1)
-        self.asked, self.sizes_read = False, 0
+        self.asked = False
         host.running.append(self)
 
     def check(self, wait_s: float = 0.0) -> None:
@@ -328,13 +329,17 @@ class FakeServer:
         idle_ns = 0 if self.fault == "busy" else now_ns * 9 // 10
         return Sample(usage, noise.Ticks(2 * now_ns, idle_ns, 0), 0)
 
-    def memory(self, tree: proc.Tree) -> proc.Memory:
-        self.sizes_read += 1
-        assert self.fault != "large" or self.sizes_read == 1, "its memory is read once, at the end"
-        return proc.Memory(10 << 20, 12 << 20)
+    def size(self) -> proc.Size:
+        return proc.Size(10 << 20, 12 << 20, 1, 1, 0, 8)
 
-    def pss_bytes(self, tree: proc.Tree) -> int | None:
-        return 9 << 20
+    def pss_each(self, tree: proc.Tree) -> dict[int, int]:
+        return {tree.pids[0]: 9 << 20}
+
+    def connections_each(self, tree: proc.Tree) -> dict[int, int]:
+        return {tree.pids[0]: self.cell.connections}
+
+    def listening(self) -> ListenCounters | None:
+        return ListenCounters()
 
     def own_bytes(self) -> int | None:
         # It takes 5 MiB for its connections, once they have come.

@@ -11,10 +11,13 @@ import pytest
 from conftest import wait_until
 from iolab.contract.types import LoadReady, Measured, Measuring, Served, WorkerCounts
 from iolab.machine import noise, proc
+from iolab.machine.cgroups import Throttling
+from iolab.machine.netstat import ListenCounters
 from iolab.measure.engine import LoadEvent, TrialFailed
 from iolab.measure.follower import follow
-from iolab.measure.observer import Observer, Sample
+from iolab.measure.observer import Observed, Observer, Sample, Series, pause_s, usage
 from iolab.plan.experiment import vs_plan
+from iolab.results.records import Throttled
 from made import report
 
 READY = LoadReady(driver="epoll", connections=1, pid=1, build="b")
@@ -68,29 +71,42 @@ def test_each_event_of_a_generator_is_followed_in_its_order(events: Sequence[Loa
 
 
 class Server:
-    """Writes down what is read of it. Its processes are `trees`, one after the other, and the last for ever."""
+    """Writes down what is read of it. Its processes are `trees`, one after the other, and the last for ever.
+
+    The first of them uses all processor time. It grows by a thread with each sample.
+    """
 
     def __init__(self, *trees: Sequence[int], threads: int = 1) -> None:
         self.trees, self.threads = list(trees), threads
         self.read: list[str] = []
-        self.sizes = 0
+        self.sizes, self.cpu_ns = 0, 0
 
     def look(self) -> proc.Tree:
         self.read.append("look")
         pids = tuple(self.trees.pop(0) if len(self.trees) > 1 else self.trees[0])
-        return proc.Tree(pids, pids[:1], 0, 0, 0, self.threads)
+        return proc.Tree(pids, pids[:1], 0, 0, 0, self.threads, faults_minor=self.cpu_ns)
 
     def sample(self, tree: proc.Tree) -> Sample:
         self.read.append(f"clocks of {len(tree.pids)}")
-        return Sample(proc.Usage(0, 0, None, None, None), noise.Ticks(0, 0, 0), 0)
+        self.cpu_ns += 1_000
+        each_ns = {pid: self.cpu_ns if pid == tree.pids[0] else 0 for pid in tree.pids}
+        usage = proc.Usage(0, self.cpu_ns, None, None, None, each_ns, {"1": self.cpu_ns, "2": 1})
+        return Sample(usage, noise.Ticks(0, 0, 0), 0, Throttling(self.cpu_ns, 3, 4))
 
-    def memory(self, tree: proc.Tree) -> proc.Memory:
+    def size(self) -> proc.Size:
         self.sizes += 1
-        return proc.Memory(self.sizes, self.sizes)
+        return proc.Size(self.sizes, 2 * self.sizes, self.sizes, 2, 1, 5)
 
-    def pss_bytes(self, tree: proc.Tree) -> int | None:
+    def pss_each(self, tree: proc.Tree) -> dict[int, int]:
         self.read.append("pss")
-        return 7
+        return dict.fromkeys(tree.pids, 7)
+
+    def connections_each(self, tree: proc.Tree) -> dict[int, int]:
+        self.read.append("connections")
+        return {tree.pids[0]: 50}
+
+    def listening(self) -> ListenCounters | None:
+        return ListenCounters(overflows=self.cpu_ns, drops=self.cpu_ns + 1)
 
     def ask(self) -> None:
         self.read.append("ask")
@@ -104,40 +120,76 @@ class Server:
     ("server", "expected"),
     [
         # A small server is looked at again when the window begins: in the warm-up it may have started more.
-        (Server([1], [1, 2]), "look, look, clocks of 2, ask, clocks of 2, look, pss, served"),
+        (Server([1], [1, 2]), "look, look, clocks of 2, ask, clocks of 2, look"),
         # One that has started more within the window is read once more, with them.
-        (Server([1], [1, 2], [1, 2, 3]), "look, look, clocks of 2, ask, clocks of 2, look, clocks of 3, pss, served"),
-        (Server([1], threads=1_000), "look, clocks of 1, ask, clocks of 1, look, pss, served"),
+        (Server([1], [1, 2], [1, 2, 3]), "look, look, clocks of 2, ask, clocks of 2, look, clocks of 3"),
+        (Server([1], threads=1_000), "look, clocks of 1, ask, clocks of 1, look"),
     ],
 )
 def test_the_clocks_are_read_first_at_both_edges_of_a_window(server: Server, expected: str) -> None:
-    with Observer(server) as observer:
+    seen = observed(server)
+    assert ", ".join(server.read) == f"{expected}, pss, connections, served"
+    assert seen.connections_taken == 5
+
+
+def observed(server: Server) -> Observed:
+    """What is seen of a server from before its load to the end of a window."""
+    with Observer(server, sample_s=60) as observer:
         observer.ready()
         observer.begin()
-        seen = observer.end()
-    assert ", ".join(server.read) == expected
-    assert (seen.connections_taken, seen.pss_bytes) == (5, 7)
+        return observer.end()
 
 
-def test_the_memory_of_a_small_server_is_sampled_though_nobody_asks_for_it() -> None:
+def test_each_process_is_accounted_for_and_those_that_serve_are_counted() -> None:
+    used = usage(REPORT, observed(Server([1], [1, 2, 3])))
+    assert [(each.pid, each.cpu_ns, each.pss_bytes, each.connections) for each in used.processes_each] == [
+        *((1, 1_000, 7, 50), (2, 0, 7, None), (3, 0, 7, None)),
+    ]
+    assert (used.processes, used.processes_serving, used.threads_serving, used.pss_bytes) == (3, 1, 1, 21)
+
+
+def test_what_the_kernel_counts_is_of_the_window_or_of_the_whole_trial() -> None:
+    used = usage(REPORT, observed(Server([1])))
+    assert used.throttled == Throttled(periods=1_000, throttled=0, throttled_ns=0)
+    assert (used.listen_overflows, used.listen_drops, used.syn_cookies_sent) == (2_000, 2_000, 0)
+    # The first look is one sample before the last.
+    assert (used.faults_minor, used.faults_major) == (2_000, 0)
+    assert usage(REPORT, observed(Server([1], threads=1_000))).faults_minor is None
+
+
+def test_the_size_of_a_server_is_sampled_though_nobody_asks_for_it() -> None:
     server = Server([1])
     with Observer(server, sample_s=0.001) as observer:
         observer.ready()
+        before = server.sizes
         observer.begin()
-        wait_until(lambda: server.sizes >= 3, "memory is sampled")
+        wait_until(lambda: server.sizes >= before + 3, "sizes are sampled")
         seen = observer.end()
-    assert [memory.rss_bytes for memory in seen.memory] == list(range(1, server.sizes + 1))
-    assert len(seen.memory) >= 4, "the last one is read when the window is over"
+    assert list(seen.growth.threads) == list(range(1, server.sizes + 1)), "from before the load to the end"
+    assert seen.growth.times_ns[0] == 0
+    assert list(seen.growth.times_ns) == sorted(seen.growth.times_ns)
+    assert 3 <= len(seen.window) < server.sizes
+    assert usage(REPORT, seen).rss_bytes_max == 2 * server.sizes
 
 
-def test_the_memory_of_a_server_of_many_tasks_is_read_once() -> None:
-    server = Server([1], threads=1_000)
-    before = threading.active_count()
-    with Observer(server, sample_s=0.001) as observer:
-        observer.ready()
-        observer.begin()
-        assert threading.active_count() == before
-        assert len(observer.end().memory) == 1
+@pytest.mark.parametrize(("took_s", "expected_s"), [(0.0, 0.1), (0.001, 0.1), (0.1, 4.9)])
+def test_the_sampler_rests_in_proportion_to_what_a_sample_takes(took_s: float, expected_s: float) -> None:
+    assert pause_s(0.1, took_s) == pytest.approx(expected_s)
+
+
+@pytest.mark.parametrize(
+    ("added", "kept", "step_s"),
+    [
+        (4, [0, 1, 2, 3], 1),
+        (5, [0, 2, 4], 2),
+        (7, [0, 4, 6], 4),
+    ],
+)
+def test_a_series_stays_short_however_long_the_trial(added: int, kept: list[int], step_s: float) -> None:
+    series = Series(1, samples_max=4)
+    for at in range(added):
+        series.add(10 * at, proc.Size(at, at, at, 1, 0, 0))
+    assert (list(series.growth().threads), series.step_s) == (kept, step_s)
 
 
 def test_an_observer_ends_with_a_trial_that_fails_within_its_window() -> None:

@@ -146,12 +146,69 @@ def test_what_the_dead_children_of_a_child_have_used_counts_too(accounts: int, m
 def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> None:
     program = "held = bytearray(b'x') * (32 << 20)\nif os.fork() == 0: rest()\nsay(held=len(held))"
     with running(program) as (pid, said):
-        memory, pss = proc.memory(proc.look(pid).pids), proc.pss_bytes(proc.look(pid).pids)
-        assert memory.rss_bytes > 2 * said["held"]
-        assert memory.rss_bytes_max >= memory.rss_bytes * 0.95
-        if pss is None:
+        size, pss = proc.size(pid), proc.pss_each(proc.look(pid).pids)
+        assert size.rss_bytes > 2 * said["held"]
+        assert size.rss_bytes_max >= size.rss_bytes * 0.95
+        if not pss:
             pytest.skip("this kernel does not tell proportional sizes")
-        assert said["held"] < pss < 1.8 * said["held"]
+        assert len(pss) == 2
+        assert said["held"] < sum(pss.values()) < 1.8 * said["held"]
+
+
+@pytest.mark.parametrize(
+    ("program", "processes", "zombies", "threads", "descriptors"),
+    [
+        # Three are standard input, output and error.
+        pytest.param("say()", 1, 0, 1, 3, id="one process"),
+        pytest.param("kept = [os.dup(0) for _ in range(7)]\nsay()", 1, 0, 1, 10, id="open descriptors"),
+        pytest.param(
+            "for _ in range(3): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nsay()",
+            *(1, 0, 4, 3),
+            id="threads",
+        ),
+        pytest.param("if os.fork() == 0: rest()\nsay()", 2, 0, 2, 6, id="a child"),
+        pytest.param(
+            "for _ in range(5):\n  if os.fork() == 0: os._exit(0)\n"
+            "for _ in range(5): os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)\n"
+            # Once one has been seen the others are about to end.
+            "def ended(): return sum(open(f'/proc/{p}/stat').read().rpartition(')')[2].split()[0] == 'Z' "
+            "for p in open('/proc/thread-self/children').read().split())\n"
+            "while ended() < 5: time.sleep(0.001)\nsay()",
+            *(6, 5, 6, 3),
+            id="children that were not waited for",
+        ),
+    ],
+)
+def test_the_size_of_a_tree_counts_what_it_takes_from_the_machine(
+    program: str, processes: int, zombies: int, threads: int, descriptors: int
+) -> None:
+    with running(program) as (pid, _):
+        size = proc.size(pid)
+    assert (size.processes, size.zombies, size.threads, size.descriptors) == (processes, zombies, threads, descriptors)
+
+
+def test_processor_time_is_kept_for_each_process_and_each_thread() -> None:
+    program = (
+        "r, w = os.pipe()\nif os.fork() == 0: burn(60); os.write(w, b'x'); rest()\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nos.read(r, 1); say()"
+    )
+    with running(program) as (pid, _):
+        tree = proc.look(pid)
+        usage = proc.usage(tree)
+    assert tuple(usage.each_ns) == tree.pids
+    assert usage.each_ns[tree.pids[1]] >= 55 * MS
+    assert usage.tasks_ns is not None
+    assert len(usage.tasks_ns) == 3
+    assert max(usage.tasks_ns.values()) >= 55 * MS
+
+
+def test_page_faults_are_counted_with_those_of_dead_children() -> None:
+    program = "if os.fork() == 0: held = bytearray(b'x') * (8 << 20); os._exit(0)\nos.wait(); say()"
+    with running("say()") as (pid, _):
+        before = proc.look(pid).faults_minor
+    with running(program) as (pid, _):
+        # A page of 4 KiB each, or of 64 KiB on other processors.
+        assert proc.look(pid).faults_minor - before >= (8 << 20) // (64 << 10)
 
 
 def test_own_memory_grows_with_what_is_written_and_not_with_what_is_read() -> None:
@@ -174,8 +231,8 @@ def test_a_process_that_is_gone_has_used_nothing_and_is_no_error() -> None:
     tree = proc.look(gone.pid)
     assert (tree.pids, tree.threads) == ((), 0)
     assert proc.usage(proc.Tree((gone.pid,), (gone.pid,), 0, 0, 0, 1)).cpu_ns == 0
-    assert proc.memory([gone.pid]) == proc.Memory(0, 0)
-    assert proc.pss_bytes([gone.pid]) is None
+    assert proc.size(gone.pid) == proc.Size(0, 0, 0, 0, 0, 0)
+    assert proc.pss_each([gone.pid]) == {}
 
 
 def test_a_child_that_dies_between_the_two_accounts_is_in_just_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +250,8 @@ def test_a_child_that_dies_between_the_two_accounts_is_in_just_one(monkeypatch: 
 
     monkeypatch.setattr(proc, "process_cpu_ns", clock)
     monkeypatch.setattr(proc, "_dead_children_ns", dead_children)
-    assert proc.cpu_ns([parent, child], [parent]) == 3 * MS + spent_ns
+    alive, dead_ns = proc.cpu_ns([parent, child], [parent])
+    assert sum(alive) + dead_ns == 3 * MS + spent_ns
 
 
 def test_children_that_come_and_go_while_they_are_read_never_break_a_reading() -> None:
@@ -206,7 +264,7 @@ def test_children_that_come_and_go_while_they_are_read_never_break_a_reading() -
         while len(readings) < 200 or readings[-1].cpu_ns < readings[0].cpu_ns + 50 * MS:
             tree = proc.look(pid)
             readings.append(proc.usage(tree))
-            proc.memory(tree.pids)
+            proc.size(pid)
         # A child in flight may be missed once, by at most what it has used.
         for before, after in itertools.pairwise(readings):
             assert after.cpu_ns - before.cpu_ns > -30 * MS

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 PROC = "/proc"
@@ -34,6 +34,10 @@ SMALL_MAX = 16
 # How often the CPU clocks are read again because a child died under the reading.
 READINGS_MAX = 8
 
+# The processes whose own figures are kept: enough for all workers of a server, and not for all children of one that
+# forks for each connection.
+EACH_MAX = 256
+
 _CPUCLOCK_SCHED = 2
 
 
@@ -43,7 +47,8 @@ class Tree:
 
     With a thousand tasks it takes up to a tenth of a second to find this out, so it is done while a server rests.
     `accounts` are the processes that are asked with every reading what their dead children have used; `settled_ns` is
-    what those of the others had used. `user_ns` and `system_ns` are sampled by the kernel's tick.
+    what those of the others had used. `user_ns` and `system_ns` are sampled by the kernel's tick. Page faults are minor
+    without, and major with, a disk.
     """
 
     pids: tuple[int, ...]
@@ -52,6 +57,8 @@ class Tree:
     user_ns: int
     system_ns: int
     threads: int
+    faults_minor: int = 0
+    faults_major: int = 0
 
     @property
     def is_small(self) -> bool:
@@ -64,7 +71,8 @@ class Usage:
     """A process tree at one instant; two readings are subtracted.
 
     `read_ns` is when the CPU clocks were read (CLOCK_MONOTONIC, the middle of the reading). `cpu_ns` only grows.
-    Switches and run delay are of the tasks alive now; None where there are more than TASKS_READ_MAX of them.
+    `each_ns` is that of the first EACH_MAX processes, without their dead children. Switches, run delay and the time of
+    each task are of the tasks alive now; None where there are more than TASKS_READ_MAX of them.
     """
 
     read_ns: int
@@ -72,14 +80,24 @@ class Usage:
     run_delay_ns: int | None
     switches_voluntary: int | None
     switches_involuntary: int | None
+    each_ns: Mapping[int, int] = field(default_factory=dict)
+    tasks_ns: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Resident memory of a process tree, summed over its processes: shared pages count once for each."""
+class Size:
+    """What a process tree takes of a machine, at one instant.
+
+    Resident memory is summed over its processes: shared pages count once for each; `rss_bytes_max` is the sum of their
+    high-water marks. `zombies` have ended and were not waited for; they are among the `processes`.
+    """
 
     rss_bytes: int
     rss_bytes_max: int
+    threads: int
+    processes: int
+    zombies: int
+    descriptors: int
 
 
 def look(root: int) -> Tree:
@@ -96,6 +114,8 @@ def look(root: int) -> Tree:
         user_ns=sum(spent.user_ns + spent.children_user_ns for spent in times.values()),
         system_ns=sum(spent.system_ns + spent.children_system_ns for spent in times.values()),
         threads=sum(_threads(pid) for pid in family),
+        faults_minor=sum(spent.faults_minor for spent in times.values()),
+        faults_major=sum(spent.faults_major for spent in times.values()),
     )
 
 
@@ -105,33 +125,34 @@ def usage(tree: Tree, *, now: Callable[[], int] = time.monotonic_ns) -> Usage:
     A child that has come since the tree was looked at is not seen here; its parent answers for it once it is dead.
     """
     begin_ns = now()
-    cpu = cpu_ns(tree.pids, tree.accounts) + tree.settled_ns
+    alive, dead_ns = cpu_ns(tree.pids, tree.accounts)
     end_ns = now()
     switching = _switching(tree.pids) if tree.threads <= TASKS_READ_MAX else _Switching()
     return Usage(
         read_ns=(begin_ns + end_ns) // 2,
-        cpu_ns=cpu,
+        cpu_ns=sum(alive) + dead_ns + tree.settled_ns,
         run_delay_ns=switching.run_delay_ns,
         switches_voluntary=switching.voluntary,
         switches_involuntary=switching.involuntary,
+        each_ns=dict(zip(tree.pids[:EACH_MAX], alive, strict=False)),
+        tasks_ns=switching.tasks_ns,
     )
 
 
-def cpu_ns(pids: Iterable[int], parents: Iterable[int]) -> int:
-    """Processor time of these processes and of every child that `parents`, which are among them, have waited for.
+def cpu_ns(pids: Sequence[int], parents: Sequence[int]) -> tuple[list[int], int]:
+    """Processor time of each of these processes, and that of all children that `parents` have waited for.
 
     The account of dead children is read before the clocks of the living and again after them. A child that died in
     between is in neither, or in both, so then all is read anew. A server whose children die faster than it can be read
     is left with the last reading, where the error is bounded by the children in flight.
     """
-    pids, parents = tuple(pids), tuple(parents)
     dead = _dead_children_ns(parents)
     for _ in range(READINGS_MAX):
-        before, alive = dead, sum(process_cpu_ns(pid) for pid in pids)
+        before, alive = dead, [process_cpu_ns(pid) for pid in pids]
         dead = _dead_children_ns(parents)
         if dead == before:
             break
-    return before + alive
+    return alive, before
 
 
 def process_cpu_ns(pid: int) -> int:
@@ -143,24 +164,32 @@ def process_cpu_ns(pid: int) -> int:
         return 0
 
 
-def memory(pids: Iterable[int]) -> Memory:
-    """Resident bytes of these processes now, and the sum of the high-water marks of those that live."""
-    rss, peak = 0, 0
-    for pid in pids:
+def size(root: int) -> Size:
+    """What the tree below (and with) `root` takes now; all zero when it is gone."""
+    rss, peak, threads, processes, zombies, descriptors = 0, 0, 0, 0, 0, 0
+    found = [root]
+    for pid in found:
         status = _fields(f"{PROC}/{pid}/status")
-        rss += _bytes(status.get("VmRSS"))
-        peak += _bytes(status.get("VmHWM"))
-    return Memory(rss, peak)
+        threads += int(status.get("Threads", "0"))
+        processes += 1 if status else 0
+        if status.get("State", "").startswith("Z"):
+            # It has neither memory nor descriptors, and its children are another's.
+            zombies += 1
+        elif status:
+            rss += _bytes(status.get("VmRSS"))
+            peak += _bytes(status.get("VmHWM"))
+            descriptors += _descriptors(pid)
+            found.extend(_children(pid) if len(found) < PROCESSES_MAX else ())
+    return Size(rss, peak, threads, processes, zombies, descriptors)
 
 
-def pss_bytes(pids: Iterable[int]) -> int | None:
-    """Proportional memory of these processes: shared pages are divided among their users, so that forks add up.
+def pss_each(pids: Iterable[int]) -> dict[int, int]:
+    """Proportional memory of each of these processes: shared pages are divided among their users, so forks add up.
 
-    Walks page tables, so it is for a server at rest. None where the kernel does not say, or not to us.
+    Walks page tables, so it is for a server at rest. Without those of which the kernel does not say, or not to us.
     """
-    sizes = [_fields(f"{PROC}/{pid}/smaps_rollup").get("Pss") for pid in pids]
-    known = [_bytes(size) for size in sizes if size is not None]
-    return sum(known) if known else None
+    sizes = {pid: _fields(f"{PROC}/{pid}/smaps_rollup").get("Pss") for pid in pids}
+    return {pid: _bytes(size) for pid, size in sizes.items() if size is not None}
 
 
 def own_bytes(pids: Iterable[int]) -> int | None:
@@ -201,6 +230,16 @@ def _tasks(pid: int) -> list[str]:
         return []
 
 
+def _descriptors(pid: int) -> int:
+    """How many descriptors a process has; 0 once it is gone, or where it is somebody else's."""
+    folder = f"{PROC}/{pid}/fd"
+    try:
+        # Since Linux 6.2 this is the size of the folder, which is otherwise empty.
+        return os.stat(folder).st_size or len(os.listdir(folder))
+    except OSError:
+        return 0
+
+
 def _threads(pid: int) -> int:
     """How many threads a process has, from the links of their folder: two are its own. 0 once it is gone."""
     try:
@@ -210,30 +249,36 @@ def _threads(pid: int) -> int:
 
 
 class _Switching(NamedTuple):
-    """Context switches and run delay of tasks; None where they were not read."""
+    """Context switches, run delay and run time of tasks; None where they were not read."""
 
     voluntary: int | None = None
     involuntary: int | None = None
     run_delay_ns: int | None = None
+    tasks_ns: Mapping[str, int] | None = None
 
 
 def _switching(pids: Iterable[int]) -> _Switching:
     voluntary, involuntary, delay_ns = 0, 0, 0
+    tasks_ns: dict[str, int] = {}
     for task in (task for pid in pids for task in _tasks(pid)):
         status = _fields(f"{task}/status")
         voluntary += int(status.get("voluntary_ctxt_switches", "0"))
         involuntary += int(status.get("nonvoluntary_ctxt_switches", "0"))
-        delay_ns += _run_delay_ns(task)
-    return _Switching(voluntary, involuntary, delay_ns)
+        ran_ns, waited_ns = _scheduled_ns(task)
+        tasks_ns[task] = ran_ns
+        delay_ns += waited_ns
+    return _Switching(voluntary, involuntary, delay_ns, tasks_ns)
 
 
 class _Times(NamedTuple):
-    """The CPU times of /proc/PID/stat; those of children are of the children that were waited for."""
+    """The CPU times and page faults of /proc/PID/stat; those of children are of the children that were waited for."""
 
     user_ns: int = 0
     system_ns: int = 0
     children_user_ns: int = 0
     children_system_ns: int = 0
+    faults_minor: int = 0
+    faults_major: int = 0
 
     @property
     def children_ns(self) -> int:
@@ -247,7 +292,10 @@ def _times(pid: int) -> _Times:
         return _Times()
     # The name in brackets may itself hold spaces and brackets, so fields are counted from the last one.
     fields = text.rpartition(")")[2].split()
-    return _Times(*(int(ticks) * TICK_NS for ticks in fields[11:15]))
+    minor, minor_children, major, major_children = map(int, fields[7:11])
+    user_ns, system_ns, children_user_ns, children_system_ns = (int(ticks) * TICK_NS for ticks in fields[11:15])
+    faults = (minor + minor_children, major + major_children)
+    return _Times(user_ns, system_ns, children_user_ns, children_system_ns, *faults)
 
 
 def _dead_children_ns(pids: Iterable[int]) -> int:
@@ -255,10 +303,10 @@ def _dead_children_ns(pids: Iterable[int]) -> int:
     return sum(_times(pid).children_ns for pid in pids)
 
 
-def _run_delay_ns(task: str) -> int:
-    """Time the task was runnable without a processor: the second figure of schedstat."""
+def _scheduled_ns(task: str) -> tuple[int, int]:
+    """How long a task has run, and how long it was runnable without a processor: the first figures of schedstat."""
     fields = (_read(f"{task}/schedstat") or "").split()
-    return int(fields[1]) if len(fields) > 1 else 0
+    return (int(fields[0]), int(fields[1])) if len(fields) > 1 else (0, 0)
 
 
 def _fields(path: str) -> dict[str, str]:

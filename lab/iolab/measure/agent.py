@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from iolab.contract.types import LoadSpec, Served, ServeReady, Workload
-from iolab.machine import cpus, doctor, facts, noise, proc
-from iolab.measure import contestants, programs, protocol_probe
+from iolab.machine import cpus, doctor, facts, netstat, noise, port_owner, proc
+from iolab.machine.netstat import ListenCounters
+from iolab.measure import contestants, limits, programs, protocol_probe
 from iolab.measure.binary import EngineError
 from iolab.measure.engine import Engine, Load, LoadEvent, ask_served, core_to_core_ns, open_engine, served
 from iolab.measure.observer import Observer, Sample
@@ -24,6 +25,8 @@ from iolab.results.records import MachineNoise
 
 # How often the core-to-core latency is measured to see whether processors are moved: hosts do it every few seconds.
 LOOKS, LOOK_PAUSE_S = 40, 0.1
+# To look at so many sockets takes a fifth of a second.
+SOCKETS_MAX = 20_000
 # How long it is looked at what others use before anything is measured: twenty ticks of the kernel's accounts.
 NOISE_S = 0.2
 
@@ -148,7 +151,7 @@ def examine() -> tuple[doctor.Check, ...]:
         description, core_to_core_series_ns = agent.engine.description, agent.core_to_core_series_ns()
     except EngineError as error:
         trouble = str(error)
-    return doctor.checks(facts.describe(description), description, trouble, core_to_core_series_ns)
+    return doctor.checks(facts.describe(description), description, trouble, core_to_core_series_ns, limits.reasons())
 
 
 def _core_to_core_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:
@@ -187,15 +190,23 @@ class LocalServer:
 
     def sample(self, tree: proc.Tree) -> Sample:
         """Reads the counters, the server's CPU clocks first."""
-        return Sample(proc.usage(tree), noise.ticks(), proc.process_cpu_ns(os.getpid()))
+        return Sample(proc.usage(tree), noise.ticks(), proc.process_cpu_ns(os.getpid()), self.server.throttling())
 
-    def memory(self, tree: proc.Tree) -> proc.Memory:
-        """Its resident memory now."""
-        return proc.memory(tree.pids)
+    def size(self) -> proc.Size:
+        """What it takes of the machine now."""
+        return proc.size(self.server.pid)
 
-    def pss_bytes(self, tree: proc.Tree) -> int | None:
-        """Its proportional memory; slow, so only for a server at rest."""
-        return proc.pss_bytes(tree.pids)
+    def pss_each(self, tree: proc.Tree) -> Mapping[int, int]:
+        """The proportional memory of each of its processes; slow, so only for a server at rest."""
+        return proc.pss_each(tree.pids)
+
+    def connections_each(self, tree: proc.Tree) -> Mapping[int, int]:
+        """How many connections each of its first processes holds; empty where it has too many to look at."""
+        return port_owner.connections(tree.pids[: proc.EACH_MAX]) if self.size().descriptors <= SOCKETS_MAX else {}
+
+    def listening(self) -> ListenCounters | None:
+        """The counters of all listening sockets in its network namespace."""
+        return netstat.listen_counters(self.server.pid)
 
     def own_bytes(self) -> int | None:
         """Its proportional memory that is not of files; slow too."""

@@ -19,9 +19,11 @@ from pathlib import Path
 from iolab.contract.types import CONNECTIONS_MAX, Description, ModelAbout, ServeReady, ServeSpec
 from iolab.errors import PlanError
 from iolab.machine import port_owner, proc
-from iolab.measure import reaper, registered
+from iolab.machine.cgroups import Throttling
+from iolab.measure import limits, reaper, registered
 from iolab.measure.child import Child, Ended, ending
 from iolab.measure.engine import Engine, TrialFailed, serve, variant, with_environment
+from iolab.measure.limits import Limits
 from iolab.measure.registered import Absent, Command, Registered
 from iolab.plan import registry, settings
 from iolab.plan.plan import Plan
@@ -48,7 +50,7 @@ class Server:
     """A server that accepts connections at `addresses`. `ready` is what ours said; a command says nothing.
 
     `child` is what the lab started, and `pid` the root of the server's process tree: behind a reaper, they differ.
-    `scratch` is a folder that goes with it.
+    `scratch` is a folder that goes with it, and so do its `limits`.
     """
 
     child: Child
@@ -56,15 +58,21 @@ class Server:
     addresses: tuple[str, ...]
     ready: ServeReady | None
     scratch: Path | None = None
+    limits: Limits = limits.NONE
 
     def check(self, wait_s: float = 0.0) -> None:
         """Raises TrialFailed when it has died, or dies within `wait_s`."""
         if self.child.wait(wait_s) is not None:
             raise _died(self.child, "while it was measured", reaped=self.ready is None)
 
+    def throttling(self) -> Throttling | None:
+        """What its CPU quota has done so far; None without one."""
+        return None if self.limits.groups is None else self.limits.groups.throttling()
+
     def stop(self) -> None:
         """Ends it and everything it started. May be called again."""
         self.child.stop()
+        self.limits.undo()
         _remove(self.scratch)
 
 

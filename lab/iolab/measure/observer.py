@@ -10,20 +10,32 @@ from __future__ import annotations
 
 import statistics
 import threading
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
 from iolab.contract.types import Report, Served
 from iolab.machine import noise, proc
+from iolab.machine.cgroups import Throttling
+from iolab.machine.netstat import ListenCounters
 from iolab.measure.engine import TrialFailed
-from iolab.results.records import ServerUsage
+from iolab.results.records import Growth, ProcessUsage, ServerUsage, Throttled
 
-# Memory is sampled this often.
+# The size of a server is sampled this often, at most.
 SAMPLE_S = 0.1
+# The sampler rests this many times as long as a sample takes, so it uses at most 2 % of a processor however many
+# processes the server has.
+REST = 49
+# A series has at most so many samples, however long the trial.
+SAMPLES_MAX = 600
 # Soon after the window the server idles, so it is a late first reading that loses processor time. Up to this share of
 # the window it is made up for by the server's own rate; beyond it the trial is lost.
 LATE_SHARE_MAX = 0.15
+# A process serves if it uses more than this part of an equal share of the processor time. One that only waits uses less
+# than a tenth of that.
+SERVING_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,7 @@ class Sample:
     server: proc.Usage
     machine: noise.Ticks
     lab_cpu_ns: int
+    throttling: Throttling | None = None
 
 
 class Readings(Protocol):
@@ -40,8 +53,10 @@ class Readings(Protocol):
 
     def look(self) -> proc.Tree: ...
     def sample(self, tree: proc.Tree) -> Sample: ...
-    def memory(self, tree: proc.Tree) -> proc.Memory: ...
-    def pss_bytes(self, tree: proc.Tree) -> int | None: ...
+    def size(self) -> proc.Size: ...
+    def pss_each(self, tree: proc.Tree) -> Mapping[int, int]: ...
+    def connections_each(self, tree: proc.Tree) -> Mapping[int, int]: ...
+    def listening(self) -> ListenCounters | None: ...
     def ask(self) -> None: ...
     def served(self) -> Served | None: ...
 
@@ -49,28 +64,69 @@ class Readings(Protocol):
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What was seen of a server in a trial: its processes before and after, the samples at the edges of the window, and
-    its memory. The proportional size is read once, at the end.
+    its size along the trial. What each process holds is read once, at the end. `window` are the sizes in the window.
     """
 
     first: proc.Tree
     before: Sample
     after: Sample
     last: proc.Tree
-    memory: tuple[proc.Memory, ...]
-    pss_bytes: int | None
+    window: tuple[proc.Size, ...]
+    growth: Growth
+    pss_each: Mapping[int, int]
+    connections_each: Mapping[int, int]
+    listening: ListenCounters | None
     connections_taken: int | None
 
 
+class Series:
+    """Sizes of a server along a trial. When it is full, every other one is dropped and they come half as often."""
+
+    def __init__(self, step_s: float, samples_max: int = SAMPLES_MAX) -> None:
+        self.step_s = step_s
+        self._samples_max = samples_max
+        self._samples: list[tuple[int, proc.Size]] = []
+
+    def add(self, at_ns: int, size: proc.Size) -> None:
+        """Adds a sample that is later than all others."""
+        if len(self._samples) == self._samples_max:
+            del self._samples[1::2]
+            self.step_s *= 2
+        self._samples.append((at_ns, size))
+
+    def since(self, at_ns: int) -> tuple[proc.Size, ...]:
+        """The sizes from an instant on."""
+        return tuple(size for sampled_ns, size in self._samples if sampled_ns >= at_ns)
+
+    def growth(self) -> Growth:
+        """All of it, as columns."""
+        sizes = [size for _, size in self._samples]
+        return Growth(
+            times_ns=tuple(at_ns - self._samples[0][0] for at_ns, _ in self._samples),
+            rss_bytes=tuple(size.rss_bytes for size in sizes),
+            threads=tuple(size.threads for size in sizes),
+            processes=tuple(size.processes for size in sizes),
+            zombies=tuple(size.zombies for size in sizes),
+            descriptors=tuple(size.descriptors for size in sizes),
+        )
+
+
 class Observer:
-    """Watches one server through one window: `ready`, `begin` and `end`, in this order. Use it as a context manager."""
+    """Watches one server through one window: `ready`, `begin` and `end`, in this order.
+
+    Use it as a context manager, from before the load begins.
+    """
 
     def __init__(self, server: Readings, sample_s: float = SAMPLE_S) -> None:
-        self._server, self._sample_s = server, sample_s
-        self._memory: list[proc.Memory] = []
+        self._server = server
+        self._series = Series(sample_s)
         self._is_over = threading.Event()
-        self._sampler: threading.Thread | None = None
+        self._sampler = threading.Thread(target=self._sample_sizes, name="observer", daemon=True)
 
     def __enter__(self) -> Observer:
+        self._listening = self._server.listening()
+        self._sample_size()
+        self._sampler.start()
         return self
 
     def __exit__(
@@ -88,32 +144,63 @@ class Observer:
         if self._first.is_small:
             self._first = self._server.look()
         self._before = self._server.sample(self._first)
+        self._begin_ns = time.monotonic_ns()
         # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
         self._server.ask()
-        if self._first.is_small:
-            self._sampler = threading.Thread(target=self._sample_memory, name="observer", daemon=True)
-            self._sampler.start()
 
     def end(self) -> Observed:
         """The window is over and the server rests again: hands over all that was seen."""
         server, first = self._server, self._first
         # The clocks first: requests that were in flight at the end are still being served.
         after = server.sample(first)
-        self._stop()
         last = server.look()
         if not set(last.pids) <= set(first.pids):
             after = server.sample(last)
-        memory = (*self._memory, server.memory(last))
-        return Observed(first, self._before, after, last, memory, server.pss_bytes(last), _taken(server.served()))
+        growth = self.growth()
+        return Observed(
+            first=first,
+            before=self._before,
+            after=after,
+            last=last,
+            window=self._series.since(self._begin_ns),
+            growth=growth,
+            pss_each=server.pss_each(last),
+            connections_each=server.connections_each(last),
+            listening=self.listening(),
+            connections_taken=_taken(server.served()),
+        )
 
-    def _sample_memory(self) -> None:
-        while not self._is_over.wait(self._sample_s):
-            self._memory.append(self._server.memory(self._first))
+    def growth(self) -> Growth:
+        """The size of the server so far and now, which is the last that is sampled."""
+        self._stop()
+        self._sample_size()
+        return self._series.growth()
+
+    def listening(self) -> ListenCounters | None:
+        """What the listeners of the server's network have counted since before the load; None where that is unknown."""
+        now = self._server.listening()
+        return None if now is None or self._listening is None else now.since(self._listening)
+
+    def _sample_sizes(self) -> None:
+        took_s = 0.0
+        while not self._is_over.wait(pause_s(self._series.step_s, took_s)):
+            began_s = time.monotonic()
+            self._sample_size()
+            took_s = time.monotonic() - began_s
+
+    def _sample_size(self) -> None:
+        size = self._server.size()
+        self._series.add(time.monotonic_ns(), size)
 
     def _stop(self) -> None:
         self._is_over.set()
-        if self._sampler is not None:
+        if self._sampler.is_alive():
             self._sampler.join()
+
+
+def pause_s(step_s: float, took_s: float) -> float:
+    """How long the sampler rests after a sample that took so long."""
+    return max(step_s, REST * took_s)
 
 
 def usage(report: Report, seen: Observed) -> ServerUsage:
@@ -127,14 +214,15 @@ def usage(report: Report, seen: Observed) -> ServerUsage:
     delay_ns = _grown(begin.run_delay_ns, end.run_delay_ns)
     voluntary = _grown(begin.switches_voluntary, end.switches_voluntary)
     involuntary = _grown(begin.switches_involuntary, end.switches_involuntary)
+    each = _each(seen, _made_up(report, begin.read_ns))
     return ServerUsage(
         cpu_ns=cpu_ns,
         wall_ns=max(1, report.end_ns - report.begin_ns),
         user_ns=round(user_share * cpu_ns),
         system_ns=cpu_ns - round(user_share * cpu_ns),
-        rss_bytes_max=max(memory.rss_bytes_max for memory in seen.memory),
-        rss_bytes_median=round(statistics.median(memory.rss_bytes for memory in seen.memory)),
-        pss_bytes=seen.pss_bytes,
+        rss_bytes_max=max(size.rss_bytes_max for size in seen.window),
+        rss_bytes_median=round(statistics.median(size.rss_bytes for size in seen.window)),
+        pss_bytes=sum(seen.pss_each.values()) if seen.pss_each else None,
         connections_taken=seen.connections_taken,
         context_switches_voluntary=None if voluntary is None else max(0, voluntary),
         context_switches_involuntary=None if involuntary is None else max(0, involuntary),
@@ -142,6 +230,55 @@ def usage(report: Report, seen: Observed) -> ServerUsage:
         processes=len(seen.last.pids),
         # The delay of tasks that ended in between is gone with them: then it is unknown.
         run_delay_ns=delay_ns if delay_ns is not None and delay_ns >= 0 else None,
+        processes_each=each,
+        processes_serving=_serving([process.cpu_ns for process in each]) if len(each) == len(seen.last.pids) else None,
+        threads_serving=_threads_serving(begin.tasks_ns, end.tasks_ns),
+        # Of a server of many tasks the first look was before the warm-up.
+        faults_minor=max(0, seen.last.faults_minor - seen.first.faults_minor) if seen.first.is_small else None,
+        faults_major=max(0, seen.last.faults_major - seen.first.faults_major) if seen.first.is_small else None,
+        listen_overflows=seen.listening and seen.listening.overflows,
+        listen_drops=seen.listening and seen.listening.drops,
+        syn_cookies_sent=seen.listening and seen.listening.syn_cookies_sent,
+        throttled=_throttled(seen.before.throttling, seen.after.throttling),
+        growth=seen.growth,
+    )
+
+
+def _each(seen: Observed, made_up: float) -> tuple[ProcessUsage, ...]:
+    """What each of the server's processes used that lived at the end, as far as they are accounted for one by one."""
+    before, after = seen.before.server.each_ns, seen.after.server.each_ns
+    return tuple(
+        ProcessUsage(
+            pid=pid,
+            cpu_ns=round(made_up * max(0, after[pid] - before.get(pid, 0))),
+            pss_bytes=seen.pss_each.get(pid),
+            connections=seen.connections_each.get(pid),
+        )
+        for pid in seen.last.pids
+        if pid in after
+    )
+
+
+def _serving(each_ns: Sequence[int]) -> int:
+    """How many of those that used so much processor time did more than wait."""
+    least_ns = SERVING_SHARE * sum(each_ns) / max(1, len(each_ns))
+    return sum(ns > least_ns for ns in each_ns)
+
+
+def _threads_serving(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> int | None:
+    if before is None or after is None:
+        return None
+    return _serving([max(0, ns - before.get(task, 0)) for task, ns in after.items()])
+
+
+def _throttled(before: Throttling | None, after: Throttling | None) -> Throttled | None:
+    """What a quota did between two readings; None without one."""
+    if before is None or after is None:
+        return None
+    return Throttled(
+        periods=after.periods - before.periods,
+        throttled=after.throttled - before.throttled,
+        throttled_ns=after.throttled_ns - before.throttled_ns,
     )
 
 

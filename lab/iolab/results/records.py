@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from pydantic import AliasChoices, Field
@@ -16,6 +17,46 @@ SAME_TOPOLOGY_MAX = 1.7
 LEFT_OUT = frozenset({"holds", "unavailable"})
 
 
+Phase = Literal["connect", "send", "receive", "close"]
+Saw = Literal["refused", "reset", "timeout", "closed", "wrong"]
+RanOut = Literal["descriptors", "processes", "threads", "memory", "backlog", "ports"]
+
+
+class ProcessUsage(Frozen):
+    """What one process of a server used over the window, and held when it was over.
+
+    `cpu_ns` is without its children. Memory and connections are None where the kernel does not tell.
+    """
+
+    pid: int = Field(ge=1)
+    cpu_ns: int = Field(ge=0)
+    pss_bytes: int | None = Field(default=None, ge=0)
+    connections: int | None = Field(default=None, ge=0)
+
+
+class Growth(Frozen):
+    """A server along a trial, from before its load to the end of the window: a list of samples, column by column.
+
+    `times_ns` count from the first sample. All is summed over its processes. `zombies`, processes that have ended and
+    were not waited for, are among the `processes`.
+    """
+
+    times_ns: tuple[int, ...]
+    rss_bytes: tuple[int, ...]
+    threads: tuple[int, ...]
+    processes: tuple[int, ...]
+    zombies: tuple[int, ...]
+    descriptors: tuple[int, ...]
+
+
+class Throttled(Frozen):
+    """What a CPU quota did in the window: its periods, those in which it was spent, and how long tasks waited then."""
+
+    periods: int = Field(ge=0)
+    throttled: int = Field(ge=0)
+    throttled_ns: int = Field(ge=0)
+
+
 class ServerUsage(Frozen):
     """What the server's whole process tree used over exactly the measured window.
 
@@ -24,6 +65,12 @@ class ServerUsage(Frozen):
     `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over
     processes; `pss_bytes` counts shared pages once (None where the kernel does not tell). `connections_taken` is how
     many it had accepted when the window began (None of a command, which does not say).
+
+    `processes_each` are at most 256 of its processes; of those that lived at the end, `processes_serving` used more
+    than a hundredth of an equal share of the processor time, and so `threads_serving`. Page faults are None of a server
+    of many tasks. The counters of the network are those of the whole machine or network namespace, from before the load
+    to the end of the window: connections lost because the queue of a listener was full, all that were lost at a
+    listener, and SYN cookies sent instead.
     """
 
     cpu_ns: int = Field(ge=0)
@@ -39,6 +86,16 @@ class ServerUsage(Frozen):
     processes: int = Field(ge=0)
     run_delay_ns: int | None = Field(default=None, ge=0)
     connections_taken: int | None = Field(default=None, ge=0)
+    processes_each: tuple[ProcessUsage, ...] = ()
+    processes_serving: int | None = Field(default=None, ge=0)
+    threads_serving: int | None = Field(default=None, ge=0)
+    faults_minor: int | None = Field(default=None, ge=0)
+    faults_major: int | None = Field(default=None, ge=0)
+    listen_overflows: int | None = Field(default=None, ge=0)
+    listen_drops: int | None = Field(default=None, ge=0)
+    syn_cookies_sent: int | None = Field(default=None, ge=0)
+    throttled: Throttled | None = None
+    growth: Growth | None = None
 
 
 class MachineNoise(Frozen):
@@ -59,18 +116,37 @@ class MachineNoise(Frozen):
     )
 
 
+class Break(Frozen):
+    """How a server broke. What the client saw first: the number of the request and of its connection, from 1, in which
+    phase, and what. Then what was found by looking at the server before it was stopped.
+
+    `ran_out` is what it had no more of; None where nothing that was looked at had run out. `evidence` are the figures
+    in words. `recovered` says whether it answered one request on a new connection once the load was gone.
+    """
+
+    request: int | None = Field(default=None, ge=1)
+    connection: int | None = Field(default=None, ge=1)
+    phase: Phase | None = None
+    saw: Saw | None = None
+    ran_out: RanOut | None = None
+    evidence: tuple[str, ...] = ()
+    recovered: bool | None = None
+
+
 class Failure(Frozen):
-    """A trial that gave no report. `kind` is a word (`address_in_use`, `died`), `message` one line for people.
+    """A trial that failed. `kind` is a word (`address_in_use`, `died`), `message` one line for people.
 
     `final` says that trying again cannot help (the machine lacks io_uring, the option does not exist, a reply is
     wrong): the contestant is not started again in this comparison. `said` are the last lines of the standard error of
-    the process that failed.
+    the process that failed. `how` is there where a server broke under its load. Most failed trials have no report; one
+    that counts requests has, and then `kind` is `errors`.
     """
 
     kind: str
     message: str
     final: bool = False
     said: tuple[str, ...] = ()
+    how: Break | None = None
 
     @property
     def line(self) -> str:
@@ -213,10 +289,64 @@ class TrialWarning(Frozen):
         return WARNINGS[self.word].advice
 
 
+class Minute(Frozen):
+    """A minute of a long trial, stored when it is over, so that a trial that is cut off keeps what it has.
+
+    `started` is that of its trial, and `number` counts its minutes from 1. The sizes are those at its end: of the
+    server, of the generator, and of the lab itself, neither of which may grow.
+    """
+
+    trial: Trial
+    started: str
+    number: int = Field(ge=1)
+    seconds: float = Field(gt=0)
+    correct: int = Field(ge=0)
+    wrong: int = Field(ge=0)
+    failed: int = Field(ge=0)
+    p50_ns: int = Field(ge=0)
+    p99_ns: int = Field(ge=0)
+    max_ns: int = Field(ge=0)
+    rss_bytes: int = Field(ge=0)
+    threads: int = Field(ge=0)
+    processes: int = Field(ge=0)
+    zombies: int = Field(ge=0)
+    descriptors: int = Field(ge=0)
+    generator_rss_bytes: int = Field(ge=0)
+    lab_rss_bytes: int = Field(ge=0)
+
+
+class Piece(Frozen):
+    """What a trial had measured when it was cut off; it was continued by a further trial."""
+
+    started: str
+    seconds: float = Field(gt=0)
+    correct: int = Field(ge=0)
+    wrong: int = Field(ge=0)
+    failed: int = Field(ge=0)
+
+
+def pieces(minutes: Iterable[Minute]) -> tuple[Piece, ...]:
+    """The trials that minutes were stored of, in the order of the minutes."""
+    of_trial: dict[str, list[Minute]] = {}
+    for minute in minutes:
+        of_trial.setdefault(minute.started, []).append(minute)
+    return tuple(
+        Piece(
+            started=started,
+            seconds=sum(each.seconds for each in found),
+            correct=sum(each.correct for each in found),
+            wrong=sum(each.wrong for each in found),
+            failed=sum(each.failed for each in found),
+        )
+        for started, found in of_trial.items()
+    )
+
+
 class Result(Frozen):
     """A finished trial, good or bad. A failed one has a `failure` and may lack the rest.
 
-    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it.
+    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it. A long trial that was cut
+    off has `pieces`: they are part of what was asked and answered, and of no other figure.
     """
 
     trial: Trial
@@ -227,8 +357,26 @@ class Result(Frozen):
     noise: MachineNoise | None = None
     warnings: tuple[TrialWarning, ...] = Field(default=(), validation_alias=AliasChoices("warnings", "doubts"))
     failure: Failure | None = None
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def answered(self) -> int:
+        """How many requests were answered rightly, those of earlier pieces included."""
+        ours = 0 if self.report is None else self.report.requests.correct
+        return ours + sum(piece.correct for piece in self.pieces)
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests failed or were answered wrongly, those of earlier pieces included."""
+        ours = 0 if self.report is None else self.report.requests.wrong + self.report.requests.failed
+        return ours + sum(piece.wrong + piece.failed for piece in self.pieces)
 
     @property
     def discarded(self) -> bool:
         """Whether the trial counts for nothing, by rules that do not look at who is ahead."""
         return self.failure is not None or self.report is None or any(warning.discards for warning in self.warnings)
+
+    @property
+    def is_to_be_repeated(self) -> bool:
+        """Whether it may be run again: a trial that counts requests and broke has its result."""
+        return self.discarded and (self.failure is None or self.report is None)

@@ -1,0 +1,133 @@
+"""How a server broke: what the client saw, and what had run out, found by looking at the server before it is stopped.
+
+The evidence is figures of the kernel and of the server itself. What it had run out of is said only where a figure
+reaches its limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from iolab.contract.types import Report
+from iolab.machine.netstat import ListenCounters
+from iolab.machine.resources import Used
+from iolab.results.records import Break, Growth, Phase, RanOut, Saw
+
+# A server often keeps a descriptor or two to refuse with.
+DESCRIPTORS_SPARE = 2
+# A machine that has so large a part of its tasks or ports in use refuses the next ones now and then.
+NEARLY_ALL = 0.95
+# What the engine's servers call a limit for which they refuse connections, and what has run out then.
+REFUSED: Mapping[str, RanOut] = {
+    "descriptors": "descriptors",
+    "set_size": "descriptors",
+    "processes": "processes",
+    "threads": "threads",
+    "memory": "memory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a server had and was allowed when it failed.
+
+    `refused` is what it says itself that it refused, by the limit. The next two are how often the kernel refused it a
+    process or thread, and ended one of its processes, because of a limit of the lab.
+    """
+
+    descriptors: Used | None = None
+    address_space_bytes: int = 0
+    refused: Mapping[str, int] | None = None
+    processes_refused: int = 0
+    memory_refused: int = 0
+    tasks: Used | None = None
+    ports: Used | None = None
+
+
+class First(NamedTuple):
+    """What the client saw first."""
+
+    request: int | None = None
+    connection: int | None = None
+    phase: Phase | None = None
+    saw: Saw | None = None
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at: a figure in words, and what has run out by it, if anything."""
+
+    words: str
+    ran_out: RanOut | None = None
+
+
+def how(
+    first: First, growth: Growth, vitals: Vitals, listening: ListenCounters | None, *, recovered: bool | None
+) -> Break:
+    """How a server broke, from all that was seen of it."""
+    found = tuple(_findings(growth, vitals, listening))
+    return Break(
+        **first._asdict(),
+        ran_out=next((finding.ran_out for finding in found if finding.ran_out is not None), None),
+        evidence=tuple(finding.words for finding in found),
+        recovered=recovered,
+    )
+
+
+def first_seen(report: Report) -> First:
+    """What the client saw first, as far as its counts tell: those of each kind of error."""
+    errors = report.errors
+    if errors.connect:
+        return First(phase="connect", saw="refused")
+    kinds: tuple[tuple[int, Saw], ...] = (
+        (errors.reset, "reset"),
+        (errors.closed, "closed"),
+        (errors.timeout, "timeout"),
+        (errors.wrong + errors.malformed + errors.status, "wrong"),
+    )
+    saw = next((saw for count, saw in kinds if count), None)
+    return First(phase=None if saw is None else "receive", saw=saw)
+
+
+def _findings(growth: Growth, vitals: Vitals, listening: ListenCounters | None) -> Iterator[Finding]:
+    """What was looked at, the surest signs first."""
+    yield from _refusals(growth, vitals)
+    yield from _sizes(growth, vitals)
+    if listening is not None and listening.drops:
+        full = f"{listening.overflows} because the queue of accept was full"
+        yield Finding(f"listeners dropped {listening.drops} connections, {full}", "backlog")
+
+
+def _refusals(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
+    """What the kernel refused because of a limit, and what the server says that it refused."""
+    if vitals.processes_refused:
+        # The kernel counts both as tasks: what the server has more of is what it wanted.
+        what: RanOut = "threads" if max(growth.threads) > 2 * max(growth.processes) else "processes"
+        yield Finding(f"the limit on processes and threads refused {vitals.processes_refused}", what)
+    if vitals.memory_refused:
+        yield Finding(f"the limit on memory ended {vitals.memory_refused} processes", "memory")
+    for limit, count in (vitals.refused or {}).items():
+        if count:
+            yield Finding(f"the server refused {count} connections: {limit.replace('_', ' ')}", REFUSED.get(limit))
+
+
+def _sizes(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
+    """What the server had at most along the trial, and what the machine had left."""
+    zombies, threads = max(growth.zombies), max(growth.threads)
+    yield Finding(f"{_counted(max(growth.processes), 'process', 'processes')}, {zombies} of them ended and not reaped")
+    yield Finding(f"{_counted(threads, 'thread', 'threads')}, {vitals.address_space_bytes >> 20} MiB of address space")
+    yield Finding(f"{max(growth.rss_bytes) >> 20} MiB of resident memory")
+    if (used := vitals.descriptors) is not None:
+        # Of one process the series knows the most that were open; the load has closed some since.
+        most = max(used.used, max(growth.descriptors)) if max(growth.processes) == 1 else used.used
+        is_out = most >= used.allowed - DESCRIPTORS_SPARE
+        yield Finding(f"{most} of {used.allowed} descriptors in one process", "descriptors" if is_out else None)
+    if (tasks := vitals.tasks) is not None and tasks.share >= NEARLY_ALL:
+        yield Finding(f"{tasks.used} of {tasks.allowed} processes and threads of the machine", "processes")
+    if (ports := vitals.ports) is not None and ports.share >= NEARLY_ALL:
+        yield Finding(f"{ports.used} connections in TIME-WAIT for {ports.allowed} ports", "ports")
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
