@@ -40,7 +40,7 @@ from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import parse_experiment, vs_plan
 from iolab.plan.plan import Comparison, Plan, Trial
 from iolab.plan.schedule import block_trials, schedule
-from iolab.report import charts, commands, drawing, figures, page, palette
+from iolab.report import charts, commands, drawing, figures, formats, headline, page, palette, timelines, warning_table
 from iolab.results import layout, store
 from iolab.results.records import CostCount, Failure, MachineNoise, Result, TrialWarning
 from iolab.results.store import Trials
@@ -443,7 +443,7 @@ def disturbed(plan: Plan, comparisons: tuple[int, ...]) -> list[Result]:
 
 
 @pytest.mark.parametrize(
-    ("comparisons", "headline", "missing"),
+    ("comparisons", "verdict_said", "missing"),
     [
         ((0, 1), "No verdict. Inconclusive at both settings: too many blocks were discarded (4 of 8), mostly for", []),
         (
@@ -458,13 +458,13 @@ def disturbed(plan: Plan, comparisons: tuple[int, ...]) -> list[Result]:
     ids=["everywhere", "at one setting"],
 )
 def test_an_inconclusive_setting_never_reads_as_a_result(
-    comparisons: tuple[int, ...], headline: str, missing: list[str]
+    comparisons: tuple[int, ...], verdict_said: str, missing: list[str]
 ) -> None:
     plan = the_plan()
     results = disturbed(plan, comparisons)
     verdicts = verdict.judge(plan, results)
-    assert page.headline(verdicts).startswith(headline)
-    assert page._unfinished(plan, verdicts) == missing
+    assert headline.headline(verdicts).startswith(verdict_said)
+    assert headline.unfinished(plan, verdicts) == missing
     text = report.render(judged(plan, {}, Trials(tuple(results), ())))
     assert ('class="verdict none"' in text) == (len(comparisons) == 2)
     assert "2.2 % stolen" in text
@@ -473,7 +473,7 @@ def test_an_inconclusive_setting_never_reads_as_a_result(
 def test_warnings_are_counted_over_all_settings_and_told_in_full_below() -> None:
     plan = the_plan()
     results = disturbed(plan, (0, 1))
-    table = figures.warning_table(plan, verdict.judge(plan, results), results)
+    table = warning_table.warning_table(plan, verdict.judge(plan, results), results)
     assert table.titles == plan.comparisons[0].titles
     assert [(row.word, row.discards, row.cells) for row in table.rows] == [("machine busy", True, ("8 of 16",) * 3)]
     assert [detail.trials for detail in table.details] == [4] * 6
@@ -484,8 +484,8 @@ def test_the_line_through_the_middle_leaves_void_trials_out_and_keeps_to_the_tim
     lines = [charts.Line(1, False, (-0.5, 0.5, 1.5), (rate,) * 3) for rate in rates[:2]]
     lines.append(charts.Line(1, False, (0.5, 1.5), (rates[2],) * 2))
     discarded = charts.Line(1, True, (0.5,), (1.0,))
-    assert figures.median_line([*lines, discarded]) == charts.Line(1, False, (0.5, 1.5), (100.0, 100.0))
-    assert figures.median_line([*lines[:2], discarded]) is None
+    assert timelines.median_line([*lines, discarded]) == charts.Line(1, False, (0.5, 1.5), (100.0, 100.0))
+    assert timelines.median_line([*lines[:2], discarded]) is None
 
 
 @pytest.mark.parametrize(
@@ -500,7 +500,7 @@ def test_the_line_through_the_middle_leaves_void_trials_out_and_keeps_to_the_tim
     ],
 )
 def test_settings_are_named_as_shortly_as_they_can_be(names: list[str], total: int, said: str) -> None:
-    assert page._where(names, total) == said
+    assert headline.where(names, total) == said
 
 
 def test_a_page_of_very_many_comparisons_keeps_its_tables_and_draws_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -682,7 +682,7 @@ def test_a_ladder_names_its_rungs_and_what_they_stand_for(tmp_path: Path) -> Non
     ],
 )
 def test_figures_have_three_digits_that_matter(value: float, shown: str) -> None:
-    assert page.number(value) == shown
+    assert formats.number(value) == shown
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from iolab.capacity.search import Kind
 from iolab.capacity.sentences import recovery_sentence, sentences
 from iolab.contract.types import percent
 from iolab.metrics import quantile_supported
-from iolab.report import charts, drawing, figures, palette
-from iolab.report.page import Drawing, number, policy_of, resource, templates
+from iolab.report import charts, document, drawing, figures, formats, palette
+from iolab.report.pictures import Drawing
 from iolab.results import store
 
 # The quantiles in the charts, each in the colour of its slot.
@@ -80,14 +80,14 @@ def write(folder: Path) -> Path:
 
 def render(state: SearchState, machine: Mapping[str, Any], faults: Sequence[str] = ()) -> str:
     """The whole document. Pure: the same run gives the same text."""
-    style = palette.css() + resource("style.css")
+    style = palette.css() + document.resource("style.css")
     closed = [probe for probe in state.probes if probe.step.purpose == "closed loop"]
     return (
-        templates()
+        document.templates()
         .get_template("capacity.html.j2")
         .render(
             spec=state.spec,
-            policy=policy_of(style),
+            policy=document.policy_of(style),
             style=Markup(style),
             sentences=sentences(state),
             is_known=state.done is not None and state.done.kind in KNOWN,
@@ -115,11 +115,11 @@ def _warnings(state: SearchState, faults: Sequence[str]) -> Iterator[str]:
 def _row(probe: Probe) -> Row:
     asked, cpu_ns, errors = probe.step.rate_per_s, probe.cpu_per_request_ns, probe.seen.errors_share
     return Row(
-        asked="closed loop" if asked is None else number(asked),
-        achieved=number(probe.seen.achieved_per_s),
+        asked="closed loop" if asked is None else formats.number(asked),
+        achieved=formats.number(probe.seen.achieved_per_s),
         times=tuple(time_words(probe.seen.times_ns[name]) if _carried(probe.seen, name) else "–" for name in SHOWN),
         errors=percent(errors, 2) if errors else "0",
-        cpu="–" if cpu_ns is None else number(cpu_ns / 1e3),
+        cpu="–" if cpu_ns is None else formats.number(cpu_ns / 1e3),
         word="" if asked is None else WORDS[probe.judged.word],
         why=probe.judged.why.partition(":")[0] if asked is not None else "",
         purpose=probe.step.purpose,
@@ -145,7 +145,7 @@ def _drawings(state: SearchState) -> Iterator[Drawing]:
     knows_cpu = [probe for probe in probes if probe.cpu_per_request_ns is not None]
     if len(knows_cpu) > 1:
         points = [Level.of(probe, (probe.cpu_per_request_ns or 0.0) / 1e3) for probe in knows_cpu]
-        said = "; ".join(f"{number(at.rate)}/s {number(at.value)} µs" for at in points)
+        said = "; ".join(f"{formats.number(at.rate)}/s {formats.number(at.value)} µs" for at in points)
         chart = levels(points, knee, "microseconds")
         yield Drawing("CPU per request of the server", "", drawing.inline(chart, "CPU per request", said))
     if state.recovery is not None:
@@ -188,7 +188,7 @@ def _latency_drawing(state: SearchState, probes: Sequence[Probe], knee: float | 
 
 def _achieved_drawing(probes: Sequence[Probe], knee: float | None) -> Drawing:
     points = [Level.of(probe, probe.seen.achieved_per_s) for probe in probes]
-    said = "; ".join(f"asked {number(at.rate)}/s, achieved {number(at.value)}/s" for at in points)
+    said = "; ".join(f"asked {formats.number(at.rate)}/s, achieved {formats.number(at.value)}/s" for at in points)
     chart = levels(points, knee, "right replies per second", diagonal=True)
     return Drawing("Achieved by rate", "Grey: what was asked.", drawing.inline(chart, "Achieved by rate", said))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from iolab import metrics
 from iolab.contract.literals import WorkerKind
-from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Report, Workload
+from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Workload
 from iolab.judge import blocks, stats, trial
 from iolab.judge.costs import Cost
 from iolab.judge.rankings import Ranked
@@ -18,7 +18,6 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.plan.settings import settings_of
-from iolab.report.charts import Line
 from iolab.results.records import Result
 from iolab.wording import Bound
 
@@ -26,12 +25,8 @@ from iolab.wording import Bound
 QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
 # Contestants whose servers used processors this differently did not spend equal means; in cores.
 CORES_APART = 0.1
-# More contestants than this have no column each in the table of warnings.
-WARNING_COLUMNS_MAX = 4
 # Of more than these, a fact that is not the same for all is listed for the exceptions alone.
 NAMED_MAX = 4
-# A median of two lines is neither of them.
-MEDIAN_LINES_MIN = 3
 # A machine's record has a topology as long as the machine is large; the page is not the place for it.
 MACHINE_ROWS_MAX = 120
 MACHINE_HIDDEN = ("cpu.topology", "schema")
@@ -78,37 +73,6 @@ class RankRow(NamedTuple):
     requests: Ranked | None
     cpu: Ranked | None
     absent: str
-
-
-class WarningRow(NamedTuple):
-    """One warning or kind of failure over the whole run: in how many trials of each contestant, and what to do."""
-
-    word: str
-    discards: bool
-    cells: tuple[str, ...]
-    advice: str
-
-
-class WarningDetail(NamedTuple):
-    """One warning or failure of one contestant at one setting, with the figures of its first appearance."""
-
-    comparison: str
-    contestant: str
-    word: str
-    trials: int
-    first: str
-
-
-class WarningTable(NamedTuple):
-    """All warnings of a run: those of its trials, and unequal replies, which are of a whole comparison.
-
-    `titles` are the heads of the columns of counts: a contestant each, or one for all where they are many.
-    """
-
-    titles: tuple[str, ...]
-    by_contestant: bool
-    rows: tuple[WarningRow, ...]
-    details: tuple[WarningDetail, ...]
 
 
 class TrialRow(NamedTuple):
@@ -210,94 +174,6 @@ def scaled(figure: Figure, unit: float) -> Figure:
     return Figure(figure.median / unit, low, high)
 
 
-def warning_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> WarningTable:
-    """Warnings by contestant over all settings, those that discard a trial first, and each with its place below."""
-    trials = Counter(plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results)
-    titles = tuple(dict.fromkeys(title for comparison in plan.comparisons for title in comparison.titles))
-    columns = titles if len(titles) <= WARNING_COLUMNS_MAX else ("Trials",)
-    measured = Counter(
-        plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results if each.report is not None
-    )
-    counts: dict[str, Counter[str]] = {}
-    kinds: dict[str, tuple[bool, str]] = {}
-    details = []
-    for found in verdicts:
-        said = [
-            (each.contestant, f"failed: {_words(each.kind)}", True, each.message, each.message, each.trials)
-            for each in found.failures
-        ]
-        said += [
-            (
-                each.contestant,
-                _words(each.warning.word),
-                each.warning.discards,
-                each.warning.advice,
-                each.warning.detail,
-                each.trials,
-            )
-            for each in found.warnings
-        ]
-        for title, word, discards, advice, first, count in said:
-            counts.setdefault(word, Counter())[title] += count
-            kinds.setdefault(word, (discards, advice))
-            details.append(WarningDetail(found.name, title, word, count, first))
-    rows = []
-    for word, (discards, advice) in kinds.items():
-        cells = [f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles]
-        if columns != titles:
-            named = (f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell != "–")
-            cells = ["all that were measured" if counts[word] == measured else ", ".join(named)]
-        rows.append(WarningRow(word, discards, tuple(cells), advice))
-    rows.sort(key=lambda row: (not row.discards, -counts[row.word].total()))
-    return WarningTable(columns, columns == titles, tuple(rows), tuple(details))
-
-
-def discard_reason(found: ComparisonVerdict) -> str:
-    """The warning for which most trials of a comparison are discarded, in words."""
-    counts: Counter[str] = Counter()
-    for each in found.warnings:
-        if each.warning.discards:
-            counts[each.warning.word] += each.trials
-    return _words(counts.most_common(1)[0][0]) if counts else "trials failed"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def median_line(lines: Sequence[Line]) -> Line | None:
-    """The median over the trials that are not discarded, at each time that all of them have; None below three."""
-    kept = [line for line in lines if not line.discarded]
-    if len(kept) < MEDIAN_LINES_MIN:
-        return None
-    begin, end = max(line.time_s[0] for line in kept), min(line.time_s[-1] for line in kept)
-    times = [time for time in kept[0].time_s if begin <= time <= end]
-    rates = np.median([np.interp(times, line.time_s, line.rate_per_s) for line in kept], axis=0)
-    return Line(kept[0].slot, False, tuple(times), tuple(rates.round(1).tolist())) if times else None
-
-
-def lines(plan: Plan, index: int, done: Done) -> dict[int, list[Line]]:
-    """Throughput over time of every trial of a comparison that has a report, discarded ones too, by slot."""
-    found: dict[int, list[Line]] = {slot: [] for slot in range(len(plan.comparisons[index].cells))}
-    for place, result in sorted(done.items()):
-        if place.comparison == index and result.report is not None:
-            line = _line(place.slot, result.report, discarded=result.discarded)
-            if line.time_s:
-                found[place.slot].append(line)
-    return found
-
-
-def _line(slot: int, report: Report, *, discarded: bool) -> Line:
-    """The series in the batches of five that the rules of a trial look at; the middle of each is its time."""
-    intervals = report.intervals
-    whole = len(intervals.completed) // trial.BATCH * trial.BATCH
-    batches = np.asarray(intervals.completed[:whole], dtype=np.float64).reshape(-1, trial.BATCH).sum(axis=1)
-    length_s = trial.BATCH * intervals.length_ns / 1e9
-    begin_s = (intervals.begin_ns - report.begin_ns) / 1e9
-    times = begin_s + (np.arange(batches.size) + 0.5) * length_s
-    return Line(slot, discarded, tuple(times.round(4).tolist()), tuple((batches / length_s).round(1).tolist()))
-
-
 def trial_rows(plan: Plan, used: Sequence[Counted], results: Sequence[Result]) -> list[TrialRow]:
     """Every trial in the order it was run, the discarded and the failed ones with their reasons."""
     places = {result.trial.place for of_slots in used for results in of_slots.values() for result in results}
@@ -306,10 +182,10 @@ def trial_rows(plan: Plan, used: Sequence[Counted], results: Sequence[Result]) -
 
 def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
     comparison, cell = plan.comparisons[result.trial.comparison], plan.cell(result.trial)
-    reasons = [f"{_words(warning.word)}: {warning.detail}" for warning in result.warnings]
+    reasons = [f"{words_of(warning.word)}: {warning.detail}" for warning in result.warnings]
     if result.failure is not None:
         state = "failed"
-        reasons.insert(0, f"{_words(result.failure.kind)}: {result.failure.line}")
+        reasons.insert(0, f"{words_of(result.failure.kind)}: {result.failure.line}")
     elif result.discarded:
         state = "discarded"
     elif used:
@@ -490,3 +366,8 @@ def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
     return "unknown" if value is None else str(value)
+
+
+def words_of(name: str) -> str:
+    """A word of the record, as people write it."""
+    return name.replace("_", " ")

@@ -8,7 +8,8 @@ from iolab.judge import stats
 from iolab.judge.results import Results
 from iolab.metrics import METRICS, RANKED_BY
 from iolab.report import charts, drawing
-from iolab.report.page import headline, only_pair, ratio_rows
+from iolab.report.headline import headline
+from iolab.report.pictures import only_pair, ratio_rows
 from iolab.results.store import StoreError
 
 EFFECT = f"±{stats.EFFECT * 100:.0f} %"

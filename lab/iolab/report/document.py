@@ -1,0 +1,66 @@
+"""The frame of a page: one HTML file that loads nothing and runs nothing, and the templates it is made from.
+
+Its policy forbids both, and allows only the one style sheet by its digest. Every text goes through the template's
+escaping; drawings are let through by `drawing`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+from iolab.report import commands, drawing, formats
+from iolab.wording import BOUND_SIGNS, Interval
+
+# Texts of the lab that a run was stored with, written before there was a space in front of the sign.
+PERCENT = re.compile(r"(?<=\d)%")
+
+
+def policy_of(style: str) -> str:
+    """Nothing may load and nothing may run; the one style sheet is known by its digest."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def resource(name: str) -> str:
+    return resources.files("iolab.report").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: resource(f"templates/{name}")),
+        autoescape=True,
+        finalize=_seen,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": lambda value: "–" if value is None else formats.number(value),
+        "figure": formats.figure_cell,
+        "bounded": lambda figure, bound, scale: BOUND_SIGNS[bound] + formats.figure_cell(figure, scale),
+        "sign": lambda bound: BOUND_SIGNS[bound],
+        "interval": lambda each: str(Interval(each.ratio, each.low, each.high)),
+        "level": lambda level, shown: (
+            BOUND_SIGNS[level.bound] + formats.stacked(level.median, level.low, level.high, shown.scale)
+        ),
+        "ratio": formats.ratio_text,
+        "rank": formats.rank_text,
+        "command": commands.folded,
+        "percent": lambda value: "–" if value is None else f"{value * 100:.0f} %",
+        "spaced": lambda text: PERCENT.sub(" %", text),
+        "words": lambda text: str(text).replace("_", " "),
+    }
+    return environment
+
+
+def _seen(value: object) -> object:
+    """What goes into the page: texts from outside without what cannot be seen, our own markup as it is."""
+    return drawing.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

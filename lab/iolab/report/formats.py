@@ -1,0 +1,64 @@
+"""How figures are written on a page: digits that matter, intervals, and counts with their nouns."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from iolab.judge.estimates import Estimate
+from iolab.judge.levels import Level
+from iolab.judge.rankings import Ranked
+from iolab.metrics import Row
+from iolab.report.figures import Figure
+from iolab.wording import BOUND_SIGNS
+
+
+def number(value: float) -> str:
+    """Three digits that matter, thousands apart."""
+    if value >= 1_000:
+        return f"{value:,.0f}"
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 1 or value == 0 else f"{value:#.2g}"
+
+
+def level_text(level: Level, shown: Row) -> str:
+    """A median with its interval, in the metric's unit."""
+    return BOUND_SIGNS[level.bound] + interval_text(level.median, level.low, level.high, shown.scale)
+
+
+def figure_text(figure: Figure | None, scale: float = 1.0) -> str:
+    return "–" if figure is None else interval_text(*figure, scale)
+
+
+def figure_cell(figure: Figure | None, scale: float = 1.0) -> Markup:
+    return Markup("–") if figure is None else stacked(figure.median, figure.low, figure.high, scale)
+
+
+def stacked(median: float, low: float | None, high: float | None, scale: float) -> Markup:
+    """A median with its interval below it, as a cell of a table."""
+    text = Markup("{}").format(number(median / scale))
+    if low is None or high is None:
+        return text
+    return text + Markup("<small>[{}, {}]</small>").format(number(low / scale), number(high / scale))
+
+
+def interval_text(median: float, low: float | None, high: float | None, scale: float) -> str:
+    if low is None or high is None:
+        return number(median / scale)
+    return f"{number(median / scale)} [{number(low / scale)}, {number(high / scale)}]"
+
+
+def count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def ratio_text(estimate: Estimate) -> str:
+    """A ratio with its interval, as the terminal writes it."""
+    return str(estimate.interval)
+
+
+def rank_text(row: Ranked) -> str:
+    """The ratio to the best with its interval; the best itself has none."""
+    return f"{BOUND_SIGNS[row.bound]}the best" if row.low == row.high else str(row.interval)

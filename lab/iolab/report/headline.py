@@ -1,0 +1,118 @@
+"""The verdict of a whole run in words: what was decided, where, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iolab.judge import sentences, stats
+from iolab.judge.estimates import Estimate
+from iolab.judge.verdict import ComparisonVerdict
+from iolab.plan.plan import Plan
+from iolab.report import warning_table
+
+SAME = f"the same requests within {stats.EFFECT * 100:.0f} %"
+
+
+def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
+    """The verdict of the whole run: a sentence for each pair of contestants, or a line for each ranking or ladder."""
+    if len(verdicts) == 1:
+        return verdicts[0].sentence
+    if any(found.rankings or found.ladder for found in verdicts):
+        return "\n".join(f"{found.name}: {found.sentence}" for found in verdicts)
+    if all(found.inconclusive is not None for found in verdicts):
+        why = discarded_sentence(verdicts, len(verdicts))
+        return f"No verdict. {why} The ratios are drawn, but nothing follows from them."
+    pairs = dict.fromkeys((title, found.titles[0]) for found in verdicts for title in found.titles[1:])
+    if not pairs:
+        return " ".join(found.sentence for found in verdicts)
+    return " ".join(_pair_sentence(verdicts, *pair) for pair in pairs)
+
+
+def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
+    """Where one contestant served more, fewer or the same requests as the other, and between which ratios."""
+    settings = [found for found in verdicts if contestant in found.titles[1:] and found.titles[0] == reference]
+    decided = [found.estimate("throughput", contestant, reference) for found in settings if found.inconclusive is None]
+    estimates = [each for each in decided if each is not None]
+    differing = [each for each in estimates if each.word == "differs"]
+    open_ = [each for each in estimates if each.word == "not decided"]
+    groups = [
+        ("more requests", [each for each in differing if each.ratio > 1], True),
+        (f"fewer requests, {reference} serves more", [each for each in differing if each.ratio < 1], True),
+        (SAME, [each for each in estimates if each.word == "same"], True),
+        ("not decided (interval too wide)", [each for each in open_ if each.bound == "exact"], False),
+        ("not decided (the generator was the limit)", [each for each in open_ if each.bound != "exact"], False),
+    ]
+    counted = [
+        (what, len(group), f" ({_range(group)})" if with_range else "") for what, group, with_range in groups if group
+    ]
+    counted += [("too few blocks", len(decided) - len(estimates), "")] if len(decided) > len(estimates) else []
+    counted += [("inconclusive", len(settings) - len(decided), "")] if len(settings) > len(decided) else []
+    largest = _largest_sentence(settings, contestant, reference)
+    if len(counted) == 1:
+        what, count, ratios = counted[0]
+        at = where([s.name for s in settings], count)
+        return f"{contestant} against {reference}: {what} at {at}{ratios}.{largest}"
+    parts = ", ".join(f"{what} at {count}{ratios}" for what, count, ratios in counted)
+    return f"{contestant} against {reference}, of {len(settings)} settings: {parts}.{largest}"
+
+
+def _largest_sentence(settings: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
+    """The largest decided difference in latency or memory over all settings, where it is large enough to be named."""
+    named = [(found, each) for found in settings if (each := found.named_difference(contestant, reference)) is not None]
+    if not named:
+        return ""
+    found, each = max(named, key=lambda one: one[1].size)
+    clause = sentences.decided_clause(each)
+    return f" Largest other difference: {clause}, at {found.name}."
+
+
+def _range(group: Sequence[Estimate]) -> str:
+    """The smallest and the largest ratio of a group, each in the direction of more."""
+    ratios = sorted((sentences.turned(each)[2] for each in group), key=lambda each: each.ratio)
+    return " to ".join(dict.fromkeys(each.alone for each in (ratios[0], ratios[-1])))
+
+
+def discarded_sentence(verdicts: Sequence[ComparisonVerdict], total: int) -> str:
+    """Where too many blocks were discarded to say anything, and for what, in one sentence."""
+    places: dict[str, list[str]] = {}
+    for found in verdicts:
+        places.setdefault(warning_table.discard_reason(found), []).append(found.name)
+    shares = sorted(verdicts, key=lambda found: found.blocks_discarded / (found.blocks_used + found.blocks_discarded))
+    ends = [
+        f"{each.blocks_discarded} of {each.blocks_used + each.blocks_discarded}" for each in (shares[0], shares[-1])
+    ]
+    span = " to ".join(dict.fromkeys(ends))
+    if len(places) == 1:
+        why = f"mostly for “{next(iter(places))}”"
+    else:
+        why = "mostly for " + " and for ".join(
+            f"“{reason}” at {where(names, total)}" for reason, names in places.items()
+        )
+    return (
+        f"Inconclusive at {where([f.name for f in verdicts], total)}: too many blocks were discarded ({span}), {why}."
+    )
+
+
+def unfinished(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> list[str]:
+    """What is still missing for the verdict that was planned, a sentence for each reason."""
+    total = len(verdicts)
+    inconclusive = [found for found in verdicts if found.inconclusive is not None]
+    # Where nothing is conclusive the headline says so already.
+    said = [discarded_sentence(inconclusive, total)] if 0 < len(inconclusive) < total else []
+    places: dict[str, list[str]] = {}
+    for found in verdicts:
+        if found.inconclusive is None and found.blocks_used < found.blocks_planned:
+            discarded = f", {found.blocks_discarded} discarded" if found.blocks_discarded else ""
+            what = f"{found.blocks_used} of {found.blocks_planned} blocks count{discarded}"
+            places.setdefault(what, []).append(found.name)
+    return said + [f"{what} at {where(names, total)}." for what, names in places.items()]
+
+
+def where(names: Sequence[str], total: int) -> str:
+    """These settings by name, their common axis once, or in one word when they are all there are."""
+    if len(names) < total or total == 1:
+        axes = {name.partition("=")[0] for name in names}
+        values = [name.partition("=")[2] for name in names]
+        alike = len(axes) == 1 and all(value and "=" not in value for value in values)
+        return f"{axes.pop()}={', '.join(values)}" if alike else ", ".join(names)
+    return "both settings" if total == 2 else f"all {total} settings"

@@ -1,0 +1,97 @@
+"""The warnings of a run as a table, and in words for which of them most trials were discarded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from iolab.judge.verdict import ComparisonVerdict
+from iolab.plan.plan import Plan
+from iolab.report.figures import words_of
+from iolab.results.records import Result
+
+# More contestants than this have no column each in the table of warnings.
+WARNING_COLUMNS_MAX = 4
+
+
+class WarningRow(NamedTuple):
+    """One warning or kind of failure over the whole run: in how many trials of each contestant, and what to do."""
+
+    word: str
+    discards: bool
+    cells: tuple[str, ...]
+    advice: str
+
+
+class WarningDetail(NamedTuple):
+    """One warning or failure of one contestant at one setting, with the figures of its first appearance."""
+
+    comparison: str
+    contestant: str
+    word: str
+    trials: int
+    first: str
+
+
+class WarningTable(NamedTuple):
+    """All warnings of a run: those of its trials, and unequal replies, which are of a whole comparison.
+
+    `titles` are the heads of the columns of counts: a contestant each, or one for all where they are many.
+    """
+
+    titles: tuple[str, ...]
+    by_contestant: bool
+    rows: tuple[WarningRow, ...]
+    details: tuple[WarningDetail, ...]
+
+
+def warning_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Sequence[Result]) -> WarningTable:
+    """Warnings by contestant over all settings, those that discard a trial first, and each with its place below."""
+    trials = Counter(plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results)
+    titles = tuple(dict.fromkeys(title for comparison in plan.comparisons for title in comparison.titles))
+    columns = titles if len(titles) <= WARNING_COLUMNS_MAX else ("Trials",)
+    measured = Counter(
+        plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results if each.report is not None
+    )
+    counts: dict[str, Counter[str]] = {}
+    kinds: dict[str, tuple[bool, str]] = {}
+    details = []
+    for found in verdicts:
+        said = [
+            (each.contestant, f"failed: {words_of(each.kind)}", True, each.message, each.message, each.trials)
+            for each in found.failures
+        ]
+        said += [
+            (
+                each.contestant,
+                words_of(each.warning.word),
+                each.warning.discards,
+                each.warning.advice,
+                each.warning.detail,
+                each.trials,
+            )
+            for each in found.warnings
+        ]
+        for title, word, discards, advice, first, count in said:
+            counts.setdefault(word, Counter())[title] += count
+            kinds.setdefault(word, (discards, advice))
+            details.append(WarningDetail(found.name, title, word, count, first))
+    rows = []
+    for word, (discards, advice) in kinds.items():
+        cells = [f"{counts[word][title]} of {trials[title]}" if counts[word][title] else "–" for title in titles]
+        if columns != titles:
+            named = (f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell != "–")
+            cells = ["all that were measured" if counts[word] == measured else ", ".join(named)]
+        rows.append(WarningRow(word, discards, tuple(cells), advice))
+    rows.sort(key=lambda row: (not row.discards, -counts[row.word].total()))
+    return WarningTable(columns, columns == titles, tuple(rows), tuple(details))
+
+
+def discard_reason(found: ComparisonVerdict) -> str:
+    """The warning for which most trials of a comparison are discarded, in words."""
+    counts: Counter[str] = Counter()
+    for each in found.warnings:
+        if each.warning.discards:
+            counts[each.warning.word] += each.trials
+    return words_of(counts.most_common(1)[0][0]) if counts else "trials failed"
