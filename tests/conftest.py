@@ -336,7 +336,7 @@ class FakeServer:
         return {tree.pids[0]: 9 << 20}
 
     def connections_each(self, tree: proc.Tree) -> dict[int, int]:
-        return {tree.pids[0]: self.cell.connections}
+        return {tree.pids[0]: self.cell.load.connections}
 
     def listening(self) -> ListenCounters | None:
         return ListenCounters()
