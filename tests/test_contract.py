@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from iolab.contract.types import (
     Description,
     Failed,
     Frozen,
+    HttpWorkload,
     Interval,
     LoadReady,
     LoadSpec,
@@ -136,6 +138,17 @@ def test_limits_defaults_and_units_are_the_engines(document: str) -> None:
 
 def test_every_schema_is_compared() -> None:
     assert {path.stem for path in SCHEMAS.glob("*.json")} == {*SPECS, *ANSWERS}
+
+
+def test_a_reply_without_content_has_no_length() -> None:
+    workload = HttpWorkload.model_validate({"protocol": "http", "reply_status": 204})
+    assert (workload.reply_status, workload.reply_bytes) == (204, 0)
+    assert HttpWorkload(reply_status=204, reply_bytes=0) == workload
+    assert HttpWorkload().reply_bytes == 1
+    with pytest.raises(ValidationError, match="a reply with the status 204 has no body: leave it out, or give 0"):
+        HttpWorkload(reply_status=204, reply_bytes=5)
+    with pytest.raises(ValidationError, match="reply_status"):
+        HttpWorkload.model_validate({"reply_status": 404})
 
 
 # The settings of a trial, and the fields of the contract that they become.

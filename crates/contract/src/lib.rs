@@ -37,7 +37,7 @@ pub use self::version::{
     FailedWord, IntervalWord, LoadWord, MeasuredWord, MeasuringWord, ReadyWord, ReportWord, Role, ServeWord,
     ServedWord, Version,
 };
-pub use self::workload::{Echo, Framing, Http, Line, Rpc, Verify, Workload};
+pub use self::workload::{Echo, Framing, Http, Line, ReplyStatus, Rpc, Verify, Workload};
 
 /// The default of what there is at least one of.
 fn one() -> usize {

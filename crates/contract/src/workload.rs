@@ -1,8 +1,10 @@
 //! What is asked and answered, protocol by protocol.
 
+use std::borrow::Cow;
+
 use clap::ValueEnum;
 use proto::{Protocol, echo, http, line, rpc};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{STATUS, WORK_NS};
@@ -37,6 +39,9 @@ pub struct Http {
     /// The length of the body of `/`, in bytes.
     #[schemars(range(max = http::Workload::REPLY_BYTES_MAX))]
     pub reply_bytes: usize,
+    /// The status of the reply to `/`. With 204 it has no body: `reply_bytes` is 0, and a client takes no other status
+    /// unless it names one.
+    pub reply_status: ReplyStatus,
     /// What a client asks for: a path, and a query if there is one.
     #[schemars(length(max = http::Workload::TARGET_BYTES_MAX), regex(pattern = r##"^(/|http://)[!"$-~]*$"##))]
     pub target: String,
@@ -66,6 +71,7 @@ impl Default for Http {
     fn default() -> Self {
         Self {
             reply_bytes: 1,
+            reply_status: ReplyStatus::Ok,
             target: "/".into(),
             host: None,
             keep_alive: true,
@@ -76,6 +82,47 @@ impl Default for Http {
             expect_status: None,
             expect_body: None,
         }
+    }
+}
+
+/// The status of a reply to a request that is right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "u16", try_from = "u16")]
+pub enum ReplyStatus {
+    #[default]
+    Ok = 200,
+    NoContent = 204,
+}
+
+impl From<ReplyStatus> for u16 {
+    fn from(status: ReplyStatus) -> Self {
+        status as Self
+    }
+}
+
+impl TryFrom<u16> for ReplyStatus {
+    type Error = String;
+
+    fn try_from(status: u16) -> Result<Self, String> {
+        match status {
+            200 => Ok(Self::Ok),
+            204 => Ok(Self::NoContent),
+            _ => Err(format!("reply_status is {status}; it can be 200 or 204")),
+        }
+    }
+}
+
+impl JsonSchema for ReplyStatus {
+    fn schema_name() -> Cow<'static, str> {
+        "ReplyStatus".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "enum": [Self::Ok as u16, Self::NoContent as u16]})
     }
 }
 

@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use proto::Protocol;
-use proto::http::{ECHO_PATH, Workload};
+use proto::http::{Answer, ECHO_PATH, Workload};
 
 use crate::runtimes::{self, RUNTIME, Service, Stream, discard};
 use crate::workers::Worker;
@@ -71,10 +71,10 @@ impl Service for Http {
     }
 }
 
-type Answer = Result<Response<Full<Bytes>>, Box<dyn Error + Send + Sync>>;
+type Replied = Result<Response<Full<Bytes>>, Box<dyn Error + Send + Sync>>;
 
 /// Reads a whole request and answers it. Sets `refused` if it refuses the request before its end.
-async fn answer(request: Request<Incoming>, workload: &'static Workload, refused: &AtomicBool) -> Answer {
+async fn answer(request: Request<Incoming>, workload: &'static Workload, refused: &AtomicBool) -> Replied {
     if request.uri().path() == ECHO_PATH && request.method() == Method::POST {
         return echo(request.into_body(), refused).await;
     }
@@ -87,7 +87,7 @@ async fn answer(request: Request<Incoming>, workload: &'static Workload, refused
 }
 
 /// Answers with the body of the request.
-async fn echo(body: Incoming, refused: &AtomicBool) -> Answer {
+async fn echo(body: Incoming, refused: &AtomicBool) -> Replied {
     const BYTES_MAX: usize = Workload::ECHO_BYTES_MAX;
     if body.size_hint().lower() > BYTES_MAX as u64 {
         return Ok(too_long(refused));
@@ -115,8 +115,9 @@ fn too_long(refused: &AtomicBool) -> Response<Full<Bytes>> {
 fn response(method: &Method, path: &str, workload: &'static Workload) -> Response<Full<Bytes>> {
     let methods = if path == ECHO_PATH { "POST, OPTIONS" } else { "GET, HEAD, POST, PUT, OPTIONS" };
     match *method {
-        Method::GET | Method::HEAD | Method::POST | Method::PUT => match workload.page(path) {
-            Some((content_type, body)) => {
+        Method::GET | Method::HEAD | Method::POST | Method::PUT => match workload.answer(path) {
+            Some(Answer::NoContent) => reply(StatusCode::NO_CONTENT, Bytes::new()),
+            Some(Answer::Page { content_type, body }) => {
                 let mut response = reply(StatusCode::OK, Bytes::from_static(body));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
                 response

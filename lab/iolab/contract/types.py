@@ -38,13 +38,15 @@ class Frozen(BaseModel):
 
 
 class HttpWorkload(Frozen):
-    """Requests for `target`, answered by `reply_bytes` of body.
+    """Requests for `target`, answered by `reply_bytes` of body; or, with a `reply_status` of 204, without one.
 
-    A reply must have `expect_status`, or any 2xx where that is None; and `expect_body`, or that of the first reply.
+    A reply must have `expect_status`; where that is None, 204 where it is answered so, or else any 2xx. It must have
+    `expect_body`, or that of the first reply.
     """
 
     protocol: Literal["http"] = "http"
     reply_bytes: int = Field(default=1, ge=0, le=1 << 24)
+    reply_status: Literal[200, 204] = 200
     target: str = Field(default="/", pattern=r'^(/|http://)[!"$-~]*$', max_length=8_192)
     host: str | None = Field(default=None, max_length=259)
     keep_alive: bool = True
@@ -54,6 +56,19 @@ class HttpWorkload(Frozen):
     body: str = Field(default="", max_length=1 << 24)
     expect_status: int | None = Field(default=None, ge=200, le=599)
     expect_body: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_content_has_no_length(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("reply_status") == 204:
+            return {"reply_bytes": 0} | given
+        return given
+
+    @model_validator(mode="after")
+    def _no_content_has_no_body(self) -> Self:
+        if self.reply_status == 204 and self.reply_bytes > 0:
+            raise ValueError("reply_bytes: a reply with the status 204 has no body: leave it out, or give 0")
+        return self
 
 
 class EchoWorkload(Frozen):

@@ -28,7 +28,7 @@ USERS = "contestants.toml"
 NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 # The settings of a server. One that differs from its default must be among those that the server takes.
-SETTINGS = ("workers", "worker_kind", "sockets", "reply_bytes", "message_bytes", "framing", "work_ns")
+SETTINGS = ("workers", "worker_kind", "sockets", "reply_status", "reply_bytes", "message_bytes", "framing", "work_ns")
 # `message_bytes` and `framing` reach a server with each message; it is told the others, each by one of these.
 TOLD_BY = {"workers": {"workers"}, "reply_bytes": {"reply_bytes", "body"}, "work_ns": {"work_ns"}}
 # What the lab fills in: where the server listens, its own folder, what was built for it, a folder of its own for this

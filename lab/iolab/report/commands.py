@@ -102,7 +102,9 @@ def _server_words(cell: Cell, servers: Servers) -> list[str]:
         words += ["--option", f"{name}={value}"]
     workload = cell.workload
     words += ["--protocol", workload.protocol]
-    words += ["--reply-bytes", str(workload.reply_bytes)] if isinstance(workload, HttpWorkload) else []
+    if isinstance(workload, HttpWorkload):
+        words += ["--reply-bytes", str(workload.reply_bytes)]
+        words += ["--reply-status", str(workload.reply_status)] if workload.reply_status != 200 else []
     words += _message_words(workload)
     if isinstance(workload, RpcWorkload) and workload.work_ns:
         words += ["--work", f"{workload.work_ns / 1_000:g}us"]
@@ -117,6 +119,7 @@ def _load_words(cell: Cell) -> list[str]:
     if isinstance(workload, HttpWorkload):
         words = ["iolab", "load", f"http://127.0.0.1:{PORT}{workload.target}", "--verify", workload.verify]
         words += [] if workload.keep_alive else ["--no-keepalive"]
+        words += ["--expect-status", str(workload.reply_status)] if workload.reply_status != 200 else []
     else:
         words = ["iolab", "load", f"tcp://127.0.0.1:{PORT}"]
         words += [] if isinstance(workload, EchoWorkload) else ["--protocol", workload.protocol]

@@ -342,6 +342,7 @@ impl LoadFlags {
             expect_body: if self.expect_echo { Some(body.clone()) } else { self.expect_body.clone() },
             body,
             reply_bytes: default.reply_bytes,
+            reply_status: default.reply_status,
         };
         self.messages.to_workload(protocol, http)
     }

@@ -10,8 +10,8 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use contract::{
-    Address, CONNECTIONS_MAX_DEFAULT, Echo, Framing, Http, Line, Rpc, ServeSpec, ServeWord, Version,
-    WorkerKind, Workload,
+    Address, CONNECTIONS_MAX_DEFAULT, Echo, Framing, Http, Line, ReplyStatus, Rpc, ServeSpec, ServeWord,
+    Version, WorkerKind, Workload,
 };
 
 use crate::failure::{Failure, Fault};
@@ -107,6 +107,10 @@ pub(crate) struct ServeFlags {
     /// The length of the body that / answers (http) [default: 1]
     #[arg(long, value_name = "N")]
     reply_bytes: Option<usize>,
+
+    /// The status that / is answered with, 200 or 204; 204 has no body (http) [default: 200]
+    #[arg(long, value_name = "N", value_parser = parse_reply_status)]
+    reply_status: Option<ReplyStatus>,
 
     #[command(flatten)]
     messages: MessageFlags,
@@ -258,10 +262,14 @@ impl ServeFlags {
     /// A flag that does not belong to the protocol, an option given twice, an address that is none.
     pub(crate) fn to_spec(&self) -> Result<ServeSpec, Failure> {
         let default = Http::default();
-        let http = Http { reply_bytes: self.reply_bytes.unwrap_or(default.reply_bytes), ..default };
+        let reply_status = self.reply_status.unwrap_or_default();
+        let natural_bytes = if reply_status == ReplyStatus::NoContent { 0 } else { default.reply_bytes };
+        let reply_bytes = self.reply_bytes.unwrap_or(natural_bytes);
+        let http = Http { reply_bytes, reply_status, ..default };
         let mut workload = self.messages.to_workload(self.protocol, http)?;
         let others = [
             ("--reply-bytes", self.reply_bytes.is_some(), Protocol::Http),
+            ("--reply-status", self.reply_status.is_some(), Protocol::Http),
             ("--work", self.work.is_some(), Protocol::Rpc),
         ];
         refuse_others(&others, self.protocol)?;
@@ -387,6 +395,11 @@ fn parse_option(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is not NAME=VALUE, as in recv=oneshot")),
     }
+}
+
+fn parse_reply_status(text: &str) -> Result<ReplyStatus, String> {
+    let status: u16 = text.parse().map_err(|_| format!("`{text}` is not a status; it can be 200 or 204"))?;
+    ReplyStatus::try_from(status)
 }
 
 fn parse_cpus(text: &str) -> Result<Cpus, String> {

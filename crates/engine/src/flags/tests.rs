@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, Stage, Verify};
+use contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, ReplyStatus, Stage, Verify};
 
 use super::*;
 use crate::spec::check::{self, Names};
@@ -53,6 +53,11 @@ fn flags_of_a_server_become_its_spec() {
             ..serve_spec()
         }),
     );
+    for flags in ["--reply-status 204", "--reply-status 204 --reply-bytes 0"] {
+        let http = Http { reply_bytes: 0, reply_status: ReplyStatus::NoContent, ..Http::default() };
+        let spec = ServeSpec { workload: Workload::Http(http), ..serve_spec() };
+        check_serve(&format!("--model epoll {flags}"), Ok(spec));
+    }
     check_serve(
         "--model epoll --protocol echo --framing prefix --message-bytes 100",
         Ok(ServeSpec {
@@ -71,6 +76,8 @@ fn flags_of_a_server_that_cannot_be_say_what_to_do() {
         Err("--framing means nothing to --protocol http: leave it out"),
     );
     check_serve("--model epoll --protocol echo --reply-bytes 1", Err("--reply-bytes means nothing"));
+    check_serve("--model epoll --protocol echo --reply-status 204", Err("--reply-status means nothing"));
+    check_serve("--model epoll --reply-status 404", Err("reply_status is 404; it can be 200 or 204"));
     check_serve("--model epoll --protocol line --framing raw", Err("--framing means nothing"));
     check_serve("--model epoll --protocol http --work 1ms", Err("--work means nothing to --protocol http"));
     check_serve("--model epoll --protocol rpc --message-bytes 1", Err("--message-bytes means nothing"));

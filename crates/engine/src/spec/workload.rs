@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use contract::{Address, Echo, Framing, Http, Line, Role, Rpc, Verify, Workload};
+use contract::{Address, Echo, Framing, Http, Line, ReplyStatus, Role, Rpc, Verify, Workload};
 use proto::{Protocol, echo, http, line, rpc, work};
 
 use crate::failure::Failure;
@@ -57,7 +57,11 @@ fn http(workload: &Http, address: &Address) -> Result<&'static http::Workload, F
     };
     let composed =
         http::Workload::new(workload.reply_bytes, &workload.target, &host, workload.keep_alive, verify)
-            .and_then(|composed| composed.requesting(&request));
+            .and_then(|composed| composed.requesting(&request))
+            .and_then(|composed| match workload.reply_status {
+                ReplyStatus::Ok => Ok(composed),
+                ReplyStatus::NoContent => composed.without_content(),
+            });
     made(composed)
 }
 

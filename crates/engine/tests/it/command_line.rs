@@ -26,6 +26,8 @@ fn a_wrong_command_line_exits_with_2_and_one_line() {
     check_error("serve --model epoll --workers 0", 2, "--workers is 0; it can be from 1 to 1024");
     check_error("serve --model epoll --connections-max 0", 2, "--connections-max is 0");
     check_error("serve --model epoll --reply-bytes 99999999", 2, "at most 16777216 bytes");
+    check_error("serve --model epoll --reply-status 204 --reply-bytes 5", 2, "status 204 has no body");
+    check_error("serve --model epoll --reply-status 500", 2, "reply_status is 500; it can be 200 or 204");
     check_error(
         "serve --model epoll --protocol echo --framing prefix --message-bytes 65536",
         2,

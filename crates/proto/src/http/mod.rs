@@ -54,6 +54,8 @@ pub struct Workload {
     /// How a client checks a reply.
     pub verify: Verify,
     pages: [Page; 3],
+    /// Whether `/` is answered with 204, and a client wants that.
+    is_without_content: bool,
     request: Box<[u8]>,
     /// Whether replies have no body because the request is one for a head.
     is_head: bool,
@@ -71,8 +73,8 @@ impl Workload {
     /// A target longer than this is refused (414), which RFC 9112 wants above 8,000 bytes at the earliest.
     pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 
-    /// Composes the parts of replies, and a plain request with `GET`. A server heeds `reply_bytes` and
-    /// `keep_alive`, a client all but the first.
+    /// Composes the parts of replies, all of the status 200, and a plain request with `GET`. A server heeds
+    /// `reply_bytes` and `keep_alive`, a client all but the first.
     ///
     /// # Errors
     /// One line that says which value cannot be, and what can.
@@ -106,12 +108,28 @@ impl Workload {
                 Page::new("text/plain", b"Hello, World!".to_vec()),
                 Page::new("application/json", br#"{"message":"Hello, World!"}"#.to_vec()),
             ],
+            is_without_content: false,
             request: Box::default(),
             is_head: false,
             expect_status: None,
             expect_body: None,
         };
         workload.requesting(&Request::default())
+    }
+
+    /// Has `/` answered with the status 204, which has no body. A client takes no other status, unless its request
+    /// names one.
+    ///
+    /// # Errors
+    /// One line that says that there is a body.
+    pub fn without_content(self) -> Result<Self, String> {
+        if self.reply_bytes > 0 {
+            return Err(format!(
+                "reply_bytes is {}, but a reply with the status 204 has no body: give reply_bytes = 0",
+                self.reply_bytes
+            ));
+        }
+        Ok(Self { is_without_content: true, ..self })
     }
 
     /// Composes another request for the target, and says what a client wants to get for it.
@@ -130,18 +148,28 @@ impl Workload {
         })
     }
 
-    /// The page at a path, as the type and the bytes of its body: for servers that compose heads of their own.
-    pub fn page(&self, path: &str) -> Option<(&'static str, &[u8])> {
+    /// What a path is answered, for servers that compose heads of their own; `None` if there is no page.
+    pub fn answer(&self, path: &str) -> Option<Answer<'_>> {
         page_number(path).map(|number| {
             let page = &self.pages[usize::from(number)];
-            (page.content_type, &*page.body)
+            if self.is_empty(number) {
+                Answer::NoContent
+            } else {
+                Answer::Page { content_type: page.content_type, body: &page.body }
+            }
         })
+    }
+
+    /// Whether a page is answered without content.
+    fn is_empty(&self, page: u8) -> bool {
+        self.is_without_content && page == ROOT
     }
 
     /// Whether a reply with this status is one that the client wants.
     fn expects(&self, status: u16) -> bool {
         match self.expect_status {
             Some(expected) => status == expected,
+            None if self.is_without_content => status == 204,
             None => (200..300).contains(&status),
         }
     }
@@ -177,13 +205,25 @@ impl Page {
     }
 }
 
+/// The reply to a request for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// The status 200 and this body.
+    Page { content_type: &'static str, body: &'a [u8] },
+    /// The status 204.
+    NoContent,
+}
+
 /// What is posted there comes back.
 pub const ECHO_PATH: &str = "/echo";
+
+/// The number of the page `/`.
+const ROOT: u8 = 0;
 
 /// Which of the workload's pages lies at a path.
 fn page_number(path: &str) -> Option<u8> {
     match path {
-        "/" => Some(0),
+        "/" => Some(ROOT),
         "/plaintext" => Some(1),
         "/json" => Some(2),
         _ => None,

@@ -46,6 +46,8 @@ struct Reply {
 enum Kind {
     /// A page of the workload, by its number.
     Page(u8),
+    /// A page of the workload that has no content.
+    NoContent,
     /// The body of the request, of so many bytes: for a chunked one, as far as it has come.
     Echo(u32),
     /// Which methods there are.
@@ -173,10 +175,11 @@ impl Server {
     fn on_request(&mut self, request: &Request<'_, '_>, length: usize, output: &mut Output) -> Step {
         let method = request.method.unwrap_or_default();
         // The target comes first, so a scan that stops there gives the same answer.
-        let kind = route(method, request.path.unwrap_or_default());
-        if kind == Kind::Refusal(Status::BadRequest) {
-            return self.refuse(Status::BadRequest, output);
-        }
+        let kind = match route(method, request.path.unwrap_or_default()) {
+            Kind::Refusal(Status::BadRequest) => return self.refuse(Status::BadRequest, output),
+            Kind::Page(number) if self.workload.is_empty(number) => Kind::NoContent,
+            kind => kind,
+        };
         let old = request.version == Some(0);
         let fields = match Fields::read(request.headers) {
             Ok(fields) => fields,
@@ -293,16 +296,17 @@ impl Server {
                 let fields = "\r\nContent-Type: application/octet-stream\r\nContent-Length:";
                 write!(output, "{fields} {length}\r\n{line}\r\n").expect("an output takes any text");
             }
+            Kind::NoContent => push_empty(NO_CONTENT, &[reply.persistence.line().as_bytes()], output),
             Kind::Options(methods) => {
                 let fields = [methods.line(), reply.persistence.line().as_bytes()];
-                push_empty(b"HTTP/1.1 204 No Content", &fields, output);
+                push_empty(NO_CONTENT, &fields, output);
             }
             Kind::NotAllowed(methods) => {
-                let fields = [NO_CONTENT, methods.line(), reply.persistence.line().as_bytes()];
+                let fields = [NO_BODY, methods.line(), reply.persistence.line().as_bytes()];
                 push_empty(status_line(Status::MethodNotAllowed), &fields, output);
             }
             Kind::Refusal(status) => {
-                let fields = [NO_CONTENT, reply.persistence.line().as_bytes()];
+                let fields = [NO_BODY, reply.persistence.line().as_bytes()];
                 push_empty(status_line(status), &fields, output);
             }
         }
@@ -317,7 +321,11 @@ impl Server {
     }
 }
 
-const NO_CONTENT: &[u8] = b"Content-Length: 0\r\n";
+/// The status line of a reply that has no body and names no length (RFC 9110, section 8.6).
+const NO_CONTENT: &[u8] = b"HTTP/1.1 204 No Content";
+
+/// The field of other replies without a body.
+const NO_BODY: &[u8] = b"Content-Length: 0\r\n";
 
 /// A chunked body to send back is held as it came, and may come in chunks of a byte: as much is granted for the lines
 /// around them, and their extensions and trailers, as for the content.

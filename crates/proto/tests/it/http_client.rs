@@ -50,6 +50,11 @@ fn workloads_that_cannot_be_are_refused_with_a_hint() {
         assert!(line.contains(want) && !line.contains('\n'), "{line}");
     };
     check(Workload::REPLY_BYTES_MAX + 1, "/", "a", "at most 16777216 bytes");
+    let with_body = Workload::new(1, "/", "a", true, Verify::Bytes).unwrap().without_content().err();
+    assert_eq!(
+        with_body.as_deref(),
+        Some("reply_bytes is 1, but a reply with the status 204 has no body: give reply_bytes = 0")
+    );
     for target in ["", "x", "*", "/ ", "/\r\nA: b", "/\u{e9}", "https://a/", &"/".repeat(8193)] {
         check(1, target, "a", "give a path");
     }
@@ -131,6 +136,26 @@ fn expectations_that_no_reply_meets_are_refused_with_a_hint() {
     let status_only = Workload::new(1, "/", "a", true, Verify::Status).unwrap();
     let line = status_only.requesting(&Request { expect_body: Some(b"x"), ..Request::default() }).err();
     assert!(line.unwrap().contains("only verify bytes looks at bodies"));
+}
+
+#[test]
+fn a_client_that_is_told_of_no_content_takes_no_other_status() {
+    let check = |request: &Request<'_>, status, body, want| {
+        let workload = Workload::new(0, "/", "a", true, Verify::Bytes).and_then(Workload::without_content);
+        let workload = workload.and_then(|workload| workload.requesting(request)).unwrap();
+        let mut client = Client::new(Box::leak(Box::new(workload)));
+        let reply = match status {
+            "204 No Content" => format!("HTTP/1.1 {status}\r\n\r\n"),
+            _ => reply(status, "", body),
+        };
+        check_last(&mut client, &[reply], want);
+    };
+    let (any, ok) = (Request::default(), Request { expect_status: Some(200), ..Request::default() });
+    check(&any, "204 No Content", "", Verdict::Correct);
+    check(&any, "200 OK", "", Verdict::Status);
+    check(&any, "200 OK", "x", Verdict::Status);
+    check(&ok, "200 OK", "x", Verdict::Correct);
+    check(&ok, "204 No Content", "", Verdict::Status);
 }
 
 #[test]

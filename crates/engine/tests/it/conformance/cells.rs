@@ -53,6 +53,7 @@ pub(crate) const CELLS: &[Cell] = &[
     Cell { name: "requests that break the rules", needs: Needs::Http, run: strict::refuses },
     Cell { name: "requests that use the rules", needs: Needs::Http, run: strict::serves },
     Cell { name: "bodies that come back", needs: Needs::Http, run: strict::echoes },
+    Cell { name: "a page without content", needs: Needs::Http, run: strict::answers_without_content },
     Cell { name: "connections_max refuses and recovers", needs: Needs::Refusal, run: refuses_and_recovers },
     Cell { name: "no descriptor left", needs: Needs::Descriptors, run: no_descriptor_left },
 ];

@@ -6,8 +6,11 @@
 use std::io::{ErrorKind, Read};
 use std::thread;
 
+use serde_json::json;
+
+use super::CONNECTIONS_MAX;
 use super::subject::{Outcome, Subject};
-use super::wire::{Exchange, head, is_right, page, posted};
+use super::wire::{Exchange, get, head, is_right, page, posted};
 
 /// A request that breaks a rule.
 struct Case {
@@ -238,6 +241,26 @@ pub(crate) fn serves(subject: &Subject) -> Outcome {
     ] {
         let exchange = subject.owed(Exchange { request: request.clone().into(), reply: hello() });
         subject.connect()?.ask(&exchange).map_err(|error| format!("{request:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// A server that is told so answers `/` with 204, without a body or its length, and other pages as ever. It is another
+/// one than the server under test.
+pub(crate) fn answers_without_content(subject: &Subject) -> Outcome {
+    let workload = json!({"protocol": "http", "reply_bytes": 0, "reply_status": 204});
+    let server = Subject::start_answering(&workload, &subject.variant, subject.wire, CONNECTIONS_MAX)?;
+    let empty = || server.owed(Exchange { request: get("/"), reply: head("204 No Content", "") });
+    let full =
+        || server.owed(Exchange { request: get("/plaintext"), reply: page("text/plain", b"Hello, World!") });
+    for _ in 0..3 {
+        server.connect()?.ask(&empty())?;
+        server.connect()?.ask(&full())?;
+    }
+    if !server.closes {
+        // What follows a reply without a body is the next reply.
+        let mut client = server.connect()?;
+        [empty(), full(), empty(), empty()].iter().try_for_each(|exchange| client.ask(exchange))?;
     }
     Ok(())
 }

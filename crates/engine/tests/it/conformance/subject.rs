@@ -112,10 +112,20 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn start(variant: &Variant, wire: Wire, connections_max: usize) -> Outcome<Self> {
+        Self::start_answering(&wire.workload(), variant, wire, connections_max)
+    }
+
+    /// Starts one with another workload than the usual one of its protocol.
+    pub(crate) fn start_answering(
+        workload: &Value,
+        variant: &Variant,
+        wire: Wire,
+        connections_max: usize,
+    ) -> Outcome<Self> {
         let options = Value::from_iter(variant.options.clone());
         let engine = Engine::start(&json!({
             "schema": 1, "role": "serve", "model": variant.model, "options": options,
-            "workload": wire.workload(), "listen": variant.listen.addresses(), "workers": variant.workers,
+            "workload": workload, "listen": variant.listen.addresses(), "workers": variant.workers,
             "worker_kind": variant.worker_kind, "connections_max": connections_max,
         }));
         let ready = engine.event().ok_or("it ended, or hung, before it was ready")?;

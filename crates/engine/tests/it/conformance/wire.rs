@@ -220,7 +220,7 @@ fn is_now(date: &str) -> bool {
 /// Stands for the date of a reply.
 const DATE: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
 
-fn get(target: &str) -> Vec<u8> {
+pub(crate) fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes()
 }
 
