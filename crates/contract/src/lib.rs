@@ -28,7 +28,7 @@ pub use self::json::{Spec, line, pretty, read, reports, schemas};
 pub use self::latency::Latency;
 pub use self::load::{
     Arrivals, Driver, INTERVAL_MS_DEFAULT, LoadSpec, Pace, SEED_DEFAULT, Shard, Stage, TIMEOUT_MS_DEFAULT,
-    Tls, WARMUP_MS_DEFAULT,
+    Tls, Verification, WARMUP_MS_DEFAULT,
 };
 pub use self::measured::{Bytes, Errors, Generator, Intervals, Probe, Requests, Statuses, Views};
 pub use self::report::{Bound, BoundBy, Report, Schedule};

@@ -94,6 +94,9 @@ pub struct LoadSpec {
     #[serde(default = "timeout_ms")]
     #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub timeout_ms: u64,
+    /// What of a reply is compared with what is due.
+    #[serde(default)]
+    pub verify: Verification,
     /// The length of the slices of time in `intervals`.
     #[serde(default = "interval_ms")]
     #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
@@ -137,6 +140,7 @@ impl LoadSpec {
             duration_ms: None,
             requests: None,
             timeout_ms: TIMEOUT_MS_DEFAULT,
+            verify: Verification::default(),
             interval_ms: INTERVAL_MS_DEFAULT,
             slice_ms: None,
             held: false,
@@ -192,6 +196,17 @@ impl Driver {
     pub const fn has_tls(self) -> bool {
         !matches!(self, Self::IoUring)
     }
+}
+
+/// How much of a reply is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verification {
+    /// All of it, however many receives bring it.
+    #[default]
+    Whole,
+    /// What its first receive brings, as clients without framing do: a reply that comes in several is wrong.
+    OneReceive,
 }
 
 /// A server that is spoken to in TLS. Sessions are not resumed: every connection pays for a whole handshake.

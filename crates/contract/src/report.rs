@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Address, Bytes, Driver, Errors, Generator, Intervals, Latency, LoadWord, Pace, Probe, ReportWord,
-    Requests, Statuses, Tls, Version, Views, Workload, one,
+    Requests, Statuses, Tls, Verification, Version, Views, Workload, one,
 };
 
 /// What a load generator saw in the measured window.
@@ -49,6 +49,12 @@ pub struct Report {
     /// How long before a request was due the generator no longer slept.
     #[serde(default)]
     pub spin_us: u64,
+    /// As in the spec.
+    #[serde(default)]
+    pub verify: Verification,
+    /// What a reader of the figures must know of how they were taken, a phrase each.
+    #[serde(default)]
+    pub labels: Vec<String>,
     /// Whether a signal ended it before its time.
     pub interrupted: bool,
     pub begin_ns: u64,

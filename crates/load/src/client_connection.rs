@@ -8,6 +8,7 @@ use crate::dispatch::Dispatch;
 use crate::in_flight::{InFlight, InFlightQueue};
 use crate::record::{Fault, Recorder};
 use crate::tls;
+use crate::watch::{Watch, Watched};
 
 /// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub(crate) struct Limits {
     pub(crate) requests: u64,
     /// From the send of a request to its complete reply.
     pub(crate) timeout_ns: u64,
+    pub(crate) watched: Watched,
 }
 
 /// The client half of the protocol, with the requests in flight and the start of an incomplete reply.
@@ -42,6 +44,8 @@ pub(crate) struct ClientConnection<C> {
     late_ns: u64,
     /// Whether the server has sent anything, so that it has accepted the connection.
     taken: bool,
+    /// None by default.
+    watch: Option<Box<Watch>>,
 }
 
 impl<C> ClientConnection<C> {
@@ -54,6 +58,7 @@ impl<C> ClientConnection<C> {
             limits,
             late_ns: 0,
             taken: true,
+            watch: limits.watched.start(),
         }
     }
 
@@ -65,6 +70,7 @@ impl<C> ClientConnection<C> {
         self.tail.clear();
         self.late_ns = 0;
         self.taken = false;
+        self.watch.iter_mut().for_each(|watch| watch.open_again());
     }
 
     /// Whether the server has accepted the connection, or a request on it has timed out. Otherwise the next attempt to
@@ -152,7 +158,10 @@ impl<C> ClientConnection<C> {
         loop {
             let (length, verdict) = match self.client.reply(&input[used..]) {
                 Ok((length, Some(verdict))) => (length, verdict),
-                Ok((length, None)) => return (used + length, outcome),
+                Ok((length, None)) => {
+                    self.watch.iter_mut().for_each(|watch| watch.waits_for_more(input.len() - used));
+                    return (used + length, outcome);
+                }
                 Err(malformed) => {
                     self.fail(Fault::Malformed, recorder, || malformed.0.into());
                     return (input.len(), Outcome::Over);
@@ -239,8 +248,10 @@ impl<C> ClientConnection<C> {
         let request = self.in_flight.pop().expect("a client half has a verdict on what was asked only");
         recorder.body(self.client.body_bytes());
         self.late_ns = request.late_ns;
+        let split_bytes = self.watch.as_mut().and_then(|watch| watch.finish());
+        let verdict = if split_bytes.is_some() { Verdict::Wrong } else { verdict };
         if verdict == Verdict::Wrong {
-            recorder.first(|| wrong(self.client.deviation()));
+            recorder.first(|| split_bytes.map_or_else(|| wrong(self.client.deviation()), split));
         }
         recorder.replied(verdict, self.client.status(), &request, now_ns);
         if !self.client.keeps_alive() {
@@ -255,6 +266,11 @@ impl<C> ClientConnection<C> {
 fn wrong(deviation: Option<String>) -> String {
     let deviation = deviation.map_or_else(String::new, |deviation| format!(": {deviation}"));
     format!("a reply was well-formed but not the right one{deviation}")
+}
+
+/// The message for a reply that was to come in one receive.
+fn split(first_bytes: usize) -> String {
+    format!("a reply came in several receives, of which the first brought {first_bytes} bytes")
 }
 
 fn closed_early() -> String {
@@ -290,7 +306,12 @@ mod tests {
         Box::leak(Box::new(echo::Workload::new(Framing::Raw, MESSAGE_BYTES).unwrap()))
     }
 
-    const LIMITS: Limits = Limits { depth: 1, requests: u64::MAX, timeout_ns: 1_000_000 };
+    const LIMITS: Limits = Limits {
+        depth: 1,
+        requests: u64::MAX,
+        timeout_ns: 1_000_000,
+        watched: Watched { one_receive: false },
+    };
 
     fn begin(
         connection: &mut ClientConnection<echo::Client>,
@@ -337,6 +358,39 @@ mod tests {
         for piece_bytes in [1, 2, 7, MESSAGE_BYTES - 1, MESSAGE_BYTES] {
             check(<[u8]>::to_vec, piece_bytes, Outcome::Replied, 1);
         }
+    }
+
+    /// Sends `requests` requests at once, delivers their replies in pieces to a connection that checks after one
+    /// receive, and expects how many are wrong.
+    fn check_one_receive(requests: usize, piece_bytes: usize, wrong: u64) {
+        let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
+        let limits = Limits { depth: requests, watched: Watched { one_receive: true }, ..LIMITS };
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+        // What was wrong once is right the next time.
+        for round in 1..=2 {
+            let sent: Vec<u8> =
+                (0..requests).flat_map(|_| begin(&mut connection, 1_000, &mut recorder)).collect();
+            for piece in sent.chunks(piece_bytes) {
+                assert_ne!(connection.receive(piece, 5_000, &mut recorder), Outcome::Over);
+            }
+            let came = (recorder.replies(), recorder.wrong());
+            assert_eq!(
+                came,
+                (round * requests as u64, round * wrong),
+                "{requests} in pieces of {piece_bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_reply_that_is_cut_is_wrong_where_one_receive_must_bring_it() {
+        check_one_receive(1, MESSAGE_BYTES, 0);
+        check_one_receive(1, MESSAGE_BYTES - 1, 1);
+        check_one_receive(1, 1, 1);
+        // Of five replies in two receives, the third is cut.
+        check_one_receive(5, 5 * MESSAGE_BYTES / 2, 1);
+        check_one_receive(5, MESSAGE_BYTES + 1, 4);
+        check_one_receive(5, 5 * MESSAGE_BYTES, 0);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod pace;
 mod record;
 mod slices;
 mod tls;
+mod watch;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

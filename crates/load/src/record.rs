@@ -525,6 +525,10 @@ mod tests {
             self.record.requests.correct + self.record.requests.wrong
         }
 
+        pub(crate) fn wrong(&self) -> u64 {
+            self.record.requests.wrong
+        }
+
         pub(crate) fn failures(&self) -> u64 {
             self.record.requests.failed
         }

@@ -9,5 +9,7 @@ Driver = Literal["epoll", "io_uring", "thread"]
 Framing = Literal["raw", "prefix", "crlf"]
 # What carries a server's workers: threads of one process, or processes under one that watches over them.
 WorkerKind = Literal["thread", "process"]
+# What of a reply is compared: all of it, or what its first receive brought.
+Verification = Literal["whole", "one_receive"]
 # How the requests of an open loop fall due.
 Arrivals = Literal["poisson", "even"]

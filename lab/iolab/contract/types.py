@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from iolab.contract.literals import Arrivals, Driver, Framing, WorkerKind
+from iolab.contract.literals import Arrivals, Driver, Framing, Verification, WorkerKind
 
 SCHEMA: Literal[1] = 1
 
@@ -218,6 +218,7 @@ class LoadSpec(Frozen):
     duration_ms: DurationMs | None = None
     requests: RequestsAsked | None = None
     timeout_ms: DurationMs = 10_000
+    verify: Verification = "whole"
     interval_ms: DurationMs = 20
     slice_ms: int | None = Field(default=None, ge=100, le=86_400_000)
     held: bool = False
@@ -439,8 +440,9 @@ class Report(Frozen):
     """The last event of a load generator: everything it saw in the measured window [begin_ns, end_ns).
 
     `latency_ns` counts from when a request was due; in a closed loop, from its send. `views` and `schedule` are None
-    there. `unsound` are sentences on why the figures are not to be trusted. Where the server was `gone` at the end,
-    `rate_per_s` is over the time until `last_reply_ns`, which is None where no whole reply came.
+    there. `unsound` are sentences on why the figures are not to be trusted, `labels` phrases to print beside them.
+    Where the server was `gone` at the end, `rate_per_s` is over the time until `last_reply_ns`, which is None where no
+    whole reply came.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -463,6 +465,8 @@ class Report(Frozen):
     pipeline: Some = 1
     requests_per_connection: Some | None = None
     spin_us: Count = 0
+    verify: Verification = "whole"
+    labels: tuple[str, ...] = ()
     interrupted: bool
     begin_ns: Count
     end_ns: Count

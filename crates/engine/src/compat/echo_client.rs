@@ -42,6 +42,8 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     argv.flag("-n", messages);
     argv.flag("--message-bytes", MESSAGE_BYTES);
     argv.flag("--driver", "thread");
+    // It looks at what one receive has brought.
+    argv.switch("--one-receive");
     Ok(argv.finish())
 }
 

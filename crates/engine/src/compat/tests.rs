@@ -144,11 +144,11 @@ fn the_flags_of_oha_become_ours() {
 fn the_flags_of_the_echo_client_become_ours() {
     check(
         "echo-client -s 127.0.0.1 -p 9000 -t 50 -n 100000",
-        "tcp://127.0.0.1:9000 -c 50 -n 100000 --message-bytes 65 --driver thread",
+        "tcp://127.0.0.1:9000 -c 50 -n 100000 --message-bytes 65 --driver thread --one-receive",
     );
     check(
         "echo-client -s ::1 -p 9000 -t 1 -n 1",
-        "tcp://[::1]:9000 -c 1 -n 1 --message-bytes 65 --driver thread",
+        "tcp://[::1]:9000 -c 1 -n 1 --message-bytes 65 --driver thread --one-receive",
     );
 }
 

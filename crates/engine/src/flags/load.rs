@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, Args};
 use contract::{
-    Arrivals, Driver, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, Pace, SEED_DEFAULT, Verify, Version,
-    Workload,
+    Arrivals, Driver, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, Pace, SEED_DEFAULT, Verification,
+    Verify, Version, Workload,
 };
 
 use super::tls::TlsFlags;
@@ -174,6 +174,10 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_enum, help_heading = REQUESTS)]
     verify: Option<Verify>,
 
+    /// Compare what the first receive of a reply brings, as simple clients do: one that comes in several is wrong.
+    #[arg(long, help_heading = REQUESTS)]
+    one_receive: bool,
+
     /// Open a connection for each request (http).
     #[arg(long, help_heading = CONNECTIONS)]
     no_keepalive: bool,
@@ -267,6 +271,7 @@ impl LoadFlags {
             duration_ms: window.filter(|_| self.requests.is_none()).map(milliseconds),
             requests: self.requests,
             timeout_ms: milliseconds(self.timeout),
+            verify: if self.one_receive { Verification::OneReceive } else { Verification::Whole },
             interval_ms: INTERVAL_MS_DEFAULT.max(milliseconds(longest) / INTERVALS_BY_HAND),
             slice_ms: self.slice_ms(),
             held: false,

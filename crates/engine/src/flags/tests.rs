@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, ReplyStatus, Stage, Verify};
+use contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, ReplyStatus, Stage, Verification, Verify};
 
 use super::*;
 use crate::spec::check::{self, Names};
@@ -126,6 +126,10 @@ fn flags_of_a_load_become_its_spec() {
             workload: http(Http { keep_alive: false, verify: Verify::Status, ..Http::default() }),
             ..load_spec()
         }),
+    );
+    check_load(
+        "http://127.0.0.1:8080 --one-receive",
+        Ok(LoadSpec { verify: Verification::OneReceive, ..load_spec() }),
     );
     check_load(
         "tcp://127.0.0.1:8080 --framing crlf",

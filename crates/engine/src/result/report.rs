@@ -1,7 +1,8 @@
 //! The report of a run: what was asked for and measured, and what follows from it.
 
 use contract::{
-    Bytes, Interval, IntervalWord, LoadSpec, LoadWord, Pace, Report, ReportWord, Schedule, Version, Workload,
+    Bytes, Interval, IntervalWord, LoadSpec, LoadWord, Pace, Report, ReportWord, Schedule, Verification,
+    Version, Workload,
 };
 
 use crate::result::validity::Evidence;
@@ -41,6 +42,8 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         pipeline: spec.pipeline,
         requests_per_connection: spec.requests_per_connection,
         spin_us: spec.spin_us,
+        verify: spec.verify,
+        labels: labels(spec),
         interrupted: measured.interrupted,
         begin_ns: measured.begin_ns,
         end_ns: measured.end_ns,
@@ -73,6 +76,12 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
     report
 }
 
+/// What was asked for that makes these figures other than usual.
+fn labels(spec: &LoadSpec) -> Vec<String> {
+    let one_receive = "checked after one receive, as published";
+    Vec::from_iter((spec.verify == Verification::OneReceive).then(|| one_receive.to_owned()))
+}
+
 /// Whether no connection was open at the end and none could be opened, of those that were to stay open. One that is
 /// opened for each request may be none at any moment; one that was just begun to be opened again is none yet.
 fn is_gone(spec: &LoadSpec, measured: &::load::Report) -> bool {
@@ -94,6 +103,7 @@ pub(crate) fn asked(report: &Report) -> LoadSpec {
         requests_per_connection: report.requests_per_connection,
         probes: report.probe.as_ref().map_or(0, |probe| probe.connections),
         spin_us: report.spin_us,
+        verify: report.verify,
         threads: report.threads,
         processes: report.processes,
         cpus: report.cpus.clone(),

@@ -52,7 +52,9 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
     }
     let driver = report.driver.name();
     let (asked, window) = (asked(&report.workload), duration_ns(window_ns));
-    writeln!(out, "{subject}   {asked}{window}, {connections}, {threads}, {driver}\n")?;
+    writeln!(out, "{subject}   {asked}{window}, {connections}, {threads}, {driver}")?;
+    report.labels.iter().try_for_each(|label| writeln!(out, "{label}"))?;
+    writeln!(out)?;
     write_distrust(out, report)?;
     write_requests(out, report)?;
     if !latency_ns.is_empty() {

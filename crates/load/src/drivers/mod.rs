@@ -24,6 +24,7 @@ use self::transport::Transport;
 use crate::client_connection::Limits;
 use crate::dispatch::Dispatcher;
 use crate::record::Recorder;
+use crate::watch::Watched;
 use crate::{Failure, ThreadLoad, failure, tls};
 
 /// A thread's connections, open and ready to run.
@@ -86,6 +87,7 @@ impl<C, T: Transport> Plan<C, T> {
                 depth: spec.pipeline,
                 requests: spec.requests_per_connection.unwrap_or(u64::MAX),
                 timeout_ns,
+                watched: Watched::of(spec),
             },
             terms,
             idle: Vec::new(),

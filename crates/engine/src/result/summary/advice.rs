@@ -1,6 +1,6 @@
 //! What a person is told of a run that went wrong: why to doubt its numbers, what to do, and whether it has failed.
 
-use contract::{Address, Http, Report, Verify, Workload};
+use contract::{Address, Http, Report, Verification, Verify, Workload};
 
 use super::{duration_ns, printable};
 use crate::failure::{Failure, for_people};
@@ -81,6 +81,11 @@ fn advice(report: &Report) -> Option<String> {
         } else {
             format!("{text}; {}", how_to_speak_http(report))
         });
+    }
+    if errors.wrong > 0 && report.verify == Verification::OneReceive {
+        return Some(
+            "a reply in several receives is wrong here: to compare it whole leave out --one-receive".into(),
+        );
     }
     let Some(http) = http else {
         return (requests.correct == 0 && requests.wrong > 0).then(|| how_to_speak_http(report));

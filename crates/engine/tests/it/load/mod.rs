@@ -614,6 +614,31 @@ fn a_server_that_closes_what_it_has_accepted_is_asked_again_in_time_and_not_at_o
 }
 
 #[test]
+fn a_reply_that_one_receive_does_not_bring_is_wrong_where_no_more_is_looked_at() {
+    const REQUESTS: u64 = 20;
+    // A small reply comes in one packet. A large one is longer than what any driver takes in one receive.
+    for (body_bytes, correct) in [(100, REQUESTS), (1_000_000, 0)] {
+        let workload = json!({"protocol": "http", "reply_bytes": body_bytes, "host": "h"});
+        let (_server, address) = process::Supervised::server("epoll", &workload.to_string());
+        for driver in DRIVERS {
+            let mut spec = spec(driver, &address.to_string(), &workload, 2);
+            spec["requests"] = REQUESTS.into();
+            let whole = Report::of(&spec);
+            assert_eq!(whole.requests("correct"), REQUESTS, "{driver}: {whole}");
+            spec["verify"] = "one_receive".into();
+            let report = Report::of(&spec);
+            report.assert_physics();
+            assert_eq!(report.requests("correct"), correct, "{driver}: {report}");
+            assert_eq!(report.errors("wrong"), REQUESTS - correct, "{driver}: {report}");
+            // Each reply is received to its end, and the next one is not mixed up with it.
+            assert_eq!(report.bytes("bodies"), REQUESTS * body_bytes, "{driver}: {report}");
+            let labels = json!(["checked after one receive, as published"]);
+            assert_eq!((report.field("/labels"), whole.field("/labels")), (&labels, &json!([])), "{driver}");
+        }
+    }
+}
+
+#[test]
 fn echo_of_every_size_is_right_and_does_not_stall() {
     for model in ["epoll", "io_uring"] {
         for message_bytes in [1, 64, 4096, 65_536, 1_048_576] {
