@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Driver, FailedWord, IntervalWord, Latency, LoadWord, MeasuredWord, MeasuringWord, ReadyWord, Report,
-    Role, Version,
+    Driver, FailedWord, FirstFailure, IntervalWord, Latency, LoadWord, MeasuredWord, MeasuringWord,
+    ReadyWord, Report, Role, Version,
 };
 
 /// All connections of a load generator are open.
@@ -89,4 +89,7 @@ pub struct Failed {
     pub kind: String,
     /// One line for people, that says what to do.
     pub message: String,
+    /// Of a load generator whose connections could not be opened: which one, and what was seen.
+    #[serde(default)]
+    pub first_failure: Option<FirstFailure>,
 }

@@ -11,6 +11,7 @@
 mod address;
 mod describe;
 mod events;
+mod first_failure;
 mod json;
 mod latency;
 pub mod limits;
@@ -24,6 +25,7 @@ mod workload;
 pub use self::address::Address;
 pub use self::describe::{Description, DriverDescription, ModelDescription, OptionDescription};
 pub use self::events::{Failed, Interval, LoadEvent, LoadReady, Measured, Measuring};
+pub use self::first_failure::{ErrorsByPhase, FirstFailure, Phase, Saw};
 pub use self::json::{Spec, line, pretty, read, reports, schemas};
 pub use self::latency::Latency;
 pub use self::load::{

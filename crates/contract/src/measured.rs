@@ -52,6 +52,17 @@ pub struct Errors {
 }
 
 impl Errors {
+    pub fn sum(&self) -> u64 {
+        self.connect
+            + self.reset
+            + self.closed
+            + self.timeout
+            + self.malformed
+            + self.tls
+            + self.status
+            + self.wrong
+    }
+
     pub fn add(&mut self, other: &Self) {
         self.connect += other.connect;
         self.reset += other.reset;

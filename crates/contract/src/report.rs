@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Address, Bytes, Driver, Errors, Generator, Intervals, Latency, LoadWord, Pace, Probe, ReportWord,
-    Requests, Statuses, Tls, Verification, Version, Views, Workload, one,
+    Address, Bytes, Driver, Errors, ErrorsByPhase, FirstFailure, Generator, Intervals, Latency, LoadWord,
+    Pace, Probe, ReportWord, Requests, Statuses, Tls, Verification, Version, Views, Workload, one,
 };
 
 /// What a load generator saw in the measured window.
@@ -31,6 +31,8 @@ pub struct Report {
     pub idle: usize,
     /// Connections open when the window ended, idle ones included.
     pub connections_open: usize,
+    /// Connections opened in the whole run, idle ones and those opened anew included, probes not.
+    pub connections_made: u64,
     #[schemars(range(min = 1))]
     pub threads: usize,
     /// How many processes it comes from.
@@ -61,8 +63,12 @@ pub struct Report {
     pub end_ns: u64,
     pub requests: Requests,
     pub errors: Errors,
+    /// The same requests by what they were doing.
+    pub errors_by_phase: ErrorsByPhase,
     /// The first thing that went wrong, for people.
     pub first_error: Option<String>,
+    /// The same for programs.
+    pub first_failure: Option<FirstFailure>,
     pub bytes: Bytes,
     /// Correct replies a second; of a server that was gone at the end, until its last reply.
     #[schemars(range(min = 0.0))]

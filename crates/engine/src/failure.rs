@@ -3,6 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use contract::FirstFailure;
+
 /// Whose fault a failure is; the exit code says it to scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -22,22 +24,28 @@ pub(crate) struct Failure {
     pub(crate) kind: &'static str,
     /// One line for people.
     pub(crate) message: String,
+    /// Of a load whose connections could not be opened: which one, and what was seen.
+    pub(crate) first_failure: Option<FirstFailure>,
 }
 
 impl Failure {
+    pub(crate) fn new(fault: Fault, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { fault, kind, message: message.into(), first_failure: None }
+    }
+
     /// What was asked for is wrong.
     pub(crate) fn request(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { fault: Fault::Request, kind, message: message.into() }
+        Self::new(Fault::Request, kind, message)
     }
 
     /// It is a fair request, and this machine cannot fulfil it.
     pub(crate) fn machine(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { fault: Fault::Machine, kind, message: message.into() }
+        Self::new(Fault::Machine, kind, message)
     }
 
     /// It went wrong on the way.
     pub(crate) fn work(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { fault: Fault::Work, kind, message: message.into() }
+        Self::new(Fault::Work, kind, message)
     }
 
     /// A word that is none of those that are known: lists them, and offers the nearest if one is near.

@@ -2,6 +2,7 @@
 
 use std::{io, mem};
 
+use contract::{Phase, Saw};
 use proto::{Client, Verdict};
 
 use crate::dispatch::Dispatch;
@@ -44,13 +45,15 @@ pub(crate) struct ClientConnection<C> {
     late_ns: u64,
     /// Whether the server has sent anything, so that it has accepted the connection.
     taken: bool,
+    /// Its number among those that its thread has begun to open, from 1.
+    number: u64,
     /// None by default.
     watch: Option<Box<Watch>>,
 }
 
 impl<C> ClientConnection<C> {
     /// A connection that is open.
-    pub(crate) fn new(client: C, limits: Limits) -> Self {
+    pub(crate) fn new(client: C, limits: Limits, number: u64) -> Self {
         Self {
             client,
             tail: Vec::new(),
@@ -58,18 +61,20 @@ impl<C> ClientConnection<C> {
             limits,
             late_ns: 0,
             taken: true,
+            number,
             watch: limits.watched.start(),
         }
     }
 
     /// Starts again for a connection that is being opened. It counts as accepted when its first bytes come.
-    pub(crate) fn open_again(&mut self, client: C, limits: Limits) {
+    pub(crate) fn open_again(&mut self, client: C, limits: Limits, number: u64) {
         debug_assert!(self.in_flight.is_empty(), "what was outstanding is accounted for");
         self.client = client;
         self.limits = limits;
         self.tail.clear();
         self.late_ns = 0;
         self.taken = false;
+        self.number = number;
         self.watch.iter_mut().for_each(|watch| watch.open_again());
     }
 
@@ -114,9 +119,9 @@ impl<C> ClientConnection<C> {
         let request = self.client.request();
         let waited = dispatch.due_ns < dispatch.free_ns;
         let late_ns = now_ns.saturating_sub(dispatch.due_ns.max(dispatch.free_ns));
-        self.in_flight.push(InFlight { due_ns: dispatch.due_ns, sent_ns: now_ns, late_ns, waited });
+        let number = recorder.sent(request.len(), dispatch, now_ns, late_ns);
+        self.in_flight.push(InFlight { due_ns: dispatch.due_ns, sent_ns: now_ns, late_ns, number, waited });
         self.limits.requests -= 1;
-        recorder.sent(request.len(), dispatch, now_ns, late_ns);
         request
     }
 
@@ -163,13 +168,14 @@ impl<C> ClientConnection<C> {
                     return (used + length, outcome);
                 }
                 Err(malformed) => {
-                    self.fail(Fault::Malformed, recorder, || malformed.0.into());
+                    self.fail((Fault::Malformed, Phase::Receive), recorder, || malformed.0.into());
                     return (input.len(), Outcome::Over);
                 }
             };
             used += length;
             if used < input.len() && self.in_flight.len() == 1 {
-                self.fail(Fault::Malformed, recorder, || "bytes came after the end of the reply".into());
+                let how = (Fault::Malformed, Phase::Receive);
+                self.fail(how, recorder, || "bytes came after the end of the reply".into());
                 return (input.len(), Outcome::Over);
             }
             outcome = self.finish(verdict, now_ns, recorder);
@@ -182,8 +188,8 @@ impl<C> ClientConnection<C> {
         }
     }
 
-    /// Handles the end of the server's side.
-    pub(crate) fn end<W: 'static>(&mut self, now_ns: u64, recorder: &mut Recorder) -> Outcome
+    /// Handles the end of the server's side, in this phase of the oldest request.
+    pub(crate) fn end<W: 'static>(&mut self, phase: Phase, now_ns: u64, recorder: &mut Recorder) -> Outcome
     where
         C: Client<W>,
     {
@@ -192,27 +198,30 @@ impl<C> ClientConnection<C> {
         {
             self.finish(verdict, now_ns, recorder);
         }
-        self.fail(Fault::Closed, recorder, closed_early)
+        self.fail((Fault::Closed, phase), recorder, closed_early)
     }
 
     /// Counts all requests in flight as failed.
-    pub(crate) fn fail(
+    fn fail(
         &mut self,
-        fault: Fault,
+        how: (Fault, Phase),
         recorder: &mut Recorder,
         text: impl FnOnce() -> String,
     ) -> Outcome {
         if !self.in_flight.is_empty() {
-            recorder.failed(&self.in_flight, fault, text);
+            recorder.failed(&self.in_flight, self.number, how, text);
             self.in_flight.clear();
         }
         Outcome::Over
     }
 
-    /// Counts all requests in flight as failed by an error of the socket.
-    pub(crate) fn fail_with(&mut self, error: &io::Error, recorder: &mut Recorder) -> Outcome {
+    /// Counts all requests in flight as failed by an error of the socket, in this phase of the oldest, unless the
+    /// connection was not even open.
+    pub(crate) fn fail_with(&mut self, error: &io::Error, phase: Phase, recorder: &mut Recorder) -> Outcome {
         let fault = fault_of(error, self.taken);
-        self.fail(fault, recorder, || match fault {
+        let was_open = self.taken || !matches!(fault, Fault::Connect(_) | Fault::Tls);
+        let phase = if was_open { phase } else { Phase::Connect };
+        self.fail((fault, phase), recorder, || match fault {
             Fault::Reset => "the server reset the connection before its reply".into(),
             _ => error.to_string(),
         })
@@ -220,21 +229,24 @@ impl<C> ClientConnection<C> {
 
     /// Counts the requests as failed because the connection could not be opened.
     pub(crate) fn fail_to_open(&mut self, error: &io::Error, recorder: &mut Recorder) -> Outcome {
-        let fault = if tls::is_broken(error) { Fault::Tls } else { Fault::Connect };
-        self.fail(fault, recorder, || error.to_string())
+        let fault = if tls::is_broken(error) { Fault::Tls } else { Fault::Connect(saw_unopened(error)) };
+        self.fail((fault, Phase::Connect), recorder, || error.to_string())
     }
 
-    /// Gives up on a connection whose oldest request has timed out. Returns whether it did.
-    pub(crate) fn give_up_late(&mut self, now_ns: u64, recorder: &mut Recorder) -> bool {
+    /// Whether the oldest request has timed out.
+    pub(crate) fn is_late(&self, now_ns: u64) -> bool {
         let timeout_ns = self.limits.timeout_ns;
-        let late =
-            self.in_flight.first().is_some_and(|request| now_ns.saturating_sub(request.sent_ns) > timeout_ns);
-        if late {
-            self.fail(Fault::Timeout, recorder, || "a reply did not come in time".into());
-            // After a whole timeout the connection may be opened again at once.
-            self.taken = true;
-        }
-        late
+        self.in_flight.first().is_some_and(|request| now_ns.saturating_sub(request.sent_ns) > timeout_ns)
+    }
+
+    /// Gives up on a connection whose oldest request has timed out, in this phase of it.
+    pub(crate) fn give_up(&mut self, phase: Phase, recorder: &mut Recorder) {
+        self.fail((Fault::Timeout, phase), recorder, || match phase {
+            Phase::Connect => "the server did not accept a connection in time".into(),
+            _ => "a reply did not come in time".into(),
+        });
+        // After a whole timeout the connection may be opened again at once.
+        self.taken = true;
     }
 
     fn finish<W: 'static>(&mut self, verdict: Verdict, now_ns: u64, recorder: &mut Recorder) -> Outcome
@@ -242,7 +254,8 @@ impl<C> ClientConnection<C> {
         C: Client<W>,
     {
         // Whether a request has timed out must not depend on how soon a driver looks.
-        if self.give_up_late(now_ns, recorder) {
+        if self.is_late(now_ns) {
+            self.give_up(Phase::Receive, recorder);
             return Outcome::Over;
         }
         let request = self.in_flight.pop().expect("a client half has a verdict on what was asked only");
@@ -250,12 +263,19 @@ impl<C> ClientConnection<C> {
         self.late_ns = request.late_ns;
         let split_bytes = self.watch.as_mut().and_then(|watch| watch.finish());
         let verdict = if split_bytes.is_some() { Verdict::Wrong } else { verdict };
-        if verdict == Verdict::Wrong {
-            recorder.first(|| split_bytes.map_or_else(|| wrong(self.client.deviation()), split));
+        let status = self.client.status();
+        match verdict {
+            Verdict::Correct => {}
+            Verdict::Wrong => recorder.wrong(Saw::Wrong, request.number, self.number, || {
+                split_bytes.map_or_else(|| wrong(self.client.deviation()), split)
+            }),
+            Verdict::Status => recorder.wrong(Saw::Status, request.number, self.number, || {
+                format!("a reply had the status {}", status.unwrap_or_default())
+            }),
         }
-        recorder.replied(verdict, self.client.status(), &request, now_ns);
+        recorder.replied(verdict, status, &request, now_ns);
         if !self.client.keeps_alive() {
-            return self.fail(Fault::Closed, recorder, closed_early);
+            return self.fail((Fault::Closed, Phase::Close), recorder, closed_early);
         }
         let is_spent = self.limits.requests == 0 && self.in_flight.is_empty();
         if is_spent { Outcome::Over } else { Outcome::Replied }
@@ -286,9 +306,20 @@ fn fault_of(error: &io::Error, taken: bool) -> Fault {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
             Fault::Reset
         }
-        _ if !taken => Fault::Connect,
+        _ if !taken => Fault::Connect(saw_unopened(error)),
         io::ErrorKind::TimedOut => Fault::Timeout,
         _ => Fault::Closed,
+    }
+}
+
+/// What is seen of a connection that cannot be opened.
+pub(crate) fn saw_unopened(error: &io::Error) -> Saw {
+    match error.kind() {
+        _ if tls::is_broken(error) => Saw::Malformed,
+        io::ErrorKind::TimedOut => Saw::Timeout,
+        io::ErrorKind::ConnectionReset => Saw::Reset,
+        io::ErrorKind::UnexpectedEof => Saw::Closed,
+        _ => Saw::Refused,
     }
 }
 
@@ -333,7 +364,7 @@ mod tests {
     ) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         let limits = Limits { depth: requests, ..LIMITS };
-        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits, 1);
         let sent: Vec<u8> =
             (0..requests).flat_map(|_| begin(&mut connection, 1_000, &mut recorder)).collect();
         assert!(!connection.has_room());
@@ -365,7 +396,7 @@ mod tests {
     fn check_one_receive(requests: usize, piece_bytes: usize, wrong: u64) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         let limits = Limits { depth: requests, watched: Watched { one_receive: true }, ..LIMITS };
-        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits, 1);
         // What was wrong once is right the next time.
         for round in 1..=2 {
             let sent: Vec<u8> =
@@ -373,7 +404,7 @@ mod tests {
             for piece in sent.chunks(piece_bytes) {
                 assert_ne!(connection.receive(piece, 5_000, &mut recorder), Outcome::Over);
             }
-            let came = (recorder.replies(), recorder.wrong());
+            let came = (recorder.replies(), recorder.wrong_replies());
             assert_eq!(
                 came,
                 (round * requests as u64, round * wrong),
@@ -407,16 +438,16 @@ mod tests {
         check_depth(5, surplus, 6 * MESSAGE_BYTES, Outcome::Over, (4, 1));
         let mut recorder = Recorder::new(9, &Pace::Closed);
         let limits = Limits { depth: 9, requests: 9, ..LIMITS };
-        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits, 1);
         (0..9).for_each(|_| drop(begin(&mut connection, 0, &mut recorder)));
-        connection.fail_with(&io::ErrorKind::ConnectionReset.into(), &mut recorder);
+        connection.fail_with(&io::ErrorKind::ConnectionReset.into(), Phase::Receive, &mut recorder);
         assert_eq!((recorder.failures(), recorder.in_flight()), (9, 0));
     }
 
     #[test]
     fn a_connection_that_is_free_late_for_a_late_request_is_free_from_when_it_would_have_been() {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
-        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), LIMITS);
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), LIMITS, 1);
         // Due at 100 and sent at 900, answered within 50: the connection would have been free at 150.
         let mut ask = |due_ns: u64, free_ns: u64, now_ns: u64| {
             let request =
@@ -434,7 +465,7 @@ mod tests {
     fn a_connection_is_over_after_the_requests_it_may_carry() {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         let limits = Limits { depth: 2, requests: 2, ..LIMITS };
-        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+        let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits, 1);
         let first = begin(&mut connection, 0, &mut recorder);
         let second = begin(&mut connection, 0, &mut recorder);
         assert_eq!(connection.receive(&first, 1, &mut recorder), Outcome::Replied);
@@ -448,7 +479,8 @@ mod tests {
         for (late_ns, counts) in [(0, (1, 0)), (1, (0, 2))] {
             let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
             let limits = Limits { depth: 2, ..LIMITS };
-            let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits);
+            let mut connection =
+                ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits, 1);
             let first = begin(&mut connection, 500, &mut recorder);
             begin(&mut connection, 600, &mut recorder);
             let now_ns = 500 + LIMITS.timeout_ns + late_ns;
@@ -483,8 +515,8 @@ mod tests {
     fn a_clone_of_the_client_is_answered_by_any_server() {
         let workload = workload();
         let mut recorder = Recorder::new(2, &Pace::Closed);
-        let mut first = ClientConnection::new(<echo::Client as Client<_>>::new(workload), LIMITS);
-        let mut second = ClientConnection::new(first.client.clone(), LIMITS);
+        let mut first = ClientConnection::new(<echo::Client as Client<_>>::new(workload), LIMITS, 1);
+        let mut second = ClientConnection::new(first.client.clone(), LIMITS, 2);
         for connection in [&mut first, &mut second] {
             let mut server = <echo::Server as Server<_>>::new(workload);
             let mut output = proto::Output::new();

@@ -13,6 +13,8 @@ pub(crate) struct InFlight {
     pub(crate) sent_ns: u64,
     /// How much later it was sent than it could have been.
     pub(crate) late_ns: u64,
+    /// Its number among the requests of its thread, from 1.
+    pub(crate) number: u64,
     /// Whether it was due before its connection was free.
     pub(crate) waited: bool,
 }
@@ -73,7 +75,13 @@ mod tests {
         // All lengths from 0 to 4, growing and shrinking.
         for length in [1, 0, 3, 1, 4, 0, 2, 2, 0] {
             while in_flight.len() < length {
-                in_flight.push(InFlight { due_ns: pushed, sent_ns: pushed, late_ns: 0, waited: false });
+                in_flight.push(InFlight {
+                    due_ns: pushed,
+                    sent_ns: pushed,
+                    late_ns: 0,
+                    number: 0,
+                    waited: false,
+                });
                 pushed += 1;
             }
             while in_flight.len() > length {
@@ -84,8 +92,8 @@ mod tests {
             assert_eq!(in_flight.is_empty(), length == 0);
         }
         assert!(in_flight.pop().is_none());
-        in_flight.push(InFlight { due_ns: 0, sent_ns: 0, late_ns: 0, waited: false });
-        in_flight.push(InFlight { due_ns: 1, sent_ns: 1, late_ns: 0, waited: false });
+        in_flight.push(InFlight { due_ns: 0, sent_ns: 0, late_ns: 0, number: 0, waited: false });
+        in_flight.push(InFlight { due_ns: 1, sent_ns: 1, late_ns: 0, number: 0, waited: false });
         in_flight.clear();
         assert_eq!(in_flight.len(), 0);
     }

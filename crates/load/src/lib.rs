@@ -22,7 +22,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use contract::{Arrivals, Driver, LoadSpec, Pace, Shard, Stage};
+use contract::{Arrivals, Driver, FirstFailure, LoadSpec, Pace, Shard, Stage};
 use proto::{Client, Protocol};
 use sys::net::Socket;
 
@@ -111,6 +111,8 @@ pub struct Failure {
     pub kind: &'static str,
     /// One line for people that says what to do.
     pub message: String,
+    /// Which connection could not be opened, if it is that.
+    pub first_failure: Option<FirstFailure>,
 }
 
 /// Runs the load and returns the report. Raising `stop` ends it early, with the results so far.
@@ -368,7 +370,9 @@ fn drive<W: drivers::Drive>(
         // starting them when the last has connected.
         let count = share.connections as u64;
         let mut dispatcher = Dispatcher::closed(share.connections, count);
-        worker.run(&mut dispatcher, &mut Recorder::new(count, &Pace::Closed), halt);
+        let mut unrecorded = Recorder::new(count, &Pace::Closed);
+        worker.run(&mut dispatcher, &mut unrecorded, halt);
+        recorder.follow(&unrecorded);
     }
     let _ = ready.send(Ok(worker.missing_features()));
     // The channel ends when all threads have sent their message.
@@ -379,8 +383,10 @@ fn drive<W: drivers::Drive>(
     drivers::pause_until(timeline.start_ns, halt);
     recorder.start(timeline, slicer);
     worker.run(&mut share.dispatcher(&spec.pace, &timeline), &mut recorder, halt);
+    let mut report = recorder.finish();
+    report.first_failure = report.first_failure.map(|first| first.of_thread(share.index, share.threads));
     // Closing the connections belongs to no window.
-    let _ = record.send(recorder.finish());
+    let _ = record.send(report);
     let _ = started.recv();
 }
 
@@ -425,7 +431,7 @@ fn attend(
 }
 
 fn failure(kind: &'static str, message: String) -> Failure {
-    Failure { kind, message }
+    Failure { kind, message, first_failure: None }
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use contract::{Errors, Generator, Intervals, Latency, LoadSpec, Pace, Probe, Requests, Statuses, Views};
+use contract::{
+    Errors, ErrorsByPhase, FirstFailure, Generator, Intervals, Latency, LoadSpec, Pace, Phase, Probe,
+    Requests, Saw, Statuses, Views,
+};
 use proto::Verdict;
 use sys::{clock, process};
 
@@ -43,13 +46,26 @@ impl Timeline {
 /// A kind of failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    Connect,
+    /// No connection could be opened, by what was seen of that.
+    Connect(Saw),
     Reset,
     Closed,
     Timeout,
     Malformed,
     /// A TLS session that failed.
     Tls,
+}
+
+impl Fault {
+    fn saw(self) -> Saw {
+        match self {
+            Self::Connect(saw) => saw,
+            Self::Reset => Saw::Reset,
+            Self::Closed => Saw::Closed,
+            Self::Timeout => Saw::Timeout,
+            Self::Malformed | Self::Tls => Saw::Malformed,
+        }
+    }
 }
 
 /// Requests that were due and not sent: those due in the window plus `unsent_begin` are `sent` plus `unsent_end`.
@@ -69,13 +85,17 @@ pub struct Report {
     pub connections_open: usize,
     /// Those of them that were reopened and have received nothing since: the server may be gone.
     pub connections_untaken: usize,
+    /// Connections opened in the whole run.
+    pub connections_made: u64,
     /// The measured window, CLOCK_MONOTONIC.
     pub begin_ns: u64,
     pub end_ns: u64,
     pub requests: Requests,
     pub errors: Errors,
+    pub errors_by_phase: ErrorsByPhase,
     /// The message of the first error.
     pub first_error: Option<String>,
+    pub first_failure: Option<FirstFailure>,
     pub bytes_sent: u64,
     pub bytes_received: u64,
     /// Those of them that are bodies of complete replies.
@@ -104,7 +124,7 @@ pub struct Report {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum Part {
     WarmUp,
     Window,
     Over,
@@ -114,14 +134,17 @@ enum Phase {
 pub(crate) struct Open {
     connections: usize,
     untaken: usize,
+    /// Connections that the run has begun to open and that had not failed by its end.
+    pub(crate) begun: u64,
 }
 
 impl Open {
     /// `taken` says of each open connection whether the server has accepted it. `idle` counts idle connections.
     pub(crate) fn of(taken: impl Iterator<Item = bool>, idle: usize) -> Self {
-        taken.fold(Self { connections: idle, untaken: 0 }, |open, taken| Self {
+        taken.fold(Self { connections: idle, untaken: 0, begun: 0 }, |open, taken| Self {
             connections: open.connections + 1,
             untaken: open.untaken + usize::from(!taken),
+            ..open
         })
     }
 }
@@ -129,12 +152,16 @@ impl Open {
 /// The unfinished record of one thread.
 pub(crate) struct Recorder {
     record: Report,
-    phase: Phase,
+    part: Part,
     timeline: Timeline,
     next_edge_ns: u64,
     /// Completed in the current interval.
     completed: u64,
     in_flight: u64,
+    /// Requests sent before those that the record counts.
+    sent_before: u64,
+    /// Connections that could not be opened, in the whole run.
+    unopened: u64,
     /// Requests that may still be sent.
     left: u64,
     iteration_began_ns: u64,
@@ -155,11 +182,13 @@ impl Recorder {
         let timeline = Timeline { start_ns: 0, begin_ns: 0, end_ns: u64::MAX, interval_ns: u64::MAX };
         Self {
             record,
-            phase: Phase::WarmUp,
+            part: Part::WarmUp,
             timeline,
             next_edge_ns: u64::MAX,
             completed: 0,
             in_flight: 0,
+            sent_before: 0,
+            unopened: 0,
             left: requests,
             iteration_began_ns: 0,
             now_ns: 0,
@@ -168,6 +197,12 @@ impl Recorder {
             slicer: None,
             due_sum_ns: 0,
         }
+    }
+
+    /// Goes on counting where an unrecorded run on the same connections has ended.
+    pub(crate) fn follow(&mut self, unrecorded: &Self) {
+        self.sent_before = unrecorded.sent_before + unrecorded.record.requests.sent;
+        self.unopened = unrecorded.unopened;
     }
 
     /// Begins the run. Slices of its window go to `slicer`, if there is one.
@@ -188,7 +223,7 @@ impl Recorder {
         self.record.generator.turns += 1;
         self.iteration_began_ns = now_ns;
         self.advance(now_ns);
-        self.phase != Phase::Over
+        self.part != Part::Over
     }
 
     /// When the run began, by the timeline.
@@ -205,12 +240,12 @@ impl Recorder {
 
     /// Whether the window has ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+        self.part == Part::Over
     }
 
     /// The latest time at which the next wait must end.
     pub(crate) fn due_ns(&self) -> u64 {
-        let next = if self.phase == Phase::WarmUp { self.timeline.begin_ns } else { self.timeline.end_ns };
+        let next = if self.part == Part::WarmUp { self.timeline.begin_ns } else { self.timeline.end_ns };
         next.min(self.next_edge_ns)
     }
 
@@ -235,8 +270,8 @@ impl Recorder {
         self.in_flight
     }
 
-    /// Counts a request, sent `late_ns` after it could have been.
-    pub(crate) fn sent(&mut self, bytes: usize, dispatch: &Dispatch, now_ns: u64, late_ns: u64) {
+    /// Counts a request, sent `late_ns` after it could have been. Returns its number.
+    pub(crate) fn sent(&mut self, bytes: usize, dispatch: &Dispatch, now_ns: u64, late_ns: u64) -> u64 {
         self.left -= 1;
         if self.left == 0 {
             self.last_sent_ns = Some(now_ns);
@@ -251,6 +286,7 @@ impl Recorder {
             record.backlog.waited += u64::from(dispatch.due_ns < dispatch.free_ns);
             record.backlog.unsent_begin += u64::from(dispatch.due_ns < self.timeline.begin_ns);
         }
+        self.sent_before + record.requests.sent
     }
 
     pub(crate) fn received(&mut self, bytes: usize) {
@@ -289,17 +325,30 @@ impl Recorder {
             Verdict::Wrong => {
                 record.requests.wrong += 1;
                 record.errors.wrong += 1;
+                record.errors_by_phase.receive += 1;
             }
             Verdict::Status => {
                 record.requests.wrong += 1;
                 record.errors.status += 1;
-                self.first(|| format!("a reply had the status {}", status.unwrap_or_default()));
+                record.errors_by_phase.receive += 1;
             }
         }
     }
 
+    /// Records what was wrong with a reply. Only of the first error.
+    pub(crate) fn wrong(&mut self, saw: Saw, request: u64, connection: u64, text: impl FnOnce() -> String) {
+        let first = FirstFailure { at_ns: self.now_ns, request, connection, phase: Phase::Receive, saw };
+        self.first(first, text);
+    }
+
     /// Counts the requests in flight of a connection as failed.
-    pub(crate) fn failed(&mut self, lost: &InFlightQueue, fault: Fault, text: impl FnOnce() -> String) {
+    pub(crate) fn failed(
+        &mut self,
+        lost: &InFlightQueue,
+        connection: u64,
+        (fault, phase): (Fault, Phase),
+        text: impl FnOnce() -> String,
+    ) {
         let requests = lost.len() as u64;
         self.in_flight -= requests;
         for request in lost.iter() {
@@ -312,14 +361,17 @@ impl Recorder {
         }
         let errors = &mut self.record.errors;
         *match fault {
-            Fault::Connect => &mut errors.connect,
+            Fault::Connect(_) => &mut errors.connect,
             Fault::Reset => &mut errors.reset,
             Fault::Closed => &mut errors.closed,
             Fault::Timeout => &mut errors.timeout,
             Fault::Malformed => &mut errors.malformed,
             Fault::Tls => &mut errors.tls,
         } += requests;
-        self.first(text);
+        self.record.errors_by_phase.count(phase, requests);
+        self.unopened += u64::from(phase == Phase::Connect);
+        let request = lost.first().map_or(0, |request| request.number);
+        self.first(FirstFailure { at_ns: self.now_ns, request, connection, phase, saw: fault.saw() }, text);
     }
 
     /// Records the connections left open, and the requests left unsent and unanswered. The oldest was due at
@@ -327,6 +379,7 @@ impl Recorder {
     pub(crate) fn leave(&mut self, open: Open, oldest_ns: Option<u64>, dispatcher: &Dispatcher) {
         self.record.connections_open = open.connections;
         self.record.connections_untaken = open.untaken;
+        self.record.connections_made = open.begun.saturating_sub(self.unopened);
         // If all requests were sent, only those due before the last send count as unsent.
         let end_ns = self.last_sent_ns.unwrap_or_else(|| self.now_ns.min(self.timeline.end_ns));
         let (before, all) = dispatcher.unsent(self.timeline.begin_ns, end_ns);
@@ -339,11 +392,11 @@ impl Recorder {
     pub(crate) fn finish(mut self) -> Report {
         // The window ends with the last reply, or when the run was stopped.
         let now_ns = self.now_ns;
-        if self.phase == Phase::WarmUp {
+        if self.part == Part::WarmUp {
             // Stopped before the window began: the counts belong to no window.
             self.begin_window(now_ns);
         }
-        if self.phase == Phase::Window {
+        if self.part == Part::Window {
             self.end_window(now_ns);
         }
         if self.completed > 0 {
@@ -354,8 +407,11 @@ impl Recorder {
     }
 
     /// Records an error. Only the first one builds its text.
-    pub(crate) fn first(&mut self, text: impl FnOnce() -> String) {
-        self.record.first_error.get_or_insert_with(text);
+    fn first(&mut self, failure: FirstFailure, text: impl FnOnce() -> String) {
+        if self.record.first_failure.is_none() {
+            self.record.first_failure = Some(failure);
+            self.record.first_error = Some(text());
+        }
     }
 
     /// Closes intervals, and begins and ends the window, as `now_ns` requires.
@@ -365,10 +421,10 @@ impl Recorder {
             self.record.intervals.completed.push(std::mem::take(&mut self.completed));
             self.next_edge_ns += self.timeline.interval_ns;
         }
-        if self.phase == Phase::WarmUp && now_ns >= self.timeline.begin_ns {
+        if self.part == Part::WarmUp && now_ns >= self.timeline.begin_ns {
             self.begin_window(now_ns);
         }
-        if self.phase == Phase::Window {
+        if self.part == Part::Window {
             if now_ns >= self.timeline.end_ns {
                 self.end_window(now_ns);
             } else if let Some(slicer) = &mut self.slicer {
@@ -378,16 +434,18 @@ impl Recorder {
     }
 
     fn begin_window(&mut self, now_ns: u64) {
-        self.phase = Phase::Window;
+        self.part = Part::Window;
         let age_ns = self.age_ns(now_ns);
         if let Some(slicer) = &mut self.slicer {
             // All threads use the same beginning, even if they notice it an iteration later.
             slicer.begin(self.timeline.begin_ns.min(now_ns));
         }
         let record = &mut self.record;
+        self.sent_before += record.requests.sent;
         record.requests = Requests { in_flight_begin: self.in_flight, ..Requests::default() };
         record.errors = Errors::default();
-        record.first_error = None;
+        record.errors_by_phase = ErrorsByPhase::default();
+        (record.first_error, record.first_failure) = (None, None);
         (record.bytes_sent, record.bytes_received, record.body_bytes) = (0, 0, 0);
         record.last_reply_ns = 0;
         record.latency.reset();
@@ -406,7 +464,7 @@ impl Recorder {
     }
 
     fn end_window(&mut self, now_ns: u64) {
-        self.phase = Phase::Over;
+        self.part = Part::Over;
         if let Some(slicer) = &mut self.slicer {
             slicer.end(now_ns.min(self.timeline.end_ns));
         }
@@ -435,11 +493,14 @@ impl Report {
         Self {
             connections_open: 0,
             connections_untaken: 0,
+            connections_made: 0,
             begin_ns: u64::MAX,
             end_ns: 0,
             requests: Requests::default(),
             errors: Errors::default(),
+            errors_by_phase: ErrorsByPhase::default(),
             first_error: None,
+            first_failure: None,
             bytes_sent: 0,
             bytes_received: 0,
             body_bytes: 0,
@@ -464,9 +525,12 @@ impl Report {
     pub fn add(&mut self, other: &Self) {
         self.connections_open += other.connections_open;
         self.connections_untaken += other.connections_untaken;
+        self.connections_made += other.connections_made;
         self.begin_ns = self.begin_ns.min(other.begin_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
-        if self.first_error.is_none() {
+        let failed_ns = |report: &Self| report.first_failure.map_or(u64::MAX, |first| first.at_ns);
+        if failed_ns(other) < failed_ns(self) {
+            self.first_failure = other.first_failure;
             self.first_error.clone_from(&other.first_error);
         }
         self.bytes_sent += other.bytes_sent;
@@ -486,6 +550,7 @@ impl Report {
         self.intervals.add(&other.intervals);
         self.requests.add(&other.requests);
         self.errors.add(&other.errors);
+        self.errors_by_phase.add(&other.errors_by_phase);
         self.generator.add(&other.generator);
         match (&mut self.probe, &other.probe) {
             (Some(probe), Some(more)) => probe.add(more),
@@ -525,7 +590,7 @@ mod tests {
             self.record.requests.correct + self.record.requests.wrong
         }
 
-        pub(crate) fn wrong(&self) -> u64 {
+        pub(crate) fn wrong_replies(&self) -> u64 {
             self.record.requests.wrong
         }
 
@@ -547,8 +612,8 @@ mod tests {
         recorder.iteration_began_ns = TIMELINE.start_ns;
         recorder.now_ns = TIMELINE.start_ns;
         let dispatch = |at_ns| Dispatch { key: 0, due_ns: at_ns, free_ns: at_ns };
-        let mut request = InFlight { due_ns: 900, sent_ns: 900, late_ns: 0, waited: false };
-        recorder.sent(10, &dispatch(900), 900, 0);
+        let number = recorder.sent(10, &dispatch(900), 900, 0);
+        let mut request = InFlight { due_ns: 900, sent_ns: 900, late_ns: 0, number, waited: false };
         for &at_ns in times_ns {
             if !recorder.begin_iteration(at_ns) {
                 break;
@@ -556,12 +621,13 @@ mod tests {
             if failed_ns.contains(&at_ns) {
                 let mut lost = InFlightQueue::default();
                 lost.push(request);
-                recorder.failed(&lost, Fault::Timeout, || "it came to nothing".to_owned());
+                let how = (Fault::Timeout, Phase::Receive);
+                recorder.failed(&lost, 1, how, || "it came to nothing".to_owned());
             } else {
                 recorder.replied(Verdict::Correct, None, &request, at_ns);
             }
-            recorder.sent(10, &dispatch(at_ns), at_ns, 0);
-            request = InFlight { due_ns: at_ns, sent_ns: at_ns, ..request };
+            let number = recorder.sent(10, &dispatch(at_ns), at_ns, 0);
+            request = InFlight { due_ns: at_ns, sent_ns: at_ns, number, ..request };
         }
         let record = recorder.finish();
         let requests = record.requests;
@@ -580,6 +646,12 @@ mod tests {
             requests.correct + requests.wrong + requests.failed + requests.in_flight_end
         );
         assert_eq!(record.intervals.completed, completed);
+        // Each request is sent when the one before it has ended, so the numbers follow from the times.
+        let failed_first =
+            times_ns.iter().position(|at_ns| failed_ns.contains(at_ns) && is_in_window(&at_ns));
+        let first = failed_first.map(|position| (position as u64 + 1, Phase::Receive, Saw::Timeout));
+        assert_eq!(record.first_failure.map(|first| (first.request, first.phase, first.saw)), first);
+        assert_eq!(record.errors_by_phase.sum(), requests.wrong + requests.failed);
     }
 
     #[test]

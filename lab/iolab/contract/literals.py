@@ -11,5 +11,8 @@ Framing = Literal["raw", "prefix", "crlf"]
 WorkerKind = Literal["thread", "process"]
 # What of a reply is compared: all of it, or what its first receive brought.
 Verification = Literal["whole", "one_receive"]
+# What a connection was doing when a request went wrong, and what the client saw.
+Phase = Literal["connect", "send", "receive", "close"]
+Saw = Literal["refused", "reset", "timeout", "closed", "wrong", "malformed", "status"]
 # How the requests of an open loop fall due.
 Arrivals = Literal["poisson", "even"]

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from iolab.contract.literals import Arrivals, Driver, Framing, Verification, WorkerKind
+from iolab.contract.literals import Arrivals, Driver, Framing, Phase, Saw, Verification, WorkerKind
 
 SCHEMA: Literal[1] = 1
 
@@ -300,14 +300,32 @@ class Measured(Frozen):
     monotonic_ns: Count
 
 
+class FirstFailure(Frozen):
+    """The first request that went wrong: what its connection was doing, and what the client saw.
+
+    Requests and connections are numbered from 1 over the run, by several threads in turn. `request` is 0 where none had
+    begun: a connection could not be opened at the start.
+    """
+
+    at_ns: Count
+    request: Count
+    connection: Count
+    phase: Phase
+    saw: Saw
+
+
 class Failed(Frozen):
-    """Sent instead of going on. `kind` is a word for programs, `message` one line for people."""
+    """Sent instead of going on. `kind` is a word for programs, `message` one line for people.
+
+    `first_failure` is that of a load generator whose connections could not be opened.
+    """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     event: Literal["failed"] = "failed"
     role: Literal["serve", "load"]
     kind: str
     message: str
+    first_failure: FirstFailure | None = None
 
 
 class Requests(Frozen):
@@ -332,6 +350,15 @@ class Errors(Frozen):
     tls: Count = 0
     status: Count = 0
     wrong: Count = 0
+
+
+class ErrorsByPhase(Frozen):
+    """The requests that went wrong by phase: connect + send + receive + close = wrong + failed."""
+
+    connect: Count = 0
+    send: Count = 0
+    receive: Count = 0
+    close: Count = 0
 
 
 class Bytes(Frozen):
@@ -442,7 +469,7 @@ class Report(Frozen):
     `latency_ns` counts from when a request was due; in a closed loop, from its send. `views` and `schedule` are None
     there. `unsound` are sentences on why the figures are not to be trusted, `labels` phrases to print beside them.
     Where the server was `gone` at the end, `rate_per_s` is over the time until `last_reply_ns`, which is None where no
-    whole reply came.
+    whole reply came. `connections_made` counts the whole run.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -457,6 +484,7 @@ class Report(Frozen):
     connections: Some
     idle: Count = 0
     connections_open: Count
+    connections_made: Count = 0
     threads: Some
     processes: Some = 1
     cpus: tuple[Count, ...] = ()
@@ -472,7 +500,9 @@ class Report(Frozen):
     end_ns: Count
     requests: Requests
     errors: Errors
+    errors_by_phase: ErrorsByPhase = ErrorsByPhase()
     first_error: str | None = None
+    first_failure: FirstFailure | None = None
     bytes: Bytes
     rate_per_s: float = Field(ge=0)
     gone: bool = False

@@ -248,7 +248,8 @@ fn drive<P: Protocol>(
             "epoll" | "io_uring" | "descriptor_limit" => Fault::Machine,
             _ => Fault::Work,
         };
-        Failure { fault, kind: failure.kind, message: failure.message }
+        let first_failure = failure.first_failure;
+        Failure { first_failure, ..Failure::new(fault, failure.kind, failure.message) }
     })
 }
 

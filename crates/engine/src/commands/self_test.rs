@@ -173,6 +173,7 @@ fn highest(report: &::load::Report) -> String {
         measured: report,
         connections: CONNECTIONS,
         idle: 0,
+        requests_per_connection: None,
         gone: false,
         schedule: None,
         spins: false,

@@ -445,6 +445,7 @@ fn load_spec() -> LoadSpec {
         duration_ms: Some(10_000),
         requests: None,
         timeout_ms: 10_000,
+        verify: Verification::Whole,
         interval_ms: 20,
         slice_ms: None,
         held: false,

@@ -279,7 +279,7 @@ impl ShardProcess {
     /// Why it has failed, by its own words if it had any left.
     fn failure(&mut self, failed: Option<Failed>, place: &str) -> Failure {
         let status = self.child.wait();
-        let Some(Failed { kind, message, .. }) = failed else {
+        let Some(Failed { kind, message, first_failure, .. }) = failed else {
             let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
             let message = format!("{place} ended before its report: {status}");
             return Failure::work("failed", message);
@@ -289,7 +289,7 @@ impl ShardProcess {
             Some(code) if code == Fault::Machine as i32 => Fault::Machine,
             _ => Fault::Work,
         };
-        Failure { fault, kind: forever(kind).as_str(), message }
+        Failure { first_failure, ..Failure::new(fault, forever(kind).as_str(), message) }
     }
 }
 

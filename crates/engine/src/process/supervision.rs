@@ -97,6 +97,7 @@ pub(crate) fn finish(outcome: Result<(), Failure>, owner: Owner, role: Role) -> 
                     role,
                     kind: failure.kind.to_owned(),
                     message: failure.message.clone(),
+                    first_failure: failure.first_failure,
                 })),
             }
             failure.exit_code()

@@ -35,6 +35,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) measured: &'a ::load::Report,
     pub(crate) connections: usize,
     pub(crate) idle: usize,
+    pub(crate) requests_per_connection: Option<u64>,
     /// Whether the server was gone at the end.
     pub(crate) gone: bool,
     /// None in a closed loop.
@@ -69,7 +70,7 @@ impl Evidence<'_> {
 
     /// Why the figures cannot be trusted: the field `unsound` of a report.
     pub(crate) fn invalid_because(&self) -> Vec<String> {
-        let mut reasons = Vec::new();
+        let mut reasons = Vec::from_iter(self.unbalanced());
         if self.gone {
             reasons.push(none_open(&self.when_gone(), self.connections + self.idle));
         }
@@ -108,6 +109,30 @@ impl Evidence<'_> {
                 .push(format!("of {asked} requests that were due {unsent} more were left unsent at its end"));
         }
         reasons
+    }
+
+    /// That its own counts contradict each other, however connections came and went: what was sent has ended or is in
+    /// flight, what went wrong has a kind and a phase, and no connection was open that had not been opened or has
+    /// carried more than it may.
+    fn unbalanced(&self) -> Option<String> {
+        let ::load::Report { requests, errors, errors_by_phase, connections_open, connections_made, .. } =
+            self.measured;
+        let begun = requests.sent + requests.in_flight_begin;
+        let ended = requests.correct + requests.wrong + requests.failed;
+        let went_wrong = requests.wrong + requests.failed;
+        let most =
+            self.requests_per_connection.map_or(u64::MAX, |each| each.saturating_mul(*connections_made));
+        let balances = [
+            ("requests", begun == ended + requests.in_flight_end),
+            ("errors by kind", errors.sum() == went_wrong),
+            ("errors by phase", errors_by_phase.sum() == went_wrong),
+            ("connections", *connections_open as u64 <= *connections_made),
+            ("requests on each connection", ended.saturating_sub(errors_by_phase.connect) <= most),
+        ];
+        let wrong = balances.iter().find(|(_, is_right)| !is_right);
+        wrong.map(|(name, _)| {
+            format!("the counts of {name} do not add up: this is a mistake of the generator")
+        })
     }
 
     /// That the server was gone, and after which part of the window.

@@ -76,7 +76,7 @@ impl Run {
     /// they are, wrong: merging is to derive them anew.
     fn report(&self, example: &str) -> Value {
         let mut report = self::example(example);
-        for field in ["connections", "connections_open", "threads", "processes", "idle"] {
+        for field in ["connections", "connections_open", "connections_made", "threads", "processes", "idle"] {
             report[field] = self.connections.into();
         }
         (report["begin_ns"], report["end_ns"]) = (1_000_000_000.into(), 2_000_000_000.into());

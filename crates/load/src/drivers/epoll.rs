@@ -8,13 +8,13 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use contract::LoadSpec;
+use contract::{LoadSpec, Phase};
 use proto::Client;
 use sys::epoll::{Epoll, Interest, Ready};
 
 use super::context::Context;
 use super::event_loop::EventLoop;
-use super::pool::Pool;
+use super::pool::{Connection, Pool};
 use super::transport::{Transport, is_passing};
 use super::unsent::Unsent;
 use super::{Drive, Plan};
@@ -96,7 +96,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
                 && received.as_ref().is_ok_and(|received| transport.is_drained(*received, RECEIVE_BYTES));
             context.tick();
             let outcome = match received {
-                Ok(0) => connection.client.end(context.now_ns, context.recorder),
+                Ok(0) => connection.client.end(phase(connection), context.now_ns, context.recorder),
                 Ok(received) => {
                     let bytes = &self.input[..received];
                     connection.client.receive(bytes, context.now_ns, context.recorder)
@@ -110,7 +110,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
                     }
                     return;
                 }
-                Err(error) => connection.client.fail_with(&error, context.recorder),
+                Err(error) => connection.client.fail_with(&error, phase(connection), context.recorder),
             };
             match outcome {
                 Outcome::Waiting => {}
@@ -192,7 +192,7 @@ impl<W: 'static, C: Client<W>, T: Transport> EventLoop for Worker<W, C, T> {
         let connection = &mut self.pool.connections[key];
         let is_open = connection.handle.is_some();
         if !is_open {
-            connection.renew(&self.pool.plan);
+            connection.renew(&mut self.pool.plan);
         }
         connection.unsent.set(connection.client.begin(dispatch, context.now_ns, context.recorder));
         let has_depth = self.pool.plan.limits.depth > 1;
@@ -236,6 +236,21 @@ impl<W: 'static, C: Client<W>, T: Transport> EventLoop for Worker<W, C, T> {
             self.handle_ready(self.epoll.ready(index), context);
         }
     }
+
+    fn phase(&self, key: usize) -> Phase {
+        phase(&self.pool.connections[key])
+    }
+
+    fn is_connected(transport: &T) -> bool {
+        transport.is_connected()
+    }
+}
+
+/// Whether a connection is sending a request or receiving a reply.
+#[cold]
+fn phase<C, T: Transport>(connection: &Connection<C, T, Unsent>) -> Phase {
+    let is_sent = connection.unsent.is_empty() && !connection.handle.as_ref().is_some_and(T::holds_back);
+    if is_sent { Phase::Receive } else { Phase::Send }
 }
 
 impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {

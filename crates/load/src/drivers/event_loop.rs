@@ -7,6 +7,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use contract::Phase;
+
 use super::context::Context;
 use super::pool::{Pool, leave};
 use super::transport::Transport;
@@ -46,6 +48,12 @@ pub(crate) trait EventLoop {
 
     fn handle_events(&mut self, count: usize, context: &mut Context<'_>);
 
+    /// Whether the oldest request of an open connection is being sent, or its reply being received.
+    fn phase(&self, key: usize) -> Phase;
+
+    /// Whether a connection is open and no longer being opened, as far as can be known.
+    fn is_connected(handle: &Self::Handle) -> bool;
+
     /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
     fn run_loop(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
         let context = &mut Context::new(dispatcher, recorder);
@@ -83,7 +91,7 @@ pub(crate) trait EventLoop {
             }
         }
         let Pool { connections, plan, .. } = self.pool();
-        leave(connections, plan, context);
+        leave(connections, plan, context, Self::is_connected);
     }
 
     /// Lists the connections that are free at the start. A stopped warm-up may have left some busy.
@@ -135,8 +143,19 @@ pub(crate) trait EventLoop {
 
     /// Counts the requests of a broken connection as failed, and closes it.
     fn fail(&mut self, key: usize, error: &io::Error, context: &mut Context<'_>) {
-        self.pool().connections[key].client.fail_with(error, context.recorder);
+        let phase = self.phase(key);
+        self.pool().connections[key].client.fail_with(error, phase, context.recorder);
         self.close(key, context);
+    }
+
+    /// Counts the requests of a connection as failed because the oldest has timed out.
+    #[cold]
+    fn give_up(&mut self, key: usize, context: &mut Context<'_>) {
+        let connection = &self.pool().connections[key];
+        let is_open = |handle| connection.client.is_taken() || Self::is_connected(handle);
+        let is_open = connection.handle.as_ref().is_some_and(is_open);
+        let phase = if is_open { self.phase(key) } else { Phase::Connect };
+        self.pool().connections[key].client.give_up(phase, context.recorder);
     }
 
     /// Closes a connection. If the server had accepted it, it is free to be opened again. Otherwise it waits for the
@@ -152,9 +171,12 @@ pub(crate) trait EventLoop {
     fn sweep(&mut self, context: &mut Context<'_>) {
         let opens_again = self.pool().plan.opens_again(context.now_ns);
         for key in 0..self.pool().connections.len() {
-            let connection = &mut self.pool().connections[key];
-            let is_late = connection.client.give_up_late(context.now_ns, context.recorder);
-            if is_late || (opens_again && connection.is_closed()) {
+            let connection = &self.pool().connections[key];
+            let (is_late, is_closed) = (connection.client.is_late(context.now_ns), connection.is_closed());
+            if is_late {
+                self.give_up(key, context);
+            }
+            if is_late || (opens_again && is_closed) {
                 self.disconnect(key);
                 if self.can_open(key) {
                     context.free(key);

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use contract::LoadSpec;
+use contract::{LoadSpec, Phase};
 use proto::Client;
 use sys::net::Socket;
 use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
@@ -185,7 +185,8 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         match why {
             Stop::Broken(error) => self.fail(key, error, context),
             Stop::End | Stop::Asked => {
-                self.pool.connections[key].client.end(context.now_ns, context.recorder);
+                let phase = self.phase(key);
+                self.pool.connections[key].client.end(phase, context.now_ns, context.recorder);
                 self.close(key, context);
             }
         }
@@ -243,7 +244,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         let connection = &mut self.pool.connections[dispatch.key];
         let is_open = connection.handle.is_some();
         if !is_open {
-            connection.renew(&self.pool.plan);
+            connection.renew(&mut self.pool.plan);
         }
         connection.unsent = connection.client.begin(dispatch, context.now_ns, context.recorder);
         if is_open || self.connect(dispatch.key, context) {
@@ -294,6 +295,17 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         while let Some(completion) = self.ring.next() {
             self.complete(completion, context);
         }
+    }
+
+    fn phase(&self, key: usize) -> Phase {
+        let slot = self.pool.connections[key].handle;
+        let is_sending = slot.is_some_and(|slot| self.uses[slot.index()].sending);
+        if is_sending { Phase::Send } else { Phase::Receive }
+    }
+
+    /// The kernel sends as soon as there is a connection, and tells neither.
+    fn is_connected(_slot: &Slot) -> bool {
+        true
     }
 }
 

@@ -15,13 +15,13 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use contract::LoadSpec;
+use contract::{FirstFailure, LoadSpec, Phase};
 use sys::clock;
 use sys::net::{Address, Route};
 
 use self::context::Context;
 use self::transport::Transport;
-use crate::client_connection::Limits;
+use crate::client_connection::{Limits, saw_unopened};
 use crate::dispatch::Dispatcher;
 use crate::record::Recorder;
 use crate::watch::Watched;
@@ -62,6 +62,8 @@ pub(crate) struct Plan<C, T: Transport> {
     pub(crate) terms: T::Terms,
     /// Connections that are opened and never used.
     idle: Vec<T>,
+    /// Connections that it has begun to open, the idle ones included.
+    connections_begun: u64,
 }
 
 impl<C, T: Transport> Plan<C, T> {
@@ -91,8 +93,10 @@ impl<C, T: Transport> Plan<C, T> {
             },
             terms,
             idle: Vec::new(),
+            connections_begun: 0,
         };
         let mut transports = plan.open_all(spec, share, halt)?;
+        plan.connections_begun = transports.len() as u64;
         plan.idle = transports.split_off(share.connections);
         Ok((plan, transports))
     }
@@ -120,8 +124,10 @@ impl<C, T: Transport> Plan<C, T> {
                 pause_until(begin_ns + due_ns as u64, halt);
             }
             let route = self.route(opened);
-            let transport = open_transport(route, &self.terms, timeout, halt)
-                .map_err(|error| explain(&error, route.to, timeout, opened))?;
+            let transport = open_transport(route, &self.terms, timeout, halt).map_err(|error| Failure {
+                first_failure: unopened(&error, opened, share),
+                ..explain(&error, route.to, timeout, opened)
+            })?;
             transports.push(transport);
         }
         Ok(transports)
@@ -193,6 +199,18 @@ pub(crate) fn pause_until(then_ns: u64, halt: &AtomicBool) {
         }
         std::thread::sleep(Duration::from_nanos(left_ns.min(SWEEP_NS)));
     }
+}
+
+/// What was seen of a connection that could not be opened at the beginning; None if a signal has ended that.
+fn unopened(error: &io::Error, opened: usize, share: &ThreadLoad) -> Option<FirstFailure> {
+    let first = FirstFailure {
+        at_ns: clock::monotonic_ns(),
+        request: 0,
+        connection: opened as u64 + 1,
+        phase: Phase::Connect,
+        saw: saw_unopened(error),
+    };
+    (error.kind() != io::ErrorKind::Interrupted).then(|| first.of_thread(share.index, share.threads))
 }
 
 fn explain(error: &io::Error, address: &Address, timeout: Duration, opened: usize) -> Failure {

@@ -16,15 +16,16 @@ pub(crate) struct Connection<C, H, U> {
 }
 
 impl<C: Clone, H, U: Default> Connection<C, H, U> {
-    pub(super) fn new<T: Transport>(handle: Option<H>, plan: &Plan<C, T>) -> Self {
-        let client = ClientConnection::new(plan.client.clone(), plan.limits);
+    pub(super) fn new<T: Transport>(handle: Option<H>, plan: &Plan<C, T>, number: u64) -> Self {
+        let client = ClientConnection::new(plan.client.clone(), plan.limits, number);
         Self { handle, client, unsent: U::default() }
     }
 
     /// Makes a closed connection ready for a request on a new one.
     #[cold]
-    pub(super) fn renew<T: Transport>(&mut self, plan: &Plan<C, T>) {
-        self.client.open_again(plan.client.clone(), plan.limits);
+    pub(super) fn renew<T: Transport>(&mut self, plan: &mut Plan<C, T>) {
+        plan.connections_begun += 1;
+        self.client.open_again(plan.client.clone(), plan.limits, plan.connections_begun);
     }
 }
 
@@ -60,18 +61,25 @@ impl<C: Clone, H, U: Default, T: Transport> Pool<C, H, U, T> {
 
     /// Adds an open connection.
     pub(super) fn add(&mut self, handle: H) {
-        self.connections.push(Connection::new(Some(handle), &self.plan));
+        let number = self.connections.len() as u64 + 1;
+        self.connections.push(Connection::new(Some(handle), &self.plan, number));
     }
 }
 
-/// Records what a run leaves open and unanswered.
+/// Records what a run leaves open and unanswered. `is_connected` is asked of those that may still be being opened.
 pub(super) fn leave<C, H, U, T: Transport>(
     connections: &[Connection<C, H, U>],
     plan: &mut Plan<C, T>,
     context: &mut Context<'_>,
+    is_connected: impl Fn(&H) -> bool,
 ) {
-    let open = connections.iter().filter(|one| one.handle.is_some());
-    let open = Open::of(open.map(|one| one.client.is_taken()), plan.idle_open());
+    let is_open = |one: &Connection<C, H, U>| {
+        one.handle.as_ref().is_some_and(|handle| one.client.is_taken() || is_connected(handle))
+    };
+    let open = connections.iter().filter(|one| is_open(one));
+    let mut open = Open::of(open.map(|one| one.client.is_taken()), plan.idle_open());
+    let opening = connections.iter().filter(|one| !one.is_closed() && !is_open(one)).count();
+    open.begun = plan.connections_begun - opening as u64;
     let oldest_ns = connections.iter().filter_map(|one| one.client.oldest_ns()).min();
     context.recorder.leave(open, oldest_ns, context.dispatcher);
 }

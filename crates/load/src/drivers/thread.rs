@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{slice, thread};
 
-use contract::LoadSpec;
+use contract::{LoadSpec, Phase};
 use proto::Client;
 use sys::net::{Address, Socket};
 
@@ -56,7 +56,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
             block(transport.socket(), plan.moment())
                 .map_err(|error| failure("connect_failed", error.to_string()))?;
         }
-        let (connection, input) = (Connection::new(transport, &plan), vec![0; RECEIVE_BYTES].into());
+        let (connection, input) = (Connection::new(transport, &plan, 1), vec![0; RECEIVE_BYTES].into());
         Ok(Self { connection, input, plan, workload: PhantomData })
     }
 
@@ -64,7 +64,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>) {
         let connection = &mut self.connection;
         if connection.handle.is_none() {
-            connection.renew(&self.plan);
+            connection.renew(&mut self.plan);
         }
         connection.unsent = connection.client.begin(dispatch, context.now_ns, context.recorder);
     }
@@ -79,17 +79,30 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         if !context.begin_iteration() {
             return Outcome::Waiting;
         }
-        let (client, recorder) = (&mut self.connection.client, &mut *context.recorder);
+        let (now_ns, recorder) = (context.now_ns, &mut *context.recorder);
+        let phase = self.phase();
+        let client = &mut self.connection.client;
         match received {
-            Ok(Some(0)) => client.end(context.now_ns, recorder),
-            Ok(Some(received)) => client.receive(&self.input[..received], context.now_ns, recorder),
-            Err(error) if !is_passing(&error) && is_open => client.fail_with(&error, recorder),
+            Ok(Some(0)) => client.end(phase, now_ns, recorder),
+            Ok(Some(received)) => client.receive(&self.input[..received], now_ns, recorder),
+            Err(error) if !is_passing(&error) && is_open => client.fail_with(&error, phase, recorder),
             Err(error) if !is_passing(&error) => client.fail_to_open(&error, recorder),
-            Ok(None) | Err(_) => {
-                let is_late = client.give_up_late(context.now_ns, recorder);
-                if is_late { Outcome::Over } else { Outcome::Waiting }
+            Ok(None) | Err(_) if client.is_late(now_ns) => {
+                let is_taken = client.is_taken();
+                let is_open =
+                    self.connection.handle.as_ref().is_some_and(|one| is_taken || one.is_connected());
+                self.connection.client.give_up(if is_open { phase } else { Phase::Connect }, recorder);
+                Outcome::Over
             }
+            Ok(None) | Err(_) => Outcome::Waiting,
         }
+    }
+
+    /// Whether it is sending a request or receiving a reply.
+    fn phase(&self) -> Phase {
+        let Connection { handle, unsent, .. } = &self.connection;
+        let is_sent = unsent.is_empty() && !handle.as_ref().is_some_and(T::holds_back);
+        if is_sent { Phase::Receive } else { Phase::Send }
     }
 
     /// Sends what is unsent, then receives. Returns how many bytes, or None while it is still sending.
@@ -185,7 +198,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
                 }
             }
         }
-        leave(slice::from_ref(&self.connection), &mut self.plan, context);
+        leave(slice::from_ref(&self.connection), &mut self.plan, context, T::is_connected);
     }
 }
 

@@ -39,6 +39,11 @@ pub(crate) trait Transport: Sized {
     /// Whether it still buffers bytes that it has accepted.
     fn holds_back(&self) -> bool;
 
+    /// Whether its socket is no longer being connected.
+    fn is_connected(&self) -> bool {
+        self.socket().peer_addr().is_ok()
+    }
+
     /// Whether an idle connection is still open on the other side.
     fn is_open(&mut self) -> bool;
 

@@ -21,19 +21,59 @@ fn schedule(measured: &::load::Report) -> Schedule {
     Schedule { due, unsent_begin, unsent_end, waited, asked_per_s: due as f64 / 2.0 }
 }
 
+fn evidence(measured: &::load::Report) -> Evidence<'_> {
+    Evidence {
+        measured,
+        connections: 8,
+        idle: 2,
+        requests_per_connection: Some(500),
+        gone: false,
+        schedule: None,
+        spins: false,
+    }
+}
+
+/// Has every count follow from those that a test has changed.
+fn balance(run: &mut ::load::Report) {
+    let went_wrong = run.errors.sum().max(run.requests.wrong + run.requests.failed);
+    run.errors.reset += went_wrong - run.errors.sum();
+    run.errors_by_phase.receive = went_wrong;
+    let requests = &mut run.requests;
+    requests.failed = went_wrong - requests.wrong;
+    requests.sent = requests.correct + went_wrong + requests.in_flight_end - requests.in_flight_begin;
+    (run.connections_open, run.connections_made) = (10, 20_000);
+}
+
+/// Changes a balanced run of 1,000 requests, and expects whose counts are said not to add up.
+fn check_balance(change: impl FnOnce(&mut ::load::Report), name: &str) {
+    let mut measured = measured(false);
+    (measured.requests.wrong, measured.requests.failed) = (3, 4);
+    balance(&mut measured);
+    assert_eq!(evidence(&measured).unbalanced(), None);
+    change(&mut measured);
+    let expected = format!("the counts of {name} do not add up: this is a mistake of the generator");
+    assert_eq!(evidence(&measured).invalid_because().first(), Some(&expected));
+}
+
+#[test]
+fn a_run_whose_counts_do_not_add_up_is_not_sound() {
+    check_balance(|run| run.requests.sent += 1, "requests");
+    check_balance(|run| run.requests.in_flight_begin += 1, "requests");
+    check_balance(|run| run.errors.timeout += 1, "errors by kind");
+    check_balance(|run| run.errors_by_phase.close += 1, "errors by phase");
+    check_balance(|run| run.connections_open = 20_001, "connections");
+    // Each of two connections has carried 500 requests, and somebody must have carried the others.
+    check_balance(|run| (run.connections_open, run.connections_made) = (2, 2), "requests on each connection");
+}
+
 /// Changes a sound run and expects what it says of its limit, and of why it is not sound, by parts of the sentences.
 fn check(is_open: bool, change: impl FnOnce(&mut ::load::Report), by: BoundBy, why: &str, unsound: &[&str]) {
     let mut measured = measured(is_open);
     change(&mut measured);
+    balance(&mut measured);
     let schedule = is_open.then(|| schedule(&measured));
-    let evidence = Evidence {
-        measured: &measured,
-        connections: 8,
-        idle: 2,
-        gone: measured.errors.connect > 0,
-        schedule: schedule.as_ref(),
-        spins: false,
-    };
+    let gone = measured.errors.connect > 0;
+    let evidence = Evidence { gone, schedule: schedule.as_ref(), ..evidence(&measured) };
     let bound = evidence.bound();
     assert_eq!(bound.by, by, "{}", bound.why);
     assert!(bound.why.contains(why), "{}", bound.why);

@@ -613,6 +613,111 @@ fn a_server_that_closes_what_it_has_accepted_is_asked_again_in_time_and_not_at_o
     }
 }
 
+/// A behaviour, what of it goes wrong first, and on which of several connections in turn that is.
+struct First {
+    behaviour: Behaviour,
+    request: u64,
+    connection: u64,
+    phase: &'static str,
+    saw: &'static [&'static str],
+}
+
+#[test]
+fn the_first_request_that_goes_wrong_is_told_by_its_number_its_connection_and_its_phase() {
+    let first =
+        |behaviour, request, connection, phase, saw| First { behaviour, request, connection, phase, saw };
+    let each_50th = |fault, saw| first(Behaviour::Each50th(fault), 50, 1, "receive", saw);
+    let cases = [
+        each_50th(Fault::WrongByte, &["wrong"]),
+        each_50th(Fault::Unavailable, &["status"]),
+        each_50th(Fault::Truncated, &["closed"]),
+        each_50th(Fault::Reset, &["reset"]),
+        first(Behaviour::SilentAfter(7), 8, 1, "receive", &["timeout"]),
+        first(Behaviour::Echoes, 1, 1, "receive", &["malformed"]),
+    ];
+    for driver in DRIVERS {
+        for First { behaviour, request, connection, phase, saw } in &cases {
+            let server = Server::start(*behaviour);
+            let workload = json!({"protocol": "http", "host": "h", "expect_body": "right"});
+            // With one connection requests reach the server in their order.
+            let mut spec = spec(driver, &server.address().to_string(), &workload, 1);
+            (spec["requests"], spec["timeout_ms"]) = (100.into(), 1_000.into());
+            if matches!(behaviour, Behaviour::SilentAfter(_)) {
+                spec["requests"] = 8.into();
+            }
+            let report = Report::of(&spec);
+            report.assert_physics();
+            server.end();
+            let first = report.field("/first_failure");
+            let told = [&first["request"], &first["connection"], &first["phase"]];
+            assert_eq!(told, [&json!(request), &json!(connection), &json!(phase)], "{driver}: {report}");
+            assert!(saw.iter().any(|saw| first["saw"] == *saw), "{driver}: {report}");
+        }
+    }
+}
+
+#[test]
+fn connections_are_counted_from_the_first_that_was_opened() {
+    for driver in DRIVERS {
+        // Each connection carries ten requests, and the 50th request, on the fifth of them, is reset.
+        let server = Server::start(Behaviour::Each50th(Fault::Reset));
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 1);
+        (spec["requests"], spec["requests_per_connection"], spec["idle"]) = (95.into(), 10.into(), 3.into());
+        let report = Report::of(&spec);
+        report.assert_physics();
+        let counts = server.end();
+        let first = report.field("/first_failure");
+        // The idle ones are opened after the first.
+        assert_eq!((&first["request"], &first["connection"]), (&json!(50), &json!(8)), "{driver}: {report}");
+        let made = report.field("/connections_made");
+        assert_eq!(made, &json!(counts.connections), "{driver}: {report}");
+        assert_eq!(made, &json!(3 + 10), "{driver}: {report}");
+    }
+}
+
+#[test]
+fn a_connection_that_cannot_be_opened_at_the_start_is_told_with_what_was_seen() {
+    for driver in DRIVERS {
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &free_address(), &workload, 3);
+        spec["requests"] = 10.into();
+        for processes in [1, 2] {
+            spec["processes"] = processes.into();
+            let failed = Engine::start(&spec).event().expect("it says how it ended");
+            assert_eq!((&failed["event"], &failed["kind"]), (&json!("failed"), &json!("connection_refused")));
+            let first = &failed["first_failure"];
+            let told = [&first["phase"], &first["saw"], &first["request"]];
+            assert_eq!(told, [&json!("connect"), &json!("refused"), &json!(0)], "{driver}: {failed}");
+            // Which thread or process tells first is the machine's doing.
+            let connection = first["connection"].as_u64().expect("a number");
+            assert!((1..=3).contains(&connection), "{driver}: {failed}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_is_seen_in_the_phase_of_connecting() {
+    for driver in DRIVERS {
+        let server = Server::start(Behaviour::DiesAfter(20));
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &server.address().to_string(), &workload, 2);
+        (spec["duration_ms"], spec["warmup_ms"]) = (500.into(), 0.into());
+        let report = Report::of(&spec);
+        report.assert_physics();
+        server.end();
+        assert!(report.errors("connect") > 0, "{driver}: {report}");
+        let connect = report.field("/errors_by_phase/connect");
+        assert_eq!(connect, report.field("/errors/connect"), "{driver}: {report}");
+        // The two that were open, and those that the kernel took for the server before it closed its listener: these
+        // were reset or closed. A ring may not have told of its last two attempts.
+        let untold = if driver == "io_uring" { 2 } else { 0 };
+        let most = 2 + report.errors("reset") + report.errors("closed") + untold;
+        let made = report.field("/connections_made").as_u64().expect("a number");
+        assert!((2..=most).contains(&made), "{driver}: {report}");
+    }
+}
+
 #[test]
 fn a_reply_that_one_receive_does_not_bring_is_wrong_where_no_more_is_looked_at() {
     const REQUESTS: u64 = 20;

@@ -63,6 +63,24 @@ impl Report {
         assert_eq!(count("failed"), errors(&kinds), "failures have kinds: {self}");
         let fine = count("wrong") + count("failed") == 0;
         assert_eq!(self.0["first_error"].is_null(), fine, "the first error is told: {self}");
+        let phase = |name: &str| self.number(&self.0["errors_by_phase"][name]);
+        let phases = ["connect", "send", "receive", "close"];
+        assert_eq!(
+            phases.map(phase).iter().sum::<u64>(),
+            count("wrong") + count("failed"),
+            "errors have phases: {self}"
+        );
+        let first = &self.0["first_failure"];
+        assert_eq!(first.is_null(), fine, "the first failure is told: {self}");
+        if !fine {
+            let seen = first["phase"].as_str().expect("a word");
+            assert!(phase(seen) > 0, "the first failure is one of those that are counted: {self}");
+            assert!(self.number(&first["connection"]) > 0 && self.number(&first["request"]) > 0, "{self}");
+        }
+        let open = self.number(&self.0["connections_open"]);
+        assert!(self.number(&self.0["connections_made"]) >= open, "what is open has been opened: {self}");
+        let unsound = self.0["unsound"].to_string();
+        assert!(!unsound.contains("do not add up"), "{self}");
 
         let latency = &self.0["latency_ns"];
         let names = ["min", "p50", "p90", "p99", "p99_9", "p99_99", "p99_999", "max"];
