@@ -21,6 +21,9 @@ from iolab.contract.types import (
     LoadSpec,
     Measured,
     Measuring,
+    PathReady,
+    PathReport,
+    PathSpec,
     Report,
     Served,
     ServeReady,
@@ -29,7 +32,7 @@ from iolab.contract.types import (
 from iolab.plan.settings import Cell, Load, Server, Times
 
 SCHEMAS = Path(__file__).parent.parent / "schema"
-SPECS: dict[str, type[Frozen]] = {"serve-spec": ServeSpec, "load-spec": LoadSpec}
+SPECS: dict[str, type[Frozen]] = {"serve-spec": ServeSpec, "load-spec": LoadSpec, "path-spec": PathSpec}
 ANSWERS: dict[str, type[Frozen]] = {
     "serve-ready": ServeReady,
     "load-ready": LoadReady,
@@ -38,6 +41,8 @@ ANSWERS: dict[str, type[Frozen]] = {
     "interval": Interval,
     "measured": Measured,
     "report": Report,
+    "path-ready": PathReady,
+    "path-report": PathReport,
     "failed": Failed,
     "description": Description,
 }

@@ -25,7 +25,8 @@ CRATES: dict[str, set[str]] = {
     "contract": {"proto", "sys"},
     "models": {"proto", "sys", "contract"},
     "load": {"proto", "sys", "contract"},
-    "engine": {"proto", "sys", "contract", "models", "load"},
+    "netpath": {"sys", "contract"},
+    "engine": {"proto", "sys", "contract", "models", "load", "netpath"},
 }
 # Libraries for text from outside, and the crates that may use each. The words of the contract are those of the command
 # line, so the contract derives them for clap; the calls of rpc are JSON too, and proto's.

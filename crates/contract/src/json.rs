@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Description, Failed, Interval, LoadReady, LoadSpec, Measured, Measuring, Report, ServeReady, ServeSpec,
-    Served,
+    Description, Failed, Interval, LoadReady, LoadSpec, Measured, Measuring, PathReady, PathReport, PathSpec,
+    Report, ServeReady, ServeSpec, Served,
 };
 
 /// What a process is told on its standard input.
@@ -16,6 +16,7 @@ pub trait Spec: DeserializeOwned {}
 
 impl Spec for ServeSpec {}
 impl Spec for LoadSpec {}
+impl Spec for PathSpec {}
 
 /// Reads a document.
 ///
@@ -64,6 +65,7 @@ pub fn schemas() -> String {
     let schemas: BTreeMap<&str, Schema> = BTreeMap::from([
         ("serve-spec", schema_for!(ServeSpec)),
         ("load-spec", schema_for!(LoadSpec)),
+        ("path-spec", schema_for!(PathSpec)),
         ("serve-ready", schema_for!(ServeReady)),
         ("load-ready", schema_for!(LoadReady)),
         ("served", schema_for!(Served)),
@@ -71,6 +73,8 @@ pub fn schemas() -> String {
         ("interval", schema_for!(Interval)),
         ("measured", schema_for!(Measured)),
         ("report", schema_for!(Report)),
+        ("path-ready", schema_for!(PathReady)),
+        ("path-report", schema_for!(PathReport)),
         ("failed", schema_for!(Failed)),
         ("description", schema_for!(Description)),
     ]);

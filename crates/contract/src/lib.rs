@@ -17,6 +17,7 @@ mod latency;
 pub mod limits;
 mod load;
 mod measured;
+mod path;
 mod report;
 mod serve;
 mod version;
@@ -33,11 +34,12 @@ pub use self::load::{
     Tls, Verification, WARMUP_MS_DEFAULT,
 };
 pub use self::measured::{Bytes, Errors, Generator, Intervals, Probe, Requests, Statuses, Views};
+pub use self::path::{Carried, MTU_DEFAULT, PathEnd, PathReady, PathReport, PathSpec, QUEUE_PACKETS_DEFAULT};
 pub use self::report::{Bound, BoundBy, Report, Schedule};
 pub use self::serve::{CONNECTIONS_MAX_DEFAULT, ServeReady, ServeSpec, Served, ServedWorker, WorkerKind};
 pub use self::version::{
-    FailedWord, IntervalWord, LoadWord, MeasuredWord, MeasuringWord, ReadyWord, ReportWord, Role, ServeWord,
-    ServedWord, Version,
+    FailedWord, IntervalWord, LoadWord, MeasuredWord, MeasuringWord, PathWord, ReadyWord, ReportWord, Role,
+    ServeWord, ServedWord, Version,
 };
 pub use self::workload::{Echo, Framing, Http, Line, ReplyStatus, Rpc, Verify, Workload};
 

@@ -55,5 +55,20 @@ pub const RATE_PER_S: RangeInclusive<f64> = 0.0..=1e7;
 /// Up to as many steps of a rate as a person can write.
 pub const STAGES: RangeInclusive<usize> = 1..=1000;
 
+/// Up to ten seconds one way: beyond it TCP's own retries decide what happens.
+pub const DELAY_MS: RangeInclusive<f64> = 0.0..=10_000.0;
+
+/// From a modem to more than one thread carries by far.
+pub const RATE_BITS_PER_S: RangeInclusive<f64> = 1e3..=1e10;
+
+/// At 1,500 bytes the most are 150 MB, a second of a path of 1.2 Gbit/s.
+pub const QUEUE_PACKETS: RangeInclusive<usize> = 1..=100_000;
+
+/// From none to all.
+pub const LOSS: RangeInclusive<f64> = 0.0..=1.0;
+
+/// What every host must take by IPv4, and what the length in its header can say.
+pub const MTU: RangeInclusive<usize> = 576..=65_535;
+
 /// What the status of a reply to a request can be: those below 200 only announce one.
 pub const STATUS: RangeInclusive<u16> = 200..=599;

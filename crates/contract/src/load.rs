@@ -78,6 +78,9 @@ pub struct LoadSpec {
     /// The processors it may run on; none: all of them.
     #[serde(default)]
     pub cpus: Vec<usize>,
+    /// The file of the network namespace that it enters before it opens a socket; null: the one it is started in.
+    #[serde(default)]
+    pub netns: Option<PathBuf>,
     /// Load before the measured window; null stands for 500, or for none with `requests`.
     #[serde(default)]
     #[schemars(range(min = *WARMUP_MS.start(), max = *WARMUP_MS.end()))]
@@ -136,6 +139,7 @@ impl LoadSpec {
             processes: one(),
             place: None,
             cpus: Vec::new(),
+            netns: None,
             warmup_ms: None,
             duration_ms: None,
             requests: None,

@@ -1,6 +1,7 @@
 //! What a server is told, and what it reports.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -32,6 +33,9 @@ pub struct ServeSpec {
     /// The processors it may run on; none: all of them.
     #[serde(default)]
     pub cpus: Vec<usize>,
+    /// The file of the network namespace that it enters before it opens a socket; null: the one it is started in.
+    #[serde(default)]
+    pub netns: Option<PathBuf>,
     /// Connections a worker holds at most.
     #[serde(default = "connections_max")]
     #[schemars(range(min = *CONNECTIONS.start(), max = *CONNECTIONS.end()))]

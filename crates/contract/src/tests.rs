@@ -17,6 +17,9 @@ fn every_example_is_read_and_written_without_loss() {
         match name.split('.').next() {
             Some("serve-spec") => check_example::<ServeSpec>(&name, &text),
             Some("load-spec") => check_example::<LoadSpec>(&name, &text),
+            Some("path-spec") => check_example::<PathSpec>(&name, &text),
+            Some("path-ready") => check_example::<PathReady>(&name, &text),
+            Some("path-report") => check_example::<PathReport>(&name, &text),
             Some("serve-ready") => check_example::<ServeReady>(&name, &text),
             Some("served") => check_example::<Served>(&name, &text),
             Some("load-ready") => check_example::<LoadReady>(&name, &text),

@@ -56,6 +56,7 @@ macro_rules! words {
 words! {
     ServeWord = "serve",
     LoadWord = "load",
+    PathWord = "path",
     ReadyWord = "ready",
     ServedWord = "served",
     MeasuringWord = "measuring",
@@ -71,4 +72,5 @@ words! {
 pub enum Role {
     Serve,
     Load,
+    Path,
 }

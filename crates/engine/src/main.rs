@@ -17,7 +17,7 @@ mod wrap;
 
 use std::process::ExitCode;
 
-use commands::{describe, distance, load, merge, serve};
+use commands::{describe, distance, load, merge, path, serve};
 use flags::Command;
 
 /// The build id of this engine: which sources it is made of.
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     match flags::parse() {
         Ok(Command::Serve(flags)) => serve::command(&flags),
         Ok(Command::Load(flags)) => load::command(&flags),
+        Ok(Command::Path(flags)) => path::command(&flags),
         Ok(Command::Merge(flags)) => merge::command(&flags),
         Ok(Command::Describe(flags)) => describe::command(&flags),
         Ok(Command::Distance(flags)) => distance::command(&flags),

@@ -18,12 +18,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "" => return Err(format!("`{text}` has no unit; write {text}s or {text}ms")),
         _ => return Err(format!("`{unit}` is not a unit; use us, ms, s, m or h, as in 500ms or 10s")),
     };
-    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    match number.parse::<f64>() {
-        Ok(number) if plain => {
+    match plain_number(number) {
+        Some(number) => {
             Duration::try_from_secs_f64(number * unit_ms / 1e3).map_err(|_| format!("`{text}` is too long"))
         }
-        _ => Err(format!("`{text}` is not a duration; write it as in 500ms, 10s or 1m")),
+        None => Err(format!("`{text}` is not a duration; write it as in 500ms, 10s or 1m")),
     }
 }
 
@@ -38,6 +37,40 @@ pub(crate) fn parse_milliseconds(text: &str) -> Result<Duration, String> {
         }
         duration => Ok(duration),
     }
+}
+
+/// Reads bits a second with their unit: `800bit`, `56kbit`, `10mbit`, `2.5gbit`.
+///
+/// # Errors
+/// One line that says how such a rate is written.
+pub(crate) fn parse_bit_rate(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is not a rate; write it as in 56kbit, 10mbit or 1gbit");
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(unit_at);
+    let unit = match unit {
+        "bit" => 1.0,
+        "kbit" => 1e3,
+        "mbit" => 1e6,
+        "gbit" => 1e9,
+        _ => return Err(wrong()),
+    };
+    plain_number(number).map(|number| number * unit).ok_or_else(wrong)
+}
+
+/// Reads a share in per cent, `0.1%`, as a number from 0 to 1.
+///
+/// # Errors
+/// One line that says how it is written.
+pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(plain_number).filter(|percent| *percent <= 100.0);
+    let wrong = || format!("`{text}` is not a share in per cent; write it as in 0.1%, up to 100%");
+    percent.map(|percent| percent / 100.0).ok_or_else(wrong)
+}
+
+/// A number without a sign or an exponent.
+fn plain_number(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    text.parse().ok().filter(|_| plain)
 }
 
 /// A duration with three digits and the unit that suits it: `843 ns`, `12.3 µs`, `1.20 s`.
@@ -113,6 +146,26 @@ mod tests {
         check_duration("1..5s", Err("`1..5s` is not a duration; write it as in 500ms, 10s or 1m"));
         check_duration("", Err("`` has no unit; write s or ms"));
         check_duration("99999999999999999999h", Err("`99999999999999999999h` is too long"));
+    }
+
+    #[test]
+    fn rates_of_a_path_are_read_with_their_unit_and_shares_in_per_cent() {
+        for (text, expected) in
+            [("800bit", 800.0), ("56kbit", 56e3), ("10mbit", 1e7), ("2.5gbit", 2.5e9), ("0bit", 0.0)]
+        {
+            assert_eq!(parse_bit_rate(text), Ok(expected), "rate {text:?}");
+        }
+        for text in ["10", "10Mbit/s", "mbit", "-1mbit", "1e3bit", ""] {
+            let wrong = format!("`{text}` is not a rate; write it as in 56kbit, 10mbit or 1gbit");
+            assert_eq!(parse_bit_rate(text), Err(wrong));
+        }
+        for (text, expected) in [("0.1%", 0.001), ("0%", 0.0), ("100%", 1.0)] {
+            assert_eq!(parse_percent(text), Ok(expected), "share {text:?}");
+        }
+        for text in ["0.001", "101%", "-1%", "%", "1e1%", "nan%"] {
+            let wrong = format!("`{text}` is not a share in per cent; write it as in 0.1%, up to 100%");
+            assert_eq!(parse_percent(text), Err(wrong));
+        }
     }
 
     #[test]

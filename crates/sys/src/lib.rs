@@ -9,6 +9,7 @@ pub mod cpu;
 pub mod epoll;
 pub mod libevent;
 pub mod net;
+pub mod netns;
 pub mod perf;
 pub mod pipe;
 pub mod poll;
@@ -18,6 +19,7 @@ pub mod select;
 pub mod shared;
 pub mod stacks;
 pub mod steer;
+pub mod tun;
 
 use std::io;
 

@@ -32,9 +32,10 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether other machines can reach it.
+    /// Whether other machines can reach it. Addresses that are for examples lead nowhere but over a path of ours.
     pub fn is_exposed(&self) -> bool {
-        matches!(self, Self::Ip(address) if !address.ip().is_loopback())
+        let is_kept = |ip: IpAddr| ip.is_loopback() || matches!(ip, IpAddr::V4(ip) if ip.is_documentation());
+        matches!(self, Self::Ip(address) if !is_kept(address.ip()))
     }
 
     /// A socket of its family, tuned.

@@ -117,6 +117,19 @@ pub fn wait_for_termination() {
     unsafe { libc::sigwait(&raw const signals, &raw mut signal) };
 }
 
+/// Keeps Ctrl-C from ending this thread and those it starts later: what to do about it is for a command to say that is
+/// run. [`crate::netns::Namespace::contain`] gives it to that.
+///
+/// # Errors
+/// None that a valid signal number can cause.
+pub fn hold_interrupt() -> io::Result<()> {
+    mask(libc::SIG_BLOCK, &[libc::SIGINT])
+}
+
+pub(crate) fn release_interrupt() -> io::Result<()> {
+    mask(libc::SIG_UNBLOCK, &[libc::SIGINT])
+}
+
 const TERMINATION: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
 
 /// Blocks or unblocks signals for the calling thread, as `how` says.

@@ -122,7 +122,8 @@ class ServeSpec(Frozen):
     """What a server is told on the first line of its standard input.
 
     Each further line asks it for a `served` event. An address is `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
-    `count_calls` has it count its system calls, which costs time of its own.
+    `netns` is the file of a network namespace that it enters before it opens a socket. `count_calls` has it count its
+    system calls, which costs time of its own.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -134,6 +135,7 @@ class ServeSpec(Frozen):
     workers: Threads = 1
     worker_kind: WorkerKind = "thread"
     cpus: tuple[Count, ...] = ()
+    netns: str | None = None
     connections_max: Connections = 16_384
     count_calls: bool = False
 
@@ -214,6 +216,7 @@ class LoadSpec(Frozen):
     processes: int = Field(default=1, ge=1, le=256)
     place: Shard | None = None
     cpus: tuple[Count, ...] = ()
+    netns: str | None = None
     warmup_ms: int | None = Field(default=None, ge=0, le=86_400_000)
     duration_ms: DurationMs | None = None
     requests: RequestsAsked | None = None
@@ -228,6 +231,23 @@ class LoadSpec(Frozen):
         if (self.duration_ms is None) == (self.requests is None):
             raise ValueError("give either duration_ms or requests")
         return self
+
+
+class PathSpec(Frozen):
+    """What a path is told on the first line of its standard input. Both directions are alike.
+
+    Each further line asks it for a report of what it has carried since the last one. `loss` is a share, 0 to 1.
+    """
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    role: Literal["path"] = "path"
+    delay_ms: float = Field(default=0.0, ge=0, le=10_000)
+    rate_bits_per_s: float | None = Field(default=None, ge=1_000, le=10_000_000_000)
+    queue_packets: int = Field(default=100, ge=1, le=100_000)
+    loss: float = Field(default=0.0, ge=0, le=1)
+    mtu: int = Field(default=1_500, ge=576, le=65_535)
+    syn_cookies: bool = True
+    seed: Count = 1
 
 
 class ServeReady(Frozen):
@@ -322,10 +342,58 @@ class Failed(Frozen):
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     event: Literal["failed"] = "failed"
-    role: Literal["serve", "load"]
+    role: Literal["serve", "load", "path"]
     kind: str
     message: str
     first_failure: FirstFailure | None = None
+
+
+class PathEnd(Frozen):
+    """One end of a path: its address, and the file of its network namespace."""
+
+    address: str
+    netns: str
+
+
+class PathReady(Frozen):
+    """A path carries packets."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["ready"] = "ready"
+    role: Literal["path"] = "path"
+    server: PathEnd
+    load: PathEnd
+    pid: Pid
+    build: str
+    lacks: tuple[str, ...] = ()
+
+
+class Carried(Frozen):
+    """What became of the packets of one direction.
+
+    `dropped` found the queue full, and `lost` were lost as asked for. `overrun` are those that the kernel dropped
+    because the path was too late to take them in.
+    """
+
+    packets: Count
+    bytes: Count
+    dropped: Count
+    lost: Count
+    overrun: Count
+    late_ns_p99: Count
+    late_ns_max: Count
+
+
+class PathReport(Frozen):
+    """What a path has carried since its last report. `cpu_ns` holds what both kernels do with arriving packets."""
+
+    schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
+    event: Literal["report"] = "report"
+    role: Literal["path"] = "path"
+    to_server: Carried
+    to_load: Carried
+    wall_ns: Count
+    cpu_ns: Count
 
 
 class Requests(Frozen):
@@ -579,8 +647,11 @@ class Description(Frozen):
 ServeEvent = Annotated[ServeReady | Served | Failed, Field(discriminator="event")]
 LoadEvent = Annotated[LoadReady | Measuring | Interval | Measured | Report | Failed, Field(discriminator="event")]
 
+PathEvent = Annotated[PathReady | PathReport | Failed, Field(discriminator="event")]
+
 _SERVE_EVENT: TypeAdapter[ServeReady | Served | Failed] = TypeAdapter(ServeEvent)
 _LOAD_EVENT: TypeAdapter[LoadReady | Measuring | Interval | Measured | Report | Failed] = TypeAdapter(LoadEvent)
+_PATH_EVENT: TypeAdapter[PathReady | PathReport | Failed] = TypeAdapter(PathEvent)
 
 
 class ContractError(ValueError):
@@ -601,6 +672,14 @@ def parse_load_event(line: str | bytes) -> LoadReady | Measuring | Interval | Me
         return _LOAD_EVENT.validate_json(line)
     except ValidationError as error:
         raise ContractError(f"the load generator broke the contract: {one_line(error)}") from None
+
+
+def parse_path_event(line: str | bytes) -> PathReady | PathReport | Failed:
+    """Reads one JSON line of a path; raises ContractError with one line that names the field."""
+    try:
+        return _PATH_EVENT.validate_json(line)
+    except ValidationError as error:
+        raise ContractError(f"the path broke the contract: {one_line(error)}") from None
 
 
 def percent(share: float, digits: int = 0) -> str:

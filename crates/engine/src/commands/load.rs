@@ -29,7 +29,7 @@ use crate::process::supervision::{self, Owner};
 use crate::result::report::{interval, report};
 use crate::result::summary;
 use crate::spec::check::{self, Names};
-use crate::spec::limits::{DESCRIPTORS_RESERVED, pin};
+use crate::spec::limits::{DESCRIPTORS_RESERVED, enter, pin};
 use crate::spec::tls;
 use crate::spec::workload::{self, Visit};
 use crate::units::{count, counted};
@@ -57,8 +57,10 @@ fn run_compat(line: &str) -> Result<(), Failure> {
 }
 
 fn for_a_program() -> Result<(), Failure> {
-    let spec = supervision::read_spec()?;
+    let mut spec: LoadSpec = supervision::read_spec()?;
     check::load(&spec, Names::Fields)?;
+    // The processes that it starts are in it, too.
+    enter(spec.netns.take().as_deref())?;
     let spec = shards::fit(spec)?;
     let parts = shards::parts(&spec);
     // The first part is the largest: what this machine cannot do of any of them, it cannot do of this one.

@@ -5,5 +5,6 @@ pub(crate) mod distance;
 mod listen;
 pub(crate) mod load;
 pub(crate) mod merge;
+pub(crate) mod path;
 mod self_test;
 pub(crate) mod serve;

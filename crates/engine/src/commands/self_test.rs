@@ -213,6 +213,7 @@ impl Server {
             workers: 1,
             worker_kind: WorkerKind::Thread,
             cpus: cpus.to_vec(),
+            netns: None,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             count_calls: false,
         };

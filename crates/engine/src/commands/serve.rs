@@ -18,7 +18,7 @@ use crate::flags::ServeFlags;
 use crate::output;
 use crate::process::supervision::{self, Owner};
 use crate::spec::check::{self, Names};
-use crate::spec::limits::{connections_possible, pin};
+use crate::spec::limits::{connections_possible, enter, pin};
 use crate::spec::workload::{self, Visit, forever};
 use crate::units::counted;
 
@@ -32,6 +32,7 @@ pub(crate) fn command(flags: &ServeFlags) -> ExitCode {
     };
     let outcome = spec.and_then(|spec| {
         check::serve(&spec, names)?;
+        enter(spec.netns.as_deref())?;
         serve(&spec, owner).map(|never| match never {})
     });
     supervision::finish(outcome, owner, Role::Serve)

@@ -267,6 +267,7 @@ impl LoadFlags {
             processes: self.processes,
             place: None,
             cpus: list(&self.cpus),
+            netns: None,
             warmup_ms: self.warmup.filter(|_| self.requests.is_none()).map(milliseconds),
             duration_ms: window.filter(|_| self.requests.is_none()).map(milliseconds),
             requests: self.requests,

@@ -20,8 +20,10 @@ use crate::units::parse_duration;
 use crate::wrap::wrapped;
 
 pub(crate) use self::load::LoadFlags;
+pub(crate) use self::path::PathFlags;
 
 mod load;
+mod path;
 mod tls;
 
 /// Servers for every I/O model, and an honest load generator.
@@ -38,6 +40,8 @@ pub(crate) enum Command {
     Serve(ServeFlags),
     /// Load a server, check every reply, and say how long each took.
     Load(Box<LoadFlags>),
+    /// Put a delay, a rate and loss between two ends on this machine.
+    Path(PathFlags),
     /// Make one report of those of several generators that loaded at the same time.
     Merge(MergeFlags),
     /// Print, as JSON, what this engine can do on this machine.
@@ -286,6 +290,7 @@ impl ServeFlags {
             workers: self.workers,
             worker_kind: self.worker_kind,
             cpus: list(&self.cpus),
+            netns: None,
             connections_max: self.connections_max,
             count_calls: false,
         })

@@ -414,6 +414,7 @@ fn serve_spec() -> ServeSpec {
         workers: 1,
         worker_kind: WorkerKind::Thread,
         cpus: vec![],
+        netns: None,
         connections_max: 16_384,
         count_calls: false,
     }
@@ -441,6 +442,7 @@ fn load_spec() -> LoadSpec {
         processes: 1,
         place: None,
         cpus: vec![],
+        netns: None,
         warmup_ms: None,
         duration_ms: Some(10_000),
         requests: None,

@@ -8,10 +8,11 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use contract::limits::{
-    ADDRESSES, CONNECTIONS, DURATION_MS, IDLE, PIPELINE, PLACE_CONNECTIONS, PLACE_THREADS, PROBES, PROCESSES,
-    RATE_PER_S, REQUESTS, SLICE_MS, SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS, WORK_NS,
+    ADDRESSES, CONNECTIONS, DELAY_MS, DURATION_MS, IDLE, LOSS, MTU, PIPELINE, PLACE_CONNECTIONS,
+    PLACE_THREADS, PROBES, PROCESSES, QUEUE_PACKETS, RATE_BITS_PER_S, RATE_PER_S, REQUESTS, SLICE_MS,
+    SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS, WORK_NS,
 };
-use contract::{Driver, LoadSpec, Pace, ServeSpec, Shard, Stage, Workload};
+use contract::{Driver, LoadSpec, Pace, PathSpec, ServeSpec, Shard, Stage, Workload};
 
 use crate::failure::Failure;
 use crate::flags::duration_text;
@@ -43,6 +44,19 @@ pub(crate) fn serve(spec: &ServeSpec, names: Names) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses what no path can be.
+///
+/// # Errors
+/// `bad_number`.
+pub(crate) fn path(spec: &PathSpec, names: Names) -> Result<(), Failure> {
+    names.within(("delay_ms", "--delay in ms"), spec.delay_ms, DELAY_MS)?;
+    let rate = ("rate_bits_per_s", "--rate in bits a second");
+    spec.rate_bits_per_s.map_or(Ok(()), |bits_per_s| names.within(rate, bits_per_s, RATE_BITS_PER_S))?;
+    names.within(("queue_packets", "--queue"), spec.queue_packets, QUEUE_PACKETS)?;
+    names.within(("loss", "--loss"), spec.loss, LOSS)?;
+    names.within(("mtu", "--mtu"), spec.mtu, MTU)
 }
 
 /// Refuses what no load can be.

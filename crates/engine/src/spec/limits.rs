@@ -1,5 +1,6 @@
 //! The engine's limits beside those of the contract, with their reasons: of texts, and of this machine.
 
+use std::path::Path;
 use std::thread;
 
 use proto::http;
@@ -30,6 +31,18 @@ pub(crate) fn pin(cpus: &[usize]) -> Result<(), Failure> {
     sys::cpu::pin(cpus).map_err(|error| {
         let message = format!("{error}; it may use {}, counted from 0", counted(usable, "processor"));
         Failure::machine("no_such_cpu", message)
+    })
+}
+
+/// Enters a network namespace, given by its file; without one this process stays where it is.
+///
+/// # Errors
+/// `no_netns`, where it is gone or another user's.
+pub(crate) fn enter(netns: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = netns else { return Ok(()) };
+    sys::netns::enter(path).map_err(|error| {
+        let message = format!("cannot enter the network namespace {}: {error}", path.display());
+        Failure::work("no_netns", message)
     })
 }
 

@@ -13,6 +13,7 @@ mod load;
 mod load_faults;
 mod merge;
 mod opening;
+mod path;
 mod pipeline;
 mod process;
 mod schema;

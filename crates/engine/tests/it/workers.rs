@@ -152,8 +152,7 @@ fn check_even(model: &str, kind: &str, workers: usize, connections: usize) {
 
 /// Expects two workers to have so many sockets in common, and to serve all who connect between them.
 fn check_queues(model: &str, accept: &str, common: usize) {
-    let (mut server, address) =
-        serve(json!({"model": model, "workers": 2, "options": {"accept": accept}}));
+    let (mut server, address) = serve(json!({"model": model, "workers": 2, "options": {"accept": accept}}));
     // A worker that has just begun still has what its parent has open.
     let shared = || {
         let [first, second] = children(server.pid())[..] else { panic!("there are two workers") };
