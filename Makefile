@@ -11,7 +11,7 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.[ch]'
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
 .PHONY: main build test lint test-rust test-python clean
-.PHONY: bench-peers bench-models bench-fairness bench-truth bench-startup
+.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup
 
 # A machine that is too busy for a conclusion (3) has said so: that is an answer, not a failure.
 main: build
@@ -52,6 +52,9 @@ bench-fairness: build
 
 bench-truth: build
 	$(BIN)/python bench/ground_truth.py
+
+bench-path: build
+	$(BIN)/python bench/path_truth.py
 
 bench-startup: build
 	$(BIN)/python bench/startup.py

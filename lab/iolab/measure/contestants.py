@@ -260,7 +260,7 @@ def _start_reaped(cell: Cell, command: Command, port: int, scratch: Path | None 
     words = with_environment({**command.environment, **cell.server.environment}, argv)
     cpus = ",".join(map(str, cell.server.cpus))
     try:
-        child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, *words], b"")
+        child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, "", *words], b"")
     except OSError as error:
         # Such as a body that is too long for an argument.
         message = f"{argv[0]} cannot be started: {error.strerror or error}"

@@ -22,12 +22,16 @@ from iolab.contract.types import (
     Measured,
     Measuring,
     ModelAbout,
+    PathReady,
+    PathReport,
+    PathSpec,
     Report,
     Served,
     ServeReady,
     ServeSpec,
     one_line,
     parse_load_event,
+    parse_path_event,
     parse_serve_event,
 )
 from iolab.errors import PlanError
@@ -162,6 +166,30 @@ def served(child: Child) -> Served:
     event = _parsed(parse_serve_event, _line(child, SERVED_S_MAX, "the server", "did not say what it served"))
     if not isinstance(event, Served):
         raise TrialFailed("contract", f"the server said {event.event} when it was asked what it served", final=True)
+    return event
+
+
+def path(engine: Engine, spec: PathSpec) -> tuple[Child, PathReady]:
+    """Starts a path and waits until it carries packets; raises TrialFailed. The caller stops the child."""
+    child = _start(command(engine, "path"), spec)
+    try:
+        event = _parsed(parse_path_event, _line(child, READY_S_MAX, "the path"))
+        if isinstance(event, Failed):
+            raise _failed(child, event)
+        if isinstance(event, PathReport):
+            raise TrialFailed("contract", "the path reported before it was ready", final=True)
+        return child, event
+    except BaseException:
+        child.stop()
+        raise
+
+
+def carried(child: Child) -> PathReport:
+    """What a path has carried since this was asked last; raises TrialFailed."""
+    child.send(b"")
+    event = _parsed(parse_path_event, _line(child, SERVED_S_MAX, "the path", "did not say what it carried"))
+    if not isinstance(event, PathReport):
+        raise TrialFailed("contract", f"the path said {event.event} when it was asked what it carried", final=True)
     return event
 
 
