@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
+import os
 import re
 import tomllib
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -54,8 +56,18 @@ DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 def files(*patterns: str) -> list[Path]:
     """The project's own files: what builds and tests leave behind is not among them."""
     made = {"target", ".venv", ".tools", ".git", "runs", "__pycache__", "corpus", "artifacts"}
-    found = (path for pattern in patterns for path in ROOT.rglob(pattern))
-    return sorted(path for path in found if path.is_file() and not made & set(path.relative_to(ROOT).parts))
+    found = []
+    for folder, below, names in os.walk(ROOT):
+        # Not entered at all: a build changes them while they are read.
+        below[:] = [name for name in below if name not in made]
+        found += [Path(folder, name) for name in names]
+    # A star stands for any characters, slashes too; a pattern holds in every folder.
+    anywhere = [pattern for each in patterns for pattern in (each, f"*/{each}")]
+    return sorted(path for path in found if path.is_file() and fits(path, anywhere))
+
+
+def fits(path: Path, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(str(path.relative_to(ROOT)), pattern) for pattern in patterns)
 
 
 def ids(paths: list[Path]) -> list[str]:
@@ -81,7 +93,7 @@ def test_every_crate_of_the_workspace_has_its_place() -> None:
 def modules() -> dict[str, set[str]]:
     """Each module of the lab, as `judge.stats`, and those it imports; a folder is the module of its __init__."""
     # What is in contestants/ are programs, not modules.
-    found = (path for path in files("lab/iolab/**/*.py") if not path.is_relative_to(LAB / "contestants"))
+    found = (path for path in files("lab/iolab/*.py") if not path.is_relative_to(LAB / "contestants"))
     paths = {path: path.relative_to(LAB).with_suffix("") for path in found}
     names = {path: ".".join(parts.parts).removesuffix(".__init__") for path, parts in paths.items()}
     known = set(names.values())

@@ -119,14 +119,11 @@ fn a_record_that_comes_in_slowly_puts_off_neither_a_time_out_nor_the_end() {
     let identity = Identity::sound();
     for driver in DRIVERS {
         for (timeout_ms, timeouts, in_flight_end) in [(60_000, 0..=0, 2..=2), (200, 2..=14, 0..=2)] {
-            let server = Server::start(Behaviour::Dribbles, &identity.server);
-            let mut spec = spec(driver, &server.address.to_string(), &identity, 2);
-            // Each connection has time for seven time-outs, and any machine for the first.
-            (spec["duration_ms"], spec["warmup_ms"]) = (1_500.into(), 0.into());
-            spec["timeout_ms"] = timeout_ms.into();
-            let report = Report::of(&spec);
+            // The time-out holds for the handshake too. On a busy machine that takes longer: the run never begins.
+            let report = (0..20).find_map(|_| dribbled(driver, &identity, timeout_ms));
+            let report =
+                report.unwrap_or_else(|| panic!("{driver}: no handshake ends within {timeout_ms} ms"));
             report.assert_physics();
-            server.end();
             let time = |name: &str| report.field(name).as_u64().expect("it is a number");
             // Threads may begin late, but not before their time; only what is held up takes so much longer.
             let window_ms = (time("/end_ns") - time("/intervals/begin_ns")) / 1_000_000;
@@ -135,6 +132,18 @@ fn a_record_that_comes_in_slowly_puts_off_neither_a_time_out_nor_the_end() {
             assert!(in_flight_end.contains(&report.requests("in_flight_end")), "{driver}: {report}");
         }
     }
+}
+
+/// The report of a run of 1.5 s against a server whose records take longer; none where a handshake took too long.
+fn dribbled(driver: &str, identity: &Identity, timeout_ms: u64) -> Option<Report> {
+    let server = Server::start(Behaviour::Dribbles, &identity.server);
+    let mut spec = spec(driver, &server.address.to_string(), identity, 2);
+    // Each connection has time for seven time-outs, and any machine for the first.
+    (spec["duration_ms"], spec["warmup_ms"]) = (1_500.into(), 0.into());
+    spec["timeout_ms"] = timeout_ms.into();
+    let report = Report::try_of(&spec).ok();
+    server.end();
+    report
 }
 
 #[test]
