@@ -19,7 +19,8 @@ def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float 
     """A report of `rate_per_s` whose counts close and which keeps Little's law; `changes` replace whole fields."""
     window_ns = cell.trial.duration_ms * 1_000_000
     correct = round(rate_per_s * window_ns / 1e9)
-    mean_ns = cell.load.connections * window_ns / max(correct, 1)
+    in_flight = (cell.load.active or cell.load.connections) * cell.load.pipeline
+    mean_ns = in_flight * window_ns / max(correct, 1)
     size = getattr(cell.workload, "message_bytes", 200)
     slices = (cell.trial.warmup_ms + cell.trial.duration_ms) // cell.trial.interval_ms
     each = correct * cell.trial.interval_ms // cell.trial.duration_ms
@@ -40,8 +41,8 @@ def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float 
             "correct": correct,
             "wrong": 0,
             "failed": 0,
-            "in_flight_begin": cell.load.connections,
-            "in_flight_end": cell.load.connections,
+            "in_flight_begin": in_flight,
+            "in_flight_end": in_flight,
         },
         "errors": {},
         "first_error": None,

@@ -125,12 +125,101 @@ def test_too_few_requests_carry_no_p99_and_fewer_no_p50() -> None:
     check(["too_short"], rate_per_s=5.0)
 
 
-def test_littles_law_is_not_asked_of_connections_that_close() -> None:
-    plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", "keep_alive": False})
-    short = report(plan.comparisons[0].cells[0]).latency_ns.model_dump() | {"mean": 100_000.0}
-    check([], plan=plan, latency_ns=short)
-    kept = vs_plan(["epoll", "io_uring"], {"protocol": "http"})
-    check(["littles_law"], plan=kept, latency_ns=short)
+@pytest.mark.parametrize(
+    ("load", "factor", "words"),
+    [
+        ({"active": 10}, 1.0, []),
+        ({"active": 10}, 1.03, ["littles_law"]),
+        ({"active": 10}, 0.97, ["littles_law"]),
+        ({"pipeline": 4}, 1.0, []),
+        ({"pipeline": 4}, 0.97, ["littles_law"]),
+        ({"active": 10, "pipeline": 4}, 1.0, []),
+        ({"idle": 20, "active": 10}, 0.97, ["littles_law"]),
+        # A connection that is being opened has no request in flight, so their number is a bound.
+        ({"requests_per_connection": 100}, 0.5, []),
+        ({"requests_per_connection": 100}, 1.03, ["littles_law"]),
+        ({"keep_alive": False}, 0.5, []),
+        ({"keep_alive": False}, 1.03, ["littles_law"]),
+        # So it is where the last of a count of requests are awaited.
+        ({"requests": 100_000}, 0.9, []),
+        ({"requests": 100_000}, 1.03, ["littles_law"]),
+    ],
+)
+def test_littles_law_is_of_the_requests_that_can_be_in_flight(
+    load: dict[str, Any], factor: float, words: list[str]
+) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", **load})
+    good = report(plan.comparisons[0].cells[0])
+    latency = good.latency_ns.model_dump() | {"mean": good.latency_ns.mean * factor}
+    opened = good.connections + load.get("idle", 0)
+    check(words, plan=plan, latency_ns=latency, connections_open=opened)
+
+
+def test_idle_connections_must_be_open_too() -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", "idle": 20})
+    check(["connections_missing", "littles_law"], plan=plan, connections_open=69)
+
+
+def test_a_count_of_requests_need_not_be_steady() -> None:
+    moving = changed("intervals", completed=tuple(range(200)))
+    check(["never_steady"], **moving)
+    check([], plan=vs_plan(["epoll", "io_uring"], {"protocol": "echo", "requests": 100_000}), **moving)
+
+
+def open_loop(rate_per_s: float, *, asked_per_s: float = 20_000, late_ns: int = 0) -> dict[str, Any]:
+    """What a report of an open loop has besides."""
+    latency = GOOD.latency_ns.model_dump()
+    lateness = latency | {"p99": late_ns}
+    schedule = {"due": 1, "unsent_begin": 0, "unsent_end": 0, "waited": 0, "asked_per_s": asked_per_s}
+    views = {"service_ns": latency, "closed_ns": latency, "lateness_ns": lateness}
+    return {"rate_per_s": rate_per_s, "views": views, "schedule": schedule}
+
+
+@pytest.mark.parametrize(
+    ("report_of", "words"),
+    [
+        (open_loop(20_000), []),
+        (open_loop(19_500), []),
+        (open_loop(18_000), ["rate_missed"]),
+        (open_loop(20_000, late_ns=900_000), []),
+        (open_loop(20_000, late_ns=1_500_000), ["generator_late"]),
+    ],
+)
+def test_an_open_loop_is_judged_by_its_lateness_and_the_rate_it_reached(
+    report_of: dict[str, Any], words: list[str]
+) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "rate": "20k"})
+    check(words, plan=plan, **report_of)
+    made = result(plan, schedule(plan)[0], server_share=0.5)
+    assert trial.bottleneck(plan.cell(made.trial), made) is trial.Bottleneck.RATE
+
+
+def test_a_shared_processor_makes_a_late_generator_a_warning() -> None:
+    late = changed("generator", turn_ns_max=25_000_000)
+    check(["generator_late"], **late)
+    shared = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "processors": "shared"})
+    check(["processor_shared"], plan=shared, **late)
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ({}, ["connections_waiting"]),
+        # The window of a count begins with its first request, and connections that end make room for others.
+        ({"requests": 100_000}, []),
+        ({"requests_per_connection": 100}, []),
+        ({"open": "as_needed"}, []),
+    ],
+)
+def test_connections_must_be_accepted_before_the_window_where_there_is_a_before(
+    load: dict[str, Any], words: list[str]
+) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", **load})
+    good = result(plan, schedule(plan)[0])
+    assert good.server is not None
+    usage = good.server.model_copy(update={"connections_taken": 49})
+    judged = trial.judged(plan.cell(good.trial), good.model_copy(update={"server": usage}))
+    assert [warning.word for warning in judged.warnings] == words
 
 
 def test_http_replies_hold_at_least_the_body_that_was_asked_for() -> None:

@@ -65,8 +65,11 @@ def estimates_of(
 ) -> tuple[Estimate, ...]:
     comparison = plan.comparisons[index]
     titles = comparison.titles
+    # Where server and generator share a processor, a latency is mostly the time until the other gives it up.
+    shared = any(cell.trial.processors == "shared" for cell in comparison.cells)
     estimates: list[Estimate] = []
     for metric in COMPARED:
+        times = METRICS[metric].is_time
         values = [values_of(used, metric, slot) for slot in range(len(titles))]
         found: list[tuple[str, str, stats.Ratio, tuple[float, ...]]] = []
         for slot, below in _pairs(comparison, gone):
@@ -79,7 +82,7 @@ def estimates_of(
             limited = (limited_by_generator(bottlenecks[title]), limited_by_generator(bottlenecks[reference]))
             bound = ratio_bound(metric, *limited)
             estimate = _estimate(metric, title, reference, ratio, p_holm, x, bound, seed=plan.seed, rivals=len(found))
-            may_decide = decided and title not in undecided and reference not in undecided
+            may_decide = decided and title not in undecided and reference not in undecided and not (times and shared)
             estimates.append(estimate if may_decide else estimate.model_copy(update={"word": "not decided"}))
     return tuple(estimates)
 

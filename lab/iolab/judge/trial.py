@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Report, RpcWorkload, Workload, percent
 from iolab.metrics import quantile_supported
 from iolab.plan.settings import Cell
-from iolab.results.records import MachineNoise, Result, TrialWarning
+from iolab.results.records import MachineNoise, Result, TrialWarning, WarningWord
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +41,11 @@ ERRORS_MAX = 0.001
 TURN_NS_MAX = 20_000_000
 # Time runnable without a processor, over run time.
 RUN_DELAY_MAX = 0.05
+# Requests of an open loop that leave later than this are not the load that was asked for: the engine's own limits.
+LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX = 1_000_000, 0.1
+# Below this share of the rate that was asked for, a figure is that of an overloaded server. Poisson arrivals in a
+# window of a few thousand requests stay within 2 or 3 % of their rate.
+ACHIEVED_SHARE_MIN = 0.95
 # A generator above this share of its processors may be the limit; a server above its share surely is one.
 GENERATOR_BUSY = 0.80
 SERVER_BUSY = 0.90
@@ -58,16 +63,18 @@ TICKS_SURE_NS = 40_000_000
 
 
 class Bottleneck(StrEnum):
-    """What limited a closed-loop trial.
+    """What limited a trial.
 
     `server`: its throughput is the server's. `both`: the server was busy too, so it is the server's within what was
     left idle. `generator`: the server could have done more. `latency`: neither was busy; the round trip decided.
+    `rate`: the same in an open loop, where the rate that was asked for decided.
     """
 
     SERVER = "server"
     GENERATOR = "generator"
     BOTH = "both"
     LATENCY = "latency"
+    RATE = "rate"
 
 
 def judged(cell: Cell, result: Result) -> Result:
@@ -96,7 +103,9 @@ def bottleneck(cell: Cell, result: Result) -> Bottleneck:
         return Bottleneck.BOTH
     if server_busy:
         return Bottleneck.SERVER
-    return Bottleneck.GENERATOR if generator_busy else Bottleneck.LATENCY
+    if generator_busy:
+        return Bottleneck.GENERATOR
+    return Bottleneck.LATENCY if cell.load.rate is None else Bottleneck.RATE
 
 
 def generator_share(cell: Cell, report: Report) -> float:
@@ -176,11 +185,14 @@ def _batches(series: Floats) -> Floats:
 
 
 def _warnings(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
-    yield from _warnings_of_replies(result, report)
+    yield from _warnings_of_replies(cell, result, report)
     yield from _warnings_of_books(cell, result, report)
     yield from _warnings_of_generator(cell, result, report)
+    yield from _warnings_of_rate(report)
     yield from _warnings_of_machine(result)
-    yield from _warnings_of_series(report)
+    # A count of requests ends when they are served: it has no warm-up, and no steady state is promised.
+    if cell.load.requests is None:
+        yield from _warnings_of_series(report)
     correct = report.requests.correct
     if not quantile_supported(correct, 0.5):
         yield TrialWarning(word="too_short", detail=f"{correct} requests in the window")
@@ -188,18 +200,17 @@ def _warnings(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarni
         yield TrialWarning(word="p99_not_supported", detail=f"{correct} requests, a p99 needs 1000")
 
 
-def _warnings_of_replies(result: Result, report: Report) -> Iterator[TrialWarning]:
+def _warnings_of_replies(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
     """Was every connection open and every reply right?"""
     requests = report.requests
     if report.interrupted:
         yield TrialWarning(word="interrupted", detail="the window was cut short")
-    if report.connections_open < report.connections:
-        yield TrialWarning(
-            word="connections_missing",
-            detail=f"{report.connections_open} of {report.connections} connections were open",
-        )
+    asked = report.connections + cell.load.idle
+    if report.connections_open < asked:
+        detail = f"{report.connections_open} of {asked} connections were open"
+        yield TrialWarning(word="connections_missing", detail=detail)
     taken = None if result.server is None else result.server.connections_taken
-    if taken is not None and taken < report.connections:
+    if taken is not None and taken < report.connections and _accepted_before(cell):
         detail = f"{taken} of {report.connections} connections were accepted when the window began"
         yield TrialWarning(word="connections_waiting", detail=detail)
     if requests.wrong or report.errors.wrong:
@@ -223,7 +234,22 @@ def _warnings_of_books(cell: Cell, result: Result, report: Report) -> Iterator[T
     bytes_fault = _bytes_fault(cell, report)
     if bytes_fault:
         yield TrialWarning(word="bytes_open", detail=bytes_fault)
-    if r.correct == 0 or report.generator.wall_ns == 0 or not _connections_stay_open(result, report):
+    yield from _littles_law(cell, result, report)
+
+
+def _littles_law(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
+    """Is throughput times mean latency the number of requests in flight?
+
+    While a connection is opened anew it has none in flight, and at the end of a count of requests fewer and fewer have:
+    then that number is an upper bound. In an open loop a request waits from when it was due, with no bound.
+    """
+    r = report.requests
+    if (
+        r.correct == 0
+        or report.generator.wall_ns == 0
+        or report.connections_open <= cell.load.idle
+        or cell.load.rate is not None
+    ):
         return
     # A request that is in flight when the window begins counts in it whole; one that is in flight when it ends, or that
     # failed, not at all. Their ages are known, so the law is exact whatever stalled at either edge.
@@ -231,23 +257,34 @@ def _warnings_of_books(cell: Cell, result: Result, report: Report) -> Iterator[T
     latencies_ns = (r.correct + r.wrong) * report.latency_ns.mean + ages_ns
     # Each thread of the generator has a window of its own.
     concurrency = latencies_ns / (report.generator.wall_ns / report.threads)
-    if abs(concurrency / report.connections_open - 1) > LITTLE_MAX:
-        yield TrialWarning(
-            word="littles_law",
-            detail=f"throughput x mean latency is {concurrency:.2f}, open connections are {report.connections_open}",
-        )
+    used = report.connections_open - cell.load.idle
+    in_flight = min(cell.load.active or used, used) * cell.load.pipeline
+    is_bound = _connections_end(cell, result) or cell.load.requests is not None
+    if concurrency / in_flight - 1 > LITTLE_MAX or (1 - concurrency / in_flight > LITTLE_MAX and not is_bound):
+        most = "at most " if is_bound else ""
+        detail = f"throughput x mean latency is {concurrency:.2f}, requests in flight are {most}{in_flight}"
+        yield TrialWarning(word="littles_law", detail=detail)
 
 
-def _connections_stay_open(result: Result, report: Report) -> bool:
-    """Little's law counts connections as requests in flight: not so while each request opens one of its own.
+def _connections_end(cell: Cell, result: Result) -> bool:
+    """Whether connections end within the trial and are opened anew.
 
     Over HTTP a server that holds one connection ends it with its reply, whatever it was asked for.
     """
-    workload = report.workload
-    ends = isinstance(workload, HttpWorkload) and (
+    workload = cell.workload
+    ends_with_reply = isinstance(workload, HttpWorkload) and (
         not workload.keep_alive or (result.ready is not None and result.ready.holds == 1)
     )
-    return report.connections_open > 0 and not ends
+    return ends_with_reply or cell.load.requests_per_connection is not None
+
+
+def _accepted_before(cell: Cell) -> bool:
+    """Whether the server must have accepted all connections when the window begins.
+
+    A count of requests begins with the first of them, and where connections end the others may wait for their turn.
+    """
+    ends = cell.load.requests_per_connection is not None
+    return cell.load.requests is None and cell.load.open == "before" and not ends
 
 
 def _bytes_fault(cell: Cell, report: Report) -> str | None:
@@ -285,19 +322,38 @@ def _reply_bytes_min(workload: Workload, *, named: bool) -> int:
 
 def _warnings_of_generator(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
     """Could the generator see what it reports?"""
-    generator = report.generator
-    if generator.turn_ns_max > TURN_NS_MAX:
-        yield TrialWarning(word="generator_late", detail=f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms")
-    if generator.run_delay_ns > RUN_DELAY_MAX * generator.cpu_ns:
-        share = generator.run_delay_ns / max(generator.cpu_ns, 1)
-        yield TrialWarning(
-            word="generator_starved", detail=f"it waited for a processor for {percent(share)} of its run time"
-        )
+    shared = cell.trial.processors == "shared"
+    for word, detail in _lateness(report):
+        yield TrialWarning(word="processor_shared" if shared else word, detail=detail)
     if bottleneck(cell, result) is Bottleneck.GENERATOR:
         server = server_share(cell, result)
         beside = "unknown" if server is None else percent(server)
         detail = f"generator {percent(generator_share(cell, report))} busy, server {beside}"
         yield TrialWarning(word="generator_saturated", detail=detail)
+
+
+def _lateness(report: Report) -> Iterator[tuple[WarningWord, str]]:
+    """How the generator was kept from its work, if it was."""
+    generator = report.generator
+    if generator.turn_ns_max > TURN_NS_MAX:
+        yield "generator_late", f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms"
+    if generator.run_delay_ns > RUN_DELAY_MAX * generator.cpu_ns:
+        share = generator.run_delay_ns / max(generator.cpu_ns, 1)
+        yield "generator_starved", f"it waited for a processor for {percent(share)} of its run time"
+    if report.views is not None:
+        late_ns, usual_ns = report.views.lateness_ns.p99, report.latency_ns.p50
+        if late_ns > max(LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX * usual_ns):
+            yield "generator_late", f"1 % of its requests left {late_ns / 1e6:.1f} ms after they were due, or later"
+
+
+def _warnings_of_rate(report: Report) -> Iterator[TrialWarning]:
+    """Was the rate served that was asked for?"""
+    schedule = report.schedule
+    if schedule is None or schedule.asked_per_s == 0:
+        return
+    if report.rate_per_s < ACHIEVED_SHARE_MIN * schedule.asked_per_s:
+        detail = f"{report.rate_per_s:,.0f} of {schedule.asked_per_s:,.0f} requests per second were answered"
+        yield TrialWarning(word="rate_missed", detail=detail)
 
 
 def _warnings_of_machine(result: Result) -> Iterator[TrialWarning]:

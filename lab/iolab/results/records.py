@@ -193,6 +193,13 @@ WARNINGS: dict[str, WarningKind] = {
         "Too few requests for a p99: make the window longer "
         "(vs: --duration, experiment: trial.duration_ms), or read the p50.",
     ),
+    "processor_shared": WarningKind(
+        False,
+        "Server and generator shared a processor, as was asked for: compare throughput and CPU, and no latency.",
+    ),
+    "rate_missed": WarningKind(
+        False, "The rate was not served: its latency grows with the window. Ask for a lower rate."
+    ),
     "never_steady": WarningKind(
         True,
         "Throughput never settled: make the warm-up longer "
@@ -226,6 +233,8 @@ WarningWord = Literal[
     "steadiness_unseen",
     "not_steady",
     "p99_not_supported",
+    "processor_shared",
+    "rate_missed",
     "never_steady",
     "interrupted",
     "connections_missing",
