@@ -11,10 +11,13 @@ import pytest
 import fake_engine
 from iolab.contract.types import Description
 from iolab.machine import cpus, doctor, facts, netstat, noise, proc
+from iolab.machine import needs as machine_needs
 from iolab.machine.cpus import Cpu, CpuSets
 from iolab.machine.doctor import Check
+from iolab.machine.needs import Facts
 from iolab.machine.netstat import ListenCounters
 from iolab.machine.noise import Ticks
+from iolab.plan.needs import Needs
 
 S = 1_000_000_000
 
@@ -226,6 +229,41 @@ def test_this_machine_can_be_described_and_the_lab_may_use_its_processors() -> N
     assert described["cpu"]["logical"] == len(cpus.topology()) >= 1
     assert described["identity"]["kernel"]
     assert doctor.checks(described, None, "none")
+
+
+FACTS = Facts(
+    cpus=(0, 1),
+    memory_bytes=8_000_000_000,
+    path_why_not="no /dev/net/tun",
+    models_why_not={"epoll": "", "io_uring": "forbidden by seccomp"},
+    is_installed=lambda program: program == "ab",
+)
+
+
+@pytest.mark.parametrize(
+    ("needs", "unmet"),
+    [
+        ({}, ""),
+        ({"processors": 2, "memory_bytes": "8GB", "programs": ("ab",), "models": ("epoll",), "cpu_quota": True}, ""),
+        ({"processors": 4}, "needs 4 processors (2 found)"),
+        ({"memory_bytes": "12GB"}, "needs 12 GB of memory (8 GB found)"),
+        ({"path": True}, "needs a network path (no /dev/net/tun)"),
+        ({"programs": ("ab", "hey")}, "needs the program hey (not installed)"),
+        ({"models": ("io_uring",)}, "needs the model io_uring (forbidden by seccomp)"),
+        ({"models": ("fibre",)}, "needs the model fibre (the engine has no such model)"),
+        (
+            {"processors": 4, "programs": ("hey",)},
+            "needs 4 processors (2 found); needs the program hey (not installed)",
+        ),
+    ],
+)
+def test_what_is_needed_and_missing_is_said_with_what_was_found(needs: dict[str, Any], unmet: str) -> None:
+    assert machine_needs.unmet(Needs.model_validate(needs), FACTS) == unmet
+
+
+def test_a_processor_that_is_named_must_be_there() -> None:
+    assert machine_needs.unmet_cpus((0, 1), FACTS) == ""
+    assert machine_needs.unmet_cpus((1, 7, 5), FACTS) == "needs processor 5 (2 found)"
 
 
 TCP_EXT = "TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPReqQFullDrop\n"

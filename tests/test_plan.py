@@ -22,6 +22,7 @@ from iolab.contract.types import WORKLOADS
 from iolab.errors import PlanError
 from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import load_experiment, parse_experiment, vs_plan
+from iolab.plan.needs import Needs
 from iolab.plan.plan import RETRIES_MAX, Place, Plan, Quick, Trial
 from iolab.plan.schedule import schedule
 from iolab.plan.settings import SETTINGS, Scalar, cell_of, changed, digest_of, settings_of
@@ -216,6 +217,66 @@ server = "monoio"
 workload = { reply_bytes = 0 }
 trial = { duration_ms = 1000 }
 """
+
+
+PARTS = (
+    NAMED
+    + b"""
+[[skip]]
+at = { load.active = 10 }
+contestant = "as published"
+reason = "it holds one"
+"""
+)
+
+
+def test_what_is_skipped_is_in_no_comparison_and_has_a_reason() -> None:
+    plan = parse_experiment(PARTS)
+    assert [each.titles for each in plan.comparisons] == [("two processors", "as published"), ("two processors",)]
+    assert [f"{each.words}: {each.reason}" for each in plan.skipped] == ["as published at active=10: it holds one"]
+    whole = parse_experiment(PARTS.replace(b'contestant = "as published"\n', b""))
+    assert [each.name for each in whole.comparisons] == ["active=1 workers=1"]
+
+
+def test_a_quick_run_may_be_a_part_of_an_experiment() -> None:
+    plan = parse_experiment(
+        NAMED + b"[quick]\naxes = { load.active = [10] }\n[[quick.skip]]\ncontestant = 'as published'\n"
+    )
+    quick = plan.quick()
+    assert [(each.name, each.titles) for each in quick.comparisons] == [("active=10 workers=1", ("two processors",))]
+    assert (plan.is_quick, quick.is_quick, quick.quick()) == (False, True, quick)
+    assert Plan.model_validate_json(quick.model_dump_json()) == quick
+
+
+def test_a_quick_run_may_lack_what_a_claim_is_about() -> None:
+    claim = b"""[[claims]]
+id = "C"
+text = "x"
+decide = { relation = "wins", contestant = "as published", reference = "two processors" }
+"""
+    plan = parse_experiment(NAMED + b"[[quick.skip]]\ncontestant = 'as published'\n" + claim)
+    assert plan.quick().claims == plan.claims
+
+
+@pytest.mark.parametrize(
+    ("contestant", "settings", "needs"),
+    [
+        ("", "", {"processors": 4}),
+        ("needs = { processors = 8, path = true }\n", "", {"processors": 8, "path": True}),
+        ("needs = { programs = ['ab'] }\n", "", {"processors": 4, "programs": ("ab",)}),
+        ("", "[fixed.server]\ncpu_quota = 2.0\nprocesses_max = 9\n",
+         {"processors": 4, "cpu_quota": True, "processes_limit": True}),
+        ("", "[fixed.server]\nmemory_limit_bytes = '64MiB'\n", {"processors": 4, "memory_limit": True}),
+        ("", "[fixed.path]\ndelay_ms = 5\n", {"processors": 4, "path": True}),
+    ],
+)  # fmt: skip
+def test_a_contestant_needs_what_it_its_experiment_and_its_settings_need(
+    contestant: str, settings: str, needs: dict[str, object]
+) -> None:
+    text = NAMED.replace(b'name = "as published"\n', b'name = "as published"\n' + contestant.encode())
+    plan = parse_experiment(text + settings.encode() + b"[needs]\nprocessors = 4\n")
+    assert plan.needs_of(0, 1) == Needs.model_validate(needs)
+    assert plan.digest == parse_experiment(NAMED + settings.encode()).digest, "needs decide nothing that is measured"
 
 
 def test_a_contestant_has_a_name_and_settings_of_its_own() -> None:

@@ -18,14 +18,16 @@ from pathlib import Path
 
 from iolab.contract.types import CONNECTIONS_MAX, Description, ModelAbout, ServeReady, ServeSpec
 from iolab.errors import PlanError
-from iolab.machine import port_owner, proc
+from iolab.machine import needs, port_owner, proc
 from iolab.machine.cgroups import Throttling
-from iolab.measure import limits, reaper, registered
+from iolab.machine.needs import Facts
+from iolab.measure import limits, path, reaper, registered
 from iolab.measure.child import Child, Ended, ending
 from iolab.measure.engine import Engine, TrialFailed, serve, variant, with_environment
 from iolab.measure.limits import Limits
 from iolab.measure.registered import Absent, Command, Registered
 from iolab.plan import registry, settings
+from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
 from iolab.plan.registry import Registry
 from iolab.plan.settings import Cell
@@ -155,20 +157,40 @@ def _about(entry: registry.Entry, name: str, why_not: str | None) -> ModelAbout:
     )
 
 
-def left_out(plan: Plan, variants: Mapping[str, ModelAbout]) -> dict[tuple[int, int], Failure]:
+def facts(plan: Plan, engine: Engine) -> Facts:
+    """What this machine has of what a plan can need. A path is only tried where one is needed."""
+    wanted = (
+        plan.needs_of(at, slot) for at, found in enumerate(plan.comparisons) for slot in range(len(found.cells))
+    )
+    limited = limits.reasons()
+    return needs.here(
+        path_why_not=path.why_not(engine) if any(each.path for each in wanted) else "",
+        cpu_quota_why_not=limited["cpu_quota"],
+        memory_limit_why_not=limited["memory_limit_bytes"],
+        processes_limit_why_not=limited["processes_max"],
+        models_why_not={each.name: each.why_not or "" for each in engine.description.models},
+    )
+
+
+def left_out(plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts) -> dict[tuple[int, int], Failure]:
     """Who cannot take part in what, as (comparison, slot), and why: what is never measured as if it could."""
     return {
         (at, slot): failure
         for at, comparison in enumerate(plan.comparisons)
         for slot, cell in enumerate(comparison.cells)
-        if (about := variants.get(cell.contestant.text)) is not None
-        if (failure := _unfit(cell, about)) is not None
+        if (failure := _unmet(plan.needs_of(at, slot), cell, facts) or _unfit(cell, variants)) is not None
     }
 
 
-def refuse_unfit(plan: Plan, variants: Mapping[str, ModelAbout]) -> None:
+def _unmet(wanted: Needs, cell: Cell, facts: Facts) -> Failure | None:
+    """What a cell needs and this machine has not."""
+    why = needs.unmet(wanted, facts) or needs.unmet_cpus((*cell.server.cpus, *cell.load.cpus), facts)
+    return Failure(kind="unavailable", message=why, final=True) if why else None
+
+
+def refuse_unfit(plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts) -> None:
     """Raises PlanError for the first contestant that cannot take part: who was named by hand is to be compared."""
-    for (at, slot), failure in left_out(plan, variants).items():
+    for (at, slot), failure in left_out(plan, variants, facts).items():
         cell = plan.comparisons[at].cells[slot]
         if failure.kind == "unavailable":
             raise PlanError(f"{cell.contestant.text} cannot run here: {failure.message}")
@@ -179,7 +201,10 @@ def refuse_unfit(plan: Plan, variants: Mapping[str, ModelAbout]) -> None:
         )
 
 
-def _unfit(cell: Cell, about: ModelAbout) -> Failure | None:
+def _unfit(cell: Cell, variants: Mapping[str, ModelAbout]) -> Failure | None:
+    about = variants.get(cell.contestant.text)
+    if about is None:
+        return None
     if not about.available:
         return Failure(kind="unavailable", message=about.why_not or "this machine lacks what it needs", final=True)
     holds = _holds(cell, about)

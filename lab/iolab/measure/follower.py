@@ -47,6 +47,7 @@ def load_spec(cell: Cell, addresses: tuple[str, ...], *, seed: int = 1, **change
         duration_ms=None if counts else times.duration_ms,
         requests=load.requests,
         timeout_ms=times.timeout_ms,
+        verify=load.verify,
         interval_ms=times.interval_ms,
     )
     _refuse_unapplied(load)
@@ -65,9 +66,8 @@ def _pace(load: Load, seed: int) -> Pace:
 
 def _refuse_unapplied(load: Load) -> None:
     """Raises TrialFailed for what the generator cannot do."""
-    for key in ("verify", "open"):
-        if (value := getattr(load, key)) != Load.model_fields[key].default:
-            raise TrialFailed("cannot", f"load.{key}: the generator cannot do {value!r}: leave it out", final=True)
+    if load.open != "before":
+        raise TrialFailed("cannot", f"load.open: the generator cannot do {load.open!r}: leave it out", final=True)
 
 
 def follow(

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from iolab.contract.types import WORKLOADS, Frozen
 from iolab.plan import mistakes
 from iolab.plan.contestant import Contestant
+from iolab.plan.needs import Needs
 from iolab.plan.settings import DOTTED, SETTINGS, TABLES, Cell, cell_of
 from iolab.wording import instead, nearest
 
@@ -30,6 +31,7 @@ class Entrant(Frozen):
     server_settings: Table = Field(default={})
     path: Table = Field(default={})
     trial: Table = Field(default={})
+    needs: Needs = Needs()
 
     @model_validator(mode="before")
     @classmethod

@@ -12,17 +12,17 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from iolab.contract.types import Frozen
+from iolab.contract.types import Frozen, updated
 from iolab.errors import PlanError
 from iolab.plan import mistakes, toml_file
 from iolab.plan.cells import Entrant, Fault, Table, cell_or_faults
 from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest
 from iolab.plan.contestant import Contestant
-from iolab.plan.plan import COMPARISONS_MAX, CONTESTANTS_MAX, Comparison, Plan, Quick, spelt
-from iolab.plan.settings import DOTTED, SETTINGS, SHORT, Cell, Scalar, Setting, dotted
+from iolab.plan.needs import Needs
+from iolab.plan.plan import COMPARISONS_MAX, CONTESTANTS_MAX, Comparison, Cut, Plan, Quick, Skip, spelt
+from iolab.plan.settings import DOTTED, SETTINGS, SHORT, Axes, Cell, Setting, dotted
 from iolab.wording import instead
 
-Axes = Annotated[dict[str, Annotated[tuple[Scalar, ...], Field(min_length=1)]], BeforeValidator(dotted)]
 # The models there are, and the names of their options.
 Models = Mapping[str, Sequence[str]]
 
@@ -123,7 +123,9 @@ class _Experiment(_Tables):
     blocks: int = 12
     seed: int = 1
     quick: Quick = Quick()
+    needs: Needs = Needs()
     comparisons: tuple[_Group, ...] = ()
+    skip: tuple[Skip, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
     analysis: str = ""
@@ -205,11 +207,16 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
             comparisons += made
     if wrong:
         raise PlanError("\n".join(line.replace("\n", " ") for line in wrong))
+    wrong |= dict.fromkeys(_cuts_nothing(experiment, comparisons))
+    if wrong:
+        raise PlanError("\n".join(wrong))
     return Plan(
         name=experiment.name,
         question=experiment.question,
         source=experiment.source,
-        comparisons=tuple(comparisons),
+        comparisons=tuple(left for each in comparisons if (left := each.without(experiment.skip)) is not None),
+        needs=experiment.needs,
+        skipped=experiment.skip,
         blocks=experiment.blocks,
         seed=experiment.seed,
         short=experiment.quick,
@@ -219,6 +226,20 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
     )
 
 
+def _cuts_nothing(experiment: _Experiment, comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """What is to be left out and is not there, and what leaves nothing."""
+    parts: list[tuple[str, Cut]] = [(f"skip[{at}]", each) for at, each in enumerate(experiment.skip, start=1)]
+    parts += [(f"quick.skip[{at}]", each) for at, each in enumerate(experiment.quick.skip, start=1)]
+    for where, cut in parts:
+        if not any(cut.takes(each, title) for each in comparisons for title in each.titles):
+            yield f"{where}: nothing is like that: check its axes, comparison and contestant"
+    left = [kept for each in comparisons if (kept := each.without(experiment.skip)) is not None]
+    if not left:
+        yield "skip: leaves nothing to measure: skip less"
+    elif not experiment.quick.of(left):
+        yield "quick: leaves nothing to measure: check its axes, comparisons and skip"
+
+
 def _made(experiment: _Experiment, group: _Group, setting: Setting) -> tuple[list[Comparison], list[str]]:
     """The comparison at one point of the axes, or what is wrong with its settings."""
     title = "" if group.title == "all" and setting else group.title
@@ -226,7 +247,9 @@ def _made(experiment: _Experiment, group: _Group, setting: Setting) -> tuple[lis
     cells, wrong = _cells(group.contestants, {**experiment.fixed, **group.fixed, **setting})
     if wrong:
         return [], [_line(each, experiment, group) for each in wrong]
-    return [Comparison(name=name, setting=setting, cells=cells, ladder=group.ladder, labels=group.titles)], []
+    needs = tuple(each.needs for each in group.contestants)
+    made = Comparison(name=name, setting=setting, cells=cells, ladder=group.ladder, labels=group.titles)
+    return [updated(made, group=group.title, needs=needs if any(each != Needs() for each in needs) else ())], []
 
 
 def _line(wrong: _Wrong, experiment: _Experiment, group: _Group) -> str:
@@ -283,6 +306,8 @@ _TABLES: dict[str, type[Frozen]] = {
     "published": Published,
     "claims": Claim,
     "quick": Quick,
+    "needs": Needs,
+    "skip": Skip,
     **_TESTS,
 }
 

@@ -28,6 +28,7 @@ EXAMPLES = {
     "published": "1.1",
     "published_ms": "{ epoll = 0.4 }",
     "values": "{ epoll = 100000, io_uring = 120000 }",
+    "reason": '"one process cannot hold them"',
     "axis": '"connections"',
     "about": '"a server in Go"',
     "protocols": '["http"]',
@@ -63,7 +64,7 @@ WORDS = {
 # The settings of the flat form that had names of their own.
 FLAT = {"server_cpus": "server.cpus", "load_cpus": "load.cpus"}
 # The keys of lists of tables.
-TABLES = frozenset({"comparisons", "published", "claims"})
+TABLES = frozenset({"comparisons", "published", "claims", "skip"})
 # A value that may be of several types has a complaint of each; their places end in these.
 SCALARS = ("bool", "int", "float", "str")
 SCALAR = "must be a number, text in quotes, or true or false"

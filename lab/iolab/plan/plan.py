@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from iolab.contract.types import Frozen, updated
 from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest, named_by
-from iolab.plan.settings import QUICK_INTERVAL_MS, SHORT, TRIAL_MS_MAX, Cell, Scalar, Setting, changed, digest_of
+from iolab.plan.needs import Needs, of_settings
+from iolab.plan.settings import (
+    QUICK_INTERVAL_MS,
+    SHORT,
+    TRIAL_MS_MAX,
+    Axes,
+    Cell,
+    Scalar,
+    Setting,
+    changed,
+    digest_of,
+    dotted,
+)
 from iolab.wording import instead
 
 # Limits, in one place. Each is far beyond honest use and keeps a slip of the pen from becoming a week of measuring.
@@ -33,13 +45,51 @@ COUNT_WARMUP_MS, COUNT_DURATION_MS = 100, 300
 MANY = 4
 
 
+class Cut(Frozen):
+    """A part of an experiment: the settings of the axes, the comparison and the contestant that it is about.
+
+    What is not given takes in all there are. A setting may have several values.
+    """
+
+    at: Annotated[dict[str, Scalar | tuple[Scalar, ...]], BeforeValidator(dotted)] = Field(
+        default={}, description="values of axes, by their names"
+    )
+    comparison: str = Field(default="", description="the title of a comparison")
+    contestant: str = Field(default="", description="what a contestant is called")
+
+    @property
+    def words(self) -> str:
+        """What it is about: `thread at connections=1000`."""
+        at = {name: "|".join(map(str, value)) if isinstance(value, tuple) else value for name, value in self.at.items()}
+        where = " ".join(part for part in (self.comparison, spelt(at)) if part)
+        return " at ".join(part for part in (self.contestant, where) if part) or "everything"
+
+    def takes(self, comparison: Comparison, title: str) -> bool:
+        """Whether a contestant of a comparison is in this part."""
+        return (
+            self.comparison in ("", comparison.group)
+            and self.contestant in ("", title)
+            and all(
+                name in comparison.setting
+                and comparison.setting[name] in (values if isinstance(values, tuple) else (values,))
+                for name, values in self.at.items()
+            )
+        )
+
+
+class Skip(Cut):
+    """A combination that means nothing, and the reason."""
+
+    reason: str = Field(min_length=1, max_length=300, description="why it means nothing")
+
+
 class Comparison(Frozen):
     """One setting of the axes and its contestants as cells; the first cell is the reference of every ratio.
 
     `name` is unique in its plan, as `message_bytes=65`. `setting` holds the values of the axes alone, by dotted names
     (empty when there are none). One cell alone is measured but not compared. The same contestant twice is an A/A
     comparison. In a `ladder` each cell is compared with the one before it. `labels` name the cells, where their own
-    texts are too long.
+    texts are too long. `group` is the title it has in its experiment. `needs` are those of each cell, if there are any.
     """
 
     name: str = Field(min_length=1, max_length=200)
@@ -47,6 +97,8 @@ class Comparison(Frozen):
     cells: tuple[Cell, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
     ladder: bool = False
     labels: tuple[str, ...] = ()
+    group: str = ""
+    needs: tuple[Needs, ...] = ()
 
     @model_validator(mode="after")
     def _a_label_each(self) -> Self:
@@ -78,21 +130,55 @@ class Comparison(Frozen):
         """The slot that the ratios of this one are to."""
         return slot - 1 if self.ladder else 0
 
+    def without(self, cuts: Sequence[Cut]) -> Comparison | None:
+        """The comparison without the contestants that are cut away; None where no contestant is left."""
+        titles = self.titles
+        kept = [slot for slot, title in enumerate(titles) if not any(cut.takes(self, title) for cut in cuts)]
+        if len(kept) == len(titles):
+            return self
+        parts = {
+            name: tuple(getattr(self, name)[slot] for slot in kept)
+            for name in ("cells", "labels", "needs")
+            if getattr(self, name)
+        }
+        return updated(self, **parts) if kept else None
+
 
 class Quick(Frozen):
-    """What `--quick` makes of a plan: at most so many blocks, and trials of at most these times.
+    """What `--quick` makes of a plan: at most so many blocks, trials of at most these times, and a part of it.
+
+    `axes` are the values that are kept of an axis, `comparisons` those that are kept, by their titles; `skip` is left
+    to the full run.
 
     Many short trials tell more than few long ones, because one disturbed block of six widens an interval to all there
     is, and one of ten hardly. An experiment of many contestants states its own, so that it ends within minutes.
     """
 
-    blocks: int = Field(default=10, ge=1, le=BLOCKS_MAX)
-    warmup_ms: int = Field(default=250, ge=100, le=TRIAL_MS_MAX)
-    duration_ms: int = Field(default=800, ge=100, le=TRIAL_MS_MAX)
+    blocks: int = Field(default=10, ge=1, le=BLOCKS_MAX, description="blocks at most")
+    warmup_ms: int = Field(default=250, ge=100, le=TRIAL_MS_MAX, description="warm-up at most")
+    duration_ms: int = Field(default=800, ge=100, le=TRIAL_MS_MAX, description="window at most")
+    axes: Axes = Field(default={}, description="values that are kept of an axis, by its name")
+    comparisons: tuple[str, ...] = Field(
+        default=(), description="titles of the comparisons that are kept; all by default"
+    )
+    skip: tuple[Cut, ...] = Field(default=(), description="parts that only the full run has")
+
+    def of(self, comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
+        """The part that a quick run has."""
+        chosen = (
+            each
+            for each in comparisons
+            if not self.comparisons or each.group in self.comparisons
+            if all(each.setting.get(name, values[0]) in values for name, values in self.axes.items())
+        )
+        return tuple(kept for each in chosen if (kept := each.without(self.skip)) is not None)
 
 
 class Plan(Frozen):
-    """A whole question. Prose, published rows and claims do not decide what is measured; the rest does."""
+    """A whole question. Prose, published rows, claims and needs do not decide what is measured; the rest does.
+
+    What is `skipped` is in no comparison. A plan that `is_quick` may lack what its claims are about.
+    """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
@@ -102,13 +188,16 @@ class Plan(Frozen):
     blocks: int = Field(default=12, ge=1, le=BLOCKS_MAX)
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     short: Quick = Quick()
+    needs: Needs = Needs()
+    skipped: tuple[Skip, ...] = ()
+    is_quick: bool = False
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
     analysis: str = ""
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> Self:
-        wrong = [*self._too_few_blocks(), *self._names_given_twice(), *self._not_measured()]
+        wrong = [*self._too_few_blocks(), *self._names_given_twice(), *([] if self.is_quick else self._not_measured())]
         if wrong:
             raise ValueError("\n".join(line.replace("\n", " ") for line in wrong))
         return self
@@ -173,7 +262,10 @@ class Plan(Frozen):
     def digest(self) -> str:
         """16 hexadecimal digits over what decides the measurement: name, comparisons, blocks and seed."""
         comparisons = [
-            {**each.model_dump(mode="json", exclude={"cells"}), "cells": [cell.key for cell in each.cells]}
+            {
+                **each.model_dump(mode="json", exclude={"cells", "group", "needs"}),
+                "cells": [cell.key for cell in each.cells],
+            }
             for each in self.comparisons
         ]
         return digest_of({"name": self.name, "comparisons": comparisons, "blocks": self.blocks, "seed": self.seed})
@@ -226,16 +318,25 @@ class Plan(Frozen):
 
     def quick(self) -> Plan:
         """The same question with short trials and few blocks, yet enough for a 95 % interval."""
+        if self.is_quick:
+            return self
         comparisons = tuple(
             updated(comparison, cells=tuple(_quick(cell, self.short) for cell in comparison.cells))
-            for comparison in self.comparisons
+            for comparison in self.short.of(self.comparisons)
         )
-        return updated(self, comparisons=comparisons, blocks=min(self.blocks, max(self.blocks_min, self.short.blocks)))
+        blocks = min(self.blocks, max(_blocks_min(comparisons), self.short.blocks))
+        return updated(self, comparisons=comparisons, blocks=blocks, is_quick=True)
 
     @property
     def blocks_min(self) -> int:
         """The fewest blocks that can tell the contestants of the largest comparison apart."""
-        return max(blocks_min(len(comparison.cells) - 1) for comparison in self.comparisons)
+        return _blocks_min(self.comparisons)
+
+    def needs_of(self, comparison: int, slot: int) -> Needs:
+        """All that a contestant of a comparison needs of a machine."""
+        found = self.comparisons[comparison]
+        of_contestant = found.needs[slot] if found.needs else Needs()
+        return self.needs.and_those(of_contestant).and_those(of_settings(found.cells[slot]))
 
 
 class Trial(Frozen):
@@ -273,6 +374,10 @@ def blocks_min(rivals: int) -> int:
     The smallest p-value of n blocks is 2 / 2**n, and Holm multiplies it by the number of rivals: 6 blocks for one.
     """
     return next(n for n in itertools.count(1) if 2 * rivals / 2**n <= ALPHA) if rivals else 1
+
+
+def _blocks_min(comparisons: Iterable[Comparison]) -> int:
+    return max(blocks_min(len(comparison.cells) - 1) for comparison in comparisons)
 
 
 def spelt(setting: Setting) -> str:

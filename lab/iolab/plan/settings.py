@@ -92,6 +92,10 @@ Rate = Annotated[RatePerS | ShareOfCapacity, BeforeValidator(_rate)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1 << 20, le=1 << 50)]
 
 
+# The values of each axis, by the dotted name of its setting.
+Axes = Annotated[dict[str, Annotated[tuple[Scalar, ...], Field(min_length=1)]], BeforeValidator(dotted)]
+
+
 class Load(Frozen):
     """What the load generator does."""
 

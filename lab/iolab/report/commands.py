@@ -31,8 +31,8 @@ class ByHand(NamedTuple):
 def again(plan: Plan) -> tuple[str, ...]:
     """The command that runs the whole plan again, with its seed."""
     words = _vs_words(plan) if plan.name == "vs" else ["iolab", "run", plan.name]
-    # A plan that quick() leaves as it is was quick, or is as short as that: the flag is right in both cases.
-    return (*words, "--quick") if plan.quick() == plan else tuple(words)
+    # A plan that is as short as a quick one has the same digest with the flag.
+    return (*words, "--quick") if plan.quick().digest == plan.digest else tuple(words)
 
 
 def servers_of(machine: Mapping[str, Any]) -> Servers:

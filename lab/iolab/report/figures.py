@@ -282,7 +282,8 @@ def _defective(titles: Sequence[str], used: Counted) -> Iterator[str]:
 def limits(plan: Plan) -> list[str]:
     """What no figure of this run can show, whatever it says."""
     cells = [cell for comparison in plan.comparisons for cell in comparison.cells]
-    said = [
+    said = [f"What was left out, {skip.words}: {skip.reason}." for skip in plan.skipped]
+    said += [
         "What users would have waited in a stall: the load is a closed loop, so latency is service time.",
         "A network: server and generator ran on one machine over loopback.",
     ]

@@ -1,0 +1,66 @@
+"""Whether a machine has what an experiment, a contestant or a claim needs, and what is missing where it has not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from iolab.machine.cpus import topology
+from iolab.plan.needs import Needs
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What there is of what can be needed. Each `why_not` is empty where the thing is there, else one reason."""
+
+    cpus: tuple[int, ...]
+    memory_bytes: int
+    path_why_not: str = ""
+    cpu_quota_why_not: str = ""
+    memory_limit_why_not: str = ""
+    processes_limit_why_not: str = ""
+    models_why_not: Mapping[str, str] = field(default_factory=dict)
+    is_installed: Callable[[str], bool] = lambda program: shutil.which(program) is not None
+
+
+def here(**why_not: Any) -> Facts:
+    """The facts of this machine, with the reasons that are known elsewhere."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Facts(tuple(cpu.id for cpu in topology()), memory_bytes, **why_not)
+
+
+def unmet(needs: Needs, facts: Facts) -> str:
+    """What is missing, as `needs 4 processors (2 found)`; empty where nothing is."""
+    return "; ".join(_missing(needs, facts))
+
+
+def unmet_cpus(cpus: Iterable[int], facts: Facts) -> str:
+    """Which of these processors is not there; empty where all are."""
+    absent = sorted(set(cpus) - set(facts.cpus))
+    return f"needs processor {absent[0]} ({len(facts.cpus)} found)" if absent else ""
+
+
+def _missing(needs: Needs, facts: Facts) -> Iterator[str]:
+    if needs.processors > len(facts.cpus):
+        yield f"needs {needs.processors} processors ({len(facts.cpus)} found)"
+    if (needs.memory_bytes or 0) > facts.memory_bytes:
+        yield f"needs {_gigabytes(needs.memory_bytes or 0)} of memory ({_gigabytes(facts.memory_bytes)} found)"
+    for is_needed, what, why_not in (
+        (needs.path, "a network path", facts.path_why_not),
+        (needs.cpu_quota, "a quota of processor time", facts.cpu_quota_why_not),
+        (needs.memory_limit, "a limit of memory", facts.memory_limit_why_not),
+        (needs.processes_limit, "a limit of processes", facts.processes_limit_why_not),
+    ):
+        if is_needed and why_not:
+            yield f"needs {what} ({why_not})"
+    yield from (f"needs the program {each} (not installed)" for each in needs.programs if not facts.is_installed(each))
+    for model in needs.models:
+        if why_not := facts.models_why_not.get(model, "the engine has no such model"):
+            yield f"needs the model {model} ({why_not})"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.3g} GB"
