@@ -30,8 +30,8 @@ pub use self::first_failure::{ErrorsByPhase, FirstFailure, Phase, Saw};
 pub use self::json::{Spec, line, pretty, read, reports, schemas};
 pub use self::latency::Latency;
 pub use self::load::{
-    Arrivals, Driver, INTERVAL_MS_DEFAULT, LoadSpec, Pace, SEED_DEFAULT, Shard, Stage, TIMEOUT_MS_DEFAULT,
-    Tls, Verification, WARMUP_MS_DEFAULT,
+    Arrivals, Driver, INTERVAL_MS_DEFAULT, LoadSpec, Opening, Pace, SEED_DEFAULT, Shard, Stage,
+    TIMEOUT_MS_DEFAULT, Tls, Verification, WARMUP_MS_DEFAULT,
 };
 pub use self::measured::{Bytes, Errors, Generator, Intervals, Probe, Requests, Statuses, Views};
 pub use self::path::{Carried, MTU_DEFAULT, PathEnd, PathReady, PathReport, PathSpec, QUEUE_PACKETS_DEFAULT};

@@ -38,6 +38,9 @@ pub struct LoadSpec {
     #[serde(default)]
     #[schemars(range(min = *IDLE.start(), max = *IDLE.end()))]
     pub idle: usize,
+    /// When the connections are opened.
+    #[serde(default)]
+    pub open: Opening,
     /// Connections opened in a second at most; null: as fast as it goes.
     #[serde(default)]
     #[schemars(range(max = *RATE_PER_S.end()), extend("exclusiveMinimum" = 0.0))]
@@ -81,7 +84,8 @@ pub struct LoadSpec {
     /// The file of the network namespace that it enters before it opens a socket; null: the one it is started in.
     #[serde(default)]
     pub netns: Option<PathBuf>,
-    /// Load before the measured window; null stands for 500, or for none with `requests`.
+    /// Load before the measured window; null stands for 500, or for none with `requests` or connections that are opened
+    /// as needed.
     #[serde(default)]
     #[schemars(range(min = *WARMUP_MS.start(), max = *WARMUP_MS.end()))]
     pub warmup_ms: Option<u64>,
@@ -128,6 +132,7 @@ impl LoadSpec {
             sources: Vec::new(),
             connections: 1,
             idle: 0,
+            open: Opening::default(),
             connect_per_s: None,
             pace: Pace::default(),
             active: None,
@@ -151,9 +156,11 @@ impl LoadSpec {
         }
     }
 
-    /// The time before the window. A run of a number of requests has none: there every request counts.
+    /// The time before the window. A run of a number of requests has none: there every request counts. Nor has one that
+    /// opens its connections as needed: there every connection does.
     pub fn warmup_ms(&self) -> u64 {
-        if self.requests.is_some() { 0 } else { self.warmup_ms.unwrap_or(WARMUP_MS_DEFAULT) }
+        let has_none = self.requests.is_some() || self.open == Opening::AsNeeded;
+        if has_none { 0 } else { self.warmup_ms.unwrap_or(WARMUP_MS_DEFAULT) }
     }
 
     /// How many threads it has: the driver of that name has one for each connection, whatever was asked for.
@@ -200,6 +207,18 @@ impl Driver {
     pub const fn has_tls(self) -> bool {
         !matches!(self, Self::IoUring)
     }
+}
+
+/// When connections are opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Opening {
+    /// Before the run, and each is answered once before the warm-up.
+    #[default]
+    Before,
+    /// When the first request on them is due, as `ab` does.
+    AsNeeded,
 }
 
 /// How much of a reply is compared.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Address, Bytes, Driver, Errors, ErrorsByPhase, FirstFailure, Generator, Intervals, Latency, LoadWord,
-    Pace, Probe, ReportWord, Requests, Statuses, Tls, Verification, Version, Views, Workload, one,
+    Opening, Pace, Probe, ReportWord, Requests, Statuses, Tls, Verification, Version, Views, Workload, one,
 };
 
 /// What a load generator saw in the measured window.
@@ -29,6 +29,9 @@ pub struct Report {
     pub connections: usize,
     /// Connections that were asked for to be idle beside them.
     pub idle: usize,
+    /// As in the spec.
+    #[serde(default)]
+    pub open: Opening,
     /// Connections open when the window ended, idle ones included.
     pub connections_open: usize,
     /// Connections opened in the whole run, idle ones and those opened anew included, probes not.

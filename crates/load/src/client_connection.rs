@@ -90,6 +90,11 @@ impl<C> ClientConnection<C> {
         now_ns.saturating_sub(self.late_ns)
     }
 
+    /// What is watched of it, if that is anything.
+    pub(crate) fn watch(&mut self) -> Option<&mut Watch> {
+        self.watch.as_deref_mut()
+    }
+
     /// When the oldest request in flight was due.
     pub(crate) fn oldest_ns(&self) -> Option<u64> {
         self.in_flight.first().map(|request| request.due_ns)
@@ -341,7 +346,7 @@ mod tests {
         depth: 1,
         requests: u64::MAX,
         timeout_ns: 1_000_000,
-        watched: Watched { one_receive: false },
+        watched: Watched { one_receive: false, counts_opened: false },
     };
 
     fn begin(
@@ -395,7 +400,11 @@ mod tests {
     /// receive, and expects how many are wrong.
     fn check_one_receive(requests: usize, piece_bytes: usize, wrong: u64) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
-        let limits = Limits { depth: requests, watched: Watched { one_receive: true }, ..LIMITS };
+        let limits = Limits {
+            depth: requests,
+            watched: Watched { one_receive: true, counts_opened: false },
+            ..LIMITS
+        };
         let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits, 1);
         // What was wrong once is right the next time.
         for round in 1..=2 {

@@ -22,7 +22,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use contract::{Arrivals, Driver, FirstFailure, LoadSpec, Pace, Shard, Stage};
+use contract::{Arrivals, Driver, FirstFailure, LoadSpec, Opening, Pace, Shard, Stage};
 use proto::{Client, Protocol};
 use sys::net::Socket;
 
@@ -80,6 +80,7 @@ fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
         pace: Pace::Open { arrivals: Arrivals::Poisson, seed, stages: vec![stage] },
         active: None,
         pipeline: 1,
+        open: Opening::Before,
         requests: spec.requests.map(|_| u64::MAX),
         slice_ms: None,
         ..spec.clone()
@@ -94,7 +95,7 @@ const PROBE_SEED: u64 = 0x70_72_6f_62_65;
 /// What a run reports while it goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// All connections are open. If there is a warm-up, each has had one reply.
+    /// All connections are open that are not opened as needed. If there is a warm-up, each has had one reply.
     Ready { connections: usize, missing_features: Vec<String> },
     /// The measured window begins.
     Measuring { at_ns: u64 },
@@ -166,6 +167,7 @@ pub fn run<P: Protocol>(
         report.probe = probe.map(|mut thread| Box::new(thread.wait().into_probe(spec.probes)));
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
         report.interrupted = halt.load(Ordering::Relaxed);
+        report.is_counted = spec.requests.is_some();
         slices.pass_on(true, |slice| {
             emit(Event::Sliced(slice));
         });
@@ -365,6 +367,9 @@ fn drive<W: drivers::Drive>(
         }
     };
     let mut recorder = Recorder::new(share.requests, &spec.pace);
+    if watch::counts_opened(spec) {
+        recorder.count_opened();
+    }
     if spec.warmup_ms() > 0 {
         // One request on each connection, not recorded. A server that starts a process for each connection may still be
         // starting them when the last has connected.

@@ -121,6 +121,8 @@ pub struct Report {
     pub generator: Generator,
     pub probe: Option<Box<Probe>>,
     pub interrupted: bool,
+    /// Whether a number of requests was to end the run.
+    pub is_counted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -164,6 +166,8 @@ pub(crate) struct Recorder {
     unopened: u64,
     /// Requests that may still be sent.
     left: u64,
+    /// The number of requests that ends the run whatever others wait for.
+    ends_after: Option<u64>,
     iteration_began_ns: u64,
     now_ns: u64,
     /// When the last allowed request was sent.
@@ -190,6 +194,7 @@ impl Recorder {
             sent_before: 0,
             unopened: 0,
             left: requests,
+            ends_after: None,
             iteration_began_ns: 0,
             now_ns: 0,
             last_sent_ns: None,
@@ -197,6 +202,11 @@ impl Recorder {
             slicer: None,
             due_sum_ns: 0,
         }
+    }
+
+    /// Has the run end after its number of requests, of which one is only counted once its connection is open.
+    pub(crate) fn count_opened(&mut self) {
+        self.ends_after = Some(self.left);
     }
 
     /// Goes on counting where an unrecorded run on the same connections has ended.
@@ -235,7 +245,9 @@ impl Recorder {
     /// window of a given length goes on to its end.
     pub(crate) fn is_done(&self, dispatcher: &Dispatcher) -> bool {
         let all_sent = self.left == 0 || (self.timeline.is_open_ended() && dispatcher.is_spent());
-        self.in_flight == 0 && all_sent
+        let Requests { correct, wrong, failed, .. } = self.record.requests;
+        let have_ended = self.ends_after.is_some_and(|requests| correct + wrong + failed >= requests);
+        have_ended || (self.in_flight == 0 && all_sent)
     }
 
     /// Whether the window has ended.
@@ -268,6 +280,20 @@ impl Recorder {
     /// Requests that have been sent and not answered.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    /// Lets one more request be sent than were asked for: the next, for which a connection is begun to be opened. It is
+    /// counted by [`Self::started`].
+    pub(crate) fn lend(&mut self) {
+        self.left += u64::from(self.ends_after.is_some());
+    }
+
+    /// Counts a request whose connection is open now as one of those that were asked for.
+    pub(crate) fn started(&mut self, now_ns: u64) {
+        self.left -= 1;
+        if self.left == 0 {
+            self.last_sent_ns = Some(now_ns);
+        }
     }
 
     /// Counts a request, sent `late_ns` after it could have been. Returns its number.
@@ -369,7 +395,13 @@ impl Recorder {
             Fault::Tls => &mut errors.tls,
         } += requests;
         self.record.errors_by_phase.count(phase, requests);
-        self.unopened += u64::from(phase == Phase::Connect);
+        if phase == Phase::Connect {
+            self.unopened += 1;
+            if self.ends_after.is_some() {
+                // It is one of those that were asked for, or it would be tried for ever.
+                self.left = self.left.saturating_sub(requests);
+            }
+        }
         let request = lost.first().map_or(0, |request| request.number);
         self.first(FirstFailure { at_ns: self.now_ns, request, connection, phase, saw: fault.saw() }, text);
     }
@@ -517,6 +549,7 @@ impl Report {
             generator: Generator::default(),
             probe: None,
             interrupted: false,
+            is_counted: false,
         }
     }
 
@@ -558,6 +591,7 @@ impl Report {
             (Some(_), None) => {}
         }
         self.interrupted |= other.interrupted;
+        self.is_counted |= other.is_counted;
     }
 
     /// Turns the report of probe connections into the part of the whole report about them.

@@ -9,6 +9,8 @@ Driver = Literal["epoll", "io_uring", "thread"]
 Framing = Literal["raw", "prefix", "crlf"]
 # What carries a server's workers: threads of one process, or processes under one that watches over them.
 WorkerKind = Literal["thread", "process"]
+# When connections are opened: before the run, or when the first request on them is due.
+Opening = Literal["before", "as_needed"]
 # What of a reply is compared: all of it, or what its first receive brought.
 Verification = Literal["whole", "one_receive"]
 # What a connection was doing when a request went wrong, and what the client saw.

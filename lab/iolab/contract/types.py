@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from iolab.contract.literals import Arrivals, Driver, Framing, Phase, Saw, Verification, WorkerKind
+from iolab.contract.literals import Arrivals, Driver, Framing, Opening, Phase, Saw, Verification, WorkerKind
 
 SCHEMA: Literal[1] = 1
 
@@ -192,8 +192,10 @@ class LoadSpec(Frozen):
     """What a load generator is told on the first line of its standard input: for so long, or so many requests.
 
     Its connections take the addresses of `connect`, and come from those of `sources`, in turn. `active` of them are
-    busy at the same time in a closed loop, all if None; `idle` more are never used. One that is `held` waits for a line
-    before its warm-up, which may say the time at which that begins, and again before it closes its connections.
+    busy at the same time in a closed loop, all if None; `idle` more are never used. Those that are opened as needed are
+    opened when their first request is due, and a run of a number of requests then ends with the last of their replies.
+    One that is `held` waits for a line before its warm-up, which may say the time at which that begins, and again
+    before it closes its connections.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -205,6 +207,7 @@ class LoadSpec(Frozen):
     sources: tuple[str, ...] = Field(default=(), max_length=256)
     connections: Connections
     idle: int = Field(default=0, ge=0, le=1 << 20)
+    open: Opening = "before"
     connect_per_s: float | None = Field(default=None, gt=0, le=10_000_000)
     pace: Pace = ClosedLoop()
     active: Connections | None = None
@@ -551,6 +554,7 @@ class Report(Frozen):
     tls: Tls | None = None
     connections: Some
     idle: Count = 0
+    open: Opening = "before"
     connections_open: Count
     connections_made: Count = 0
     threads: Some

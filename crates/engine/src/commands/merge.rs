@@ -97,6 +97,7 @@ fn difference(one: &Report, other: &Report) -> Option<String> {
         ("settings of TLS", one.tls == other.tls),
         ("paces", is_same_kind(&one.pace, &other.pace)),
         ("drivers", one.driver == other.driver),
+        ("ways of opening connections", one.open == other.open),
         ("ways of checking", one.verify == other.verify),
         ("depths of pipeline", one.pipeline == other.pipeline),
         ("requests per connection", one.requests_per_connection == other.requests_per_connection),

@@ -174,6 +174,7 @@ fn highest(report: &::load::Report) -> String {
         connections: CONNECTIONS,
         idle: 0,
         requests_per_connection: None,
+        ends_at_last_reply: false,
         gone: false,
         schedule: None,
         spins: false,

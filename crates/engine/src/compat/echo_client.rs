@@ -39,6 +39,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     let brackets = if server.contains(':') { ("[", "]") } else { ("", "") };
     let mut argv = Argv::to(&format!("tcp://{}{server}{}:{port}", brackets.0, brackets.1));
     argv.flag("-c", threads);
+    argv.flag("--open", "as_needed");
     argv.flag("-n", messages);
     argv.flag("--message-bytes", MESSAGE_BYTES);
     argv.flag("--driver", "thread");

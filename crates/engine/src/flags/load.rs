@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::builder::UnknownArgumentValueParser;
 use clap::{Arg, Args};
 use contract::{
-    Arrivals, Driver, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, Pace, SEED_DEFAULT, Verification,
-    Verify, Version, Workload,
+    Arrivals, Driver, Http, INTERVAL_MS_DEFAULT, LoadSpec, LoadWord, Opening, Pace, SEED_DEFAULT,
+    Verification, Verify, Version, Workload,
 };
 
 use super::tls::TlsFlags;
@@ -71,6 +71,11 @@ pub(crate) struct LoadFlags {
     /// Connections that are opened beside the others and never used.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = CONNECTIONS)]
     idle: usize,
+
+    /// When connections are opened: before the run, or each when its first request is due, as ab does. A run of a
+    /// number of requests then ends with the last reply, whatever other connections wait for.
+    #[arg(long, value_enum, default_value_t = Opening::Before, help_heading = CONNECTIONS)]
+    open: Opening,
 
     /// Open at most so many connections a second [default: as fast as it goes]
     #[arg(long, value_name = "RATE", help_heading = CONNECTIONS)]
@@ -256,6 +261,7 @@ impl LoadFlags {
             sources: self.sources.clone(),
             connections: self.connections,
             idle: self.idle,
+            open: self.open,
             connect_per_s: self.connect_rate,
             pace: self.pace(),
             active: self.active,

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
-use contract::{Arrivals, Driver, LoadSpec, LoadWord, Pace, ReplyStatus, Stage, Verification, Verify};
+use contract::{
+    Arrivals, Driver, LoadSpec, LoadWord, Opening, Pace, ReplyStatus, Stage, Verification, Verify,
+};
 
 use super::*;
 use crate::spec::check::{self, Names};
@@ -126,6 +128,15 @@ fn flags_of_a_load_become_its_spec() {
             workload: http(Http { keep_alive: false, verify: Verify::Status, ..Http::default() }),
             ..load_spec()
         }),
+    );
+    check_load(
+        "http://127.0.0.1:8080 --open as_needed --warmup 0s",
+        Ok(LoadSpec { open: Opening::AsNeeded, warmup_ms: Some(0), ..load_spec() }),
+    );
+    check_load("http://127.0.0.1:8080 --open as_needed --warmup 1s", Err("leave out --warmup or --open"));
+    check_load(
+        "http://127.0.0.1:8080 --open as_needed --connect-rate 9",
+        Err("leave out --connect-rate or --open"),
     );
     check_load(
         "http://127.0.0.1:8080 --one-receive",
@@ -431,6 +442,7 @@ fn load_spec() -> LoadSpec {
         sources: vec![],
         connections: 50,
         idle: 0,
+        open: Opening::Before,
         connect_per_s: None,
         pace: Pace::Closed,
         active: None,

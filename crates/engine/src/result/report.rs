@@ -1,8 +1,8 @@
 //! The report of a run: what was asked for and measured, and what follows from it.
 
 use contract::{
-    Bytes, Interval, IntervalWord, LoadSpec, LoadWord, Pace, Report, ReportWord, Schedule, Verification,
-    Version, Workload,
+    Bytes, Interval, IntervalWord, LoadSpec, LoadWord, Opening, Pace, Report, ReportWord, Schedule,
+    Verification, Version, Workload,
 };
 
 use crate::result::validity::Evidence;
@@ -17,6 +17,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         connections: spec.connections,
         idle: spec.idle,
         requests_per_connection: spec.requests_per_connection,
+        ends_at_last_reply: measured.is_counted && spec.open == Opening::AsNeeded,
         gone,
         schedule: schedule.as_ref(),
         spins: spec.spin_us > 0,
@@ -34,6 +35,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         tls: spec.tls.clone(),
         connections: spec.connections,
         idle: spec.idle,
+        open: spec.open,
         connections_open: if gone { 0 } else { measured.connections_open },
         connections_made: measured.connections_made,
         threads: spec.threads(),
@@ -82,8 +84,11 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
 
 /// What was asked for that makes these figures other than usual.
 fn labels(spec: &LoadSpec) -> Vec<String> {
-    let one_receive = "checked after one receive, as published";
-    Vec::from_iter((spec.verify == Verification::OneReceive).then(|| one_receive.to_owned()))
+    let labels = [
+        (spec.verify == Verification::OneReceive, "checked after one receive, as published"),
+        (spec.open == Opening::AsNeeded, "connections opened as needed"),
+    ];
+    labels.iter().filter(|(applies, _)| *applies).map(|(_, label)| (*label).to_owned()).collect()
 }
 
 /// Whether no connection was open at the end and none could be opened, of those that were to stay open. One that is
@@ -101,6 +106,7 @@ pub(crate) fn asked(report: &Report) -> LoadSpec {
         tls: report.tls.clone(),
         connections: report.connections,
         idle: report.idle,
+        open: report.open,
         pace: report.pace.clone(),
         active: report.active,
         pipeline: report.pipeline,
@@ -144,6 +150,7 @@ pub(crate) fn measured(report: &Report) -> ::load::Report {
         generator: report.generator,
         probe: report.probe.clone().map(Box::new),
         interrupted: report.interrupted,
+        is_counted: false,
     }
 }
 

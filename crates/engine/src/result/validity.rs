@@ -36,6 +36,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) connections: usize,
     pub(crate) idle: usize,
     pub(crate) requests_per_connection: Option<u64>,
+    /// Whether the last of so many replies ended it, whatever other requests waited for.
+    pub(crate) ends_at_last_reply: bool,
     /// Whether the server was gone at the end.
     pub(crate) gone: bool,
     /// None in a closed loop.
@@ -252,7 +254,8 @@ impl Evidence<'_> {
         let in_flight = self.measured.requests.in_flight_end;
         let is_overdue = oldest_ns > UNANSWERED_FACTOR * self.measured.latency.max();
         let are_many = in_flight as f64 > UNANSWERED_SHARE_MAX * self.measured.requests.sent as f64;
-        (in_flight > 0 && is_overdue && (are_many || oldest_ns > UNANSWERED_NS_MAX)).then(|| {
+        let were_cut_off = self.ends_at_last_reply;
+        (in_flight > 0 && !were_cut_off && is_overdue && (are_many || oldest_ns > UNANSWERED_NS_MAX)).then(|| {
             let (number, oldest) = (count(in_flight), duration_ns(oldest_ns as f64));
             format!(
                 "{number} requests had no reply at its end, the oldest for {oldest}: the percentiles do not include \

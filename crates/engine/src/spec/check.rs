@@ -12,7 +12,7 @@ use contract::limits::{
     PLACE_THREADS, PROBES, PROCESSES, QUEUE_PACKETS, RATE_BITS_PER_S, RATE_PER_S, REQUESTS, SLICE_MS,
     SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS, WORK_NS,
 };
-use contract::{Driver, LoadSpec, Pace, PathSpec, ServeSpec, Shard, Stage, Workload};
+use contract::{Driver, LoadSpec, Opening, Pace, PathSpec, ServeSpec, Shard, Stage, Workload};
 
 use crate::failure::Failure;
 use crate::flags::duration_text;
@@ -69,6 +69,7 @@ pub(crate) fn load(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     pace(spec, names)?;
     durations(spec, names)?;
     threads(spec, names)?;
+    opening(spec, names)?;
     end(spec, names)
 }
 
@@ -197,6 +198,24 @@ fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
         return names.within(name, spec.connections, THREADS);
     }
     Ok(())
+}
+
+/// Whether nothing is to be done with connections before the run where they are opened as needed.
+fn opening(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
+    let before = [
+        (("warmup_ms", "--warmup"), spec.warmup_ms.is_some_and(|warmup_ms| warmup_ms > 0)),
+        (("connect_per_s", "--connect-rate"), spec.connect_per_s.is_some()),
+    ];
+    match before.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) if spec.open == Opening::AsNeeded => {
+            let (name, open) = (names.pick(*name), names.pick(("open", "--open")));
+            let message = format!(
+                "connections that are opened as needed are not open before: leave out {name} or {open}"
+            );
+            Err(names.contradiction(message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether one thing ends the window, and the report has room for its intervals.

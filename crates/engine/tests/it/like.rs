@@ -2,6 +2,7 @@
 //! with each other and with what the server has seen.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::process::Stdio;
 
 use crate::process::{Outcome, PATIENCE, Supervised, command};
@@ -22,7 +23,8 @@ fn ab_opens_a_connection_for_each_request() {
             "Failed requests:        0\n",
             "HTML transferred:       300 bytes\n",
         ],
-        300,
+        // While the kernel has not opened a connection yet, others are begun in its place, as ab does.
+        300..=309,
     );
 }
 
@@ -32,7 +34,7 @@ fn ab_with_k_keeps_its_connections() {
         "ab -q -k -n 300 -c 10 http://ADDRESS/",
         HTTP,
         &["Complete requests:      300\n", "Requests per second:    ", "100%  "],
-        10,
+        10..=10,
     );
 }
 
@@ -47,7 +49,7 @@ fn ab_counts_a_status_that_is_an_error_apart() {
             "Failed requests:        0\n",
             "Non-2xx responses:      300\n",
         ],
-        10,
+        10..=10,
     );
 }
 
@@ -63,18 +65,18 @@ fn hey_does_as_many_requests_as_it_is_told() {
             "  99% in 0.",
             "  [200]\t300 responses",
         ],
-        10,
+        10..=10,
     );
 }
 
 #[test]
 fn hey_gives_each_worker_the_same_number_of_requests() {
-    check("hey -n 10 -c 4 http://ADDRESS/", HTTP, &["  [200]\t8 responses"], 4);
+    check("hey -n 10 -c 4 http://ADDRESS/", HTTP, &["  [200]\t8 responses"], 4..=4);
 }
 
 #[test]
 fn a_time_limit_of_ab_ends_a_run_that_still_goes_on_and_no_other() {
-    check("ab -q -k -c 10 -t 60 -n 300 http://ADDRESS/", HTTP, &["Complete requests:      300\n"], 10);
+    check("ab -q -k -c 10 -t 60 -n 300 http://ADDRESS/", HTTP, &["Complete requests:      300\n"], 10..=10);
     let (_server, address) = Supervised::server("epoll", HTTP);
     let line = "ab -q -k -c 10 -t 1 -n 1000000000 http://ADDRESS/";
     let took_s = figure(&run(line, address).stdout, "Time taken for tests:");
@@ -88,8 +90,8 @@ fn a_time_limit_of_ab_ends_a_run_that_still_goes_on_and_no_other() {
 
 #[test]
 fn a_header_that_closes_connections_closes_them() {
-    check("hey -n 20 -c 4 -H 'Connection: close' http://ADDRESS/", HTTP, &["  [200]\t20 responses"], 20);
-    check("wrk -c4 -d1s -H 'Connection: keep-alive' http://ADDRESS/", HTTP, &[" requests in "], 4);
+    check("hey -n 20 -c 4 -H 'Connection: close' http://ADDRESS/", HTTP, &["  [200]\t20 responses"], 20..=20);
+    check("wrk -c4 -d1s -H 'Connection: keep-alive' http://ADDRESS/", HTTP, &[" requests in "], 4..=4);
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn oha_does_as_many_requests_as_it_is_told() {
         "oha --no-tui -n 300 -c 10 http://ADDRESS/",
         HTTP,
         &["  Success rate:\t100.00%\n", "  Size/request:\t1 B\n", "  99.99% in ", "  [200] 300 responses"],
-        10,
+        10..=10,
     );
 }
 
@@ -116,13 +118,18 @@ fn wrk_runs_for_a_time() {
         "wrk -t2 -c10 -d1s --latency http://ADDRESS/",
         HTTP,
         &["Running 1s test @ http://127.0.0.1:", "  2 threads and 10 connections\n", " requests in "],
-        10,
+        10..=10,
     );
 }
 
 #[test]
 fn the_echo_client_has_a_connection_for_each_thread() {
-    check("echo-client -s HOST -p PORT -t 5 -n 1000", ECHO, &["success: 1000, failed: 0, time_used: "], 5);
+    check(
+        "echo-client -s HOST -p PORT -t 5 -n 1000",
+        ECHO,
+        &["success: 1000, failed: 0, time_used: "],
+        5..=5,
+    );
 }
 
 #[test]
@@ -186,7 +193,7 @@ fn run_beside(line: &str, flags: &str, address: SocketAddr) -> Outcome {
 }
 
 /// Runs a line against a server; its report must have these parts, and the server must have seen so many connections.
-fn check(line: &str, workload: &str, parts: &[&str], connections: u64) {
+fn check(line: &str, workload: &str, parts: &[&str], connections: RangeInclusive<u64>) {
     let (mut server, address) = Supervised::server("epoll", workload);
     let outcome = run(line, address);
     assert_eq!(outcome.code, Some(0), "{line}: {outcome:?}");
@@ -195,7 +202,8 @@ fn check(line: &str, workload: &str, parts: &[&str], connections: u64) {
         assert!(outcome.stdout.contains(part), "{line}: {part:?} is not in\n{}", outcome.stdout);
     }
     let served = server.answer();
-    assert_eq!(served["workers"][0]["connections"], connections, "{line}: {served}");
+    let seen = served["workers"][0]["connections"].as_u64().expect("a number");
+    assert!(connections.contains(&seen), "{line}: {served}");
 }
 
 fn check_error(line: &str, part: &str) {

@@ -3,7 +3,10 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -83,6 +86,45 @@ fn a_full_queue_is_waited_for_no_longer_than_a_reply() {
             });
         }
     });
+}
+
+#[test]
+fn more_connections_than_a_server_takes_are_loaded_where_each_is_opened_as_needed() {
+    const REQUESTS: u64 = 60;
+    let address = Ipv4Addr::LOCALHOST;
+    // It serves one connection to its end before it accepts the next, and two more fit into its queue.
+    let listener = listen(&format!("{address}:0"), 1);
+    let address = listener.address().expect("it listens").to_string();
+    let echoed = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&echoed);
+    // It waits for connections as long as this process lives.
+    thread::spawn(move || {
+        while let Ok(mut socket) = listener.accept(false) {
+            let mut message = [0; MESSAGE_BYTES];
+            while socket.read_exact(&mut message).is_ok() && socket.write_all(&message).is_ok() {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    let mut spec = spec(&address);
+    (spec["connections"], spec["requests"], spec["requests_per_connection"]) =
+        (30.into(), REQUESTS.into(), 1.into());
+    spec["timeout_ms"] = 500.into();
+    let failed = Engine::start(&spec).event().expect("it says how it ended");
+    assert_eq!(failed["kind"], "connect_timeout", "not all can be open at the same time: {failed}");
+    let first = &failed["first_failure"];
+    assert_eq!((&first["phase"], &first["saw"]), (&json!("connect"), &json!("timeout")), "{failed}");
+    assert!((2..=30).contains(&first["connection"].as_u64().expect("a number")), "{failed}");
+
+    (spec["open"], spec["timeout_ms"]) = ("as_needed".into(), 60_000.into());
+    let engine = Engine::start(&spec);
+    let report = std::iter::from_fn(|| engine.event()).last().expect("it reports");
+    let requests = &report["requests"];
+    let in_flight = requests["in_flight_end"].as_u64().expect("a number");
+    assert_eq!((&requests["correct"], &requests["failed"]), (&json!(REQUESTS), &json!(0)), "{report}");
+    assert_eq!(requests["sent"], REQUESTS + in_flight, "{report}");
+    assert_eq!(echoed.load(Ordering::SeqCst), REQUESTS, "no more are sent than were asked for: {report}");
+    assert!(!report["unsound"].to_string().contains("had no reply"), "others may wait: {report}");
 }
 
 /// The report of so many requests, each on a connection of its own.

@@ -48,11 +48,12 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         sys::process::own_descriptors().map_err(broken)?;
         let epoll = Epoll::new().map_err(broken)?;
         let (plan, transports) = Plan::<_, T>::open(spec, terms, share, client, halt)?;
-        let mut pool = Pool::new(plan, transports.len());
+        let mut pool = Pool::new(plan, share.connections);
         for (key, transport) in transports.into_iter().enumerate() {
             epoll.add(transport.socket(), key as u64, Interest::EDGES).map_err(broken)?;
             pool.add(transport);
         }
+        pool.fill(share.connections);
         Ok(Self { epoll, pool, input: vec![0; RECEIVE_BYTES].into(), workload: PhantomData })
     }
 
@@ -161,6 +162,33 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
 
     /// Sends as much as fits. Returns whether the connection is still usable.
     fn send(&mut self, key: usize, context: &mut Context<'_>) -> bool {
+        if self.pool.connections[key].client.watch().is_some() {
+            return self.send_watched(key, context);
+        }
+        self.write(key, context)
+    }
+
+    /// The same on a connection that is watched.
+    #[cold]
+    fn send_watched(&mut self, key: usize, context: &mut Context<'_>) -> bool {
+        let watch = self.pool.connections[key].client.watch();
+        if watch.is_some_and(|watch| watch.holds(context.recorder)) {
+            return true;
+        }
+        let unsent_bytes = self.pool.connections[key].unsent.bytes().len();
+        let is_sound = self.write(key, context);
+        let Connection { handle, client, unsent } = &mut self.pool.connections[key];
+        let has_sent = unsent.bytes().len() < unsent_bytes && !handle.as_ref().is_some_and(T::holds_back);
+        if let Some(watch) = client.watch()
+            && is_sound
+            && has_sent
+        {
+            watch.sent(context.now_ns, context.recorder);
+        }
+        is_sound
+    }
+
+    fn write(&mut self, key: usize, context: &mut Context<'_>) -> bool {
         let connection = &mut self.pool.connections[key];
         let Some(transport) = &mut connection.handle else { return false };
         match transport.write(connection.unsent.bytes()) {
@@ -193,6 +221,7 @@ impl<W: 'static, C: Client<W>, T: Transport> EventLoop for Worker<W, C, T> {
         let is_open = connection.handle.is_some();
         if !is_open {
             connection.renew(&mut self.pool.plan);
+            context.recorder.lend();
         }
         connection.unsent.set(connection.client.begin(dispatch, context.now_ns, context.recorder));
         let has_depth = self.pool.plan.limits.depth > 1;

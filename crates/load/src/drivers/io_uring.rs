@@ -87,9 +87,9 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         let (plan, sockets) = Plan::open(spec, (), share, client, halt)?;
         let mut worker = Self {
             ring,
-            pool: Pool::new(plan, sockets.len()),
+            pool: Pool::new(plan, share.connections),
             uses: Vec::new(),
-            closing: vec![0; sockets.len()],
+            closing: vec![0; share.connections],
             closed: Vec::new(),
             workload: PhantomData,
         };
@@ -98,6 +98,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             worker.pool.add(slot);
             worker.own(slot, key);
         }
+        worker.pool.fill(share.connections);
         Ok(worker)
     }
 

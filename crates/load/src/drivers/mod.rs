@@ -15,7 +15,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use contract::{FirstFailure, LoadSpec, Phase};
+use contract::{FirstFailure, LoadSpec, Opening, Phase};
 use sys::clock;
 use sys::net::{Address, Route};
 
@@ -97,7 +97,7 @@ impl<C, T: Transport> Plan<C, T> {
         };
         let mut transports = plan.open_all(spec, share, halt)?;
         plan.connections_begun = transports.len() as u64;
-        plan.idle = transports.split_off(share.connections);
+        plan.idle = transports.split_off(transports.len() - share.idle);
         Ok((plan, transports))
     }
 
@@ -112,10 +112,11 @@ impl<C, T: Transport> Plan<C, T> {
         Route { to: &self.addresses[index % self.addresses.len()], from }
     }
 
-    /// Opens all connections, the idle ones last, at the requested rate.
+    /// Opens all connections that are not to be opened as needed, the idle ones last, at the requested rate.
     fn open_all(&self, spec: &LoadSpec, share: &ThreadLoad, halt: &AtomicBool) -> Result<Vec<T>, Failure> {
         let timeout = Duration::from_millis(spec.timeout_ms);
-        let count = share.connections + share.idle;
+        let later = if spec.open == Opening::AsNeeded { share.connections } else { 0 };
+        let count = share.connections + share.idle - later;
         let mut transports = Vec::with_capacity(count);
         let begin_ns = clock::monotonic_ns();
         for opened in 0..count {
@@ -123,7 +124,7 @@ impl<C, T: Transport> Plan<C, T> {
                 let due_ns = 1e9 * (opened * share.threads + share.index) as f64 / rate_per_s;
                 pause_until(begin_ns + due_ns as u64, halt);
             }
-            let route = self.route(opened);
+            let route = self.route(later + opened);
             let transport = open_transport(route, &self.terms, timeout, halt).map_err(|error| Failure {
                 first_failure: unopened(&error, opened, share),
                 ..explain(&error, route.to, timeout, opened)

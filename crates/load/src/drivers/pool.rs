@@ -64,6 +64,13 @@ impl<C: Clone, H, U: Default, T: Transport> Pool<C, H, U, T> {
         let number = self.connections.len() as u64 + 1;
         self.connections.push(Connection::new(Some(handle), &self.plan, number));
     }
+
+    /// Adds closed connections until there are `count`.
+    pub(super) fn fill(&mut self, count: usize) {
+        while self.connections.len() < count {
+            self.connections.push(Connection::new(None, &self.plan, 0));
+        }
+    }
 }
 
 /// Records what a run leaves open and unanswered. `is_connected` is asked of those that may still be being opened.

@@ -1,6 +1,6 @@
 //! What a person is told of a run that went wrong: why to doubt its numbers, what to do, and whether it has failed.
 
-use contract::{Address, Http, Report, Verification, Verify, Workload};
+use contract::{Address, Http, Opening, Report, Verification, Verify, Workload};
 
 use super::{duration_ns, printable};
 use crate::failure::{Failure, for_people};
@@ -65,6 +65,7 @@ fn closed(report: &Report) -> Option<String> {
 fn is_kept_open(report: &Report) -> bool {
     !matches!(&report.workload, Workload::Http(http) if !http.keep_alive)
         && report.requests_per_connection.is_none()
+        && report.open == Opening::Before
 }
 
 /// What to do about what went wrong, where its kind says it.

@@ -27,6 +27,7 @@ fn evidence(measured: &::load::Report) -> Evidence<'_> {
         connections: 8,
         idle: 2,
         requests_per_connection: Some(500),
+        ends_at_last_reply: false,
         gone: false,
         schedule: None,
         spins: false,

@@ -719,6 +719,71 @@ fn a_server_that_is_gone_is_seen_in_the_phase_of_connecting() {
 }
 
 #[test]
+fn connections_are_opened_as_needed_and_as_many_requests_are_sent_as_were_asked_for() {
+    const REQUESTS: u64 = 200;
+    for driver in DRIVERS {
+        for each in [None, Some(1)] {
+            let server = Server::start(Behaviour::Right);
+            let workload = json!({"protocol": "http", "host": "h"});
+            let mut spec = spec(driver, &server.address().to_string(), &workload, 5);
+            (spec["requests"], spec["open"]) = (REQUESTS.into(), "as_needed".into());
+            (spec["requests_per_connection"], spec["idle"]) = (each.into(), 2.into());
+            let report = Report::of(&spec);
+            report.assert_physics();
+            let counts = server.end();
+            assert_eq!(
+                (report.requests("correct"), counts.requests),
+                (REQUESTS, REQUESTS),
+                "{driver}: {report}"
+            );
+            assert_eq!(
+                report.requests("sent"),
+                REQUESTS + report.requests("in_flight_end"),
+                "{driver}: {report}"
+            );
+            assert_eq!(
+                report.field("/labels"),
+                &json!(["connections opened as needed"]),
+                "{driver}: {report}"
+            );
+            let made = report.field("/connections_made").as_u64().expect("a number");
+            let needed = each.map_or(5, |_| REQUESTS) + 2;
+            assert!((needed..needed + 5).contains(&made), "{driver}: {report}");
+            // What is not needed is not opened.
+            spec["requests"] = 2.into();
+            let server = Server::start(Behaviour::Right);
+            spec["connect"] = json!([server.address().to_string()]);
+            assert_eq!(Report::of(&spec).requests("correct"), 2, "{driver}");
+            let most = if driver == "epoll" { 5 } else { 2 } + 2;
+            assert!(server.end().connections <= most, "{driver}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_cannot_be_opened_when_it_is_needed_is_a_failed_request() {
+    const REQUESTS: u64 = 10;
+    for driver in DRIVERS {
+        let workload = json!({"protocol": "http", "host": "h"});
+        let mut spec = spec(driver, &free_address(), &workload, 2);
+        (spec["requests"], spec["open"]) = (REQUESTS.into(), "as_needed".into());
+        let report = Report::of(&spec);
+        report.assert_physics();
+        // Two are tried at a time.
+        let failed = report.requests("failed");
+        assert!((REQUESTS..REQUESTS + 2).contains(&failed), "{driver}: {report}");
+        assert_eq!(report.errors("connect"), failed, "{driver}: {report}");
+        assert_eq!(report.field("/connections_made"), &json!(0), "{driver}: {report}");
+        let first = report.field("/first_failure");
+        assert_eq!(
+            (&first["phase"], &first["saw"]),
+            (&json!("connect"), &json!("refused")),
+            "{driver}: {report}"
+        );
+    }
+}
+
+#[test]
 fn a_reply_that_one_receive_does_not_bring_is_wrong_where_no_more_is_looked_at() {
     const REQUESTS: u64 = 20;
     // A small reply comes in one packet. A large one is longer than what any driver takes in one receive.
