@@ -25,6 +25,7 @@ from iolab.contract.types import (
     LoadSpec,
     Measured,
     Measuring,
+    PathReport,
     Report,
     Served,
     ServeReady,
@@ -299,6 +300,8 @@ class FakeServer:
     """Uses half of a processor, and 10 MiB. On a `busy` machine others use a whole one."""
 
     addresses = ("127.0.0.1:1",)
+    load_netns: str | None = None
+    path: PathReport | None = None
 
     def __init__(self, host: FakeHost, cell: Cell, fault: str) -> None:
         self.host, self.cell, self.fault = host, cell, fault
@@ -340,6 +343,9 @@ class FakeServer:
 
     def listening(self) -> ListenCounters | None:
         return ListenCounters()
+
+    def carried(self) -> PathReport | None:
+        return self.path
 
     def own_bytes(self) -> int | None:
         # It takes 5 MiB for its connections, once they have come.

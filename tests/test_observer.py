@@ -105,6 +105,9 @@ class Server:
         self.read.append("connections")
         return {tree.pids[0]: 50}
 
+    def carried(self) -> None:
+        """It is on loopback."""
+
     def listening(self) -> ListenCounters | None:
         return ListenCounters(overflows=self.cpu_ns, drops=self.cpu_ns + 1)
 

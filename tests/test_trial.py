@@ -17,9 +17,11 @@ from iolab.contract.types import (
     Description,
     Frozen,
     LoadSpec,
+    PathSpec,
     ServeReady,
     ServeSpec,
     parse_load_event,
+    parse_path_event,
     parse_serve_event,
 )
 from iolab.judge import trial
@@ -360,9 +362,11 @@ def test_the_engines_examples_are_understood(path: Path) -> None:
     if "models" in document:
         parsed: Frozen = Description.model_validate(document)
     elif "event" in document:
-        parsed = (parse_serve_event if document["role"] == "serve" else parse_load_event)(path.read_bytes())
+        events = {"serve": parse_serve_event, "load": parse_load_event, "path": parse_path_event}
+        parsed = events[document["role"]](path.read_bytes())
     else:
-        parsed = (ServeSpec if document["role"] == "serve" else LoadSpec).model_validate(document)
+        specs: dict[str, type[Frozen]] = {"serve": ServeSpec, "load": LoadSpec, "path": PathSpec}
+        parsed = specs[document["role"]].model_validate(document)
     # What was left out comes back as its default; what was given comes back as it was.
     assert document == _only(parsed.model_dump(mode="json"), document)
 

@@ -60,6 +60,8 @@ FOREIGN_CORES_AT_REST = 0.25
 # Both are differences of counters in ticks of 10 ms, each rounded. In a short window less than four of them is no
 # evidence for anything, and less than two not even for a warning.
 TICKS_SURE_NS = 40_000_000
+# Packets later than this share of their delay were on another path than the one that was asked for.
+PATH_LATE_MAX = 0.05
 
 
 class Bottleneck(StrEnum):
@@ -190,6 +192,7 @@ def _warnings(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarni
     yield from _warnings_of_generator(cell, result, report)
     yield from _warnings_of_rate(report)
     yield from _warnings_of_machine(result)
+    yield from _warnings_of_path(cell, result)
     # A count of requests ends when they are served: it has no warm-up, and no steady state is promised.
     if cell.load.requests is None:
         yield from _warnings_of_series(report)
@@ -369,6 +372,22 @@ def _warnings_of_machine(result: Result) -> Iterator[TrialWarning]:
         yield TrialWarning(word="machine_busy", detail=detail)
     elif steal > max(STEAL_NOISY, grain / 2) or foreign > max(FOREIGN_CORES_NOISY, grain / 2):
         yield TrialWarning(word="machine_noisy", detail=detail)
+
+
+def _warnings_of_path(cell: Cell, result: Result) -> Iterator[TrialWarning]:
+    """Was the path the one that was asked for, and did it drop packets?"""
+    if cell.path is None or result.path is None:
+        return
+    directions = (result.path.to_server, result.path.to_load)
+    late_ms = max(each.late_ns_p99 for each in directions) / 1e6
+    if cell.path.delay_ms and late_ms > PATH_LATE_MAX * cell.path.delay_ms:
+        detail = f"packets were late by {late_ms:.2f} ms (p99) over a delay of {cell.path.delay_ms:g} ms"
+        yield TrialWarning(word="path_late", detail=detail)
+    elif overrun := sum(each.overrun for each in directions):
+        yield TrialWarning(word="path_late", detail=f"it was too slow to take in {overrun} packets")
+    if dropped := sum(each.dropped for each in directions):
+        packets = dropped + sum(each.packets + each.lost for each in directions)
+        yield TrialWarning(word="path_dropped", detail=f"{dropped} of {packets} packets were dropped at its queue")
 
 
 def _warnings_of_series(report: Report) -> Iterator[TrialWarning]:

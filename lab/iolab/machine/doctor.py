@@ -35,10 +35,12 @@ def checks(
     trouble: str = "",
     core_to_core_ns: Sequence[float] = (),
     limits: Mapping[str, str] = NO_LIMITS,
+    no_path: str | None = None,
 ) -> tuple[Check, ...]:
     """Judges a description of a machine. `trouble` says why there is no engine, `core_to_core_ns` the latency between
     the processors of a server and of its generator over a few seconds, `limits` why each limit on a server cannot be
-    set, empty where it can. Reads nothing, changes nothing.
+    set, empty where it can. `no_path` says why no network path can be made, empty where one can; None where there is no
+    engine to make it. Reads nothing, changes nothing.
     """
     return (
         *_engine_checks(engine, trouble),
@@ -46,6 +48,7 @@ def checks(
         *_core_to_core_checks(core_to_core_ns),
         *_limit_checks(machine),
         *_server_limit_checks(limits),
+        *_path_checks(no_path),
     )
 
 
@@ -151,6 +154,11 @@ def _limit_checks(machine: Mapping[str, Any]) -> list[Check]:
 def _server_limit_checks(limits: Mapping[str, str]) -> list[Check]:
     advice = "A contestant that needs this limit is left out."
     return [_check(not why, f"limit {name}", why or "can be set", advice) for name, why in limits.items()]
+
+
+def _path_checks(no_path: str | None) -> list[Check]:
+    advice = "Trials over a path are not measurable here."
+    return [] if no_path is None else [_check(not no_path, "network path", no_path or "can be made", advice)]
 
 
 def _check(good: bool, what: str, found: str, advice: str) -> Check:

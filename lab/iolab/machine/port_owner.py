@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,11 +47,21 @@ def find(connect: str) -> int | None:
     return next((pid for pid in sorted(pids) if _parent(pid) not in pids), None)
 
 
-def addresses(pids: Iterable[int]) -> tuple[str, ...]:
-    """The TCP addresses at which these processes listen, as `127.0.0.1:8080`, in order of their ports."""
+def addresses(pids: Sequence[int]) -> tuple[str, ...]:
+    """The TCP addresses at which these processes listen, as `127.0.0.1:8080`, in order of their ports.
+
+    All of them are in one network namespace.
+    """
     inodes = {inode for pid in pids for inode in _sockets(pid)}
-    found = {at for at in _tcp_listeners() if at.inode in inodes}
+    found = {at for pid in pids[:1] for at in _tcp_listeners(pid) if at.inode in inodes}
     return tuple(dict.fromkeys(at.text for at in sorted(found, key=lambda at: (at.port, at.text))))
+
+
+def is_listened_on(connect: str, pid: int) -> bool:
+    """Whether something listens at an address of the network namespace that a process is in."""
+    host, _, port = connect.rpartition(":")
+    wanted = ipaddress.ip_address(host.strip("[]"))
+    return any(at.port == int(port) and _covers(at.host, wanted) for at in _tcp_listeners(pid))
 
 
 def connections(pids: Sequence[int]) -> dict[int, int]:
@@ -98,9 +108,10 @@ def _listening(connect: str) -> Iterator[str]:
     yield from (at.inode for at in _tcp_listeners() if at.port == int(port) and _covers(at.host, wanted))
 
 
-def _tcp_listeners() -> Iterator[_Listener]:
+def _tcp_listeners(pid: int | str = "self") -> Iterator[_Listener]:
+    """Those in the network namespace of a process."""
     for table in ("tcp", "tcp6"):
-        for row in (line.split() for line in _lines(f"/proc/net/{table}")[1:]):
+        for row in (line.split() for line in _lines(f"/proc/{pid}/net/{table}")[1:]):
             host, _, port = row[1].partition(":")
             if row[3] == LISTENING:
                 words = bytes.fromhex(host)

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from iolab.contract.types import LoadSpec, Served, ServeReady, Workload
+from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload
 from iolab.machine import cpus, doctor, facts, netstat, noise, port_owner, proc
 from iolab.machine.netstat import ListenCounters
-from iolab.measure import contestants, limits, programs, protocol_probe
+from iolab.measure import contestants, limits, path, programs, protocol_probe
 from iolab.measure.binary import EngineError
 from iolab.measure.engine import Engine, Load, LoadEvent, ask_served, core_to_core_ns, open_engine, served
 from iolab.measure.observer import Observer, Sample
+from iolab.measure.path import RunningPath
 from iolab.measure.protocol_probe import Mismatch
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
@@ -40,10 +41,12 @@ class Calls:
 
 
 class RunningServer(Protocol):
-    """A server that accepts connections at `addresses`."""
+    """A server that accepts connections at `addresses`, seen from the network namespace `load_netns` if it has one."""
 
     @property
     def addresses(self) -> tuple[str, ...]: ...
+    @property
+    def load_netns(self) -> str | None: ...
     @property
     def ready(self) -> ServeReady | None: ...
     def check(self, wait_s: float = 0.0) -> None: ...
@@ -116,8 +119,16 @@ class Agent:
         }
 
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
-        """Starts the contestant of a cell, fresh, and waits until it accepts connections."""
-        return LocalServer(contestants.start(cell, self.engine, self.registered, count_calls=count_calls))
+        """Starts the contestant of a cell, fresh, and waits until it accepts connections; its path, if any, before."""
+        if cell.path is None:
+            return LocalServer(contestants.start(cell, self.engine, self.registered, count_calls=count_calls))
+        over = path.start(self.engine, PathSpec(**cell.path.model_dump()))
+        try:
+            server = contestants.start(cell, self.engine, self.registered, path=over, count_calls=count_calls)
+        except BaseException:
+            over.stop()
+            raise
+        return LocalServer(server, over)
 
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
         """How the server at an address answers another protocol than it is to be asked; None where it does not."""
@@ -145,13 +156,15 @@ class Agent:
 
 def examine() -> tuple[doctor.Check, ...]:
     """Whether this machine is fit to measure: what `doctor` says of it. Without an engine it says that."""
-    description, trouble, core_to_core_series_ns = None, "", list[float]()
+    description, trouble, core_to_core_series_ns, no_path = None, "", list[float](), None
     try:
         agent = Agent(open_engine())
         description, core_to_core_series_ns = agent.engine.description, agent.core_to_core_series_ns()
+        no_path = path.why_not(agent.engine)
     except EngineError as error:
         trouble = str(error)
-    return doctor.checks(facts.describe(description), description, trouble, core_to_core_series_ns, limits.reasons())
+    machine = facts.describe(description)
+    return doctor.checks(machine, description, trouble, core_to_core_series_ns, limits.reasons(), no_path)
 
 
 def _core_to_core_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:
@@ -162,9 +175,10 @@ def _core_to_core_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequ
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A server of this host, and the account of its process tree."""
+    """A server of this host, the account of its process tree, and the path to it, if it is not on loopback."""
 
     server: contestants.Server
+    path: RunningPath | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -172,13 +186,20 @@ class LocalServer:
         return self.server.addresses
 
     @property
+    def load_netns(self) -> str | None:
+        """The network namespace that it is loaded from; None where that is the lab's."""
+        return None if self.path is None else self.path.load_netns
+
+    @property
     def ready(self) -> ServeReady | None:
         """What it said when it was ready, if it speaks the contract."""
         return self.server.ready
 
     def check(self, wait_s: float = 0.0) -> None:
-        """Raises TrialFailed when it has died, or dies within `wait_s`."""
+        """Raises TrialFailed when it or its path has died, or it dies within `wait_s`."""
         self.server.check(wait_s)
+        if self.path is not None:
+            self.path.check()
 
     def observer(self) -> Observer:
         """What watches it through one window."""
@@ -189,8 +210,10 @@ class LocalServer:
         return proc.look(self.server.pid)
 
     def sample(self, tree: proc.Tree) -> Sample:
-        """Reads the counters, the server's CPU clocks first."""
-        return Sample(proc.usage(tree), noise.ticks(), proc.process_cpu_ns(os.getpid()), self.server.throttling())
+        """Reads the counters, the server's CPU clocks first. What a path has used counts as the lab's."""
+        usage, ticks = proc.usage(tree), noise.ticks()
+        path_ns = 0 if self.path is None else self.path.cpu_ns()
+        return Sample(usage, ticks, proc.process_cpu_ns(os.getpid()) + path_ns, self.server.throttling())
 
     def size(self) -> proc.Size:
         """What it takes of the machine now."""
@@ -207,6 +230,10 @@ class LocalServer:
     def listening(self) -> ListenCounters | None:
         """The counters of all listening sockets in its network namespace."""
         return netstat.listen_counters(self.server.pid)
+
+    def carried(self) -> PathReport | None:
+        """What the path has carried since this was asked last; None on loopback. Raises TrialFailed."""
+        return None if self.path is None else self.path.carried()
 
     def own_bytes(self) -> int | None:
         """Its proportional memory that is not of files; slow too."""
@@ -228,5 +255,9 @@ class LocalServer:
         return Calls(time.monotonic_ns(), None if said is None else said.calls)
 
     def stop(self) -> None:
-        """Ends it and everything it started."""
-        self.server.stop()
+        """Ends it and everything it started, and its path."""
+        try:
+            self.server.stop()
+        finally:
+            if self.path is not None:
+                self.path.stop()

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from iolab.measure import limits, path, reaper, registered
 from iolab.measure.child import Child, Ended, ending
 from iolab.measure.engine import Engine, TrialFailed, serve, variant, with_environment
 from iolab.measure.limits import Limits
+from iolab.measure.path import RunningPath
 from iolab.measure.registered import Absent, Command, Registered
 from iolab.plan import registry, settings
 from iolab.plan.needs import Needs
@@ -219,24 +221,30 @@ def _holds(cell: Cell, about: ModelAbout) -> int | None:
 
 
 def start(
-    cell: Cell, engine: Engine | None, prepared: Prepared = NONE_PREPARED, *, count_calls: bool = False
+    cell: Cell,
+    engine: Engine | None,
+    prepared: Prepared = NONE_PREPARED,
+    *,
+    path: RunningPath | None = None,
+    count_calls: bool = False,
 ) -> Server:
-    """Starts the contestant of a cell on free ports of this machine; raises TrialFailed."""
+    """Starts the contestant of a cell on free ports, of loopback or of a path's end; raises TrialFailed."""
     _refuse_unapplied(cell)
     if cell.contestant.kind == "command":
-        return _start_command(cell)
+        return _start_command(cell, path)
     if cell.contestant.name in prepared:
-        return _start_registered(cell, prepared[cell.contestant.name])
+        return _start_registered(cell, prepared[cell.contestant.name], path)
     if engine is None:
         raise TrialFailed("no_engine", f"{cell.contestant.text} needs the engine: run: make build", final=True)
     spec = ServeSpec(
         model=cell.contestant.name,
         options=cell.contestant.options,
         workload=cell.workload,
-        listen=(f"{HOST}:0",) * cell.server.sockets,
+        listen=(f"{_host(path)}:0",) * cell.server.sockets,
         workers=cell.server.workers,
         worker_kind=cell.server.worker_kind,
         cpus=cell.server.cpus,
+        netns=None if path is None else path.server_netns,
         # As many connections again, for those of the last run that are still closing.
         connections_max=min(max(16_384, 2 * cell.load.connections), CONNECTIONS_MAX),
         count_calls=count_calls,
@@ -246,9 +254,7 @@ def start(
 
 
 def _refuse_unapplied(cell: Cell) -> None:
-    """Raises TrialFailed for settings of a server and of a path that nothing applies."""
-    if cell.path is not None:
-        raise TrialFailed("cannot", "path: trials run over loopback alone: leave it out", final=True)
+    """Raises TrialFailed for settings of a server that nothing applies."""
     for key in ("instances", "cpu_quota", "memory_limit_bytes", "nice", "processes_max", "descriptors_max"):
         if getattr(cell.server, key) != settings.Server.model_fields[key].default:
             raise TrialFailed("cannot", f"server.{key}: the lab cannot set it: leave it out", final=True)
@@ -261,42 +267,50 @@ def free_port() -> int:
         return port
 
 
-def _start_command(cell: Cell) -> Server:
+def _host(path: RunningPath | None) -> str:
+    """The address that a server listens on."""
+    return HOST if path is None else path.server_address
+
+
+def _start_command(cell: Cell, path: RunningPath | None) -> Server:
     port = free_port()
     argv = cell.contestant.argv(port)
     if shutil.which(argv[0]) is None:
         missing = "is not executable" if Path(argv[0]).exists() else "does not exist"
         raise TrialFailed("cannot_start", f"{argv[0]} {missing}: check the command after cmd:", final=True)
-    return _start_reaped(cell, Command(argv, {}), port)
+    return _start_reaped(cell, Command(argv, {}), path, port)
 
 
-def _start_registered(cell: Cell, server: Registered) -> Server:
+def _start_registered(cell: Cell, server: Registered, path: RunningPath | None) -> Server:
     port, scratch = free_port(), Path(tempfile.mkdtemp(prefix="iolab-"))
     try:
-        return _start_reaped(cell, server.command(cell, HOST, port, scratch), port, scratch)
+        return _start_reaped(cell, server.command(cell, _host(path), port, scratch), path, port, scratch)
     except BaseException:
         _remove(scratch)
         raise
 
 
-def _start_reaped(cell: Cell, command: Command, port: int, scratch: Path | None = None) -> Server:
+def _start_reaped(
+    cell: Cell, command: Command, path: RunningPath | None, port: int, scratch: Path | None = None
+) -> Server:
     """Starts a command behind a reaper, and waits until it accepts connections; raises TrialFailed."""
     argv = command.argv
     words = with_environment({**command.environment, **cell.server.environment}, argv)
-    cpus = ",".join(map(str, cell.server.cpus))
+    cpus, netns = ",".join(map(str, cell.server.cpus)), "" if path is None else path.server_netns
     try:
-        child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, "", *words], b"")
+        child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, netns, *words], b"")
     except OSError as error:
         # Such as a body that is too long for an argument.
         message = f"{argv[0]} cannot be started: {error.strerror or error}"
         raise TrialFailed("cannot_start", message, final=True) from None
     try:
         pid = _pid_reaped(child, argv[0])
-        _wait_until_it_accepts(child, pid, port, argv)
+        address = f"{_host(path)}:{port}"
+        _wait_until_it_accepts(child, pid, address, argv, is_here=path is None)
     except BaseException:
         child.stop()
         raise
-    return Server(child, pid, (f"{HOST}:{port}",), None, scratch)
+    return Server(child, pid, (address,), None, scratch)
 
 
 def _remove(scratch: Path | None) -> None:
@@ -316,24 +330,31 @@ def _pid_reaped(child: Child, program: str) -> int:
     return int(line)
 
 
-def _wait_until_it_accepts(child: Child, pid: int, port: int, argv: Sequence[str]) -> None:
+def _wait_until_it_accepts(child: Child, pid: int, address: str, argv: Sequence[str], *, is_here: bool) -> None:
+    """Waits for it; raises TrialFailed. At the end of a path the kernel's table says whether it listens."""
+    host, _, port = address.rpartition(":")
     deadline = time.monotonic() + ACCEPTS_S_MAX
     while time.monotonic() < deadline:
         if not child.alive():
             raise _died(child, f"before it accepted a connection on port {port}", reaped=True, argv=argv)
-        try:
-            socket.create_connection((HOST, port), timeout=POLL_S * 10).close()
+        if _accepts(host, int(port)) if is_here else port_owner.is_listened_on(address, pid):
             return
-        except OSError:
-            time.sleep(POLL_S)
-    raise _not_there(child, pid, port)
+        time.sleep(POLL_S)
+    raise _not_there(child, pid, host, int(port))
 
 
-def _not_there(child: Child, pid: int, port: int) -> TrialFailed:
+def _accepts(host: str, port: int) -> bool:
+    """Whether something at an address of this machine accepts a connection."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=POLL_S * 10):
+        return True
+    return False
+
+
+def _not_there(child: Child, pid: int, host: str, port: int) -> TrialFailed:
     """Why a server that runs does not listen on its port, as far as its sockets show."""
     elsewhere = port_owner.addresses(proc.look(pid).pids)
     if any(address.endswith(f":{port}") for address in elsewhere):
-        message = f"it listens on {', '.join(elsewhere)}, not on {HOST}: let it listen there"
+        message = f"it listens on {', '.join(elsewhere)}, not on {host}: let it listen there"
     elif elsewhere:
         message = (
             f"it listens on {', '.join(elsewhere)}, not on {port}, the port it was given: let it listen on {{port}}"

@@ -36,7 +36,7 @@ def costs(host: Host, cell: Cell) -> dict[str, Any]:
 
     with running(host.start(cell, count_calls=True)) as server, death_first(server):
         weigh()
-        with running(host.load(load_spec(cell, server.addresses))) as load:
+        with running(host.load(load_spec(cell, server))) as load:
             tick_s = COUNTED_SHARE * cell.trial.duration_ms / 1_000
             report = follow(load, measuring=count, measured=weigh, tick=count_again, tick_s=tick_s)
         why_not = _why_uncounted(server.ready)

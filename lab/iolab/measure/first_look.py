@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iolab.contract.types import ClosedLoop, Report
+from iolab.contract.types import ClosedLoop, Report, updated
 from iolab.measure.agent import Host
 from iolab.measure.engine import TrialFailed
 from iolab.measure.events import Checked
@@ -34,13 +34,17 @@ def check(host: Host, cell: Cell, title: str) -> Checked:
 
 
 def _reply_bytes(host: Host, cell: Cell) -> int:
-    """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
+    """The size of one reply, after a short run in which every reply was verified; raises TrialFailed.
+
+    It is over loopback, where the lab itself can speak to the server.
+    """
+    cell = updated(cell, path=None)
     with running(host.start(cell)) as server, death_first(server):
         if server.ready is None:
             _refuse_mismatch(host.mismatch(server.addresses[0], cell.workload))
         spec = load_spec(
             cell,
-            server.addresses,
+            server,
             connections=min(cell.load.connections, CHECK_CONNECTIONS),
             # Few requests of a closed loop: whether it answers rightly, and not how it bears the load.
             idle=0,

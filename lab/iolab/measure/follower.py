@@ -18,19 +18,19 @@ DEATH_S_MAX = 0.5
 Process = TypeVar("Process", RunningServer, RunningLoad)
 
 
-def load_spec(cell: Cell, addresses: tuple[str, ...], *, seed: int = 1, **changes: object) -> LoadSpec:
-    """The load of a cell on these addresses, with other values where they are given; raises TrialFailed.
+def load_spec(cell: Cell, server: RunningServer, *, seed: int = 1, **changes: object) -> LoadSpec:
+    """The load of a cell on its server, with other values where they are given; raises TrialFailed.
 
     `seed` decides the times of random arrivals. A number of requests ends the window, and has no warm-up.
     """
     workload, load, times = cell.workload, cell.load, cell.trial
     if isinstance(workload, HttpWorkload) and workload.host is None:
-        workload = updated(workload, host=addresses[0])
+        workload = updated(workload, host=server.addresses[0])
     counts = load.requests is not None
     spec = LoadSpec(
         driver=load.driver,
         workload=workload,
-        connect=addresses,
+        connect=server.addresses,
         connections=load.connections,
         idle=load.idle,
         connect_per_s=load.connect_per_s,
@@ -43,6 +43,7 @@ def load_spec(cell: Cell, addresses: tuple[str, ...], *, seed: int = 1, **change
         threads=load.threads,
         processes=load.processes,
         cpus=load.cpus,
+        netns=server.load_netns,
         warmup_ms=0 if counts else times.warmup_ms,
         duration_ms=None if counts else times.duration_ms,
         requests=load.requests,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from iolab.contract.types import Report, Served
+from iolab.contract.types import PathReport, Report, Served
 from iolab.machine import noise, proc
 from iolab.machine.cgroups import Throttling
 from iolab.machine.netstat import ListenCounters
@@ -57,6 +57,7 @@ class Readings(Protocol):
     def pss_each(self, tree: proc.Tree) -> Mapping[int, int]: ...
     def connections_each(self, tree: proc.Tree) -> Mapping[int, int]: ...
     def listening(self) -> ListenCounters | None: ...
+    def carried(self) -> PathReport | None: ...
     def ask(self) -> None: ...
     def served(self) -> Served | None: ...
 
@@ -64,7 +65,8 @@ class Readings(Protocol):
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What was seen of a server in a trial: its processes before and after, the samples at the edges of the window, and
-    its size along the trial. What each process holds is read once, at the end. `window` are the sizes in the window.
+    its size along the trial. What each process holds is read once, at the end. `window` are the sizes in the window,
+    and `path` is what a path carried in it.
     """
 
     first: proc.Tree
@@ -77,6 +79,7 @@ class Observed:
     connections_each: Mapping[int, int]
     listening: ListenCounters | None
     connections_taken: int | None
+    path: PathReport | None
 
 
 class Series:
@@ -147,12 +150,15 @@ class Observer:
         self._begin_ns = time.monotonic_ns()
         # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
         self._server.ask()
+        # What a path carried before is none of this window's.
+        self._server.carried()
 
     def end(self) -> Observed:
         """The window is over and the server rests again: hands over all that was seen."""
         server, first = self._server, self._first
         # The clocks first: requests that were in flight at the end are still being served.
         after = server.sample(first)
+        path = server.carried()
         last = server.look()
         if not set(last.pids) <= set(first.pids):
             after = server.sample(last)
@@ -168,6 +174,7 @@ class Observer:
             connections_each=server.connections_each(last),
             listening=self.listening(),
             connections_taken=_taken(server.served()),
+            path=path,
         )
 
     def growth(self) -> Growth:

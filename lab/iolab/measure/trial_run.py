@@ -23,7 +23,8 @@ def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -
     except TrialFailed as failed:
         return result.model_copy(update={"failure": failed.failure})
     others = _others(report, seen, server, core_to_core_ns)
-    return result.model_copy(update={"ready": ready, "report": report, "server": server, "noise": others})
+    told = {"ready": ready, "report": report, "server": server, "noise": others, "path": seen.path}
+    return result.model_copy(update=told)
 
 
 def _measure(
@@ -39,7 +40,7 @@ def _measure(
         running(host.start(cell)) as server,
         death_first(server),
         server.observer() as observer,
-        running(host.load(load_spec(cell, server.addresses, seed=seed))) as load,
+        running(host.load(load_spec(cell, server, seed=seed))) as load,
     ):
 
         def ready() -> None:

@@ -174,9 +174,9 @@ class Path(Frozen):
     """The network path between the two, where it is not loopback."""
 
     delay_ms: float = Field(default=0.0, ge=0, le=10_000, description="delay of every packet, one way")
-    rate_bits_per_s: float | None = Field(default=None, gt=0, le=1e12, description="rate; unlimited by default")
-    queue_packets: int = Field(default=100, ge=1, le=1_000_000, description="packets that wait in each direction")
-    loss: float = Field(default=0.0, ge=0, lt=1, description="share of packets that are lost, 0 to 1")
+    rate_bits_per_s: float | None = Field(default=None, ge=1e3, le=1e10, description="rate; unlimited by default")
+    queue_packets: int = Field(default=100, ge=1, le=100_000, description="packets that wait in each direction")
+    loss: float = Field(default=0.0, ge=0, le=1, description="share of packets that are lost, 0 to 1")
     mtu: int = Field(default=1_500, ge=576, le=65_535, description="largest packet")
     syn_cookies: bool = Field(default=True, description="whether the kernel sends SYN cookies when a backlog is full")
     seed: int = Field(default=1, ge=0, lt=1 << 63, description="decides which packets are lost")

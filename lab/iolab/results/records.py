@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import AliasChoices, Field
 
-from iolab.contract.types import Frozen, Report, ServeReady
+from iolab.contract.types import Frozen, PathReport, Report, ServeReady
 from iolab.plan.plan import Plan, Trial
 
 # The topology is the same while the core-to-core latency stays below this many times the least of what it was. Moved
@@ -205,6 +205,11 @@ WARNINGS: dict[str, WarningKind] = {
         "Throughput never settled: make the warm-up longer "
         "(vs: --warmup, experiment: trial.warmup_ms), or look at the server's log.",
     ),
+    "path_dropped": WarningKind(
+        False,
+        "Packets were dropped at the queue of the path, and TCP sent them again: this is the rate of the path, "
+        "or make path.queue_packets longer.",
+    ),
     "interrupted": WarningKind(True, "The run was stopped before the window ended: start it again, it resumes."),
     "connections_missing": WarningKind(
         True, "Not all connections were open: raise the limit of open files, or use fewer."
@@ -223,6 +228,9 @@ WARNINGS: dict[str, WarningKind] = {
     ),
     "generator_late": WarningKind(True, "The generator stood still for too long: give it a processor of its own."),
     "generator_starved": WarningKind(True, "The generator waited for a processor: give it one of its own."),
+    "path_late": WarningKind(
+        True, "The path was late, so its delay was not the one that was asked for: close what uses the machine."
+    ),
     "machine_busy": WarningKind(True, "The machine was busy with other work: close it, or measure elsewhere."),
 }
 WarningWord = Literal[
@@ -235,6 +243,7 @@ WarningWord = Literal[
     "p99_not_supported",
     "processor_shared",
     "rate_missed",
+    "path_dropped",
     "never_steady",
     "interrupted",
     "connections_missing",
@@ -246,6 +255,7 @@ WarningWord = Literal[
     "littles_law",
     "generator_late",
     "generator_starved",
+    "path_late",
     "machine_busy",
 ]
 
@@ -364,6 +374,7 @@ class Result(Frozen):
     report: Report | None = None
     server: ServerUsage | None = None
     noise: MachineNoise | None = None
+    path: PathReport | None = None
     warnings: tuple[TrialWarning, ...] = Field(default=(), validation_alias=AliasChoices("warnings", "doubts"))
     failure: Failure | None = None
     pieces: tuple[Piece, ...] = ()
