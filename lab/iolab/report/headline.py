@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from iolab.judge import sentences, stats
@@ -10,6 +11,8 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.plan import Plan
 from iolab.report import warning_table
 
+# A headline of more lines is not one.
+LINES_MAX = 6
 SAME = f"the same requests within {stats.EFFECT * 100:.0f} %"
 
 
@@ -18,7 +21,7 @@ def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
     if len(verdicts) == 1:
         return verdicts[0].sentence
     if any(found.rankings or found.ladder for found in verdicts):
-        return "\n".join(f"{found.name}: {found.sentence}" for found in verdicts)
+        return "\n".join(_lines(verdicts))
     if all(found.inconclusive is not None for found in verdicts):
         why = discarded_sentence(verdicts, len(verdicts))
         return f"No verdict. {why} The ratios are drawn, but nothing follows from them."
@@ -26,6 +29,15 @@ def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
     if not pairs:
         return " ".join(found.sentence for found in verdicts)
     return " ".join(_pair_sentence(verdicts, *pair) for pair in pairs)
+
+
+def _lines(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
+    """A line for each ranking or ladder; of many, one for each sentence, which most settings share first."""
+    if len(verdicts) <= LINES_MAX:
+        return [f"{found.name}: {found.sentence}" for found in verdicts]
+    places = Counter(found.sentence for found in verdicts)
+    lines = [f"{sentence} At {count} of {len(verdicts)} settings." for sentence, count in places.most_common(LINES_MAX)]
+    return lines if len(places) <= LINES_MAX else [*lines, "The other settings are below."]
 
 
 def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:
