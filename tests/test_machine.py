@@ -37,10 +37,13 @@ def cores(count: int, siblings: int = 1, nodes: int = 1) -> list[Cpu]:
         pytest.param(cores(1), 1, 1, (), (), id="one processor is shared"),
         pytest.param(cores(1, siblings=2), 1, 1, (), (), id="siblings of one core are shared"),
         pytest.param(cores(2), 1, 1, (0,), (1,), id="two processors"),
-        pytest.param(cores(2), 2, 1, (), (), id="too many workers for two processors"),
+        pytest.param(cores(2), 2, 1, (0,), (1,), id="workers share a processor where there are two"),
+        pytest.param(cores(2), 1, 4, (0,), (1,), id="generator threads share one"),
+        pytest.param(cores(4), 32, 1, (0, 1, 2), (3,), id="workers share all but one of four"),
+        pytest.param(cores(4), 3, 5, (0, 1), (2, 3), id="both share in proportion"),
         pytest.param(cores(2, siblings=2), 1, 1, (0,), (1,), id="two cores, their siblings idle"),
         pytest.param(cores(2, siblings=2), 2, 2, (0, 2), (1, 3), id="two cores, siblings on one side each"),
-        pytest.param(cores(2, siblings=2), 3, 1, (), (), id="a core never serves both sides"),
+        pytest.param(cores(2, siblings=2), 3, 1, (0, 2), (1,), id="a core never serves both sides"),
         pytest.param(cores(4, siblings=2), 1, 1, (1,), (2,), id="the first core is left to interrupts"),
         pytest.param(cores(4, siblings=2), 2, 2, (0, 1), (2, 3), id="all four cores"),
         pytest.param(cores(4, siblings=2), 4, 2, (0, 4, 1, 5), (2, 6), id="siblings where cores are short"),
@@ -72,8 +75,10 @@ def test_server_and_generator_never_share_a_core(count: int, siblings: int, work
     core_of = {cpu.id: cpu.core for cpu in topology}
     chosen: CpuSets = cpus.choose_cpus(topology, workers, threads)
     assert not {core_of[cpu] for cpu in chosen.server} & {core_of[cpu] for cpu in chosen.load}
-    assert (len(chosen.server), len(chosen.load)) in ((workers, threads), (0, 0))
-    assert chosen.server or workers + threads > count, "enough cores, but nothing was chosen"
+    assert 1 <= len(chosen.server) <= workers
+    assert 1 <= len(chosen.load) <= threads
+    has_all = (len(chosen.server), len(chosen.load)) == (workers, threads)
+    assert has_all or workers + threads > count, "enough cores, but too few were chosen"
 
 
 def test_the_topology_is_read_from_sysfs(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def choose_cpus(topology: Sequence[Cpu], workers: int = 1, threads: int = 1) -> 
 
     One logical processor of each core comes first, within one NUMA node if one suffices, and the first core is left to
     interrupts and to the lab where there are cores to spare. Where cores are short, siblings are used, but a core
-    never serves both sides. Where even that is impossible nothing is bound: a worse split would measure the split.
+    never serves both sides. Where even these are fewer than workers and threads, each side shares a part of the cores
+    in proportion. Only on a single core nothing is bound.
     """
     cores = cores_of(topology)
     if len(cores) == 1:
@@ -54,9 +55,10 @@ def choose_cpus(topology: Sequence[Cpu], workers: int = 1, threads: int = 1) -> 
     load, _ = _whole_cores(rest, threads)
     if len(server) >= workers and len(load) >= threads:
         return CpuSets(server[:workers], load[:threads], "too few cores, so SMT siblings are used, never across sides")
-    return CpuSets(
-        (), (), f"{workers} workers and {threads} generator threads do not fit on {len(topology)} processors: not bound"
-    )
+    of_load = min(max(round(len(cores) * threads / wanted), 1), len(cores) - 1)
+    server, load = (tuple(cpu for core in part for cpu in core) for part in (cores[:-of_load], cores[-of_load:]))
+    fewer = f"{workers} workers and {threads} generator threads have fewer processors, which each side shares"
+    return CpuSets(server[:workers], load[:threads], fewer)
 
 
 def topology(sys_cpu: Path = SYS_CPU, allowed: Iterable[int] | None = None) -> tuple[Cpu, ...]:
