@@ -161,9 +161,7 @@ def _about(entry: registry.Entry, name: str, why_not: str | None) -> ModelAbout:
 
 def facts(plan: Plan, engine: Engine) -> Facts:
     """What this machine has of what a plan can need. A path is only tried where one is needed."""
-    wanted = (
-        plan.needs_of(at, slot) for at, found in enumerate(plan.comparisons) for slot in range(len(found.cells))
-    )
+    wanted = (plan.needs_of(at, slot) for at, found in enumerate(plan.comparisons) for slot in range(len(found.cells)))
     limited = limits.reasons()
     return needs.here(
         path_why_not=path.why_not(engine) if any(each.path for each in wanted) else "",
