@@ -92,6 +92,9 @@ def test_a_quantile_needs_ten_requests_beyond_it(requests: int, quantile: float,
         ("requests", "server", 300_000.0),
         ("failed", "server", 0.0),
         ("errors_reset", "server", 0.0),
+        ("errors_in_receive", "server", 0.0),
+        ("connections_made", "server", 50.0),
+        ("time_elapsed", "server", 3.6e9),
         ("error_share", "server", 0.0),
     ],
 )
@@ -99,7 +102,8 @@ def test_a_metric_is_read_from_what_the_records_hold(metric: Metric, side: Side,
     made = result(PLAN, schedule(PLAN)[0])
     assert made.report is not None
     latency = made.report.latency_ns.model_copy(update={"histogram": histogram(500_000, 300_000)})
-    made = made.model_copy(update={"report": made.report.model_copy(update={"latency_ns": latency})})
+    more = {"latency_ns": latency, "connections_made": 50, "elapsed_ns": 3_600_000_000}
+    made = made.model_copy(update={"report": made.report.model_copy(update=more)})
     found = value_of(made, metric, side, processors=4)
     assert found == (None if value is None else pytest.approx(value))
 

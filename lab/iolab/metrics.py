@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import AfterValidator
 
 from iolab.contract.histogram import decoded
-from iolab.contract.types import Errors, Latency, Report
+from iolab.contract.types import Errors, ErrorsByPhase, Latency, Report
 from iolab.wording import Bound, nearest
 
 # A quantile q needs this many requests beyond it: n (1 - q) >= 10.
@@ -305,11 +305,23 @@ def _count(key: str, title: str, noun: str, read: Read, *, of_failures: bool = F
     )
 
 
+def _time_to_finish(report: Report, server: Used | None) -> float:
+    """That of a run of a number of requests ends with the last reply, that of others with their window."""
+    return float(report.end_ns - report.begin_ns if report.finish_ns is None else report.finish_ns)
+
+
 def _errors(kind: str) -> Row:
     def read(report: Report, server: Used | None) -> float:
         return float(getattr(report.errors, kind))
 
     return _count(f"errors_{kind}", f"Errors: {kind}", f"errors of kind {kind}", read, of_failures=True)
+
+
+def _errors_in(phase: str) -> Row:
+    def read(report: Report, server: Used | None) -> float:
+        return float(getattr(report.errors_by_phase, phase))
+
+    return _count(f"errors_in_{phase}", f"Errors in phase: {phase}", f"errors in phase {phase}", read, of_failures=True)
 
 
 def _error_share(report: Report, server: Used | None) -> float | None:
@@ -380,7 +392,18 @@ _ROWS = (
         heading="seconds",
         column="window_ns",
         noun="time to finish",
-        read=lambda report, server: float(report.end_ns - report.begin_ns),
+        read=_time_to_finish,
+        limited="at most",
+    ),
+    Row(
+        key="time_elapsed",
+        title="Time from the first connect to the last reply",
+        unit="s",
+        scale=1e9,
+        heading="seconds with connects",
+        column="elapsed_ns",
+        noun="time from the first connect to the last reply",
+        read=lambda report, server: None if report.elapsed_ns is None else float(report.elapsed_ns),
         limited="at most",
     ),
     Row(
@@ -498,6 +521,14 @@ _ROWS = (
     _count("failed", "Failed requests", "failed requests", lambda r, _: float(r.requests.failed), of_failures=True),
     _count("wrong", "Wrong replies", "wrong replies", lambda r, _: float(r.requests.wrong), of_failures=True),
     *map(_errors, Errors.model_fields),
+    *map(_errors_in, ErrorsByPhase.model_fields),
+    _count(
+        "connections_made",
+        "Connections made",
+        "connections made",
+        lambda report, _: float(report.connections_made),
+        of_failures=True,
+    ),
     Row(
         key="error_share",
         title="Share of failed requests",

@@ -82,6 +82,10 @@ pub struct Report {
     /// When the last whole reply of the window came; null where none did.
     #[serde(default)]
     pub last_reply_ns: Option<u64>,
+    /// From the first connect to that reply, with all that was between.
+    pub elapsed_ns: Option<u64>,
+    /// In a run of a number of requests, from the begin of the first to that reply.
+    pub finish_ns: Option<u64>,
     /// From when a request was due, in a closed loop from its send, to the whole, verified reply.
     pub latency_ns: Latency,
     /// The same run by other clocks; null in a closed loop, where they are one.

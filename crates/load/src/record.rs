@@ -116,6 +116,8 @@ pub struct Report {
     pub age_failed_ns: u64,
     /// When the last complete reply of the window came. 0 if none did.
     pub last_reply_ns: u64,
+    /// When the first connection was begun to be opened. `u64::MAX` if none was.
+    pub first_connect_ns: u64,
     pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
@@ -138,12 +140,15 @@ pub(crate) struct Open {
     untaken: usize,
     /// Connections that the run has begun to open and that had not failed by its end.
     pub(crate) begun: u64,
+    /// When the first of them was.
+    pub(crate) first_connect_ns: u64,
 }
 
 impl Open {
     /// `taken` says of each open connection whether the server has accepted it. `idle` counts idle connections.
     pub(crate) fn of(taken: impl Iterator<Item = bool>, idle: usize) -> Self {
-        taken.fold(Self { connections: idle, untaken: 0, begun: 0 }, |open, taken| Self {
+        let none = Self { connections: idle, untaken: 0, begun: 0, first_connect_ns: u64::MAX };
+        taken.fold(none, |open, taken| Self {
             connections: open.connections + 1,
             untaken: open.untaken + usize::from(!taken),
             ..open
@@ -412,6 +417,7 @@ impl Recorder {
         self.record.connections_open = open.connections;
         self.record.connections_untaken = open.untaken;
         self.record.connections_made = open.begun.saturating_sub(self.unopened);
+        self.record.first_connect_ns = open.first_connect_ns;
         // If all requests were sent, only those due before the last send count as unsent.
         let end_ns = self.last_sent_ns.unwrap_or_else(|| self.now_ns.min(self.timeline.end_ns));
         let (before, all) = dispatcher.unsent(self.timeline.begin_ns, end_ns);
@@ -544,6 +550,7 @@ impl Report {
             age_end_ns: 0,
             age_failed_ns: 0,
             last_reply_ns: 0,
+            first_connect_ns: u64::MAX,
             statuses: Statuses::default(),
             intervals: Intervals::default(),
             generator: Generator::default(),
@@ -579,6 +586,7 @@ impl Report {
         self.age_end_ns += other.age_end_ns;
         self.age_failed_ns += other.age_failed_ns;
         self.last_reply_ns = self.last_reply_ns.max(other.last_reply_ns);
+        self.first_connect_ns = self.first_connect_ns.min(other.first_connect_ns);
         self.statuses.add(&other.statuses);
         self.intervals.add(&other.intervals);
         self.requests.add(&other.requests);

@@ -540,7 +540,8 @@ class Report(Frozen):
     `latency_ns` counts from when a request was due; in a closed loop, from its send. `views` and `schedule` are None
     there. `unsound` are sentences on why the figures are not to be trusted, `labels` phrases to print beside them.
     Where the server was `gone` at the end, `rate_per_s` is over the time until `last_reply_ns`, which is None where no
-    whole reply came. `connections_made` counts the whole run.
+    whole reply came. `connections_made` counts the whole run. `elapsed_ns` is from the first connect to the last reply,
+    `finish_ns`, in a run of a number of requests, from the begin of the first.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -579,6 +580,8 @@ class Report(Frozen):
     rate_per_s: float = Field(ge=0)
     gone: bool = False
     last_reply_ns: Count | None = None
+    elapsed_ns: Count | None = None
+    finish_ns: Count | None = None
     latency_ns: Latency
     views: Views | None = None
     schedule: Schedule | None = None

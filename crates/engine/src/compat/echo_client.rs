@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use clap::Parser;
 use contract::Report;
 
-use super::figures::{ended, or_not_measured, window_s};
+use super::figures::{ended, or_not_measured};
 use super::flags::{Argv, Others, read};
 use crate::failure::Failure;
 
@@ -48,9 +48,10 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     Ok(argv.finish())
 }
 
-/// The four numbers of the client. Its rate is that of whole milliseconds, and what failed counts in it.
+/// The four numbers of the client. Its time begins with its first connect, its rate is that of whole milliseconds, and
+/// what failed counts in it.
 pub(super) fn write_report(out: &mut String, report: &Report) -> fmt::Result {
-    let used_ms = (window_s(report) * 1e3) as u64;
+    let used_ms = report.elapsed_ns.unwrap_or_default() / 1_000_000;
     let failed = report.requests.wrong + report.requests.failed;
     let qps = or_not_measured((ended(report) * 1000).checked_div(used_ms));
     let success = report.requests.correct;

@@ -555,6 +555,7 @@ fn report() -> Report {
     (report.begin_ns, report.end_ns) = (1_000_000_000, 3_000_000_000);
     (report.requests.sent, report.requests.correct) = (10_000, 10_000);
     report.requests.in_flight_end = 0;
+    (report.last_reply_ns, report.elapsed_ns) = (Some(report.end_ns), Some(2_000_000_000));
     (report.bytes.sent, report.bytes.received) = (1_024_000, 2_048_000);
     report.bytes.bodies = Some(40_000);
     report.statuses = Statuses::from_iter([(200, 10_000)]);
@@ -584,6 +585,7 @@ fn empty_report() -> Report {
     (report.requests.correct, report.requests.failed) = (0, 3);
     report.errors.connect = 3;
     report.end_ns = report.begin_ns;
+    (report.last_reply_ns, report.elapsed_ns) = (None, None);
     (report.bytes.received, report.bytes.bodies) = (0, Some(0));
     report.intervals.completed.clear();
     report.statuses = Statuses::default();

@@ -64,6 +64,8 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         rate_per_s: 0.0,
         gone,
         last_reply_ns: (measured.last_reply_ns > 0).then_some(measured.last_reply_ns),
+        elapsed_ns: until_last_reply_ns(measured.first_connect_ns, measured),
+        finish_ns: until_last_reply_ns(measured.begin_ns, measured).filter(|_| measured.is_counted),
         latency_ns: measured.latency.clone(),
         views: measured.views.clone(),
         schedule,
@@ -145,13 +147,20 @@ pub(crate) fn measured(report: &Report) -> ::load::Report {
         age_end_ns: report.age_end_ns,
         age_failed_ns: report.age_failed_ns,
         last_reply_ns: report.last_reply_ns.unwrap_or_default(),
+        first_connect_ns: (report.last_reply_ns.zip(report.elapsed_ns))
+            .map_or(u64::MAX, |(last_ns, elapsed_ns)| last_ns - elapsed_ns),
         statuses: report.statuses.clone(),
         intervals: report.intervals.clone(),
         generator: report.generator,
         probe: report.probe.clone().map(Box::new),
         interrupted: report.interrupted,
-        is_counted: false,
+        is_counted: report.finish_ns.is_some(),
     }
+}
+
+/// From then to the last reply, if there was one.
+fn until_last_reply_ns(from_ns: u64, measured: &::load::Report) -> Option<u64> {
+    (measured.last_reply_ns > 0).then(|| measured.last_reply_ns.saturating_sub(from_ns))
 }
 
 fn schedule(spec: &LoadSpec, measured: &::load::Report, window_s: f64) -> Option<Schedule> {

@@ -100,6 +100,10 @@ fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
         let (waited, unsent) = (count(waited), count(unsent_end));
         writeln!(out, "              {waited} waited for a free connection, {unsent} unsent at the end")?;
     }
+    if let (Some(finish_ns), Some(elapsed_ns)) = (report.finish_ns, report.elapsed_ns) {
+        let (finish, elapsed) = (duration_ns(finish_ns as f64), duration_ns(elapsed_ns as f64));
+        writeln!(out, "  Finished    in {finish}, from the first connect in {elapsed}")?;
+    }
     for (label, amount) in [("Received", report.bytes.received), ("Sent", report.bytes.sent)] {
         let rate = bytes(report.per_second(amount));
         writeln!(out, "  {label:<10}  {}{rate}/s   {}", sign(report), bytes(amount as f64))?;

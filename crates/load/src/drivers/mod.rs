@@ -64,6 +64,8 @@ pub(crate) struct Plan<C, T: Transport> {
     idle: Vec<T>,
     /// Connections that it has begun to open, the idle ones included.
     connections_begun: u64,
+    /// When it began to open the first of those that are used. `u64::MAX` before.
+    first_connect_ns: u64,
 }
 
 impl<C, T: Transport> Plan<C, T> {
@@ -94,7 +96,11 @@ impl<C, T: Transport> Plan<C, T> {
             terms,
             idle: Vec::new(),
             connections_begun: 0,
+            first_connect_ns: u64::MAX,
         };
+        if spec.open == Opening::Before {
+            plan.first_connect_ns = clock::monotonic_ns();
+        }
         let mut transports = plan.open_all(spec, share, halt)?;
         plan.connections_begun = transports.len() as u64;
         plan.idle = transports.split_off(transports.len() - share.idle);
@@ -132,6 +138,14 @@ impl<C, T: Transport> Plan<C, T> {
             transports.push(transport);
         }
         Ok(transports)
+    }
+
+    /// Counts a connection that is opened anew.
+    fn begin_to_connect(&mut self) {
+        self.connections_begun += 1;
+        if self.first_connect_ns == u64::MAX {
+            self.first_connect_ns = clock::monotonic_ns();
+        }
     }
 
     /// The longest time that a system call may block, so that timeouts are seen.

@@ -24,7 +24,7 @@ impl<C: Clone, H, U: Default> Connection<C, H, U> {
     /// Makes a closed connection ready for a request on a new one.
     #[cold]
     pub(super) fn renew<T: Transport>(&mut self, plan: &mut Plan<C, T>) {
-        plan.connections_begun += 1;
+        plan.begin_to_connect();
         self.client.open_again(plan.client.clone(), plan.limits, plan.connections_begun);
     }
 }
@@ -87,6 +87,7 @@ pub(super) fn leave<C, H, U, T: Transport>(
     let mut open = Open::of(open.map(|one| one.client.is_taken()), plan.idle_open());
     let opening = connections.iter().filter(|one| !one.is_closed() && !is_open(one)).count();
     open.begun = plan.connections_begun - opening as u64;
+    open.first_connect_ns = plan.first_connect_ns;
     let oldest_ns = connections.iter().filter_map(|one| one.client.oldest_ns()).min();
     context.recorder.leave(open, oldest_ns, context.dispatcher);
 }

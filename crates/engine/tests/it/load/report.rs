@@ -102,6 +102,11 @@ impl Report {
             count("correct") + count("wrong") > 0,
             "the last reply is told: {self}"
         );
+        assert_eq!(
+            self.0["elapsed_ns"].is_null(),
+            last_ns.is_none(),
+            "it has elapsed until the last reply: {self}"
+        );
         let rate_per_s = count("correct") as f64 / (served_ns as f64 / 1e9);
         let told_per_s = self.float(&self.0["rate_per_s"]);
         assert!((told_per_s - rate_per_s).abs() <= rate_per_s / 1000.0, "{rate_per_s} a second: {self}");
