@@ -21,6 +21,7 @@ from markupsafe import Markup
 import fake_engine
 from iolab import cli
 from iolab.contract.types import (
+    Interval,
     LoadReady,
     LoadSpec,
     Measured,
@@ -36,6 +37,7 @@ from iolab.machine import noise, proc
 from iolab.machine.netstat import ListenCounters
 from iolab.measure import agent, binary, observer
 from iolab.measure.agent import Calls
+from iolab.measure.broken import Vitals
 from iolab.measure.engine import Engine, LoadEvent, TrialFailed, open_engine
 from iolab.measure.observer import Observer, Sample
 from iolab.measure.progress import Clocks
@@ -233,6 +235,7 @@ class FakeHost:
         "waiting",
         "large",
         "mute",
+        "cut",
     )
 
     def __init__(
@@ -277,7 +280,7 @@ class FakeHost:
             return FakeServer(self, cell, "")
         fault = self.faults.get(len(self.started), "")
         self.started.append(cell.contestant.text)
-        self.now_ns += (cell.trial_ms - cell.trial.warmup_ms - cell.trial.duration_ms) * MS
+        self.now_ns += max(0, cell.trial_ms - cell.trial.warmup_ms - cell.trial.duration_ms) * MS
         if fault == "not_started":
             raise TrialFailed("address_in_use", "the port is taken")
         if fault == "no_io_uring":
@@ -359,12 +362,30 @@ class FakeServer:
         taken = 3 if self.fault == "waiting" else self.cell.load.connections
         return Served(workers=(WorkerCounts(connections=taken),), restarts=0)
 
+    def vitals(self) -> Vitals:
+        return Vitals(refused={"processes": 7})
+
+    def last_words(self) -> tuple[str, ...]:
+        return ("its last words",)
+
     def calls(self) -> Calls:
         # Two million a second, which is twenty a request of the reference.
         return Calls(self.host.now_ns, self.host.now_ns // 500)
 
     def stop(self) -> None:
         self.host.running.remove(self)
+
+
+def fake_minute(index: int, slice_ms: int) -> Interval:
+    """A slice of a long trial, with one failed request."""
+    counts: dict[str, float] = {
+        "index": index,
+        "begin_ns": index * slice_ms * MS,
+        "end_ns": (index + 1) * slice_ms * MS,
+    }
+    counts |= {"correct": 1_000, "wrong": 0, "failed": 1, "rate_per_s": 17.0}
+    times = dict.fromkeys(("min", "mean", "p50", "p90", "p99", "p99_9", "p99_99", "max", "stdev"), 1_000)
+    return Interval.model_validate(counts | {"latency_ns": times | {"histogram": ""}})
 
 
 class FakeLoad:
@@ -383,14 +404,21 @@ class FakeLoad:
         begin_ns = self.host.now_ns
         if fault != "mute":
             yield Measuring(monotonic_ns=begin_ns)
-        for _ in range((spec.duration_ms or 0) // 100):
+        for passed in range(1, (spec.duration_ms or 0) // 100 + 1):
             self.host.now_ns += 100 * MS
             yield None
+            if spec.slice_ms is not None and passed * 100 % spec.slice_ms == 0:
+                yield fake_minute(passed * 100 // spec.slice_ms - 1, spec.slice_ms)
+                if fault == "cut" and passed * 100 == 2 * spec.slice_ms:
+                    raise KeyboardInterrupt
         yield Measured(monotonic_ns=self.host.now_ns)
         rate = fake_engine.RATES.get(self.server.cell.contestant.name, 50_000)
-        wrong = 2 if fault == "wrong" else 0
+        wrong = min(2, spec.requests or 2) if fault == "wrong" else 0
         said = fake_engine.report(spec.model_dump(mode="json", exclude_none=True), rate, begin_ns, wrong)
         yield Report.model_validate({"schema": 1} | said)
+
+    def rss_bytes(self) -> int:
+        return 3 << 20
 
     def stop(self) -> None:
         self.host.running.remove(self)

@@ -246,6 +246,9 @@ def report(spec: dict[str, Any], rate: float, begin_ns: int, wrong: int) -> dict
         | {"in_flight_begin": in_flight, "in_flight_end": in_flight},
         "errors": dict.fromkeys(("connect", "reset", "closed", "timeout", "malformed"), 0) | {"wrong": wrong},
         "first_error": "a pretended wrong reply" if wrong else None,
+        "first_failure": {"at_ns": 1, "request": 7, "connection": 3, "phase": "receive", "saw": "wrong"}
+        if wrong
+        else None,
         "bytes": {"sent": ended * size, "received": ended * size},
         "rate_per_s": correct / wall_ns * 1e9,
         "latency_ns": {**latency, "mean": float(mean), "stdev": 0.0, "histogram": histogram(mean, correct)},

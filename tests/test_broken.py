@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Any
 
 import pytest
 
+from iolab.contract.types import FirstFailure
+from iolab.machine import resources
 from iolab.machine.netstat import ListenCounters
 from iolab.machine.resources import Used
-from iolab.measure.broken import First, Vitals, first_seen, how
-from iolab.plan.experiment import vs_plan
+from iolab.measure.broken import Vitals, how
 from iolab.results.records import Growth
-from made import report
 
-CELL = vs_plan(["epoll", "thread"], {"protocol": "echo"}).comparisons[0].cells[0]
-FIRST = First(request=1_001, connection=1_001, phase="receive", saw="closed")
+FIRST = FirstFailure(at_ns=1, request=1_001, connection=1_001, phase="receive", saw="closed")
 
 
 def grown(**most: int) -> Growth:
@@ -71,7 +72,7 @@ def grown(**most: int) -> Growth:
             {"ports": Used(27_000, 28_232)},
             0,
             "ports",
-            "27000 connections in TIME-WAIT for 28232 ports",
+            "27000 of 28232 ports of the client in TIME-WAIT",
             id="ports",
         ),
         pytest.param({}, {"ports": Used(9_000, 28_232)}, 0, None, "10 MiB of resident memory", id="ports enough"),
@@ -104,20 +105,34 @@ def test_a_server_has_run_out_of_what_a_figure_shows(
     found = how(FIRST, grown(**growth), Vitals(**vitals), listening, recovered=True)
     assert (found.ran_out, found.recovered) == (ran_out, True)
     assert evidence in found.evidence
-    assert (found.request, found.connection, found.phase, found.saw) == FIRST
+    assert (found.request, found.connection, found.phase, found.saw) == (1_001, 1_001, "receive", "closed")
 
 
-@pytest.mark.parametrize(
-    ("errors", "phase", "saw"),
-    [
-        ({}, None, None),
-        ({"connect": 3, "timeout": 9}, "connect", "refused"),
-        ({"timeout": 1}, "receive", "timeout"),
-        ({"reset": 1, "timeout": 5}, "receive", "reset"),
-        ({"closed": 2}, "receive", "closed"),
-        ({"malformed": 1}, "receive", "wrong"),
-    ],
-)
-def test_counts_of_errors_tell_what_the_client_saw(errors: dict[str, int], phase: str | None, saw: str | None) -> None:
-    first = first_seen(report(CELL, errors=errors))
-    assert (first.phase, first.saw) == (phase, saw)
+def test_a_connection_that_was_not_opened_has_no_request() -> None:
+    first = FIRST.model_copy(update={"request": 0, "phase": "connect", "saw": "refused"})
+    found = how(first, grown(), Vitals(), None, recovered=False)
+    assert (found.request, found.connection, found.phase, found.saw) == (None, 1_001, "connect", "refused")
+    unseen = how(None, grown(), Vitals(), None, recovered=False)
+    assert (unseen.request, unseen.connection, unseen.phase, unseen.saw) == (None, None, None, None)
+
+
+def test_what_a_server_may_run_out_of_is_read_where_it_runs() -> None:
+    """Held against what this process knows of itself: it opens a descriptor, and closes a connection first."""
+    before = resources.descriptors([os.getpid()])
+    with socket.create_server(("127.77.7.7", 0)) as listener:
+        address = f"127.77.7.7:{listener.getsockname()[1]}"
+        after = resources.descriptors([os.getpid()])
+        assert before is not None
+        assert after is not None
+        assert after == before._replace(used=before.used + 1)
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        client.close()
+        accepted.close()
+        waiting = resources.ports(os.getpid(), [address])
+    assert waiting is not None
+    assert waiting.used == 1
+    tasks = resources.tasks()
+    assert tasks is not None
+    assert 0 < tasks.share < 1
+    assert resources.address_space_bytes(os.getpid()) > resources.address_space_bytes(0x7FFFFFFF) == 0

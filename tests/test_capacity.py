@@ -419,6 +419,9 @@ class SimulatedLoad:
         yield Measured(monotonic_ns=BEGIN_NS + 10**9)
         yield report(self.server, self.spec)
 
+    def rss_bytes(self) -> int:
+        return 0
+
     def stop(self) -> None:
         return
 

@@ -34,6 +34,9 @@ class Load:
     def events(self, tick_s: float) -> Iterator[LoadEvent | None]:
         return iter(self._events)
 
+    def rss_bytes(self) -> int:
+        return 0
+
     def stop(self) -> None:
         """Nothing is to be ended."""
 

@@ -21,11 +21,13 @@ from iolab.measure.events import (
     Event,
     LeftOut,
     MachineBusy,
+    MinuteOver,
     NothingUsable,
     Opened,
     PutBack,
     TrialBegan,
 )
+from iolab.measure.follower import load_spec
 from iolab.measure.runner import ContestantFailed
 from iolab.measure.stopping import Stopped
 from iolab.plan.experiment import vs_plan
@@ -467,3 +469,60 @@ def test_a_record_of_an_earlier_version_opens_with_the_keys_of_now(tmp_path: Pat
         assert f'"{now}":' in text
         text = text.replace(f'"{now}":', f'"{then}":')
     assert Result.model_validate_json(text) == stored
+
+
+def test_a_trial_that_counts_requests_and_breaks_keeps_its_report_and_is_not_run_again(tmp_path: Path) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "requests": 1_000}, blocks=BLOCKS[2])
+    results, _ = run(plan, FakeHost({5: "wrong"}), tmp_path)
+    assert len(results) == 2 * BLOCKS[2]
+    (broken,) = [result for result in results if result.discarded]
+    assert broken.report is not None
+    assert broken.failure is not None
+    assert broken.failure.kind == "errors"
+    assert broken.failure.message == "2 of 1000 requests failed, first: a pretended wrong reply"
+    assert broken.failure.said == ("its last words",)
+    how = broken.failure.how
+    assert how is not None
+    assert (how.request, how.connection, how.phase, how.saw) == (7, 3, "receive", "wrong")
+    assert (how.ran_out, how.recovered) == ("processes", False)
+
+
+def test_a_server_that_dies_is_looked_at_before_it_is_stopped(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost({5: "dies"}), tmp_path)
+    (failure,) = [result.failure for result in results if result.failure]
+    assert failure.kind == "died"
+    assert failure.how is not None
+    assert failure.how.ran_out == "processes"
+
+
+def test_a_long_trial_is_stored_minute_by_minute_and_continued_where_it_was_cut_off(tmp_path: Path) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "duration_ms": 300_000}, blocks=BLOCKS[2])
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, FakeHost({2: "cut"}), tmp_path)
+    folder = store.folder_of(plan, tmp_path)
+    kept = store.read_trials(folder)
+    assert kept.results == ()
+    assert [(minute.number, minute.seconds, minute.failed) for minute in kept.minutes] == [(1, 60, 1), (2, 60, 1)]
+    first = kept.minutes[0]
+    assert (first.rss_bytes, first.generator_rss_bytes) == (10 << 20, 3 << 20)
+    assert first.lab_rss_bytes > 0
+
+    results, events = run(plan, FakeHost(), tmp_path)
+    continued = next(result for result in results if result.trial == first.trial)
+    assert [(piece.seconds, piece.correct, piece.failed) for piece in continued.pieces] == [(120, 2_000, 2)]
+    assert continued.report is not None
+    assert continued.report.end_ns - continued.report.begin_ns == 180 * 1_000_000_000
+    assert continued.answered == continued.report.requests.correct + 2_000
+    assert continued.unanswered == 2
+    assert not any(result.pieces for result in results if result.trial != first.trial)
+    assert len([event for event in events if isinstance(event, MinuteOver)]) == 3 + 11 * 5
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "interval_ms"),
+    [(3_000, 20), (190_000, 20), (300_000, 40), (24 * 3_600_000, 8_660)],
+)
+def test_the_series_of_a_trial_stays_short_however_long_it_is(duration_ms: int, interval_ms: int) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "duration_ms": duration_ms})
+    spec = load_spec(plan.comparisons[0].cells[0], ("127.0.0.1:1",))
+    assert spec.interval_ms == interval_ms

@@ -35,6 +35,7 @@ from iolab.measure.events import (
     Event,
     LeftOut,
     MachineBusy,
+    MinuteOver,
     NothingUsable,
     Opened,
     Planned,
@@ -45,7 +46,7 @@ from iolab.measure.events import (
 from iolab.measure.protocol_probe import remedy
 from iolab.metrics import COMPARED, Metric
 from iolab.plan.plan import Plan
-from iolab.results.records import WARNINGS, Failure
+from iolab.results.records import WARNINGS, Break, Failure, Minute
 from iolab.wording import BOUND_SIGNS, when, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
@@ -120,6 +121,8 @@ class Screen:
             self._say(f"warning: no trial of the first {event.blocks} blocks can be used: {event.why}")
         elif isinstance(event, TrialBegan):
             self._began(event)
+        elif isinstance(event, MinuteOver):
+            self._say(minute_words(event.title, event.minute))
         elif isinstance(event, TrialEnded):
             self._ended(event)
         else:
@@ -180,6 +183,27 @@ def show_failure(console: Console, contestant: str, failure: Failure, advice: st
     say(console, f"{contestant}: {failure.message}{advice}{said}")
     for line in failure.said:
         say(console, f"    {line}")
+    for line in broken(failure.how) if failure.how else ():
+        say(console, f"    {line}")
+
+
+def broken(how: Break) -> list[str]:
+    """How a server broke: where the client saw it, what had run out, and what that is known from."""
+    where = [f"{name} {value}" for name in ("request", "connection") if (value := getattr(how, name)) is not None]
+    saw = [f"first failure: {' on '.join(where) or 'seen'}: {how.phase}: {how.saw}"] if how.saw else []
+    ran_out = [f"ran out of: {how.ran_out}"] if how.ran_out else []
+    after = {True: ["it served again once the load was gone"], False: ["it did not recover"], None: []}
+    return [*saw, *ran_out, *how.evidence, *after[how.recovered]]
+
+
+def minute_words(title: str, minute: Minute) -> str:
+    """A minute of a long trial in one line."""
+    requests = minute.correct + minute.wrong + minute.failed
+    return (
+        f"{title}: minute {minute.number}: {requests:,} requests, {minute.wrong + minute.failed:,} errors, "
+        f"p99 {minute.p99_ns / 1e3:,.0f} µs; {minute.rss_bytes / (1 << 20):.1f} MiB, "
+        f"{minute.threads} threads, {minute.descriptors} descriptors"
+    )
 
 
 def aside(changed: str, folder: Path) -> str:

@@ -166,12 +166,12 @@ def _second_home(controllers: Sequence[str], mount: Path | None, path: str) -> H
         folder for folder in above if set(controllers) <= set((read(folder / "cgroup.subtree_control") or "").split())
     ]
     if not enabled:
-        raise NoGroups(f"no control group above this process passes {names} on: start iolab with systemd-run --scope")
+        raise NoGroups(f"no control group above this process passes {names} on: start iolab in a systemd scope")
     # A process is moved by writing to the group both of its places are in.
     usable = (folder for folder in enabled if all(os.access(at, os.W_OK) for at in (folder, folder / "cgroup.procs")))
     folder = next(usable, None)
     if folder is None:
-        raise NoGroups(f"{enabled[0]} cannot be written: run as root, or start iolab with systemd-run --user --scope")
+        raise NoGroups(f"{enabled[0]} cannot be written: run as root, or start iolab in a systemd scope of yours")
     return Home(2, folder)
 
 

@@ -183,6 +183,11 @@ def size(root: int) -> Size:
     return Size(rss, peak, threads, processes, zombies, descriptors)
 
 
+def rss_bytes(pid: int) -> int:
+    """The resident memory of one process, without its children; 0 once it is gone."""
+    return _bytes(_fields(f"{PROC}/{pid}/status").get("VmRSS"))
+
+
 def pss_each(pids: Iterable[int]) -> dict[int, int]:
     """Proportional memory of each of these processes: shared pages are divided among their users, so forks add up.
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import resource
+import sys
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from iolab.machine.files import PROC, read
+
+# What the kernel's table of sockets calls one that was closed and waits for late packets.
+TIME_WAIT = "06"
 
 
 class Used(NamedTuple):
@@ -36,22 +42,36 @@ def tasks() -> Used | None:
     return Used(int(now[3].partition("/")[2]), min(known)) if len(now) > 3 and known else None
 
 
-def ports(pid: int) -> Used | None:
-    """The connections in TIME-WAIT in the network namespace of a process, and how many ports an address has for them.
+def ports(pid: int, server: Iterable[str]) -> Used | None:
+    """The ports of one client address that wait in TIME-WAIT after a connection to one of these addresses of a server.
 
-    None where the kernel does not say.
+    Of the address that has most of them; the tables are those of the network namespace of a process. None where the
+    kernel does not say. A connection that the server closed first waits at the server, and takes no port of a client.
     """
-    said = (read(PROC / f"{pid}/net/sockstat") or "").split()
     between = (read(PROC / "sys/net/ipv4/ip_local_port_range") or "").split()
-    if "tw" not in said or len(between) != 2:
+    rows = [
+        line.split() for table in ("tcp", "tcp6") for line in (read(PROC / f"{pid}/net/{table}") or "").splitlines()
+    ]
+    if len(between) != 2 or not rows:
         return None
-    return Used(int(said[said.index("tw") + 1]), int(between[1]) - int(between[0]) + 1)
+    ends = {_in_table(address) for address in server if not address.startswith("unix:")}
+    waiting = Counter(row[1].partition(":")[0] for row in rows if row[3] == TIME_WAIT and row[2] in ends)
+    return Used(max(waiting.values(), default=0), int(between[1]) - int(between[0]) + 1)
 
 
 def address_space_bytes(pid: int) -> int:
     """How much a process has mapped, its threads' stacks included; 0 once it is gone."""
     pages = (read(PROC / f"{pid}/statm") or "0").split()[0]
     return int(pages) * resource.getpagesize()
+
+
+def _in_table(address: str) -> str:
+    """An address such as 127.0.0.1:80 as the kernel's tables have it."""
+    host, _, port = address.rpartition(":")
+    packed = ipaddress.ip_address(host.strip("[]")).packed
+    # The kernel prints an address as words of four bytes, each in its own order.
+    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{int(port):04X}"
 
 
 def _descriptors(pid: int) -> Used | None:

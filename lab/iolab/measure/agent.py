@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload
-from iolab.machine import cpus, doctor, facts, netstat, noise, port_owner, proc
+from iolab.machine import cpus, doctor, facts, netstat, noise, port_owner, proc, resources
 from iolab.machine.netstat import ListenCounters
 from iolab.measure import contestants, limits, path, programs, protocol_probe
 from iolab.measure.binary import EngineError
-from iolab.measure.engine import Engine, Load, LoadEvent, ask_served, core_to_core_ns, open_engine, served
+from iolab.measure.broken import Vitals
+from iolab.measure.child import Ended
+from iolab.measure.engine import Engine, Load, LoadEvent, TrialFailed, ask_served, core_to_core_ns, open_engine, served
 from iolab.measure.observer import Observer, Sample
 from iolab.measure.path import RunningPath
 from iolab.measure.protocol_probe import Mismatch
@@ -51,8 +55,11 @@ class RunningServer(Protocol):
     def ready(self) -> ServeReady | None: ...
     def check(self, wait_s: float = 0.0) -> None: ...
     def observer(self) -> Observer: ...
+    def size(self) -> proc.Size: ...
     def own_bytes(self) -> int | None: ...
     def calls(self) -> Calls: ...
+    def vitals(self) -> Vitals: ...
+    def last_words(self) -> tuple[str, ...]: ...
     def stop(self) -> None: ...
 
 
@@ -60,6 +67,7 @@ class RunningLoad(Protocol):
     """A load generator at work; its last event is the report."""
 
     def events(self, tick_s: float) -> Iterator[LoadEvent | None]: ...
+    def rss_bytes(self) -> int: ...
     def stop(self) -> None: ...
 
 
@@ -253,6 +261,36 @@ class LocalServer:
         self.ask()
         said = self.served()
         return Calls(time.monotonic_ns(), None if said is None else said.calls)
+
+    def vitals(self) -> Vitals:
+        """What it has and is allowed, when it has failed; less of it where it has died."""
+        pid, groups = self.server.pid, self.server.limits.groups
+        return Vitals(
+            descriptors=resources.descriptors(proc.look(pid).pids[: proc.EACH_MAX]),
+            address_space_bytes=resources.address_space_bytes(pid),
+            refused=self._refused(),
+            processes_refused=0 if groups is None else groups.processes_refused(),
+            memory_refused=0 if groups is None else groups.memory_refused(),
+            tasks=resources.tasks(),
+            ports=resources.ports(pid, self.addresses),
+        )
+
+    def last_words(self) -> tuple[str, ...]:
+        """The last lines it wrote to standard error."""
+        return self.server.child.last_words()
+
+    def _refused(self) -> Mapping[str, int]:
+        """The connections it says it refused, by the limit; empty of one that does not say."""
+        refused = Counter[str]()
+        with suppress(TrialFailed, Ended):
+            while self.server.ready is not None and self.server.child.line(0) is not None:
+                # An answer that was not waited for, because its trial failed first.
+                pass
+            self.ask()
+            said = self.served()
+            for worker in () if said is None else said.workers:
+                refused.update(worker.refused)
+        return refused
 
     def stop(self) -> None:
         """Ends it and everything it started, and its path."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from iolab.contract.types import Report
+from iolab.contract.types import FirstFailure
 from iolab.machine.netstat import ListenCounters
 from iolab.machine.resources import Used
-from iolab.results.records import Break, Growth, Phase, RanOut, Saw
+from iolab.results.records import Break, Growth, RanOut
 
 # A server often keeps a descriptor or two to refuse with.
 DESCRIPTORS_SPARE = 2
@@ -46,15 +46,6 @@ class Vitals:
     ports: Used | None = None
 
 
-class First(NamedTuple):
-    """What the client saw first."""
-
-    request: int | None = None
-    connection: int | None = None
-    phase: Phase | None = None
-    saw: Saw | None = None
-
-
 class Finding(NamedTuple):
     """One thing that was looked at: a figure in words, and what has run out by it, if anything."""
 
@@ -63,31 +54,24 @@ class Finding(NamedTuple):
 
 
 def how(
-    first: First, growth: Growth, vitals: Vitals, listening: ListenCounters | None, *, recovered: bool | None
+    first: FirstFailure | None,
+    growth: Growth,
+    vitals: Vitals,
+    listening: ListenCounters | None,
+    *,
+    recovered: bool | None,
 ) -> Break:
-    """How a server broke, from all that was seen of it."""
+    """How a server broke, from what the client saw first and from all that was seen of the server."""
     found = tuple(_findings(growth, vitals, listening))
     return Break(
-        **first._asdict(),
+        request=(first and first.request) or None,
+        connection=(first and first.connection) or None,
+        phase=first and first.phase,
+        saw=first and first.saw,
         ran_out=next((finding.ran_out for finding in found if finding.ran_out is not None), None),
         evidence=tuple(finding.words for finding in found),
         recovered=recovered,
     )
-
-
-def first_seen(report: Report) -> First:
-    """What the client saw first, as far as its counts tell: those of each kind of error."""
-    errors = report.errors
-    if errors.connect:
-        return First(phase="connect", saw="refused")
-    kinds: tuple[tuple[int, Saw], ...] = (
-        (errors.reset, "reset"),
-        (errors.closed, "closed"),
-        (errors.timeout, "timeout"),
-        (errors.wrong + errors.malformed + errors.status, "wrong"),
-    )
-    saw = next((saw for count, saw in kinds if count), None)
-    return First(phase=None if saw is None else "receive", saw=saw)
 
 
 def _findings(growth: Growth, vitals: Vitals, listening: ListenCounters | None) -> Iterator[Finding]:
@@ -126,7 +110,7 @@ def _sizes(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
     if (tasks := vitals.tasks) is not None and tasks.share >= NEARLY_ALL:
         yield Finding(f"{tasks.used} of {tasks.allowed} processes and threads of the machine", "processes")
     if (ports := vitals.ports) is not None and ports.share >= NEARLY_ALL:
-        yield Finding(f"{ports.used} connections in TIME-WAIT for {ports.allowed} ports", "ports")
+        yield Finding(f"{ports.used} of {ports.allowed} ports of the client in TIME-WAIT", "ports")
 
 
 def _counted(count: int, one: str, many: str) -> str:

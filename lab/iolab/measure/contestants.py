@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iolab.contract.types import CONNECTIONS_MAX, Description, ModelAbout, ServeReady, ServeSpec
@@ -226,12 +226,34 @@ def start(
     path: RunningPath | None = None,
     count_calls: bool = False,
 ) -> Server:
-    """Starts the contestant of a cell on free ports, of loopback or of a path's end; raises TrialFailed."""
+    """Starts the contestant of a cell under its limits, on free ports of loopback or of a path's end.
+
+    Raises TrialFailed.
+    """
     _refuse_unapplied(cell)
+    applied = limits.apply(cell.server)
+    try:
+        server = _start(cell, engine, prepared, path, applied.words, count_calls=count_calls)
+    except BaseException:
+        applied.undo()
+        raise
+    return replace(server, limits=applied)
+
+
+def _start(
+    cell: Cell,
+    engine: Engine | None,
+    prepared: Prepared,
+    path: RunningPath | None,
+    before: Sequence[str],
+    *,
+    count_calls: bool,
+) -> Server:
+    """Starts the contestant of a cell, with these words before its command."""
     if cell.contestant.kind == "command":
-        return _start_command(cell, path)
+        return _start_command(cell, path, before)
     if cell.contestant.name in prepared:
-        return _start_registered(cell, prepared[cell.contestant.name], path)
+        return _start_registered(cell, prepared[cell.contestant.name], path, before)
     if engine is None:
         raise TrialFailed("no_engine", f"{cell.contestant.text} needs the engine: run: make build", final=True)
     spec = ServeSpec(
@@ -247,15 +269,14 @@ def start(
         connections_max=min(max(16_384, 2 * cell.load.connections), CONNECTIONS_MAX),
         count_calls=count_calls,
     )
-    child, ready = serve(engine, spec, cell.server.environment)
+    child, ready = serve(engine, spec, cell.server.environment, before)
     return Server(child, child.pid, ready.listen, ready)
 
 
 def _refuse_unapplied(cell: Cell) -> None:
     """Raises TrialFailed for settings of a server that nothing applies."""
-    for key in ("instances", "cpu_quota", "memory_limit_bytes", "nice", "processes_max", "descriptors_max"):
-        if getattr(cell.server, key) != settings.Server.model_fields[key].default:
-            raise TrialFailed("cannot", f"server.{key}: the lab cannot set it: leave it out", final=True)
+    if cell.server.instances != settings.Server.model_fields["instances"].default:
+        raise TrialFailed("cannot", "server.instances: the lab cannot set it: leave it out", final=True)
 
 
 def free_port() -> int:
@@ -270,30 +291,35 @@ def _host(path: RunningPath | None) -> str:
     return HOST if path is None else path.server_address
 
 
-def _start_command(cell: Cell, path: RunningPath | None) -> Server:
+def _start_command(cell: Cell, path: RunningPath | None, before: Sequence[str]) -> Server:
     port = free_port()
     argv = cell.contestant.argv(port)
     if shutil.which(argv[0]) is None:
         missing = "is not executable" if Path(argv[0]).exists() else "does not exist"
         raise TrialFailed("cannot_start", f"{argv[0]} {missing}: check the command after cmd:", final=True)
-    return _start_reaped(cell, Command(argv, {}), path, port)
+    return _start_reaped(cell, Command(argv, {}), path, port, before)
 
 
-def _start_registered(cell: Cell, server: Registered, path: RunningPath | None) -> Server:
+def _start_registered(cell: Cell, server: Registered, path: RunningPath | None, before: Sequence[str]) -> Server:
     port, scratch = free_port(), Path(tempfile.mkdtemp(prefix="iolab-"))
     try:
-        return _start_reaped(cell, server.command(cell, _host(path), port, scratch), path, port, scratch)
+        return _start_reaped(cell, server.command(cell, _host(path), port, scratch), path, port, before, scratch)
     except BaseException:
         _remove(scratch)
         raise
 
 
 def _start_reaped(
-    cell: Cell, command: Command, path: RunningPath | None, port: int, scratch: Path | None = None
+    cell: Cell,
+    command: Command,
+    path: RunningPath | None,
+    port: int,
+    before: Sequence[str],
+    scratch: Path | None = None,
 ) -> Server:
     """Starts a command behind a reaper, and waits until it accepts connections; raises TrialFailed."""
     argv = command.argv
-    words = with_environment({**command.environment, **cell.server.environment}, argv)
+    words = [*before, *with_environment({**command.environment, **cell.server.environment}, argv)]
     cpus, netns = ",".join(map(str, cell.server.cpus)), "" if path is None else path.server_netns
     try:
         child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, netns, *words], b"")

@@ -15,6 +15,7 @@ from iolab.contract.types import (
     ContractError,
     Description,
     Failed,
+    FirstFailure,
     Frozen,
     Interval,
     LoadReady,
@@ -35,6 +36,7 @@ from iolab.contract.types import (
     parse_serve_event,
 )
 from iolab.errors import PlanError
+from iolab.machine import proc
 from iolab.measure import binary
 from iolab.measure.binary import EngineError
 from iolab.measure.child import Child, Ended
@@ -63,9 +65,21 @@ NOTHING: Mapping[str, str] = {}
 
 
 class TrialFailed(Exception):
-    """A process of a trial could not do its work; `failure` says so in the words of the record."""
+    """A process of a trial could not do its work; `failure` says so in the words of the record.
 
-    def __init__(self, kind: str, message: str, *, final: bool = False, said: Sequence[str] = ()) -> None:
+    `first` is what a generator saw that could not open its connections.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        final: bool = False,
+        said: Sequence[str] = (),
+        first: FirstFailure | None = None,
+    ) -> None:
+        self.first = first
         self.failure = Failure(kind=kind, message=message, final=final, said=tuple(said))
         super().__init__(self.failure.line)
 
@@ -137,12 +151,14 @@ def command(engine: Engine, role: str) -> list[str]:
     return [str(engine.path), role, "--spec", "-"]
 
 
-def serve(engine: Engine, spec: ServeSpec, environment: Mapping[str, str] = NOTHING) -> tuple[Child, ServeReady]:
+def serve(
+    engine: Engine, spec: ServeSpec, environment: Mapping[str, str] = NOTHING, before: Sequence[str] = ()
+) -> tuple[Child, ServeReady]:
     """Starts a server and waits until it accepts; raises TrialFailed. The caller stops the child.
 
-    `environment` is added to that of the lab.
+    `environment` is added to that of the lab. The words `before` its command become the command itself.
     """
-    child = _start(with_environment(environment, command(engine, "serve")), spec)
+    child = _start([*before, *with_environment(environment, command(engine, "serve"))], spec)
     try:
         line = _line(child, READY_S_MAX, "the server")
         event = _parsed(parse_serve_event, line)
@@ -235,6 +251,10 @@ class Load:
             if isinstance(event, LoadReady | Measured):
                 self._child.send(b"")
 
+    def rss_bytes(self) -> int:
+        """The resident memory of all its processes now."""
+        return proc.size(self.pid).rss_bytes
+
     def stop(self) -> None:
         """Ends the generator, however far it is."""
         self._child.stop()
@@ -278,7 +298,7 @@ def _parsed(parse: Callable[[bytes], Event], line: bytes) -> Event:
 def _failed(child: Child, event: Failed) -> TrialFailed:
     """What a `failed` event means for the plan: its exit code says whether trying again can help."""
     code = child.wait(EXIT_S_MAX)
-    return TrialFailed(event.kind, event.message, final=code in FINAL_CODES)
+    return TrialFailed(event.kind, event.message, final=code in FINAL_CODES, first=event.first_failure)
 
 
 def _died(child: Child, ended: Ended, who: str) -> TrialFailed:

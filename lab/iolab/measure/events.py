@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iolab.measure.contestants import Building
 from iolab.plan.plan import Plan, Trial
-from iolab.results.records import CostCount, Failure, Result
+from iolab.results.records import CostCount, Failure, Minute, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,14 @@ class TrialBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class MinuteOver:
+    """A minute of a long trial is over and in the store."""
+
+    minute: Minute
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
 class TrialEnded:
     """A trial is over and in the store. `done` counts trials, the ones run again too; so does `planned`."""
 
@@ -123,6 +131,7 @@ Event = (
     | MachineBusy
     | Checked
     | TrialBegan
+    | MinuteOver
     | TrialEnded
     | NothingUsable
     | Counted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -9,10 +10,12 @@ from typing import TypeVar
 from iolab.contract.types import ClosedLoop, HttpWorkload, Interval, LoadSpec, OpenLoop, Pace, Report, Stage, updated
 from iolab.measure.agent import RunningLoad, RunningServer
 from iolab.measure.engine import TrialFailed
-from iolab.plan.settings import Cell, Load
+from iolab.plan.settings import Cell, Load, Times
 
 # A dead server is noticed this soon.
 TICK_S = 0.1
+# A series of counts has at most so many points: three minutes in intervals of 20 ms.
+INTERVALS_MAX = 10_000
 # How long after a failure of the generator a server may take to be seen dead.
 DEATH_S_MAX = 0.5
 Process = TypeVar("Process", RunningServer, RunningLoad)
@@ -49,10 +52,16 @@ def load_spec(cell: Cell, server: RunningServer, *, seed: int = 1, **changes: ob
         requests=load.requests,
         timeout_ms=times.timeout_ms,
         verify=load.verify,
-        interval_ms=times.interval_ms,
+        interval_ms=_interval_ms(times),
     )
     _refuse_unapplied(load)
     return updated(spec, **changes)
+
+
+def _interval_ms(times: Times) -> int:
+    """The interval of a trial, as many times longer as it takes to keep a series short."""
+    intervals = math.ceil((times.warmup_ms + times.duration_ms) / times.interval_ms)
+    return times.interval_ms * math.ceil(intervals / INTERVALS_MAX)
 
 
 def _pace(load: Load, seed: int) -> Pace:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from iolab.measure.events import Counted, LeftOut, NothingUsable, OnEvent, TrialEnded
+from iolab.measure.events import Counted, LeftOut, MinuteOver, NothingUsable, OnEvent, TrialEnded
 from iolab.measure.stopping import signals_held
 from iolab.plan.plan import Plan, Trial
 from iolab.results import store
-from iolab.results.records import WARNINGS, CostCount, Result
+from iolab.results.records import WARNINGS, CostCount, Minute, Result
 from iolab.results.remaining import given_up, remaining
 
 # The run prints a warning if none of its first blocks, this many, has a usable trial.
@@ -38,6 +38,7 @@ class Progress:
     ) -> None:
         self.plan, self.on_event, self.clocks, self.all_or_none = plan, on_event, clocks, all_or_none
         self.results = list(writer.trials.results)
+        self._minutes = list(writer.trials.minutes)
         self._writer = writer
         self._expected_s, self._spent_s = 0.0, 0.0
         self._rest_known: tuple[Trial, ...] = ()
@@ -83,6 +84,17 @@ class Progress:
             self._spent_s += spent_s
             self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
         self.on_event(TrialEnded(result, title, comparison, len(self.results), self.planned))
+
+    def minutes_of(self, scheduled: Trial) -> tuple[Minute, ...]:
+        """What is stored of a long trial so far, the trials that were cut off included."""
+        return tuple(minute for minute in self._minutes if minute.trial == scheduled)
+
+    def keep_minute(self, minute: Minute) -> None:
+        """Stores a minute of a trial that goes on, whatever signal comes meanwhile, and reports it."""
+        with signals_held():
+            self._writer.append_minute(minute)
+        self._minutes.append(minute)
+        self.on_event(MinuteOver(minute, self.names(minute.trial)[0]))
 
     def look_back(self, upcoming: Trial) -> None:
         """Reports, once the first blocks are over, that no trial can be used so far: the rest will hardly be better."""

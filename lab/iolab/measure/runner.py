@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from iolab.contract.types import updated
 from iolab.errors import BadInput, IolabError
 from iolab.judge import trial
 from iolab.measure import programs
@@ -25,7 +26,7 @@ from iolab.measure.trial_run import measure
 from iolab.plan import settings
 from iolab.plan.plan import Plan, Trial
 from iolab.results import store
-from iolab.results.records import CostCount, Failure, Result
+from iolab.results.records import CostCount, Failure, Result, pieces
 from iolab.results.remaining import remaining, uncounted
 
 # A count of what a request costs is tried again: the lab may have come too late for it.
@@ -125,7 +126,14 @@ def _run_trial(progress: Progress, host: Host, scheduled: Trial) -> None:
     begin_s = progress.clocks.monotonic_s()
     progress.on_event(TrialBegan(scheduled, *progress.names(scheduled), progress.left_s()))
     cell = progress.plan.cell(scheduled)
-    result = trial.judged(cell, measure(host, cell, scheduled, progress.clocks))
+    if earlier := progress.minutes_of(scheduled):
+        # A further trial of what is left of one that was cut off.
+        cell = updated(cell, trial=cell.trial.rest(sum(minute.seconds for minute in earlier)))
+    is_long = progress.plan.cell(scheduled).trial.is_long
+    measured = measure(host, cell, scheduled, progress.clocks, progress.keep_minute if is_long else None)
+    # The minutes of a trial that has a report are in it.
+    last = progress.minutes_of(scheduled)[len(earlier) :] if measured.report is None else ()
+    result = trial.judged(cell, measured.model_copy(update={"pieces": (*pieces(earlier), *pieces(last))}))
     progress.keep(result, progress.clocks.monotonic_s() - begin_s)
     failure = result.failure
     if progress.all_or_none and failure is not None and (failure.final or failure.kind == "died"):

@@ -2,46 +2,80 @@
 
 from __future__ import annotations
 
-from iolab.contract.types import Report, ServeReady
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from iolab.contract.types import ClosedLoop, FirstFailure, Interval, LoadSpec, Report, updated
+from iolab.machine import proc
 from iolab.machine.noise import noise
-from iolab.measure.agent import Host
+from iolab.measure import broken
+from iolab.measure.agent import Host, RunningLoad, RunningServer
 from iolab.measure.engine import TrialFailed
 from iolab.measure.follower import death_first, follow, load_spec, running
-from iolab.measure.observer import Observed, usage
+from iolab.measure.observer import Observed, Observer, usage
 from iolab.measure.progress import CLOCKS, Clocks
 from iolab.plan.plan import Trial
-from iolab.plan.settings import Cell
-from iolab.results.records import MachineNoise, Result, ServerUsage
+from iolab.plan.settings import MINUTE_MS, Cell
+from iolab.results.records import Break, Failure, MachineNoise, Minute, Result, ServerUsage
+
+# Whether a server has recovered shows within this time, or the next client would not wait for it.
+PROBE_TIMEOUT_MS = 3_000
+OnMinute = Callable[[Minute], None]
+OnSlice = Callable[[Interval, RunningLoad], None]
 
 
-def measure(host: Host, cell: Cell, scheduled: Trial, clocks: Clocks = CLOCKS) -> Result:
-    """One trial: a fresh server, one run of the generator, and what both used. A failure is a result too."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run of the generator brought: its report, and what was seen meanwhile."""
+
+    report: Report
+    seen: Observed
+    core_to_core_ns: tuple[float, float] | None
+
+
+def measure(
+    host: Host,
+    cell: Cell,
+    scheduled: Trial,
+    clocks: Clocks = CLOCKS,
+    on_minute: OnMinute | None = None,
+) -> Result:
+    """One trial: a fresh server, one run of the generator, and what both used. A failure is a result too.
+
+    The trials of a block have one seed, so random arrivals are the same for all its contestants.
+    `on_minute` is called with each minute, where it is given.
+    """
     result = Result(trial=scheduled, started=clocks.wall())
     try:
-        ready, report, seen, core_to_core_ns = _measure(host, cell, seed=scheduled.block + 1)
-        server = usage(report, seen)
+        with running(host.start(cell)) as server, server.observer() as observer:
+
+            def on_slice(each: Interval, load: RunningLoad) -> None:
+                if on_minute is not None:
+                    on_minute(_minute(result, each, server, load))
+
+            spec = load_spec(cell, server, seed=scheduled.block + 1)
+            if on_minute is not None:
+                spec = updated(spec, slice_ms=MINUTE_MS)
+            with _looked_at(host, cell, server, observer):
+                run = _run(host, cell, spec, server, observer, on_slice)
+            used = usage(run.report, run.seen)
+            failure = _failed_requests(host, cell, server, observer, run.report)
     except TrialFailed as failed:
         return result.model_copy(update={"failure": failed.failure})
-    others = _others(report, seen, server, core_to_core_ns)
-    told = {"ready": ready, "report": report, "server": server, "noise": others, "path": seen.path}
-    return result.model_copy(update=told)
+    others, seen = _others(run, used), run.seen
+    told = {"ready": server.ready, "report": run.report, "server": used, "noise": others, "path": seen.path}
+    return result.model_copy(update=told | {"failure": failure})
 
 
-def _measure(
-    host: Host, cell: Cell, seed: int
-) -> tuple[ServeReady | None, Report, Observed, tuple[float, float] | None]:
+def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer: Observer, on_slice: OnSlice) -> Run:
     """Follows the generator to its report, with an observer beside the server.
 
-    The core-to-core latency is measured while both sides rest, so it takes no time from the window. The trials of a
-    block have one `seed`, so random arrivals are the same for all its contestants.
+    The core-to-core latency is measured while both sides rest, so it takes no time from the window.
     """
     seen, core_to_core_ns = list[Observed](), list[float | None]()
-    with (
-        running(host.start(cell)) as server,
-        death_first(server),
-        server.observer() as observer,
-        running(host.load(load_spec(cell, server, seed=seed))) as load,
-    ):
+    with death_first(server), running(host.load(spec)) as load:
 
         def ready() -> None:
             observer.ready()
@@ -51,26 +85,116 @@ def _measure(
             seen.append(observer.end())
             core_to_core_ns.append(host.core_to_core_ns(cell))
 
-        report = follow(load, ready=ready, measuring=observer.begin, measured=measured, tick=server.check)
+        report = follow(
+            load,
+            ready=ready,
+            measuring=observer.begin,
+            interval=lambda each: on_slice(each, load),
+            measured=measured,
+            tick=server.check,
+        )
         server.check()
     if not seen:
         raise TrialFailed("contract", "the load generator reported before it had measured", final=True)
     known = [ns for ns in core_to_core_ns if ns is not None]
-    return server.ready, report, seen[0], (known[0], known[1]) if len(known) == 2 else None
+    return Run(report, seen[0], (known[0], known[1]) if len(known) == 2 else None)
 
 
-def _others(
-    report: Report, seen: Observed, server: ServerUsage, core_to_core_ns: tuple[float, float] | None
-) -> MachineNoise:
+def _minute(result: Result, each: Interval, server: RunningServer, load: RunningLoad) -> Minute:
+    """What is kept of a minute of a long trial."""
+    size = server.size()
+    return Minute(
+        trial=result.trial,
+        started=result.started,
+        number=each.index + 1,
+        seconds=(each.end_ns - each.begin_ns) / 1e9,
+        correct=each.correct,
+        wrong=each.wrong,
+        failed=each.failed,
+        p50_ns=each.latency_ns.p50,
+        p99_ns=each.latency_ns.p99,
+        max_ns=each.latency_ns.max,
+        rss_bytes=size.rss_bytes,
+        threads=size.threads,
+        processes=size.processes,
+        zombies=size.zombies,
+        descriptors=size.descriptors,
+        generator_rss_bytes=load.rss_bytes(),
+        lab_rss_bytes=proc.rss_bytes(os.getpid()),
+    )
+
+
+@contextmanager
+def _looked_at(host: Host, cell: Cell, server: RunningServer, observer: Observer) -> Iterator[None]:
+    """Adds to a failure how the server broke, seen before it is stopped.
+
+    What is final is the fault of a spec or of the machine.
+    """
+    try:
+        yield
+    except TrialFailed as failed:
+        if not failed.failure.final:
+            how = _how(host, cell, server, observer, failed.first)
+            failed.failure = failed.failure.model_copy(update={"how": how})
+        raise
+
+
+def _failed_requests(
+    host: Host, cell: Cell, server: RunningServer, observer: Observer, report: Report
+) -> Failure | None:
+    """The failure of a trial that counts requests, some of which failed or were answered wrongly; None of others."""
+    requests = report.requests
+    faulty = requests.failed + requests.wrong
+    if cell.load.requests is None or not faulty or report.interrupted:
+        return None
+    message = f"{faulty} of {requests.correct + faulty} requests failed"
+    first = f", first: {report.first_error}" if report.first_error else ""
+    how = _how(host, cell, server, observer, report.first_failure)
+    return Failure(kind="errors", message=message + first, said=server.last_words(), how=how)
+
+
+def _how(host: Host, cell: Cell, server: RunningServer, observer: Observer, first: FirstFailure | None) -> Break:
+    """How a server broke: the kernel and the server itself are looked at, and then it is asked once more."""
+    growth, listening, vitals = observer.growth(), observer.listening(), server.vitals()
+    return broken.how(first, growth, vitals, listening, recovered=_answers(host, cell, server))
+
+
+def _answers(host: Host, cell: Cell, server: RunningServer) -> bool:
+    """Whether a server answers one request on a new connection."""
+    spec = load_spec(
+        cell,
+        server,
+        connections=1,
+        idle=0,
+        active=None,
+        probes=0,
+        pipeline=1,
+        pace=ClosedLoop(),
+        requests_per_connection=None,
+        threads=1,
+        processes=1,
+        warmup_ms=0,
+        duration_ms=None,
+        requests=1,
+        timeout_ms=min(cell.trial.timeout_ms, PROBE_TIMEOUT_MS),
+    )
+    try:
+        with running(host.load(spec)) as load:
+            return follow(load).requests.correct == 1
+    except TrialFailed:
+        return False
+
+
+def _others(run: Run, server: ServerUsage) -> MachineNoise:
     """What else the machine did between the two samples of the observer."""
-    before, after = seen.before, seen.after
+    before, after = run.seen.before, run.seen.after
     cpu_ns = max(0, after.server.cpu_ns - before.server.cpu_ns)
     return noise(
         before.machine,
         after.machine,
-        ours_ns=cpu_ns + report.generator.cpu_ns + after.lab_cpu_ns - before.lab_cpu_ns,
+        ours_ns=cpu_ns + run.report.generator.cpu_ns + after.lab_cpu_ns - before.lab_cpu_ns,
         wall_ns=after.server.read_ns - before.server.read_ns,
         cpu_ns=cpu_ns,
         run_delay_ns=server.run_delay_ns,
-        core_to_core_ns=core_to_core_ns,
+        core_to_core_ns=run.core_to_core_ns,
     )

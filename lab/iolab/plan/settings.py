@@ -14,7 +14,17 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from iolab.contract.literals import Arrivals, Driver, WorkerKind
-from iolab.contract.types import WORKLOADS, Connections, Count, Frozen, HttpWorkload, RequestsAsked, Threads, Workload
+from iolab.contract.types import (
+    WORKLOADS,
+    Connections,
+    Count,
+    Frozen,
+    HttpWorkload,
+    RequestsAsked,
+    Threads,
+    Workload,
+    updated,
+)
 from iolab.plan.contestant import Contestant
 
 Scalar = bool | int | float | str
@@ -36,8 +46,10 @@ def dotted(tables: Any) -> Any:
 
 # Values by the dotted names of settings, as load.connections; in a file as tables too.
 Setting = Annotated[dict[str, Scalar], BeforeValidator(dotted)]
-# A trial is at most an hour: it is lost as a whole, and a slip of the pen must not become a week of measuring.
-TRIAL_MS_MAX = 3_600_000
+# A trial is at most a day, as the engine has it: a slip of the pen must not become a week of measuring.
+TRIAL_MS_MAX = 24 * 3_600_000
+# A trial as long as this would be a loss, so it is stored minute by minute and continued where it was cut off.
+LONG_MS, MINUTE_MS = 300_000, 60_000
 # What a trial costs besides warm-up and window: two processes to start, connections to open, two to stop.
 TRIAL_OVERHEAD_MS = 60
 OVERHEAD_MS_A_CONNECTION = 0.1
@@ -203,6 +215,16 @@ class Times(Frozen):
         if self.warmup_ms % self.interval_ms or self.duration_ms % self.interval_ms:
             raise ValueError(f"warmup_ms and duration_ms must be multiples of interval_ms ({self.interval_ms})")
         return self
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a trial is stored minute by minute."""
+        return self.duration_ms >= LONG_MS
+
+    def rest(self, done_s: float) -> Times:
+        """What is left of a long trial that was cut off after so long: a minute at least, in whole intervals."""
+        left_ms = max(self.duration_ms - round(1_000 * done_s), MINUTE_MS)
+        return updated(self, duration_ms=min(self.duration_ms, -(-left_ms // self.interval_ms) * self.interval_ms))
 
 
 class Cell(Frozen):

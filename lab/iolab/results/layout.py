@@ -11,5 +11,6 @@ RUNS = Path("runs")
 PLAN, QUESTION = "plan.json", "question.json"
 # The rest of its record.
 MACHINE, TRIALS, COUNTS, PROBES = "machine.json", "trials.jsonl", "costs.jsonl", "probes.jsonl"
+MINUTES = "minutes.jsonl"
 # What is made from the record, and is no part of it.
 SUMMARY, REPORT = "summary.json", "report.html"

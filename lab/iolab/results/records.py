@@ -7,8 +7,10 @@ from typing import Literal, NamedTuple
 
 from pydantic import AliasChoices, Field
 
+from iolab.contract.literals import Phase, Saw
 from iolab.contract.types import Frozen, PathReport, Report, ServeReady
 from iolab.plan.plan import Plan, Trial
+from iolab.plan.settings import LONG_MS
 
 # The topology is the same while the core-to-core latency stays below this many times the least of what it was. Moved
 # processors differ by a factor of three and more, and the measurement itself by a tenth.
@@ -17,8 +19,6 @@ SAME_TOPOLOGY_MAX = 1.7
 LEFT_OUT = frozenset({"holds", "unavailable"})
 
 
-Phase = Literal["connect", "send", "receive", "close"]
-Saw = Literal["refused", "reset", "timeout", "closed", "wrong"]
 RanOut = Literal["descriptors", "processes", "threads", "memory", "backlog", "ports"]
 
 
@@ -118,7 +118,8 @@ class MachineNoise(Frozen):
 
 class Break(Frozen):
     """How a server broke. What the client saw first: the number of the request and of its connection, from 1, in which
-    phase, and what. Then what was found by looking at the server before it was stopped.
+    phase, and what; no request where none had begun. Then what was found by looking at the server before it was
+    stopped.
 
     `ran_out` is what it had no more of; None where nothing that was looked at had run out. `evidence` are the figures
     in words. `recovered` says whether it answered one request on a new connection once the load was gone.
@@ -398,5 +399,11 @@ class Result(Frozen):
 
     @property
     def is_to_be_repeated(self) -> bool:
-        """Whether it may be run again: a trial that counts requests and broke has its result."""
-        return self.discarded and (self.failure is None or self.report is None)
+        """Whether it may be run again: a trial that counts requests and broke has its result.
+
+        So has a long one, which would take as long again.
+        """
+        if self.report is None:
+            return self.discarded
+        is_long = self.report.end_ns - self.report.begin_ns >= LONG_MS * 1_000_000
+        return self.discarded and self.failure is None and not is_long and not self.pieces

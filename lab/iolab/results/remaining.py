@@ -74,7 +74,7 @@ class _Reruns:
             result = self._done.get(trial.place)
             if result is None and (trial.comparison, trial.slot) not in self._gone:
                 return set()
-            if result is not None and result.discarded:
+            if result is not None and result.is_to_be_repeated:
                 discarded.add(trial.slot)
         return discarded
 
@@ -106,7 +106,7 @@ def _whole_blocks_again(
         for comparison, block in blocks:
             slots = range(len(plan.comparisons[comparison].cells))
             places = (Place(comparison, block, attempt, slot) for slot in slots if (comparison, slot) not in gone)
-            if any(done[place].discarded for place in places) and reruns[comparison] < reruns_max:
+            if any(done[place].is_to_be_repeated for place in places) and reruns[comparison] < reruns_max:
                 reruns[comparison] += 1
                 again.append((comparison, block))
         rest = tuple(

@@ -4,7 +4,8 @@
 
 A trial is appended to trials.jsonl when it is over (see `journal`), so a crash loses at most the trial that was being
 written; it is run again. Trials that counted system calls have a file of their own, costs.jsonl, because they
-must not be mixed with timed ones. One process at a time may write a run.
+must not be mixed with timed ones. A long trial is also written down minute by minute, in minutes.jsonl, and continued
+when it was cut off. One process at a time may write a run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from iolab.plan.plan import Place, Plan, Trial
 from iolab.results import journal, layout, older
 from iolab.results.files import make_folder, remove_folder, unread, write_file
 from iolab.results.journal import Journal
-from iolab.results.records import CostCount, Result
+from iolab.results.records import CostCount, Minute, Result
 from iolab.results.remaining import remaining, uncounted
 
 # The key of machine.json that says when a run had nothing left to do.
@@ -39,6 +40,7 @@ class Trials:
     results: tuple[Result, ...]
     faults: tuple[str, ...]
     counts: tuple[CostCount, ...] = ()
+    minutes: tuple[Minute, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,12 @@ class Writer:
     def append(self, record: Result | CostCount) -> None:
         """Adds one finished trial and syncs it to the disk; raises StoreError, and then nothing was added."""
         (self._results if isinstance(record, Result) else self._counts).append(record)
+
+    def append_minute(self, minute: Minute) -> None:
+        """Adds a minute of a trial that goes on; raises StoreError, and then nothing was added."""
+        with journal.opened(self.folder / layout.MINUTES) as minutes:
+            minutes.cut_torn_line()
+            minutes.append(minute)
 
     def end(self, when: str) -> None:
         """Notes that nothing is left to do since then."""
@@ -84,7 +92,7 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
         try:
             yield Writer(folder, trials, machine, results, counts)
         except BaseException:
-            if not results.size:
+            if not results.size and not (folder / layout.MINUTES).exists():
                 # A run that failed before its first trial leaves nothing behind.
                 remove_folder(folder, (layout.PLAN, layout.MACHINE, layout.TRIALS, layout.COUNTS, layout.REPORT))
             raise
@@ -157,7 +165,8 @@ def read_trials(folder: Path) -> Trials:
     counts: dict[tuple[int, int], CostCount] = {}
     for count, _, _ in journal.read(folder / layout.COUNTS, CostCount, faults):
         counts.setdefault((count.comparison, count.slot), _renamed(count, keys))
-    return Trials(tuple(results.values()), tuple(faults), tuple(counts.values()))
+    minutes = tuple(stored.record for stored in journal.read(folder / layout.MINUTES, Minute, faults))
+    return Trials(tuple(results.values()), tuple(faults), tuple(counts.values()), minutes)
 
 
 def _older_keys(folder: Path) -> Mapping[str, str]:
