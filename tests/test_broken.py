@@ -49,8 +49,8 @@ def grown(**most: int) -> Growth:
         pytest.param(
             {},
             {"refused": {"connections_max": 12}},
-            *(0, None, "the server refused 12 connections: connections max"),
-            id="a limit of its own, of which it has not run out",
+            *(0, "descriptors", "the server refused 12 connections: connections max"),
+            id="a limit that too few descriptors have lowered",
         ),
         pytest.param(
             {"descriptors": 63},

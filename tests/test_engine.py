@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import os
+import resource
 import shlex
 import sys
 import time
@@ -446,3 +447,16 @@ def test_a_command_runs_on_its_processors_and_is_accounted_for_alone(fake: Engin
     finally:
         server.child.stop()
     wait_until(lambda: not is_alive(family[1]), "what it forked is gone")
+
+
+@pytest.mark.parametrize("contestant", ["epoll", f"cmd:{sys.executable} {FAKE_ENGINE} plain {{port}}"])
+def test_a_server_runs_under_its_limits_and_the_lab_does_not(fake: Engine, contestant: str) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    cell = changed(cell_of(contestant), {"server.nice": 5, "server.descriptors_max": 77})
+    server = contestants.start(cell, fake)
+    try:
+        assert os.getpriority(os.PRIO_PROCESS, server.pid) == 5
+        assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (77, 77)
+    finally:
+        server.stop()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before

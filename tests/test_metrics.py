@@ -12,6 +12,7 @@ from iolab.contract.histogram import decoded
 from iolab.metrics import COMPARED, METRICS, QUANTILES, Metric, Side, quantile_supported, value_of
 from iolab.plan.experiment import vs_plan
 from iolab.plan.schedule import schedule
+from iolab.results.records import Growth, ProcessUsage
 from made import result
 
 PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50})
@@ -106,6 +107,44 @@ def test_a_metric_is_read_from_what_the_records_hold(metric: Metric, side: Side,
     made = made.model_copy(update={"report": made.report.model_copy(update=more)})
     found = value_of(made, metric, side, processors=4)
     assert found == (None if value is None else pytest.approx(value))
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("pss_largest_process", 5e6),
+        ("pss_mean_process", 4e6),
+        ("processes_serving", 2.0),
+        ("threads_serving", None),
+        ("faults_per_request", 900 / 300_000),
+        ("listen_overflows", 3.0),
+        ("listen_drops", 4.0),
+        ("syn_cookies", None),
+        ("zombies", 9.0),
+        ("descriptors", 60.0),
+        ("rss_growth", 500.0),
+    ],
+)
+def test_a_metric_is_read_from_the_accounts_of_a_server(metric: Metric, value: float | None) -> None:
+    made = result(PLAN, schedule(PLAN)[0])
+    assert made.server is not None
+    assert value_of(made, metric) is None, "not of what was stored before there were such accounts"
+    each = (ProcessUsage(pid=1, cpu_ns=1, pss_bytes=5_000_000), ProcessUsage(pid=2, cpu_ns=1, pss_bytes=3_000_000))
+    series = {"times_ns": (0, 10**9, 2 * 10**9), "rss_bytes": (1_000, 9_000, 2_000), "zombies": (0, 9, 0)}
+    ones = dict.fromkeys(("threads", "processes"), (1, 1, 1))
+    accounts = {
+        "processes_each": (*each, ProcessUsage(pid=3, cpu_ns=1)),
+        "processes_serving": 2,
+        "faults_minor": 900,
+        "faults_major": 0,
+        "listen_overflows": 3,
+        "listen_drops": 4,
+        "growth": Growth(**series, **ones, descriptors=(6, 60, 6)),
+    }
+    server = made.server.model_copy(update=accounts)
+    assert value_of(made.model_copy(update={"server": server}), metric) == (
+        None if value is None else pytest.approx(value)
+    )
 
 
 def test_a_cell_that_answers_nothing_has_errors_and_no_speed() -> None:

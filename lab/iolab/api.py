@@ -18,7 +18,7 @@ from iolab.machine import cpus
 from iolab.measure import agent, contestants, engine, events, placement, runner
 from iolab.measure.events import Event, OnEvent
 from iolab.plan import catalog, registry
-from iolab.plan.experiment import load_experiment, vs_plan
+from iolab.plan.experiment import load_experiment, soak_plan, vs_plan
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Scalar, whole_intervals_ms
 from iolab.results import layout
@@ -57,6 +57,27 @@ def vs(
     known = registry.load(Path(registry.USERS))
     # What was named here is to be compared; an experiment goes on without what this machine cannot run.
     return _run(plan.quick() if quick else plan, known, Path(out), on_event, fresh=fresh, by_hand=True)
+
+
+def soak(
+    server: str,
+    *,
+    server_cpus: Sequence[int] = (),
+    load_cpus: Sequence[int] = (),
+    fresh: bool = False,
+    out: str | Path = layout.RUNS,
+    on_event: OnEvent = _ignored,
+    **setting: Scalar,
+) -> Results:
+    """Loads one server for as long as `duration_ms` says, up to a day, and stores every minute.
+
+    One that was interrupted is continued with what is left, unless it is to be `fresh`. The other arguments are those
+    of `vs`; `judge.endurance.lines` says what was found.
+    """
+    times = {key: whole_intervals_ms(value) for key in TIMES if isinstance(value := setting.get(key), int)}
+    plan = soak_plan(server, {"protocol": "echo", **setting, **times})
+    plan = placement.with_cpus(plan, tuple(server_cpus), tuple(load_cpus))
+    return _run(plan, registry.load(Path(registry.USERS)), Path(out), on_event, fresh=fresh, by_hand=True)
 
 
 def run(

@@ -7,7 +7,7 @@ compared in every comparison; the others are there for claims, published tables 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Protocol
 
@@ -42,6 +42,26 @@ def _known(key: str) -> str:
 Metric = Annotated[str, AfterValidator(_known)]
 
 
+class UsedByProcess(Protocol):
+    """What is known of one process of a server."""
+
+    @property
+    def pss_bytes(self) -> int | None: ...
+
+
+class Series(Protocol):
+    """A server along a trial, sample by sample."""
+
+    @property
+    def times_ns(self) -> Sequence[int]: ...
+    @property
+    def rss_bytes(self) -> Sequence[int]: ...
+    @property
+    def zombies(self) -> Sequence[int]: ...
+    @property
+    def descriptors(self) -> Sequence[int]: ...
+
+
 class Used(Protocol):
     """What is known of a server's use of the machine in a trial."""
 
@@ -65,6 +85,24 @@ class Used(Protocol):
     def threads(self) -> int: ...
     @property
     def processes(self) -> int: ...
+    @property
+    def processes_each(self) -> Sequence[UsedByProcess]: ...
+    @property
+    def processes_serving(self) -> int | None: ...
+    @property
+    def threads_serving(self) -> int | None: ...
+    @property
+    def faults_minor(self) -> int | None: ...
+    @property
+    def faults_major(self) -> int | None: ...
+    @property
+    def listen_overflows(self) -> int | None: ...
+    @property
+    def listen_drops(self) -> int | None: ...
+    @property
+    def syn_cookies_sent(self) -> int | None: ...
+    @property
+    def growth(self) -> Series | None: ...
 
 
 class Finished(Protocol):
@@ -233,6 +271,36 @@ def _memory_per_connection(report: Report, server: Used | None) -> float | None:
     if server is None or server.pss_bytes is None or report.connections_open == 0:
         return None
     return server.pss_bytes / report.connections_open
+
+
+def _faults(server: Used) -> int | None:
+    minor, major = server.faults_minor, server.faults_major
+    return None if minor is None or major is None else minor + major
+
+
+def _pss_of_processes(server: Used) -> list[int]:
+    return [each.pss_bytes for each in server.processes_each if each.pss_bytes is not None]
+
+
+def _pss_largest(server: Used) -> float | None:
+    return max(_pss_of_processes(server), default=None)
+
+
+def _pss_mean(server: Used) -> float | None:
+    sizes = _pss_of_processes(server)
+    return sum(sizes) / len(sizes) if sizes else None
+
+
+def _rss_growth(server: Used) -> float | None:
+    """By how many bytes it grew in a second, from before the load to the end."""
+    series = server.growth
+    if series is None or len(series.times_ns) < 2:
+        return None
+    return (series.rss_bytes[-1] - series.rss_bytes[0]) / (series.times_ns[-1] - series.times_ns[0]) * 1e9
+
+
+def _most(get: Callable[[Series], Sequence[int]]) -> Read:
+    return _of_server(lambda server: None if server.growth is None else max(get(server.growth), default=None))
 
 
 CPU_SIDES: dict[Side, Read] = {"client": _client_cores, "both": _both_cores}
@@ -505,6 +573,47 @@ _ROWS = (
         read=_of_server(lambda server: server.pss_bytes),
     ),
     Row(
+        key="pss_largest_process",
+        title="Proportional memory of the largest process",
+        unit="MiB",
+        scale=float(1 << 20),
+        heading="largest PSS MiB",
+        column="pss_largest_process_bytes",
+        noun="proportional memory of the largest process",
+        read=_of_server(_pss_largest),
+    ),
+    Row(
+        key="pss_mean_process",
+        title="Proportional memory of the mean process",
+        unit="MiB",
+        scale=float(1 << 20),
+        heading="mean PSS MiB",
+        column="pss_mean_process_bytes",
+        noun="proportional memory of the mean process",
+        read=_of_server(_pss_mean),
+    ),
+    Row(
+        key="rss_growth",
+        title="Growth of resident memory",
+        unit="KiB/s",
+        scale=1024.0,
+        heading="growth KiB/s",
+        column="rss_growth_bytes_per_s",
+        noun="growth of memory",
+        read=_of_server(_rss_growth),
+    ),
+    Row(
+        key="faults_per_request",
+        title="Page faults per request",
+        unit="",
+        scale=1.0,
+        heading="faults/request",
+        column="faults_per_request",
+        noun="page faults per request",
+        read=_of_server_per_request(_faults),
+        fewer="fewer",
+    ),
+    Row(
         key="bytes_per_connection",
         title="Proportional memory per connection",
         unit="KiB",
@@ -516,6 +625,38 @@ _ROWS = (
     ),
     _count("threads", "Threads", "threads", _of_server(lambda server: server.threads)),
     _count("processes", "Processes", "processes", _of_server(lambda server: server.processes)),
+    _count(
+        "processes_serving",
+        "Processes that serve",
+        "processes that serve",
+        _of_server(lambda server: server.processes_serving),
+    ),
+    _count(
+        "threads_serving", "Threads that serve", "threads that serve", _of_server(lambda server: server.threads_serving)
+    ),
+    _count("zombies", "Zombies", "zombies", _most(lambda series: series.zombies), of_failures=True),
+    _count("descriptors", "Open descriptors", "descriptors", _most(lambda series: series.descriptors)),
+    _count(
+        "listen_overflows",
+        "Overflows of accept's queue",
+        "overflows of accept's queue",
+        _of_server(lambda server: server.listen_overflows),
+        of_failures=True,
+    ),
+    _count(
+        "listen_drops",
+        "Connections dropped by listeners",
+        "connections dropped by listeners",
+        _of_server(lambda server: server.listen_drops),
+        of_failures=True,
+    ),
+    _count(
+        "syn_cookies",
+        "SYN cookies sent",
+        "SYN cookies",
+        _of_server(lambda server: server.syn_cookies_sent),
+        of_failures=True,
+    ),
     _count("connections", "Open connections", "open connections", lambda report, _: float(report.connections_open)),
     _count("requests", "Requests", "requests answered", lambda report, _: float(report.requests.correct)),
     _count("failed", "Failed requests", "failed requests", lambda r, _: float(r.requests.failed), of_failures=True),

@@ -18,11 +18,22 @@ from iolab.wording import when
 
 def watched(measure: Callable[[OnEvent], Results], *, as_json: bool) -> int:
     """Shows on standard error how a run goes, and then prints its results; returns the exit code."""
+    found = followed(measure)
+    if isinstance(found, int):
+        return found
+    code = show(found, as_json=as_json)
+    if code == 0 and found.is_inconclusive:
+        return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
+    return code
+
+
+def followed(measure: Callable[[OnEvent], Results]) -> Results | int:
+    """Shows on standard error how a run goes; returns its results, or the exit code where there are none."""
     console = stderr()
     screen = terminal.Screen(console)
     try:
         with stopping.stopping_on(), screen:
-            found = measure(screen)
+            return measure(screen)
     except runner.ContestantFailed as failed:
         advice = protocol_probe.remedy(failed.failure.kind, as_flags=True)
         terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure, advice)
@@ -33,10 +44,6 @@ def watched(measure: Callable[[OnEvent], Results], *, as_json: bool) -> int:
         terminal.say(console, f"stopped by {stopped}; {kept}")
         terminal.say(console, f"to go on: {again()}")
         return stopped.code
-    code = show(found, as_json=as_json)
-    if code == 0 and found.is_inconclusive:
-        return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
-    return code
 
 
 def show(found: Results, *, as_json: bool) -> int:

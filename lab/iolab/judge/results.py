@@ -16,7 +16,7 @@ from iolab.judge.claims import ClaimVerdict
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.plan import Plan
 from iolab.results import export, layout, store
-from iolab.results.records import CostCount, Result
+from iolab.results.records import CostCount, Minute, Result
 from iolab.results.store import Trials
 
 
@@ -36,6 +36,7 @@ class Results:
     faults: tuple[str, ...]
     verdicts: tuple[ComparisonVerdict, ...]
     claims: tuple[ClaimVerdict, ...]
+    minutes: tuple[Minute, ...] = ()
 
     @property
     def report(self) -> Path:
@@ -86,7 +87,7 @@ def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path 
     kept = tuple(result for result in trials.results if plan.holds(result.trial))
     verdicts = verdict.judge(plan, kept, trials.counts)
     judgements = claims.judge(plan, kept, verdicts)
-    return Results(folder, plan, machine, kept, trials.counts, trials.faults, verdicts, judgements)
+    return Results(folder, plan, machine, kept, trials.counts, trials.faults, verdicts, judgements, trials.minutes)
 
 
 def read(folder: Path) -> Results:

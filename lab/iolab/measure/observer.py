@@ -33,9 +33,9 @@ SAMPLES_MAX = 600
 # Soon after the window the server idles, so it is a late first reading that loses processor time. Up to this share of
 # the window it is made up for by the server's own rate; beyond it the trial is lost.
 LATE_SHARE_MAX = 0.15
-# A process serves if it uses more than this part of an equal share of the processor time. One that only waits uses less
-# than a tenth of that.
-SERVING_SHARE = 0.01
+# A process serves if it uses more than this part of the server's processor time, or, where there are many, than this
+# part of an equal share. One that only waits uses far less.
+SERVING, SERVING_OF_EQUAL = 0.01, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ def _each(seen: Observed, made_up: float) -> tuple[ProcessUsage, ...]:
 
 def _serving(each_ns: Sequence[int]) -> int:
     """How many of those that used so much processor time did more than wait."""
-    least_ns = SERVING_SHARE * sum(each_ns) / max(1, len(each_ns))
+    least_ns = sum(each_ns) * min(SERVING, SERVING_OF_EQUAL / max(1, len(each_ns)))
     return sum(ns > least_ns for ns in each_ns)
 
 

@@ -34,16 +34,9 @@ def vs_plan(
 
     Times that are given hold for a quick run too. Raises PlanError with one line.
     """
-    entrants = [Entrant.of(each) for each in contestants]
-    if len(entrants) < 2:
+    if len(contestants) < 2:
         raise PlanError("name two contestants or more, as in: iolab vs epoll io_uring")
-    if unknown := [name for name in settings if name not in DOTTED and name not in SETTINGS]:
-        raise PlanError(f"{unknown[0]}: there is no such setting{instead(unknown[0], DOTTED)}")
-    values = {DOTTED.get(name, name): value for name, value in settings.items()}
-    cells, faults = _cells(entrants, values)
-    if faults:
-        name, why = faults[0].fault.name, faults[0].fault
-        raise PlanError(f"{SHORT.get(name, name)}: {why.for_flag}".removeprefix(": "))
+    cells, values = _cells_by_hand(contestants, settings)
     try:
         comparison = Comparison(name="vs", setting={}, cells=cells)
         titles = " or ".join(comparison.titles)
@@ -52,6 +45,27 @@ def vs_plan(
         return Plan(name="vs", question=f"{titles}?", comparisons=(comparison,), blocks=blocks, seed=seed, short=short)
     except ValidationError as error:
         raise PlanError(mistakes.of_settings(error)) from None
+
+
+def soak_plan(contestant: str, settings: Mapping[str, Any]) -> Plan:
+    """The plan of `iolab soak`: one trial of one contestant. Raises PlanError with one line."""
+    cells, _ = _cells_by_hand([contestant], settings)
+    comparison = Comparison(name="soak", setting={}, cells=cells)
+    return Plan(name="soak", question=f"Does {comparison.titles[0]} last?", comparisons=(comparison,), blocks=1)
+
+
+def _cells_by_hand(
+    contestants: Sequence[str | Contestant], settings: Mapping[str, Any]
+) -> tuple[tuple[Cell, ...], dict[str, Any]]:
+    """The cells of contestants that were named by hand, and their settings by dotted names; raises PlanError."""
+    if unknown := [name for name in settings if name not in DOTTED and name not in SETTINGS]:
+        raise PlanError(f"{unknown[0]}: there is no such setting{instead(unknown[0], DOTTED)}")
+    values = {DOTTED.get(name, name): value for name, value in settings.items()}
+    cells, faults = _cells([Entrant.of(each) for each in contestants], values)
+    if faults:
+        name, why = faults[0].fault.name, faults[0].fault
+        raise PlanError(f"{SHORT.get(name, name)}: {why.for_flag}".removeprefix(": "))
+    return cells, values
 
 
 class _Wrong(NamedTuple):

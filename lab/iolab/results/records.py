@@ -66,11 +66,11 @@ class ServerUsage(Frozen):
     processes; `pss_bytes` counts shared pages once (None where the kernel does not tell). `connections_taken` is how
     many it had accepted when the window began (None of a command, which does not say).
 
-    `processes_each` are at most 256 of its processes; of those that lived at the end, `processes_serving` used more
-    than a hundredth of an equal share of the processor time, and so `threads_serving`. Page faults are None of a server
-    of many tasks. The counters of the network are those of the whole machine or network namespace, from before the load
-    to the end of the window: connections lost because the queue of a listener was full, all that were lost at a
-    listener, and SYN cookies sent instead.
+    `processes_each` are at most 256 of its processes. Of those that lived at the end, `processes_serving` used more
+    than 1 % of the processor time, or of many more than a tenth of an equal share; and so `threads_serving`. Page
+    faults are None of a server of many tasks. The counters of the network are those of the whole machine or network
+    namespace, from before the load to the end of the window: connections lost because the queue of a listener was full,
+    all that were lost at a listener, and SYN cookies sent instead.
     """
 
     cpu_ns: int = Field(ge=0)

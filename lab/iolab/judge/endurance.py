@@ -1,0 +1,47 @@
+"""What a long trial rests on: how many requests without an error, and what grew meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from iolab.results.records import Minute, Result
+
+# Of n trials without an event, a rate of 3/n would have shown one with a probability of 95 %.
+RULE_OF_THREE = 3
+# What may grow in a long trial: its field, and what it is called. Bytes are said in MiB.
+SIZES = (
+    ("rss_bytes", "memory of the server, MiB"),
+    ("threads", "threads of the server"),
+    ("processes", "processes of the server"),
+    ("descriptors", "descriptors of the server"),
+    ("generator_rss_bytes", "memory of the generator, MiB"),
+    ("lab_rss_bytes", "memory of the lab, MiB"),
+)
+
+
+def lines(result: Result, minutes: Sequence[Minute]) -> Iterator[str]:
+    """What one trial found, with all its minutes in the order in which they were stored."""
+    yield errors(result)
+    if result.pieces:
+        yield f"in {len(result.pieces) + (result.report is not None)} trials, because it was cut off"
+    started = minutes[-1].started if minutes else ""
+    of_last = [minute for minute in minutes if minute.started == started]
+    if len(of_last) < 2:
+        return
+    for field, name in SIZES:
+        first, last = (_number(field, getattr(minute, field)) for minute in (of_last[0], of_last[-1]))
+        yield f"{name}: {first} after the first minute, {last} at the end"
+
+
+def errors(result: Result) -> str:
+    """How many requests failed, and up to which rate that is known."""
+    asked = result.answered + result.unanswered
+    if not asked:
+        return "no request was answered"
+    if not result.unanswered:
+        return f"0 errors in {asked:,} requests: the true rate is below {RULE_OF_THREE / asked:.2g} (95 %)"
+    return f"{result.unanswered:,} errors in {asked:,} requests: a rate of {result.unanswered / asked:.2g}"
+
+
+def _number(field: str, value: int) -> str:
+    return f"{value / (1 << 20):.1f}" if field.endswith("_bytes") else f"{value:,}"

@@ -1,0 +1,59 @@
+"""What a long trial rests on, in sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from iolab.judge import endurance
+from iolab.plan.experiment import vs_plan
+from iolab.plan.schedule import schedule
+from iolab.results.records import Minute, Result, pieces
+from made import result
+
+PLAN = vs_plan(["epoll", "thread"], {"protocol": "echo"})
+TRIAL = next(iter(schedule(PLAN)))
+
+
+def minute(number: int, started: str = "later", *, failed: int = 0, rss_bytes: int = 10 << 20) -> Minute:
+    counts = {"correct": 1_000_000, "wrong": 0, "failed": failed, "p50_ns": 1, "p99_ns": 2, "max_ns": 3}
+    sizes = {"rss_bytes": rss_bytes, "threads": 1, "processes": 1, "zombies": 0, "descriptors": 54}
+    ours = {"generator_rss_bytes": 3 << 20, "lab_rss_bytes": 90 << 20}
+    return Minute(trial=TRIAL, started=started, number=number, seconds=60.0, **counts, **sizes, **ours)
+
+
+def finished(failed: int = 0, earlier: tuple[Minute, ...] = ()) -> Result:
+    """A trial of 300,000 requests, after pieces that were cut off."""
+    made = result(PLAN, TRIAL)
+    assert made.report is not None
+    counted = made.report.requests.model_copy(update={"failed": failed})
+    report = made.report.model_copy(update={"requests": counted})
+    return made.model_copy(update={"report": report, "pieces": pieces(earlier)})
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (finished(), "0 errors in 300,000 requests: the true rate is below 1e-05 (95 %)"),
+        (finished(3), "3 errors in 300,003 requests: a rate of 1e-05"),
+        (
+            finished(earlier=(minute(1), minute(2))),
+            "0 errors in 2,300,000 requests: the true rate is below 1.3e-06 (95 %)",
+        ),
+        (finished(earlier=(minute(1, failed=2),)), "2 errors in 1,300,002 requests: a rate of 1.5e-06"),
+        (Result(trial=TRIAL, started="now"), "no request was answered"),
+    ],
+)
+def test_errors_are_said_with_the_rate_that_could_have_been_missed(found: Result, expected: str) -> None:
+    assert endurance.errors(found) == expected
+
+
+def test_what_grew_is_said_of_the_last_trial() -> None:
+    cut = (minute(1, "first", rss_bytes=50 << 20), minute(2, "first", rss_bytes=60 << 20))
+    last = (minute(1), minute(2), minute(3, rss_bytes=11 << 20))
+    said = list(endurance.lines(finished(earlier=cut), (*cut, *last)))
+    assert said[1:3] == [
+        "in 2 trials, because it was cut off",
+        "memory of the server, MiB: 10.0 after the first minute, 11.0 at the end",
+    ]
+    assert said[-1] == "memory of the lab, MiB: 90.0 after the first minute, 90.0 at the end"
+    assert len(list(endurance.lines(finished(), ()))) == 1, "a short trial has no minutes"
