@@ -213,7 +213,8 @@ def run_number() -> int:
 def report(spec: dict[str, Any], rate: float, begin_ns: int, wrong: int) -> dict[str, Any]:
     correct = spec["requests"] - wrong if "requests" in spec else round(rate * spec["duration_ms"] / 1_000)
     wall_ns = round((correct + wrong) / rate * 1e9) if "requests" in spec else spec["duration_ms"] * 1_000_000
-    in_flight = 0 if "requests" in spec else spec["connections"]
+    busy = spec.get("active") or spec["connections"]
+    in_flight = 0 if "requests" in spec else busy
     workload = spec["workload"]
     sizes = {
         "http": 80 + workload.get("reply_bytes", 0),
@@ -225,7 +226,7 @@ def report(spec: dict[str, Any], rate: float, begin_ns: int, wrong: int) -> dict
     ended = correct + wrong
     slice_ns = spec["interval_ms"] * 1_000_000
     slices = (spec["warmup_ms"] * 1_000_000 + wall_ns) // slice_ns
-    mean = round(spec["connections"] / rate * 1e9)
+    mean = round(busy / rate * 1e9)
     latency = dict.fromkeys(("min", "p50", "p90", "p99", "p99_9", "p99_99", "max"), mean)
     return {
         "event": "report",

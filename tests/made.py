@@ -7,12 +7,19 @@ from typing import Any
 
 from iolab.contract.types import Report
 from iolab.judge.trial import judged
+from iolab.machine.cpus import Cpu
+from iolab.measure import placement
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
 from iolab.plan.settings import Cell
 from iolab.results.records import MachineNoise, Result, ServerUsage
 
 BEGIN_NS = 10_000_000_000
+
+
+def on_two_processors(plan: Plan) -> Plan:
+    """The plan as a machine of two processors runs it: the server on 0, the generator on 1."""
+    return placement.placed(plan, [Cpu(number, number, 0, 0) for number in range(2)])[0]
 
 
 def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float = 0.5, **changes: Any) -> Report:

@@ -31,7 +31,8 @@ from iolab.judge import verdict
 from iolab.measure import protocol_probe
 from iolab.measure.engine import Engine
 from iolab.plan.plan import Plan, Quick
-from iolab.plan.settings import Load, Server, Times
+from iolab.plan.settings import DOTTED, SETTINGS, Load, Server, Times, settings_of
+from iolab.report import commands
 from iolab.results import layout, store
 from iolab.results.records import CostCount, Result
 
@@ -478,6 +479,8 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("key", vs.SETTINGS)
 def test_the_defaults_in_the_help_of_vs_are_those_of_a_plan(key: str) -> None:
+    if key in DOTTED and vs.SETTINGS[key].help == SETTINGS[DOTTED[key]].field.description:
+        return  # it is made from the table
     kinds = (RpcWorkload, EchoWorkload, HttpWorkload, Load, Server, Times, Plan)
     known = (str(default(kind, key)) for kind in kinds if key in kind.model_fields)
     assert vs.SETTINGS[key].default == (DEFAULTS.get(key) or next(known))
@@ -604,6 +607,57 @@ def test_the_times_of_a_trial_are_flags_of_vs_also_when_it_is_quick(tmp_path: Pa
     plan = json.loads(next(tmp_path.glob("vs-*/plan.json")).read_text())
     cells = plan["comparisons"][0]["cells"]
     assert {(cell["trial"]["warmup_ms"], cell["trial"]["duration_ms"]) for cell in cells} == {(100, 400)}
+
+
+@pytest.mark.usefixtures("simulated")
+def test_the_load_and_the_servers_of_vs_take_the_settings_of_an_experiment(tmp_path: Path) -> None:
+    asked = [
+        "--protocol",
+        "http",
+        "--connections",
+        "20",
+        "--active",
+        "10",
+        "--requests-per-connection",
+        "100",
+        "--no-keep-alive",
+    ]
+    done = iolab("vs", "epoll", "thread", *asked, "--quick", "--blocks", "6", "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    plan = Plan.model_validate_json(next(tmp_path.glob("vs-*/plan.json")).read_bytes())
+    settings = settings_of(plan.comparisons[0].cells[0])
+    names = ("load.active", "load.requests_per_connection", "workload.keep_alive")
+    assert [settings[name] for name in names] == [10, 100, False]
+    assert " ".join(asked[2:4]) in " ".join(commands.again(plan))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--rate much", "--rate: 'much' is no rate: write 20000, 20k, or 50% of capacity of the slowest"),
+        ("--connections 5 --active 10", "10 active connections are more than 5 connections"),
+        ("--path delay=3", "path.delay: there is no such setting: did you mean 'path.delay_ms'?"),
+        ("--path delay_ms", "--path: 'delay_ms' is not NAME=VALUE, as in load.connections=200"),
+        ("--cpu-quota 0", "--cpu-quota: must be 0.01 or more, not '0'"),
+        ("--memory-limit-bytes 2jars", "--memory-limit-bytes: '2jars' is no size: write a number of bytes, 512MB or"),
+    ],
+)
+def test_a_flag_of_a_setting_that_cannot_be_is_refused_in_one_line(flags: str, message: str, tmp_path: Path) -> None:
+    done = iolab("vs", "epoll", "thread", *flags.split(), "--out", tmp_path)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+@pytest.mark.usefixtures("simulated")
+def test_an_experiment_with_other_settings_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(EXPERIMENT)
+    command = ("run", tmp_path / "small.toml", "--quick", "--out", tmp_path / "runs")
+    assert iolab(*command).exit_code == 0
+    done = iolab(*command, "--set", "load.connections=20", "--set", "workload.message_bytes=128")
+    assert done.exit_code == 0, done.stderr
+    plans = [Plan.model_validate_json(path.read_bytes()) for path in (tmp_path / "runs").glob("small-*/plan.json")]
+    assert sorted(len(plan.comparisons) for plan in plans) == [1, 2]
+    assert {"load.connections": "20", "workload.message_bytes": "128"} in [plan.overrides for plan in plans]
 
 
 # What the engine is given, and the servers of readers' own.

@@ -23,6 +23,7 @@ from iolab.errors import PlanError
 from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import load_experiment, parse_experiment, vs_plan
 from iolab.plan.needs import Needs
+from iolab.plan.overrides import with_settings
 from iolab.plan.plan import RETRIES_MAX, Place, Plan, Quick, Trial
 from iolab.plan.schedule import schedule
 from iolab.plan.settings import SETTINGS, Scalar, cell_of, changed, digest_of, settings_of
@@ -277,6 +278,38 @@ def test_a_contestant_needs_what_it_its_experiment_and_its_settings_need(
     plan = parse_experiment(text + settings.encode() + b"[needs]\nprocessors = 4\n")
     assert plan.needs_of(0, 1) == Needs.model_validate(needs)
     assert plan.digest == parse_experiment(NAMED + settings.encode()).digest, "needs decide nothing that is measured"
+
+
+def test_other_settings_make_another_run_that_says_so() -> None:
+    plan = parse_experiment(PARTS)
+    other = with_settings(plan, {"load.connections": "200", "trial.duration_ms": "500"})
+    assert {cell.load.connections for each in other.comparisons for cell in each.cells} == {200}
+    assert {cell.trial.duration_ms for each in other.quick().comparisons for cell in each.cells} == {500}
+    assert other.overrides == {"load.connections": "200", "trial.duration_ms": "500"}
+    assert other.digest != plan.digest
+    assert with_settings(plan, {}) is plan
+
+
+def test_a_setting_that_was_an_axis_has_one_value_when_it_is_given() -> None:
+    plan = parse_experiment(NAMED)
+    other = with_settings(plan, {"load.active": "5"})
+    assert [(each.name, each.setting) for each in other.comparisons] == [("workers=1", {"server.workers": 1})]
+    assert {cell.load.active for cell in other.comparisons[0].cells} == {5}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"load.conections": "5"}, "load.conections: there is no such setting: did you mean 'load.connections'?"),
+        ({"load.connections": "many"}, "load.connections: must be a whole number, not 'many'"),
+        ({"workload.message_bytes": "5"}, "workload.message_bytes: is not a setting of http"),
+        ({"load.threads": "90"}, "load: 90 generator threads cannot share 1 connections"),
+    ],
+)
+def test_a_setting_that_cannot_be_given_is_refused_in_one_line(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        with_settings(parse_experiment(NAMED), settings)
+    assert str(caught.value) == message
 
 
 def test_a_contestant_has_a_name_and_settings_of_its_own() -> None:

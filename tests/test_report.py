@@ -34,7 +34,6 @@ from iolab import report
 from iolab.contract.types import ServeReady
 from iolab.judge import stats, verdict
 from iolab.judge.results import judged, read
-from iolab.measure.placement import with_cpus
 from iolab.plan.claims import Claim, Published, RatioTest
 from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import parse_experiment, vs_plan
@@ -96,7 +95,7 @@ CPU_NS = (8_900.0, 7_100.0, 8_880.0)
 
 def the_plan() -> Plan:
     """The experiment on two processors."""
-    return with_cpus(parse_experiment(EXPERIMENT), (0,), (1,))
+    return made.on_two_processors(parse_experiment(EXPERIMENT))
 
 
 def synthetic(plan: Plan, *, blocks: int | None = None) -> Iterator[Result]:
@@ -598,7 +597,7 @@ def many(tmp_path: Path) -> str:
     text = text.replace(b"load.connections = 50\n", b"", 1).replace(
         b"Does a TCP echo server on io_uring", b"Which model"
     )
-    plan = with_cpus(parse_experiment(text), (0,), (1,))
+    plan = made.on_two_processors(parse_experiment(text))
     random = np.random.default_rng(5)
     weather = random.normal(0, 0.05, (2, plan.blocks))
     results = []

@@ -11,8 +11,8 @@ import made
 from iolab import report
 from iolab.judge import verdict
 from iolab.judge.results import Results, judged
-from iolab.measure.placement import with_cpus
 from iolab.plan.experiment import parse_experiment
+from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.settings import Setting
 from iolab.report import grids, headline
@@ -33,7 +33,7 @@ load.active = [1, 10]
 
 
 def the_plan(text: str) -> Plan:
-    return with_cpus(parse_experiment(text.encode()), (0,), (1,))
+    return with_settings(parse_experiment(text.encode()), {"server.cpus": (0,), "load.cpus": (1,)})
 
 
 def run(

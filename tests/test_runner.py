@@ -31,6 +31,7 @@ from iolab.measure.follower import load_spec
 from iolab.measure.runner import ContestantFailed
 from iolab.measure.stopping import Stopped
 from iolab.plan.experiment import vs_plan
+from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan
 from iolab.plan.schedule import schedule
 from iolab.plan.settings import Cell, Scalar
@@ -377,7 +378,7 @@ def test_processors_are_chosen_where_a_plan_names_none_and_kept_where_it_does() 
     assert [(cell.server.cpus, cell.load.cpus) for cell in chosen.comparisons[0].cells] == [((0,), (1,))] * 2
     assert why == ("one core for each thread",)
     assert chosen.digest != plan.digest, "a run on other processors is another run"
-    given, why = placement.placed(placement.with_cpus(plan, (1,), (0,)), topology)
+    given, why = placement.placed(with_settings(plan, {"server.cpus": (1,), "load.cpus": "0"}), topology)
     assert [(cell.server.cpus, cell.load.cpus) for cell in given.comparisons[0].cells] == [((1,), (0,))] * 2
     assert why == ("as given",)
 
@@ -524,5 +525,6 @@ def test_a_long_trial_is_stored_minute_by_minute_and_continued_where_it_was_cut_
 )
 def test_the_series_of_a_trial_stays_short_however_long_it_is(duration_ms: int, interval_ms: int) -> None:
     plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "duration_ms": duration_ms})
-    spec = load_spec(plan.comparisons[0].cells[0], ("127.0.0.1:1",))
+    cell = plan.comparisons[0].cells[0]
+    spec = load_spec(cell, FakeServer(FakeHost(), cell, ""))
     assert spec.interval_ms == interval_ms

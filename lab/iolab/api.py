@@ -8,8 +8,9 @@ What goes wrong is an `IolabError`, whose message is one line that says what to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from iolab import report, runs
 from iolab.judge import results
@@ -19,12 +20,14 @@ from iolab.measure import agent, contestants, engine, events, placement, runner
 from iolab.measure.events import Event, OnEvent
 from iolab.plan import catalog, registry
 from iolab.plan.experiment import load_experiment, soak_plan, vs_plan
+from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan
-from iolab.plan.settings import Scalar, whole_intervals_ms
+from iolab.plan.settings import DOTTED, whole_intervals_ms
 from iolab.results import layout
 
 # The settings of a trial that are times.
-TIMES = ("warmup_ms", "duration_ms")
+TIMES = ("trial.warmup_ms", "trial.duration_ms")
+NO_SETTINGS: Mapping[str, Any] = {}
 
 
 def _ignored(_event: Event) -> None:
@@ -35,25 +38,22 @@ def vs(
     *servers: str,
     blocks: int = 12,
     seed: int = 1,
-    server_cpus: Sequence[int] = (),
-    load_cpus: Sequence[int] = (),
+    settings: Mapping[str, Any] = NO_SETTINGS,
     quick: bool = False,
     fresh: bool = False,
     out: str | Path = layout.RUNS,
     on_event: OnEvent = _ignored,
-    **setting: Scalar,
+    **setting: Any,
 ) -> Results:
     """Compares servers with the first of them: by name, or as `cmd:./mine --port {port}`.
 
     A name is a model's or one of the registry, to which a `contestants.toml` in the working directory adds.
 
-    `setting` takes an experiment's settings by their last names, as `protocol="http", connections=100`. A
-    comparison that has ended is measured anew, one that was interrupted is continued unless it is to be `fresh`.
-    `on_event` is given each event of the run.
+    `setting` takes an experiment's settings by their last names, as `protocol="http", connections=100`, and `settings`
+    by their full names, as `{"path.delay_ms": 24.5}`. A comparison that has ended is measured anew, one that was
+    interrupted is continued unless it is to be `fresh`. `on_event` is given each event of the run.
     """
-    times = {key: whole_intervals_ms(value) for key in TIMES if isinstance(value := setting.get(key), int)}
-    plan = vs_plan(servers, {"protocol": "echo", **setting, **times}, blocks=blocks, seed=seed)
-    plan = placement.with_cpus(plan, tuple(server_cpus), tuple(load_cpus))
+    plan = vs_plan(servers, _by_name(settings, setting), blocks=blocks, seed=seed)
     known = registry.load(Path(registry.USERS))
     # What was named here is to be compared; an experiment goes on without what this machine cannot run.
     return _run(plan.quick() if quick else plan, known, Path(out), on_event, fresh=fresh, by_hand=True)
@@ -62,27 +62,25 @@ def vs(
 def soak(
     server: str,
     *,
-    server_cpus: Sequence[int] = (),
-    load_cpus: Sequence[int] = (),
+    settings: Mapping[str, Any] = NO_SETTINGS,
     fresh: bool = False,
     out: str | Path = layout.RUNS,
     on_event: OnEvent = _ignored,
-    **setting: Scalar,
+    **setting: Any,
 ) -> Results:
     """Loads one server for as long as `duration_ms` says, up to a day, and stores every minute.
 
     One that was interrupted is continued with what is left, unless it is to be `fresh`. The other arguments are those
     of `vs`; `judge.endurance.lines` says what was found.
     """
-    times = {key: whole_intervals_ms(value) for key in TIMES if isinstance(value := setting.get(key), int)}
-    plan = soak_plan(server, {"protocol": "echo", **setting, **times})
-    plan = placement.with_cpus(plan, tuple(server_cpus), tuple(load_cpus))
+    plan = soak_plan(server, _by_name(settings, setting))
     return _run(plan, registry.load(Path(registry.USERS)), Path(out), on_event, fresh=fresh, by_hand=True)
 
 
 def run(
     experiment: str | Path | Plan,
     *,
+    settings: Mapping[str, Any] = NO_SETTINGS,
     quick: bool = False,
     fresh: bool = False,
     out: str | Path = layout.RUNS,
@@ -90,7 +88,8 @@ def run(
 ) -> Results:
     """Runs an experiment, given by its name, its file or its plan, or what is left of it.
 
-    One that has ended is measured anew only if it is to be `fresh`. `on_event` is given each event of the run. A
+    With other `settings`, as `{"load.connections": 200}`, it is another run, in a folder of its own. One that has ended
+    is measured anew only if it is to be `fresh`. `on_event` is given each event of the run. A
     `contestants.toml` beside the file adds servers to the registry.
     """
     if isinstance(experiment, Plan):
@@ -99,6 +98,7 @@ def run(
         file = catalog.path_of(str(experiment))
         known = registry.load(registry.beside(file))
         plan = load_experiment(file, contestants.options(engine.open_engine().description, known))
+    plan = with_settings(plan, settings)
     return _run(plan.quick() if quick else plan, known, Path(out), on_event, fresh=fresh, by_hand=False)
 
 
@@ -110,6 +110,13 @@ def open_run(name: str | Path, *, out: str | Path = layout.RUNS) -> Results:
 def write_report(found: Results) -> Path:
     """Writes the report of a run into its folder again: one HTML file."""
     return report.write(found)
+
+
+def _by_name(settings: Mapping[str, Any], short: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by their full names, over the protocol's default, with times of whole intervals."""
+    given = {"workload.protocol": "echo", **settings}
+    given |= {DOTTED.get(name, name): each for name, each in short.items()}
+    return given | {name: whole_intervals_ms(each) for name in TIMES if isinstance(each := given.get(name), int)}
 
 
 def _run(plan: Plan, known: registry.Registry, out: Path, on_event: OnEvent, *, fresh: bool, by_hand: bool) -> Results:

@@ -122,6 +122,19 @@ def cpus(text: str) -> tuple[int, ...]:
     return cpus.parse_cpus(text)
 
 
+def named_value(text: str) -> tuple[str, str]:
+    """A setting and its value, such as load.connections=200."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, as in load.connections=200")
+    return name.strip(), value.strip()
+
+
+def named_values(text: str) -> dict[str, str]:
+    """Settings and their values, such as delay_ms=24.5,loss=0.01."""
+    return dict(named_value(part) for part in text.split(","))
+
+
 def usage_of(words: Sequence[str]) -> str:
     """The words a flag takes, for its help."""
     return f"{{{','.join(words)}}}"

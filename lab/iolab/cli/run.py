@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from iolab.cli.parser import Parser, add_shared
+from iolab.cli.parser import Parser, add_shared, named_value
 
 USAGE = "[FLAGS] EXPERIMENT"
-EXAMPLES = ("iolab run echo-io_uring-epoll --quick", "iolab run ./my-question.toml")
+EXAMPLES = (
+    "iolab run echo-io_uring-epoll --quick",
+    "iolab run ./my-question.toml",
+    "iolab run models --set load.connections=200",
+)
 
 
 def add(parser: Parser) -> None:
@@ -16,6 +20,15 @@ def add(parser: Parser) -> None:
         "experiment",
         metavar="EXPERIMENT",
         help="the name of an experiment (iolab list experiments has them), or the path of a .toml file",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=named_value,
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="another value of a setting, as load.connections=200; may be given several times",
     )
     add_shared(parser, "--quick", "--fresh", "--out", "--json")
 
@@ -27,7 +40,12 @@ def run(options: Namespace) -> int:
 
     return watched(
         lambda on_event: api.run(
-            options.experiment, quick=options.quick, fresh=options.fresh, out=options.out, on_event=on_event
+            options.experiment,
+            settings=dict(options.settings),
+            quick=options.quick,
+            fresh=options.fresh,
+            out=options.out,
+            on_event=on_event,
         ),
         as_json=options.as_json,
     )

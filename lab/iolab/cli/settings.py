@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from iolab.cli.parser import cpus, one_of, usage_of, whole
 from iolab.contract.literals import Driver, Framing, Protocol
+from iolab.plan.settings import DOTTED, SETTINGS
 
 
 class Setting(NamedTuple):
@@ -46,6 +47,17 @@ LOAD: Mapping[str, Setting] = {
     "threads": Setting("of the generator", "1", flags=("-t",)),
     "driver": word("of the generator", Driver, "epoll"),
 }
+
+
+def from_table(*keys: str) -> dict[str, Setting]:
+    """Settings of the table of a plan, by their short names. Their values are read with the rest of the plan."""
+    made = {}
+    for key in keys:
+        field = SETTINGS[DOTTED[key]].field
+        default = "" if field.default is None else str(field.default)
+        words = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+        made[key] = Setting(field.description or "", default, str, usage_of(words) if words else "N")
+    return made
 
 
 def protocol(default: str) -> Setting:

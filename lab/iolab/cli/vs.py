@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping
 
-from iolab.cli.parser import Parser, add_shared, milliseconds
-from iolab.cli.settings import CALLS, LOAD, MESSAGES, Setting, add_settings, cpu_list, given, protocol, word
+from iolab.cli.parser import Parser, add_shared, milliseconds, named_values
+from iolab.cli.settings import CALLS, LOAD, MESSAGES, Setting, add_settings, cpu_list, from_table, given, protocol, word
 from iolab.contract.literals import WorkerKind
 
 USAGE = "[FLAGS] CONTESTANT CONTESTANT ..."
@@ -15,6 +15,9 @@ EXAMPLES = (
     "iolab vs epoll io_uring thread --quick -c 1000",
     "iolab vs epoll nginx --protocol http",
     "iolab vs epoll 'cmd:./mine --port {port}' --protocol http",
+    "iolab vs poll epoll --connections 1000 --active 10",
+    "iolab vs epoll io_uring --rate 20k",
+    "iolab vs thread fork --protocol http --no-keep-alive --path delay_ms=24.5",
 )
 
 
@@ -32,12 +35,19 @@ GROUPS: Mapping[str, Mapping[str, Setting]] = {
         "worker_kind": word("what carries a worker", WorkerKind, "thread"),
         "sockets": Setting("sockets each listens on", "1"),
         "server_cpus": cpu_list("chosen for this machine"),
+        **from_table("cpu_quota", "memory_limit_bytes", "nice", "processes_max", "descriptors_max"),
     },
-    "the load": {**LOAD, "load_cpus": cpu_list("chosen for this machine")},
+    "the load": {
+        **LOAD,
+        "load_cpus": cpu_list("chosen for this machine"),
+        **from_table("active", "idle", "pipeline", "requests_per_connection", "requests", "rate", "arrivals"),
+        **from_table("processes", "probes", "spin_us", "connect_per_s", "open", "load_verify"),
+    },
     "the trials": {
         "blocks": Setting("trials of each contestant, in paired blocks", "12"),
         "warmup_ms": Setting("before each window", "1s; quick: 250ms", milliseconds, "TIME", ("--warmup",)),
         "duration_ms": Setting("of each window", "3s; quick: 800ms", milliseconds, "TIME", ("--duration",)),
+        **from_table("timeout_ms", "processors"),
         "seed": Setting("decides the random order", "1"),
     },
 }
@@ -51,7 +61,23 @@ def add(parser: Parser) -> None:
         "contestants", nargs="*", metavar="CONTESTANT", help="two servers or more; the first is the reference"
     )
     for title, settings in GROUPS.items():
-        add_settings(parser.add_argument_group(title), settings)
+        group = parser.add_argument_group(title)
+        add_settings(group, settings)
+        if title == "the load":
+            group.add_argument(
+                "--no-keep-alive",
+                dest="keep_alive",
+                action="store_const",
+                const=False,
+                help="http: a connection for each request",
+            )
+            group.add_argument(
+                "--path",
+                type=named_values,
+                default={},
+                metavar="SETTINGS",
+                help="a network path instead of loopback, as delay_ms=24.5,rate_bits_per_s=1e6,loss=0.01",
+            )
     add_shared(parser.add_argument_group("the run"), "--quick", "--fresh", "--out", "--json")
 
 
@@ -61,10 +87,14 @@ def run(options: Namespace) -> int:
     from iolab.cli.watching import watched
 
     settings = given(options, SETTINGS)
+    if options.keep_alive is not None:
+        settings["keep_alive"] = False
+    path = {f"path.{key}": value for key, value in options.path.items()}
     return watched(
         lambda on_event: api.vs(
             *options.contestants,
             **settings,
+            settings=path,
             quick=options.quick,
             fresh=options.fresh,
             out=options.out,

@@ -25,13 +25,6 @@ def placed(plan: Plan, topology: Sequence[Cpu]) -> tuple[Plan, tuple[str, ...]]:
     return _with_cells(plan, place), tuple(words)
 
 
-def with_cpus(plan: Plan, server_cpus: tuple[int, ...], load_cpus: tuple[int, ...]) -> Plan:
-    """The plan with these processors for every cell; an empty set leaves that side as it is."""
-    given = {"server.cpus": server_cpus, "load.cpus": load_cpus}
-    changes = {name: cpus for name, cpus in given.items() if cpus}
-    return _with_cells(plan, lambda cell: changed(cell, changes))
-
-
 def _with_cells(plan: Plan, change: Callable[[Cell], Cell]) -> Plan:
     comparisons = tuple(
         updated(comparison, cells=tuple(change(cell) for cell in comparison.cells)) for comparison in plan.comparisons

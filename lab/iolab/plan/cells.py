@@ -89,11 +89,11 @@ def cell_or_faults(contestant: Contestant, settings: Mapping[str, Any]) -> Cell 
     try:
         cell = cell_of(contestant, {name: value for name, value in settings.items() if name not in wrong})
     except ValidationError as error:
-        return faults + _found(error)
+        return faults + faults_of(error)
     return faults or cell
 
 
-def _found(error: ValidationError) -> list[Fault]:
+def faults_of(error: ValidationError) -> list[Fault]:
     """The faults of a cell, one of each setting: a value that may be of several types has one of each."""
     found: dict[str, Fault] = {}
     for each in error.errors(include_url=False):

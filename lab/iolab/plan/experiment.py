@@ -12,14 +12,14 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from iolab.contract.types import Frozen, updated
+from iolab.contract.types import Frozen
 from iolab.errors import PlanError
 from iolab.plan import mistakes, toml_file
 from iolab.plan.cells import Entrant, Fault, Table, cell_or_faults
 from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest
 from iolab.plan.contestant import Contestant
 from iolab.plan.needs import Needs
-from iolab.plan.plan import COMPARISONS_MAX, CONTESTANTS_MAX, Comparison, Cut, Plan, Quick, Skip, spelt
+from iolab.plan.plan import COMPARISONS_MAX, CONTESTANTS_MAX, Comparison, Cut, Plan, Quick, Skip, name_of
 from iolab.plan.settings import DOTTED, SETTINGS, SHORT, Axes, Cell, Setting, dotted
 from iolab.wording import instead
 
@@ -59,12 +59,15 @@ def _cells_by_hand(
 ) -> tuple[tuple[Cell, ...], dict[str, Any]]:
     """The cells of contestants that were named by hand, and their settings by dotted names; raises PlanError."""
     if unknown := [name for name in settings if name not in DOTTED and name not in SETTINGS]:
-        raise PlanError(f"{unknown[0]}: there is no such setting{instead(unknown[0], DOTTED)}")
+        known = SETTINGS if "." in unknown[0] else DOTTED
+        raise PlanError(f"{unknown[0]}: there is no such setting{instead(unknown[0], known)}")
     values = {DOTTED.get(name, name): value for name, value in settings.items()}
     cells, faults = _cells([Entrant.of(each) for each in contestants], values)
     if faults:
-        name, why = faults[0].fault.name, faults[0].fault
-        raise PlanError(f"{SHORT.get(name, name)}: {why.for_flag}".removeprefix(": "))
+        fault = faults[0].fault
+        # A fault of several settings names them itself.
+        where = f"{SHORT[fault.name]}: " if fault.name in SHORT else ""
+        raise PlanError(f"{where}{fault.for_flag}")
     return cells, values
 
 
@@ -256,14 +259,20 @@ def _cuts_nothing(experiment: _Experiment, comparisons: Sequence[Comparison]) ->
 
 def _made(experiment: _Experiment, group: _Group, setting: Setting) -> tuple[list[Comparison], list[str]]:
     """The comparison at one point of the axes, or what is wrong with its settings."""
-    title = "" if group.title == "all" and setting else group.title
-    name = " ".join(part for part in (title, spelt(setting)) if part)
     cells, wrong = _cells(group.contestants, {**experiment.fixed, **group.fixed, **setting})
     if wrong:
         return [], [_line(each, experiment, group) for each in wrong]
     needs = tuple(each.needs for each in group.contestants)
-    made = Comparison(name=name, setting=setting, cells=cells, ladder=group.ladder, labels=group.titles)
-    return [updated(made, group=group.title, needs=needs if any(each != Needs() for each in needs) else ())], []
+    made = Comparison(
+        name=name_of(group.title, setting),
+        setting=setting,
+        cells=cells,
+        ladder=group.ladder,
+        labels=group.titles,
+        group=group.title,
+        needs=needs if any(each != Needs() for each in needs) else (),
+    )
+    return [made], []
 
 
 def _line(wrong: _Wrong, experiment: _Experiment, group: _Group) -> str:

@@ -141,6 +141,8 @@ def words(fault: ErrorDetails, unit: str = "") -> str:
         return f"is missing: write {key} = {EXAMPLES.get(key, '…')}"
     if kind == "tuple_type":
         return _no_list(fault)
+    if kind == "string_pattern_mismatch" and fault["loc"][-1] != "name":
+        return f"must be of the form {context['pattern']}{_instead_of(fault['input'])}"
     if kind not in WORDS:
         return fault["msg"].removeprefix("Value error, ").replace("\n", " ")
     said = WORDS[kind].format(**{name: f"{value}{unit}" for name, value in context.items()})

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -177,7 +177,8 @@ class Quick(Frozen):
 class Plan(Frozen):
     """A whole question. Prose, published rows, claims and needs do not decide what is measured; the rest does.
 
-    What is `skipped` is in no comparison. A plan that `is_quick` may lack what its claims are about.
+    What is `skipped` is in no comparison. `overrides` are the settings that were given besides the file. With them, and
+    in a plan that `is_quick`, there may be no comparison that a claim is about.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -191,13 +192,18 @@ class Plan(Frozen):
     needs: Needs = Needs()
     skipped: tuple[Skip, ...] = ()
     is_quick: bool = False
+    overrides: dict[str, Any] = Field(default={})
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
     analysis: str = ""
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> Self:
-        wrong = [*self._too_few_blocks(), *self._names_given_twice(), *([] if self.is_quick else self._not_measured())]
+        wrong = [
+            *self._too_few_blocks(),
+            *self._names_given_twice(),
+            *([] if self.is_quick or self.overrides else self._not_measured()),
+        ]
         if wrong:
             raise ValueError("\n".join(line.replace("\n", " ") for line in wrong))
         return self
@@ -378,6 +384,12 @@ def blocks_min(rivals: int) -> int:
 
 def _blocks_min(comparisons: Iterable[Comparison]) -> int:
     return max(blocks_min(len(comparison.cells) - 1) for comparison in comparisons)
+
+
+def name_of(group: str, setting: Setting) -> str:
+    """The name of a comparison, from the title of its group and the values of the axes."""
+    title = "" if group == "all" and setting else group
+    return " ".join(part for part in (title, spelt(setting)) if part)
 
 
 def spelt(setting: Setting) -> str:

@@ -9,12 +9,20 @@ from typing import Any, NamedTuple
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
 from iolab.plan.plan import Plan
 from iolab.plan.registry import filled
-from iolab.plan.settings import Cell, Load
+from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of
 
 PORT = 8080
 # What the record of a run says of the servers of the registry, by their names.
 Servers = Mapping[str, Mapping[str, Any]]
 NO_SERVERS: Servers = {}
+# What `iolab vs` is told in words of their own, or has no flag for. A run that is repeated has the times of its own.
+OTHERWISE = frozenset(
+    {
+        *("load.connections", "load.threads", "load.driver", "load.cpus"),
+        *("server.workers", "server.worker_kind", "server.sockets", "server.cpus", "server.environment"),
+        *("trial.warmup_ms", "trial.duration_ms", "trial.interval_ms"),
+    }
+)
 # What a phone shows of a line of code.
 COLUMNS = 38
 
@@ -31,6 +39,7 @@ class ByHand(NamedTuple):
 def again(plan: Plan) -> tuple[str, ...]:
     """The command that runs the whole plan again, with its seed."""
     words = _vs_words(plan) if plan.name == "vs" else ["iolab", "run", plan.name]
+    words += [word for name, value in plan.overrides.items() for word in ("--set", f"{name}={value}")]
     # A plan that is as short as a quick one has the same digest with the flag.
     return (*words, "--quick") if plan.quick().digest == plan.digest else tuple(words)
 
@@ -83,10 +92,24 @@ def _vs_words(plan: Plan) -> list[str]:
     words += ["--work-ns", str(workload.work_ns)] if isinstance(workload, RpcWorkload) else []
     words += ["--connections", str(cell.load.connections), *_worker_words(cell), "--threads", str(cell.load.threads)]
     words += ["--sockets", str(cell.server.sockets)] if cell.server.sockets > 1 else []
+    words += _other_words(cell)
     words += ["--driver", cell.load.driver, "--blocks", str(plan.blocks), "--seed", str(plan.seed)]
     for flag, cpus in (("--server-cpus", cell.server.cpus), ("--load-cpus", cell.load.cpus)):
         words += [flag, _list(cpus)] if cpus else []
     return words
+
+
+def _other_words(cell: Cell) -> list[str]:
+    """The flags of `iolab vs` for what differs from its default: each is named like its setting."""
+    defaults = settings_of(Cell(contestant=cell.contestant, workload=cell.workload))
+    words = ["--no-keep-alive"] if isinstance(cell.workload, HttpWorkload) and not cell.workload.keep_alive else []
+    path = []
+    for name, value in settings_of(cell).items():
+        if SETTINGS[name].table == "path":
+            path += [f"{SETTINGS[name].key}={value}"] if value != SETTINGS[name].field.default else []
+        elif value != defaults[name] and name not in OTHERWISE:
+            words += [f"--{SHORT[name].replace('_', '-')}", f"{value:.12g}" if isinstance(value, float) else str(value)]
+    return words + (["--path", ",".join(path) or "delay_ms=0"] if cell.path is not None else [])
 
 
 def _server_words(cell: Cell, servers: Servers) -> list[str]:
