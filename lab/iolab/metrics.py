@@ -330,13 +330,13 @@ def _latency_quantile(key: str, noun: str = "", *, is_compared: bool = False) ->
 
 
 def _of_times(prefix: str, what: str, get: Callable[[Report], Latency | None]) -> tuple[Row, ...]:
-    """Rows of a distribution that stands beside the latency: its mean, some of its quantiles, and its largest."""
+    """Rows of a distribution beside the latency: its mean, some of its quantiles, its least and its largest."""
 
     def read(report: Report, name: str) -> float | None:
         times = get(report)
         if times is None:
             return None
-        if name in ("mean", "max"):
+        if name in ("mean", "min", "max"):
             return float(getattr(times, name))
         return _quantile_of(times, name, report.requests.correct)
 
@@ -355,7 +355,7 @@ def _of_times(prefix: str, what: str, get: Callable[[Report], Latency | None]) -
             is_time=True,
         )
 
-    return tuple(map(row, ("mean", "p50", "p90", "p99", "p99_9", "max")))
+    return tuple(map(row, ("mean", "min", "p50", "p90", "p99", "p99_9", "max")))
 
 
 def _count(key: str, title: str, noun: str, read: Read, *, of_failures: bool = False) -> Row:
@@ -452,6 +452,10 @@ _ROWS = (
         "service", "service time", lambda report: report.views.service_ns if report.views else report.latency_ns
     ),
     *_of_times("lateness", "lateness", lambda report: report.views.lateness_ns if report.views else None),
+    *_of_times("connect", "connect time", lambda report: report.times.connect_ns if report.times else None),
+    *_of_times("write", "write time", lambda report: report.times.write_ns if report.times else None),
+    *_of_times("wait", "wait time", lambda report: report.times.wait_ns if report.times else None),
+    *_of_times("read", "read time", lambda report: report.times.read_ns if report.times else None),
     Row(
         key="time_to_finish",
         title="Time to finish",

@@ -33,7 +33,7 @@ pub use self::load::{
     Arrivals, Driver, INTERVAL_MS_DEFAULT, LoadSpec, Opening, Pace, SEED_DEFAULT, Shard, Stage,
     TIMEOUT_MS_DEFAULT, Tls, Verification, WARMUP_MS_DEFAULT,
 };
-pub use self::measured::{Bytes, Errors, Generator, Intervals, Probe, Requests, Statuses, Views};
+pub use self::measured::{Bytes, Errors, Generator, Intervals, Probe, Requests, Statuses, Times, Views};
 pub use self::path::{Carried, MTU_DEFAULT, PathEnd, PathReady, PathReport, PathSpec, QUEUE_PACKETS_DEFAULT};
 pub use self::report::{Bound, BoundBy, Report, Schedule};
 pub use self::serve::{CONNECTIONS_MAX_DEFAULT, ServeReady, ServeSpec, Served, ServedWorker, WorkerKind};

@@ -104,6 +104,9 @@ pub struct LoadSpec {
     /// What of a reply is compared with what is due.
     #[serde(default)]
     pub verify: Verification,
+    /// Whether the parts of each request's time are measured, which costs it two readings of the clock.
+    #[serde(default)]
+    pub details: bool,
     /// The length of the slices of time in `intervals`.
     #[serde(default = "interval_ms")]
     #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
@@ -150,6 +153,7 @@ impl LoadSpec {
             requests: None,
             timeout_ms: TIMEOUT_MS_DEFAULT,
             verify: Verification::default(),
+            details: false,
             interval_ms: INTERVAL_MS_DEFAULT,
             slice_ms: None,
             held: false,
@@ -201,6 +205,12 @@ impl Driver {
             }
             Self::Thread => "has a thread for each connection, which waits in its system calls",
         }
+    }
+
+    /// Whether it can tell when a connection is open, and when a request is sent. A ring does both in the kernel, and
+    /// the calls of a thread wait for both at once.
+    pub const fn has_details(self) -> bool {
+        matches!(self, Self::Epoll)
     }
 
     /// Whether its connections may be in TLS. A ring sends and receives in the kernel, which has no session.

@@ -194,6 +194,36 @@ impl Views {
     }
 }
 
+/// The parts of the time from the begin of a request to its whole, verified reply. Each has a value for every reply.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Times {
+    /// Until the connection was open, with TLS until the request was sent; 0 where it was open already.
+    pub connect_ns: Latency,
+    /// From then until the request was sent whole.
+    pub write_ns: Latency,
+    /// From then until the first bytes of the reply came.
+    pub wait_ns: Latency,
+    /// From then until it was whole.
+    pub read_ns: Latency,
+    /// All but the first of these.
+    pub processing_ns: Latency,
+}
+
+impl Times {
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.connect_ns.add(&other.connect_ns);
+        self.write_ns.add(&other.write_ns);
+        self.wait_ns.add(&other.wait_ns);
+        self.read_ns.add(&other.read_ns);
+        self.processing_ns.add(&other.processing_ns);
+    }
+}
+
 /// What connections apart from the load have seen: nothing of it is in the other figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Address, Bytes, Driver, Errors, ErrorsByPhase, FirstFailure, Generator, Intervals, Latency, LoadWord,
-    Opening, Pace, Probe, ReportWord, Requests, Statuses, Tls, Verification, Version, Views, Workload, one,
+    Opening, Pace, Probe, ReportWord, Requests, Statuses, Times, Tls, Verification, Version, Views, Workload,
+    one,
 };
 
 /// What a load generator saw in the measured window.
@@ -90,6 +91,9 @@ pub struct Report {
     pub latency_ns: Latency,
     /// The same run by other clocks; null in a closed loop, where they are one.
     pub views: Option<Views>,
+    /// The parts of the requests' times; null unless `details` were asked for.
+    #[serde(default)]
+    pub times: Option<Times>,
     /// What became of the requests that were due; null in a closed loop.
     pub schedule: Option<Schedule>,
     /// What the probes have seen; null without probes.

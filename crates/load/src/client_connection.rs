@@ -169,7 +169,7 @@ impl<C> ClientConnection<C> {
             let (length, verdict) = match self.client.reply(&input[used..]) {
                 Ok((length, Some(verdict))) => (length, verdict),
                 Ok((length, None)) => {
-                    self.watch.iter_mut().for_each(|watch| watch.waits_for_more(input.len() - used));
+                    self.watch.iter_mut().for_each(|watch| watch.waits_for_more(input.len() - used, now_ns));
                     return (used + length, outcome);
                 }
                 Err(malformed) => {
@@ -266,7 +266,7 @@ impl<C> ClientConnection<C> {
         let request = self.in_flight.pop().expect("a client half has a verdict on what was asked only");
         recorder.body(self.client.body_bytes());
         self.late_ns = request.late_ns;
-        let split_bytes = self.watch.as_mut().and_then(|watch| watch.finish());
+        let split_bytes = self.watch.as_mut().and_then(|watch| watch.finish(&request, now_ns, recorder));
         let verdict = if split_bytes.is_some() { Verdict::Wrong } else { verdict };
         let status = self.client.status();
         match verdict {
@@ -346,7 +346,7 @@ mod tests {
         depth: 1,
         requests: u64::MAX,
         timeout_ns: 1_000_000,
-        watched: Watched { one_receive: false, counts_opened: false },
+        watched: Watched { one_receive: false, counts_opened: false, details: false },
     };
 
     fn begin(
@@ -400,11 +400,8 @@ mod tests {
     /// receive, and expects how many are wrong.
     fn check_one_receive(requests: usize, piece_bytes: usize, wrong: u64) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
-        let limits = Limits {
-            depth: requests,
-            watched: Watched { one_receive: true, counts_opened: false },
-            ..LIMITS
-        };
+        let limits =
+            Limits { depth: requests, watched: Watched { one_receive: true, ..LIMITS.watched }, ..LIMITS };
         let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits, 1);
         // What was wrong once is right the next time.
         for round in 1..=2 {
@@ -451,6 +448,40 @@ mod tests {
         (0..9).for_each(|_| drop(begin(&mut connection, 0, &mut recorder)));
         connection.fail_with(&io::ErrorKind::ConnectionReset.into(), Phase::Receive, &mut recorder);
         assert_eq!((recorder.failures(), recorder.in_flight()), (9, 0));
+    }
+
+    /// Answers a request that begins at 100, on a connection that is opened for it until `opened_ns`, is sent by
+    /// `sent_ns`, and whose reply comes in receives at these times. Expects the parts of its time: connect, write,
+    /// wait, read, and all but the first.
+    fn check_times(opened_ns: Option<u64>, sent_ns: u64, received_ns: &[u64], parts_ns: [u64; 5]) {
+        let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
+        recorder.time_requests();
+        let limits = Limits { watched: Watched { details: true, ..LIMITS.watched }, ..LIMITS };
+        let client = <echo::Client as Client<_>>::new(workload());
+        let mut connection = ClientConnection::new(client.clone(), limits, 1);
+        if opened_ns.is_some() {
+            connection.open_again(client, limits, 2);
+        }
+        let request = begin(&mut connection, 100, &mut recorder);
+        let watch = connection.watch().expect("it is watched");
+        watch.sent((opened_ns.unwrap_or(100), sent_ns), true, &mut recorder);
+        let pieces = request.chunks(MESSAGE_BYTES.div_ceil(received_ns.len()));
+        pieces.zip(received_ns).for_each(|(piece, &now_ns)| {
+            connection.receive(piece, now_ns, &mut recorder);
+        });
+        let times = recorder.times().expect("they are measured");
+        let rows = [&times.connect_ns, &times.write_ns, &times.wait_ns, &times.read_ns, &times.processing_ns];
+        // Below 2048 a histogram is exact.
+        assert_eq!(rows.map(|row| (row.len(), row.max())), parts_ns.map(|part_ns| (1, part_ns)));
+    }
+
+    #[test]
+    fn the_time_of_a_request_has_its_parts() {
+        check_times(None, 110, &[150], [0, 10, 40, 0, 50]);
+        check_times(None, 110, &[150, 160, 190], [0, 10, 40, 40, 90]);
+        check_times(Some(130), 135, &[150, 155], [30, 5, 15, 5, 25]);
+        // It was answered before it was known to be sent.
+        check_times(Some(130), 170, &[150], [30, 20, 0, 0, 20]);
     }
 
     #[test]

@@ -81,6 +81,7 @@ fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
         active: None,
         pipeline: 1,
         open: Opening::Before,
+        details: false,
         requests: spec.requests.map(|_| u64::MAX),
         slice_ms: None,
         ..spec.clone()
@@ -369,6 +370,9 @@ fn drive<W: drivers::Drive>(
     let mut recorder = Recorder::new(share.requests, &spec.pace);
     if watch::counts_opened(spec) {
         recorder.count_opened();
+    }
+    if spec.details {
+        recorder.time_requests();
     }
     if spec.warmup_ms() > 0 {
         // One request on each connection, not recorded. A server that starts a process for each connection may still be

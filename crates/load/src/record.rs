@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::{
     Errors, ErrorsByPhase, FirstFailure, Generator, Intervals, Latency, LoadSpec, Pace, Phase, Probe,
-    Requests, Saw, Statuses, Views,
+    Requests, Saw, Statuses, Times, Views,
 };
 use proto::Verdict;
 use sys::{clock, process};
@@ -105,6 +105,8 @@ pub struct Report {
     pub latency: Latency,
     /// None in a closed loop.
     pub views: Option<Views>,
+    /// None unless they are asked for.
+    pub times: Option<Box<Times>>,
     pub backlog: Backlog,
     /// How long ago the oldest request in flight at the end was due.
     pub unanswered_ns_max: u64,
@@ -206,6 +208,27 @@ impl Recorder {
             wake_ns: u64::MAX,
             slicer: None,
             due_sum_ns: 0,
+        }
+    }
+
+    /// Has the parts of requests' times measured.
+    pub(crate) fn time_requests(&mut self) {
+        self.record.times = Some(Box::default());
+    }
+
+    /// Records the parts of a request's time, by when it began, its connection was open, it was sent, its reply began
+    /// to come, and was whole.
+    pub(crate) fn timed(&mut self, moments_ns: [u64; 5]) {
+        let Some(times) = &mut self.record.times else { return };
+        let [begin_ns, opened_ns, sent_ns, first_ns, whole_ns] = moments_ns;
+        for (part, from_ns, to_ns) in [
+            (&mut times.connect_ns, begin_ns, opened_ns),
+            (&mut times.write_ns, opened_ns, sent_ns),
+            (&mut times.wait_ns, sent_ns, first_ns),
+            (&mut times.read_ns, first_ns, whole_ns),
+            (&mut times.processing_ns, opened_ns, whole_ns),
+        ] {
+            part.saturating_record(to_ns.saturating_sub(from_ns));
         }
     }
 
@@ -490,6 +513,7 @@ impl Recorder {
         if let Some(views) = &mut record.views {
             views.reset();
         }
+        record.times.iter_mut().for_each(|times| times.reset());
         record.backlog = Backlog::default();
         record.statuses = Statuses::default();
         record.begin_ns = now_ns;
@@ -544,6 +568,7 @@ impl Report {
             body_bytes: 0,
             latency: Latency::default(),
             views: is_open.then(Views::default),
+            times: None,
             backlog: Backlog::default(),
             unanswered_ns_max: 0,
             age_begin_ns: 0,
@@ -579,6 +604,11 @@ impl Report {
         self.latency.add(&other.latency);
         if let (Some(views), Some(more)) = (&mut self.views, &other.views) {
             views.add(more);
+        }
+        match (&mut self.times, &other.times) {
+            (Some(times), Some(more)) => times.add(more),
+            (times @ None, more) => times.clone_from(more),
+            (Some(_), None) => {}
         }
         self.backlog.add(&other.backlog);
         self.unanswered_ns_max = self.unanswered_ns_max.max(other.unanswered_ns_max);
@@ -634,6 +664,10 @@ mod tests {
 
         pub(crate) fn wrong_replies(&self) -> u64 {
             self.record.requests.wrong
+        }
+
+        pub(crate) fn times(&self) -> Option<&Times> {
+            self.record.times.as_deref()
         }
 
         pub(crate) fn failures(&self) -> u64 {

@@ -4,6 +4,7 @@
 
 use contract::{Driver, LoadSpec, Opening, Verification};
 
+use crate::in_flight::InFlight;
 use crate::record::Recorder;
 
 /// What of a connection is to be watched.
@@ -13,17 +14,32 @@ pub(crate) struct Watched {
     pub(crate) one_receive: bool,
     /// Whether a request counts as one of those that were asked for only once its connection is open.
     pub(crate) counts_opened: bool,
+    /// Whether the parts of a request's time are measured.
+    pub(crate) details: bool,
 }
 
 impl Watched {
     pub(crate) fn of(spec: &LoadSpec) -> Self {
-        Self { one_receive: spec.verify == Verification::OneReceive, counts_opened: counts_opened(spec) }
+        Self {
+            one_receive: spec.verify == Verification::OneReceive,
+            counts_opened: counts_opened(spec),
+            details: spec.details,
+        }
     }
 
     /// What a connection watches itself with; None if there is nothing to watch.
     pub(crate) fn start(self) -> Option<Box<Watch>> {
-        let watches = self.one_receive || self.counts_opened;
-        watches.then(|| Box::new(Watch { watched: self, is_opening: false, first_bytes: 0 }))
+        let watches = self.one_receive || self.counts_opened || self.details;
+        watches.then(|| {
+            Box::new(Watch {
+                watched: self,
+                is_opening: false,
+                opened_ns: None,
+                sent_ns: 0,
+                first_bytes: 0,
+                first_ns: 0,
+            })
+        })
     }
 }
 
@@ -39,20 +55,37 @@ pub(crate) struct Watch {
     watched: Watched,
     /// Whether nothing has been sent on the connection since it was begun to be opened.
     is_opening: bool,
-    /// What the first receive of its reply has brought, if that was not all.
+    /// When the connection was open, if it has been opened for the request.
+    opened_ns: Option<u64>,
+    /// When the request was sent whole; 0 before.
+    sent_ns: u64,
+    /// What the first receive of its reply has brought, and when, if that was not all.
     first_bytes: usize,
+    first_ns: u64,
 }
 
 impl Watch {
     /// `bytes` of a reply are here, and more must come.
-    pub(crate) fn waits_for_more(&mut self, bytes: usize) {
+    pub(crate) fn waits_for_more(&mut self, bytes: usize, now_ns: u64) {
         if self.first_bytes == 0 {
-            self.first_bytes = bytes;
+            (self.first_bytes, self.first_ns) = (bytes, now_ns);
         }
     }
 
     /// The reply is complete. Returns how many bytes its first receive brought if that makes it wrong.
-    pub(crate) fn finish(&mut self) -> Option<usize> {
+    pub(crate) fn finish(
+        &mut self,
+        request: &InFlight,
+        now_ns: u64,
+        recorder: &mut Recorder,
+    ) -> Option<usize> {
+        if self.watched.details {
+            let opened_ns = self.opened_ns.take().unwrap_or(request.sent_ns);
+            // A reply may come before its request is sent whole.
+            let sent_ns = std::mem::take(&mut self.sent_ns).clamp(opened_ns, now_ns);
+            let first_ns = if self.first_bytes > 0 { self.first_ns } else { now_ns };
+            recorder.timed([request.sent_ns, opened_ns, sent_ns, first_ns, now_ns]);
+        }
         let first_bytes = std::mem::take(&mut self.first_bytes);
         (first_bytes > 0 && self.watched.one_receive).then_some(first_bytes)
     }
@@ -60,7 +93,17 @@ impl Watch {
     /// The connection is another one from now on.
     pub(crate) fn open_again(&mut self) {
         self.is_opening = true;
-        self.first_bytes = 0;
+        (self.opened_ns, self.sent_ns, self.first_bytes) = (None, 0, 0);
+    }
+
+    /// Whether the clock is to be read before a send: where the connection may have been opened since the last reading.
+    pub(crate) fn times_opening(&self) -> bool {
+        self.watched.details && self.is_opening
+    }
+
+    /// Whether the clock is to be read after a send.
+    pub(crate) fn times_sends(&self) -> bool {
+        self.watched.details
     }
 
     /// Whether the request that the connection is opened for is not to be sent, because all that were asked for have
@@ -69,11 +112,17 @@ impl Watch {
         self.is_opening && self.watched.counts_opened && !recorder.may_send()
     }
 
-    /// The connection has taken bytes, so it is open.
-    pub(crate) fn sent(&mut self, now_ns: u64, recorder: &mut Recorder) {
-        if self.is_opening && self.watched.counts_opened {
-            recorder.started(now_ns);
+    /// The connection has taken bytes between these times, so it is open; `is_whole`: the last of the request.
+    pub(crate) fn sent(&mut self, (begin_ns, end_ns): (u64, u64), is_whole: bool, recorder: &mut Recorder) {
+        if self.is_opening {
+            self.is_opening = false;
+            self.opened_ns = Some(begin_ns);
+            if self.watched.counts_opened {
+                recorder.started(begin_ns);
+            }
         }
-        self.is_opening = false;
+        if is_whole {
+            self.sent_ns = end_ns;
+        }
     }
 }

@@ -225,6 +225,7 @@ class LoadSpec(Frozen):
     requests: RequestsAsked | None = None
     timeout_ms: DurationMs = 10_000
     verify: Verification = "whole"
+    details: bool = False
     interval_ms: DurationMs = 20
     slice_ms: int | None = Field(default=None, ge=100, le=86_400_000)
     held: bool = False
@@ -467,6 +468,19 @@ class Views(Frozen):
     lateness_ns: Latency
 
 
+class Times(Frozen):
+    """The parts of the time from the begin of a request to its reply, each with a value for every reply.
+
+    `connect_ns` is 0 where the connection was open already; `processing_ns` is all the others together.
+    """
+
+    connect_ns: Latency
+    write_ns: Latency
+    wait_ns: Latency
+    read_ns: Latency
+    processing_ns: Latency
+
+
 class Probe(Frozen):
     """What connections apart from the load have seen; nothing of it is in the other figures."""
 
@@ -584,6 +598,7 @@ class Report(Frozen):
     finish_ns: Count | None = None
     latency_ns: Latency
     views: Views | None = None
+    times: Times | None = None
     schedule: Schedule | None = None
     probe: Probe | None = None
     unanswered_ns_max: Count = 0

@@ -53,7 +53,9 @@ fn run_compat(line: &str) -> Result<(), Failure> {
     let same = shlex::try_join(compat.argv.iter().map(String::as_str)).unwrap_or_default();
     output::say(&format!("as: iolab load {same}"));
     // What stands before our flags is the program and its command.
-    for_a_person(&flags::parse_load(&compat.argv, env::args().skip(2))?, Some(&compat))
+    let mut flags = flags::parse_load(&compat.argv, env::args().skip(2))?;
+    flags.leave_out_impossible_details();
+    for_a_person(&flags, Some(&compat))
 }
 
 fn for_a_program() -> Result<(), Failure> {

@@ -98,6 +98,7 @@ fn difference(one: &Report, other: &Report) -> Option<String> {
         ("paces", is_same_kind(&one.pace, &other.pace)),
         ("drivers", one.driver == other.driver),
         ("ways of opening connections", one.open == other.open),
+        ("details", one.times.is_some() == other.times.is_some()),
         ("ways of checking", one.verify == other.verify),
         ("depths of pipeline", one.pipeline == other.pipeline),
         ("requests per connection", one.requests_per_connection == other.requests_per_connection),

@@ -104,6 +104,7 @@ pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
     let mut argv = Argv::to_anyone(&ab.url);
     argv.flag("-c", ab.concurrency);
     argv.flag("--open", "as_needed");
+    argv.switch("--details");
     ab.limit(comes_after("requests", "time_limit", &matches), &mut argv)?;
     argv.timeout(Duration::from_secs(ab.timeout));
     if let Some(source) = &ab.source {
@@ -197,7 +198,7 @@ pub(super) fn write_report(
         writeln!(out, "{:24}{:.2} kb/s sent", "", per_second(sent, report) / 1024.0)?;
         writeln!(out, "{:24}{:.2} kb/s total", "", per_second(all, report) / 1024.0)?;
     }
-    write_times(out, latency_ns)?;
+    write_times(out, report, latency_ns)?;
     if ab.no_percentiles || latency_ns.is_empty() { Ok(()) } else { write_percentiles(out, latency_ns) }
 }
 
@@ -242,22 +243,31 @@ fn write_rates(out: &mut String, ab: &Ab, report: &Report) -> fmt::Result {
     row(out, "Transfer rate:", format_args!("{received:.2} [Kbytes/sec] received"))
 }
 
-/// The parts of a request's time. Ours is one: from the begin of the connection, where the request has one of its own,
-/// to the end of the reply.
-fn write_times(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
+/// The parts of a request's time, of which a connect takes none where the connection was open already.
+fn write_times(out: &mut String, report: &Report, latency_ns: &Histogram<u64>) -> fmt::Result {
     writeln!(out, "\nConnection Times (ms)")?;
     writeln!(out, "{:14}{:>9} {:>9} {:>8} {:>9} {:>9}", "", "min", "mean", "[+/-sd]", "median", "max")?;
-    for part in ["Connect:", "Processing:", "Waiting:"] {
-        writeln!(out, "{part:<14}{NOT_MEASURED:>9}")?;
+    let times = report.times.as_ref();
+    for (part, times_ns) in [
+        ("Connect:", times.map(|times| &*times.connect_ns)),
+        ("Processing:", times.map(|times| &*times.processing_ns)),
+        ("Waiting:", times.map(|times| &*times.wait_ns)),
+        ("Total:", Some(latency_ns)),
+    ] {
+        match times_ns.filter(|times_ns| !times_ns.is_empty()) {
+            None => writeln!(out, "{part:<14}{NOT_MEASURED:>9}")?,
+            Some(times_ns) => write_time(out, part, times_ns)?,
+        }
     }
-    if latency_ns.is_empty() {
-        return writeln!(out, "{:<14}{NOT_MEASURED:>9}", "Total:");
-    }
-    let (min, max) = (ms(latency_ns.min()), ms(latency_ns.max()));
-    let mean = latency_ns.mean() / 1e6;
-    let stdev = sample_stdev(latencies(latency_ns), latency_ns.mean()) / 1e6;
-    let median = ms(latency_ns.value_at_quantile(0.5));
-    writeln!(out, "{:<14}{min:>9.3} {mean:>9.3} {stdev:>8.3} {median:>9.3} {max:>9.3}", "Total:")
+    Ok(())
+}
+
+fn write_time(out: &mut String, part: &str, times_ns: &Histogram<u64>) -> fmt::Result {
+    let (min, max) = (ms(times_ns.min()), ms(times_ns.max()));
+    let mean = times_ns.mean() / 1e6;
+    let stdev = sample_stdev(latencies(times_ns), times_ns.mean()) / 1e6;
+    let median = ms(times_ns.value_at_quantile(0.5));
+    writeln!(out, "{part:<14}{min:>9.3} {mean:>9.3} {stdev:>8.3} {median:>9.3} {max:>9.3}")
 }
 
 fn write_percentiles(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {

@@ -65,6 +65,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     let mut argv = Argv::to_anyone(&hey.url);
     argv.flag("-c", hey.workers);
     argv.flag("--open", "as_needed");
+    argv.switch("--details");
     argv.threads(hey.cpus, hey.workers);
     match hey.duration {
         Some(duration) => argv.window(duration),
@@ -129,15 +130,35 @@ pub(super) fn write_report(out: &mut String, report: &Report, latency_ns: &Histo
         let within_ns = latency_ns.value_at_quantile(f64::from(percent) / 100.0) as f64;
         writeln!(out, "  {percent}% in {} secs", seconds(within_ns))?;
     }
-    writeln!(out, "\nDetails (average, fastest, slowest):")?;
-    for part in ["DNS+dialup", "DNS-lookup", "req write", "resp wait", "resp read"] {
-        writeln!(out, "  {part}:\t{NOT_MEASURED}")?;
-    }
+    write_details(out, report)?;
     writeln!(out, "\nStatus code distribution:")?;
     for (status, number) in report.statuses.iter() {
         writeln!(out, "  [{status}]\t{number} responses")?;
     }
     write_failures(out, report, None, '\t')
+}
+
+/// The parts of a request's time. A name is looked up once, before the run.
+fn write_details(out: &mut String, report: &Report) -> fmt::Result {
+    writeln!(out, "\nDetails (average, fastest, slowest):")?;
+    let times = report.times.as_ref();
+    for (part, times_ns) in [
+        ("DNS+dialup", times.map(|times| &times.connect_ns)),
+        ("DNS-lookup", None),
+        ("req write", times.map(|times| &times.write_ns)),
+        ("resp wait", times.map(|times| &times.wait_ns)),
+        ("resp read", times.map(|times| &times.read_ns)),
+    ] {
+        match times_ns.filter(|times_ns| !times_ns.is_empty()) {
+            None => writeln!(out, "  {part}:\t{NOT_MEASURED}")?,
+            Some(times_ns) => {
+                let figures = [times_ns.mean(), times_ns.min() as f64, times_ns.max() as f64];
+                let [average, fastest, slowest] = figures.map(seconds);
+                writeln!(out, "  {part}:\t{average} secs, {fastest} secs, {slowest} secs")?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The bodies, which the tool leaves out where there was none.

@@ -4,64 +4,80 @@ use super::*;
 
 #[test]
 fn the_flags_of_ab_become_ours() {
-    check("ab http://a/", "http://a/ -c 1 --open as_needed -n 1 --timeout 30s --no-keepalive");
-    check("ab -n 1000 -c 10 -k http://a:80/x", "http://a:80/x -c 10 --open as_needed -n 1000 --timeout 30s");
-    check("ab -n1000 -kc10 a/", "http://a/ -c 10 --open as_needed -n 1000 --timeout 30s");
+    check("ab http://a/", "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s --no-keepalive");
+    check(
+        "ab -n 1000 -c 10 -k http://a:80/x",
+        "http://a:80/x -c 10 --open as_needed --details -n 1000 --timeout 30s",
+    );
+    check("ab -n1000 -kc10 a/", "http://a/ -c 10 --open as_needed --details -n 1000 --timeout 30s");
     check(
         "/usr/bin/ab -qrSI -v 2 -t 30 -k a/",
-        "http://a/ -c 1 --open as_needed -n 50000 -z 30s --timeout 30s",
+        "http://a/ -c 1 --open as_needed --details -n 50000 -z 30s --timeout 30s",
     );
     check(
         "ab -n 9 -l -s 5 a/",
-        "http://a/ -c 1 --open as_needed -n 9 --timeout 5s --no-keepalive --verify status",
+        "http://a/ -c 1 --open as_needed --details -n 9 --timeout 5s --no-keepalive --verify status",
     );
-    check("ab -k -n 5 -n 7 a/", "http://a/ -c 1 --open as_needed -n 7 --timeout 30s");
+    check("ab -k -n 5 -n 7 a/", "http://a/ -c 1 --open as_needed --details -n 7 --timeout 30s");
     check(
         "ab -k -p b.json -T application/json a/",
-        "http://a/ -c 1 --open as_needed -n 1 --timeout 30s -m POST -D b.json -H 'Content-Type: application/json'",
+        "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s -m POST -D b.json \
+         -H 'Content-Type: application/json'",
     );
     check(
         "ab -k -u b a/",
-        "http://a/ -c 1 --open as_needed -n 1 --timeout 30s -m PUT -D b -H 'Content-Type: text/plain'",
+        "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s -m PUT -D b -H 'Content-Type: text/plain'",
     );
-    check("ab -k -B 127.0.0.2 a/", "http://a/ -c 1 --open as_needed -n 1 --timeout 30s --source 127.0.0.2");
-    check("ab -k -i a/", "http://a/ -c 1 --open as_needed -n 1 --timeout 30s -m HEAD");
-    check("ab -k -m DELETE a/", "http://a/ -c 1 --open as_needed -n 1 --timeout 30s -m DELETE");
+    check(
+        "ab -k -B 127.0.0.2 a/",
+        "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s --source 127.0.0.2",
+    );
+    check("ab -k -i a/", "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s -m HEAD");
+    check("ab -k -m DELETE a/", "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s -m DELETE");
     check(
         "ab -k -C a=b -C c=d -A me:secret -H 'X: y z' a/",
-        "http://a/ -c 1 --open as_needed -n 1 --timeout 30s -H 'Cookie: a=b' -H 'Cookie: c=d' \
+        "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s -H 'Cookie: a=b' -H 'Cookie: c=d' \
          -H 'Authorization: Basic bWU6c2VjcmV0' -H 'X: y z'",
     );
 }
 
 #[test]
 fn a_time_limit_of_ab_brings_its_50_000_requests_unless_a_number_comes_after_it() {
-    check("ab -k -t 5 a/", "http://a/ -c 1 --open as_needed -n 50000 -z 5s --timeout 30s");
-    check("ab -k -n 10 -t 5 a/", "http://a/ -c 1 --open as_needed -n 50000 -z 5s --timeout 30s");
-    check("ab -k -t 5 -n 10 a/", "http://a/ -c 1 --open as_needed -n 10 -z 5s --timeout 30s");
-    check("ab -k -n 10 -t 5 -n 20 a/", "http://a/ -c 1 --open as_needed -n 20 -z 5s --timeout 30s");
-    check("ab -k -t 0 a/", "http://a/ -c 1 --open as_needed -n 50000 --timeout 30s");
-    check("ab -k -t 5 -n 100000000 a/", "http://a/ -c 1 --open as_needed -n 100000000 -z 5s --timeout 30s");
+    check("ab -k -t 5 a/", "http://a/ -c 1 --open as_needed --details -n 50000 -z 5s --timeout 30s");
+    check("ab -k -n 10 -t 5 a/", "http://a/ -c 1 --open as_needed --details -n 50000 -z 5s --timeout 30s");
+    check("ab -k -t 5 -n 10 a/", "http://a/ -c 1 --open as_needed --details -n 10 -z 5s --timeout 30s");
+    check("ab -k -n 10 -t 5 -n 20 a/", "http://a/ -c 1 --open as_needed --details -n 20 -z 5s --timeout 30s");
+    check("ab -k -t 0 a/", "http://a/ -c 1 --open as_needed --details -n 50000 --timeout 30s");
+    check(
+        "ab -k -t 5 -n 100000000 a/",
+        "http://a/ -c 1 --open as_needed --details -n 100000000 -z 5s --timeout 30s",
+    );
 }
 
 #[test]
 fn what_a_header_says_of_the_connection_is_a_flag_of_ours() {
     let kept = [
-        ("ab -k -H 'Connection: KEEP-ALIVE' a/", "http://a/ -c 1 --open as_needed -n 1 --timeout 30s"),
+        (
+            "ab -k -H 'Connection: KEEP-ALIVE' a/",
+            "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s",
+        ),
         (
             "hey -H 'connection:keep-alive' http://a/",
-            "http://a/ -c 50 --open as_needed -n 200 --timeout 20s --verify status",
+            "http://a/ -c 50 --open as_needed --details -n 200 --timeout 20s --verify status",
         ),
     ];
     let closed = [
         (
             "ab -k -H 'Connection: close' a/",
-            "http://a/ -c 1 --open as_needed -n 1 --timeout 30s --no-keepalive",
+            "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s --no-keepalive",
         ),
-        ("ab -H 'Connection: close' a/", "http://a/ -c 1 --open as_needed -n 1 --timeout 30s --no-keepalive"),
+        (
+            "ab -H 'Connection: close' a/",
+            "http://a/ -c 1 --open as_needed --details -n 1 --timeout 30s --no-keepalive",
+        ),
         (
             "hey -H 'Connection: Close' http://a/",
-            "http://a/ -c 50 --open as_needed -n 200 --timeout 20s --verify status --no-keepalive",
+            "http://a/ -c 50 --open as_needed --details -n 200 --timeout 20s --verify status --no-keepalive",
         ),
         (
             "wrk -H 'connection: close' -H 'X: y' http://a/",
@@ -77,11 +93,17 @@ fn what_a_header_says_of_the_connection_is_a_flag_of_ours() {
 
 #[test]
 fn hey_gives_each_worker_the_same_number_of_requests() {
-    check("hey -n 10 -c 4 http://a/", "http://a/ -c 4 --open as_needed -n 8 --timeout 20s --verify status");
-    check("hey -n 4 -c 4 http://a/", "http://a/ -c 4 --open as_needed -n 4 --timeout 20s --verify status");
+    check(
+        "hey -n 10 -c 4 http://a/",
+        "http://a/ -c 4 --open as_needed --details -n 8 --timeout 20s --verify status",
+    );
+    check(
+        "hey -n 4 -c 4 http://a/",
+        "http://a/ -c 4 --open as_needed --details -n 4 --timeout 20s --verify status",
+    );
     check(
         "hey -n 3 -c 4 -z 1s http://a/",
-        "http://a/ -c 4 --open as_needed -z 1s --warmup 0s --timeout 20s --verify status",
+        "http://a/ -c 4 --open as_needed --details -z 1s --warmup 0s --timeout 20s --verify status",
     );
     check_error("hey -n 3 -c 4 http://a/", "hey: -n 3 is less than a request for each of -c 4");
     check_error("hey -c 0 http://a/", "hey: -n 200 is less than a request for each of -c 0");
@@ -89,10 +111,10 @@ fn hey_gives_each_worker_the_same_number_of_requests() {
 
 #[test]
 fn tools_that_check_no_certificate_have_none_checked() {
-    check("ab -k https://a/", "https://a/ --insecure -c 1 --open as_needed -n 1 --timeout 30s");
+    check("ab -k https://a/", "https://a/ --insecure -c 1 --open as_needed --details -n 1 --timeout 30s");
     check(
         "hey https://a/",
-        "https://a/ --insecure -c 50 --open as_needed -n 200 --timeout 20s --verify status",
+        "https://a/ --insecure -c 50 --open as_needed --details -n 200 --timeout 20s --verify status",
     );
     check(
         "wrk https://a/",
@@ -107,28 +129,28 @@ fn tools_that_check_no_certificate_have_none_checked() {
 
 #[test]
 fn the_flags_of_hey_become_ours() {
-    check("hey http://a/", "http://a/ -c 50 --open as_needed -n 200 --timeout 20s --verify status");
+    check("hey http://a/", "http://a/ -c 50 --open as_needed --details -n 200 --timeout 20s --verify status");
     check(
         "hey -n 1000 -c 10 -cpus 2 http://a/",
-        "http://a/ -c 10 --open as_needed -t 2 -n 1000 --timeout 20s --verify status",
+        "http://a/ -c 10 --open as_needed --details -t 2 -n 1000 --timeout 20s --verify status",
     );
     check(
         "hey -n=9 -c=1 -cpus=2 http://a/",
-        "http://a/ -c 1 --open as_needed -t 1 -n 9 --timeout 20s --verify status",
+        "http://a/ -c 1 --open as_needed --details -t 1 -n 9 --timeout 20s --verify status",
     );
     check(
         "hey -z 1m30s -n 7 -q 2.5 -t 0 -disable-keepalive http://a/",
-        "http://a/ -c 50 --open as_needed -z 90s --warmup 0s --rate 125 --arrivals even --timeout 24h --no-keepalive \
-         --verify status",
+        "http://a/ -c 50 --open as_needed --details -z 90s --warmup 0s --rate 125 --arrivals even --timeout 24h \
+         --no-keepalive --verify status",
     );
     check(
         "hey -m POST -d -1 -T text/x -A text/y -a me:secret -host b -H 'X: y' --disable-compression http://a/",
-        "http://a/ -c 50 --open as_needed -n 200 --timeout 20s --verify status -m POST -d=-1 -H 'Content-Type: text/x' \
-         -H 'Host: b' -H 'Accept: text/y' -H 'Authorization: Basic bWU6c2VjcmV0' -H 'X: y'",
+        "http://a/ -c 50 --open as_needed --details -n 200 --timeout 20s --verify status -m POST -d=-1 \
+         -H 'Content-Type: text/x' -H 'Host: b' -H 'Accept: text/y' -H 'Authorization: Basic bWU6c2VjcmV0' -H 'X: y'",
     );
     check(
         "hey -D body http://a/",
-        "http://a/ -c 50 --open as_needed -n 200 --timeout 20s --verify status -m GET -D body \
+        "http://a/ -c 50 --open as_needed --details -n 200 --timeout 20s --verify status -m GET -D body \
          -H 'Content-Type: text/html'",
     );
 }
@@ -404,6 +426,43 @@ success: 10000, failed: 0, time_used: 2000, qps: 5000",
 }
 
 #[test]
+fn the_parts_of_a_request_s_time_are_shown_where_they_were_measured() {
+    let mut report = report();
+    let of = |values_ns: &[(u64, u64)]| {
+        let mut latency = contract::Latency::default();
+        values_ns.iter().for_each(|&(ns, number)| latency.record_n(ns, number).expect("it is in bounds"));
+        latency
+    };
+    report.times = Some(contract::Times {
+        // Three of four found their connection open.
+        connect_ns: of(&[(0, 3), (40_000, 1)]),
+        write_ns: of(&[(10_000, 4)]),
+        wait_ns: of(&[(100_000, 2), (200_000, 2)]),
+        read_ns: of(&[(0, 4)]),
+        processing_ns: of(&[(110_000, 2), (210_000, 2)]),
+    });
+    check_parts(
+        "hey http://127.0.0.1:8080/",
+        &report,
+        &[
+            "  DNS+dialup:\t0.000010 secs, 0.000000 secs, 0.000040 secs\n  DNS-lookup:\tnot measured\n",
+            "  req write:\t0.000010 secs, 0.000010 secs, 0.000010 secs\n",
+            "  resp wait:\t0.000150 secs, 0.000100 secs, 0.000200 secs\n",
+            "  resp read:\t0.000000 secs, 0.000000 secs, 0.000000 secs\n",
+        ],
+    );
+    check_parts(
+        "ab http://127.0.0.1:8080/",
+        &report,
+        &[
+            "Connect:          0.000     0.010    0.020     0.000     0.040\n",
+            "Processing:       0.110     0.160    0.058     0.110     0.210\n",
+            "Waiting:          0.100     0.150    0.058     0.100     0.200\n",
+        ],
+    );
+}
+
+#[test]
 fn what_went_wrong_is_counted_as_the_tool_counts_it() {
     check_parts(
         "ab -n 10000 -c 50 http://127.0.0.1:8080/",
@@ -506,7 +565,7 @@ fn ab_refuses_more_connections_than_requests() {
     let message = "ab: Cannot use concurrency level greater than total number of requests: -n 100 for -c 200";
     check_error("ab -n 100 -c 200 http://a/", message);
     check_error("ab -c 2 http://a/", "-n 1 for -c 2");
-    check("ab -k -n 2 -c 2 http://a", "http://a -c 2 --open as_needed -n 2 --timeout 30s");
+    check("ab -k -n 2 -c 2 http://a", "http://a -c 2 --open as_needed --details -n 2 --timeout 30s");
 }
 
 fn check(line: &str, expected: &str) {

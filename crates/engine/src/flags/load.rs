@@ -183,6 +183,10 @@ pub(crate) struct LoadFlags {
     #[arg(long, help_heading = REQUESTS)]
     one_receive: bool,
 
+    /// Measure the parts of each request's time, too: connect, write, wait for the reply, and read it (driver epoll).
+    #[arg(long, help_heading = REQUESTS)]
+    details: bool,
+
     /// Open a connection for each request (http).
     #[arg(long, help_heading = CONNECTIONS)]
     no_keepalive: bool,
@@ -278,11 +282,17 @@ impl LoadFlags {
             duration_ms: window.filter(|_| self.requests.is_none()).map(milliseconds),
             requests: self.requests,
             timeout_ms: milliseconds(self.timeout),
+            details: self.details,
             verify: if self.one_receive { Verification::OneReceive } else { Verification::Whole },
             interval_ms: INTERVAL_MS_DEFAULT.max(milliseconds(longest) / INTERVALS_BY_HAND),
             slice_ms: self.slice_ms(),
             held: false,
         })
+    }
+
+    /// Leaves out details that another tool's report shows and that this driver, or this pipeline, does not have.
+    pub(crate) fn leave_out_impossible_details(&mut self) {
+        self.details &= self.driver.has_details() && self.pipeline == 1;
     }
 
     /// When a run of a number of requests ends even if they have not all been answered.

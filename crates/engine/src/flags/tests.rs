@@ -129,6 +129,11 @@ fn flags_of_a_load_become_its_spec() {
             ..load_spec()
         }),
     );
+    check_load("http://127.0.0.1:8080 --details", Ok(LoadSpec { details: true, ..load_spec() }));
+    let alone = "--details goes with --driver epoll, and without -p: leave out one of them";
+    check_load("http://127.0.0.1:8080 --details --driver io_uring", Err(alone));
+    check_load("http://127.0.0.1:8080 --details --driver thread", Err(alone));
+    check_load("http://127.0.0.1:8080 --details -p 2", Err(alone));
     check_load(
         "http://127.0.0.1:8080 --open as_needed --warmup 0s",
         Ok(LoadSpec { open: Opening::AsNeeded, warmup_ms: Some(0), ..load_spec() }),
@@ -460,6 +465,7 @@ fn load_spec() -> LoadSpec {
         requests: None,
         timeout_ms: 10_000,
         verify: Verification::Whole,
+        details: false,
         interval_ms: 20,
         slice_ms: None,
         held: false,

@@ -26,6 +26,14 @@ pub(crate) fn rows(measured: &::load::Report) -> Rows<'_> {
         ]),
         None => rows[0].0 = "service",
     }
+    if let Some(times) = &measured.times {
+        rows.extend([
+            ("connect", &*times.connect_ns),
+            ("write", &*times.write_ns),
+            ("wait", &*times.wait_ns),
+            ("read", &*times.read_ns),
+        ]);
+    }
     if let Some(probe) = &measured.probe {
         rows.push(("probes", &*probe.latency_ns));
     }
@@ -182,6 +190,9 @@ fn write_times(out: &mut String, report: &Report, rows: &Rows<'_>) -> fmt::Resul
             let (all, wrong) = (count(correct + wrong), count(wrong));
             writeln!(out, "              of all {all} replies, {wrong} wrong ones among them")?;
         }
+    }
+    if report.times.is_some() {
+        writeln!(out, "              connect, write, wait and read are the parts of the service time")?;
     }
     if report.probe.is_some() {
         writeln!(out, "              probes are connections apart from the load, asked seldom")?;

@@ -188,6 +188,13 @@ fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
             "{threads} threads cannot share {busy} connections: take fewer threads"
         )));
     }
+    if spec.details && (!spec.driver.has_details() || spec.pipeline > 1) {
+        let message = (
+            "details go with the driver epoll and a pipeline of 1",
+            "--details goes with --driver epoll, and without -p",
+        );
+        return Err(names.contradiction(format!("{}: leave out one of them", names.pick(message))));
+    }
     if spec.driver != Driver::Epoll && spec.pipeline > 1 {
         let message = ("a pipeline goes with the driver epoll only", "-p goes with --driver epoll only");
         return Err(names.contradiction(format!("{}: leave out one of them", names.pick(message))));

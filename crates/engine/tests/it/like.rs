@@ -29,6 +29,24 @@ fn ab_opens_a_connection_for_each_request() {
 }
 
 #[test]
+fn the_parts_of_a_request_s_time_are_measured_by_a_driver_that_can() {
+    for (line, parts) in [
+        ("ab -q -n 300 -c 10 http://ADDRESS/", ["Connect:   ", "Processing:", "Waiting:   "]),
+        ("hey -n 300 -c 10 http://ADDRESS/", ["DNS+dialup:", "resp wait:", "resp read:"]),
+    ] {
+        for (flags, is_measured) in [("", true), ("--driver io_uring", false)] {
+            let (_server, address) = Supervised::server("epoll", HTTP);
+            let shown = run_beside(line, flags, address).stdout;
+            for part in parts {
+                let row = shown.lines().find(|row| row.contains(part.trim_end()));
+                let row = row.unwrap_or_else(|| panic!("{part} is not in\n{shown}"));
+                assert_eq!(!row.contains("not measured"), is_measured, "{line} {flags}: {row}");
+            }
+        }
+    }
+}
+
+#[test]
 fn ab_with_k_keeps_its_connections() {
     check(
         "ab -q -k -n 300 -c 10 http://ADDRESS/",

@@ -171,19 +171,27 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
     /// The same on a connection that is watched.
     #[cold]
     fn send_watched(&mut self, key: usize, context: &mut Context<'_>) -> bool {
-        let watch = self.pool.connections[key].client.watch();
-        if watch.is_some_and(|watch| watch.holds(context.recorder)) {
+        let Connection { client, unsent, .. } = &mut self.pool.connections[key];
+        let (unsent_bytes, Some(watch)) = (unsent.bytes().len(), client.watch()) else { return false };
+        if watch.holds(context.recorder) {
             return true;
         }
-        let unsent_bytes = self.pool.connections[key].unsent.bytes().len();
+        let times_sends = watch.times_sends();
+        if watch.times_opening() {
+            context.tick();
+        }
+        let begin_ns = context.now_ns;
         let is_sound = self.write(key, context);
+        if times_sends {
+            context.tick();
+        }
         let Connection { handle, client, unsent } = &mut self.pool.connections[key];
-        let has_sent = unsent.bytes().len() < unsent_bytes && !handle.as_ref().is_some_and(T::holds_back);
-        if let Some(watch) = client.watch()
-            && is_sound
-            && has_sent
-        {
-            watch.sent(context.now_ns, context.recorder);
+        let left_bytes = unsent.bytes().len();
+        // What a session holds back has not been sent. When it is, nothing is left unsent before.
+        let has_sent =
+            (left_bytes < unsent_bytes || unsent_bytes == 0) && !handle.as_ref().is_some_and(T::holds_back);
+        if let (Some(watch), true) = (client.watch(), is_sound && has_sent) {
+            watch.sent((begin_ns, context.now_ns), left_bytes == 0, context.recorder);
         }
         is_sound
     }

@@ -787,6 +787,39 @@ fn a_connection_that_cannot_be_opened_when_it_is_needed_is_a_failed_request() {
 }
 
 #[test]
+fn the_parts_of_a_request_s_time_add_up_to_it() {
+    const REQUESTS: u64 = 200;
+    for (each, open) in [(None, "before"), (None, "as_needed"), (Some(1), "as_needed")] {
+        for (processes, behaviour) in
+            [(1, Behaviour::Right), (1, Behaviour::ByteByByte), (2, Behaviour::Right)]
+        {
+            let server = Server::start(behaviour);
+            let workload = json!({"protocol": "http", "host": "h"});
+            let mut spec = spec("epoll", &server.address().to_string(), &workload, 4);
+            (spec["requests"], spec["requests_per_connection"]) = (REQUESTS.into(), each.into());
+            (spec["open"], spec["details"], spec["processes"]) = (open.into(), true.into(), processes.into());
+            let report = Report::of(&spec);
+            report.assert_physics();
+            server.end();
+            assert_eq!(report.requests("correct"), REQUESTS, "{report}");
+            let mean = |part: &str| report.field(&format!("{part}/mean")).as_f64().expect("a number");
+            let parts =
+                ["connect_ns", "write_ns", "wait_ns", "read_ns"].map(|part| mean(&format!("/times/{part}")));
+            let all: f64 = parts.iter().sum();
+            // Histograms keep three digits.
+            let latency = mean("/latency_ns");
+            assert!((all - latency).abs() <= 0.01 * latency, "{parts:?}: {report}");
+            let processing = mean("/times/processing_ns");
+            assert!((all - parts[0] - processing).abs() <= 0.01 * latency, "{parts:?}: {report}");
+            let longest =
+                |part: &str| report.field(&format!("/times/{part}/max")).as_u64().expect("a number");
+            assert_eq!(longest("connect_ns") > 0, open == "as_needed", "{report}");
+            assert!(longest("write_ns") > 0 && longest("wait_ns") > 0, "{report}");
+        }
+    }
+}
+
+#[test]
 fn a_reply_that_one_receive_does_not_bring_is_wrong_where_no_more_is_looked_at() {
     const REQUESTS: u64 = 20;
     // A small reply comes in one packet. A large one is longer than what any driver takes in one receive.

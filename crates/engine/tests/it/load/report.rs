@@ -188,8 +188,11 @@ impl fmt::Display for Report {
         let mut shown = self.0.clone();
         shown["latency_ns"]["histogram"] = Value::Null;
         shown["intervals"] = Value::Null;
-        for view in ["service_ns", "closed_ns", "lateness_ns"] {
-            if let Some(histogram) = shown.pointer_mut(&format!("/views/{view}/histogram")) {
+        let views = ["service_ns", "closed_ns", "lateness_ns"].map(|view| format!("/views/{view}/histogram"));
+        let parts = ["connect_ns", "write_ns", "wait_ns", "read_ns", "processing_ns"];
+        let parts = parts.map(|part| format!("/times/{part}/histogram"));
+        for path in views.iter().chain(&parts) {
+            if let Some(histogram) = shown.pointer_mut(path) {
                 *histogram = Value::Null;
             }
         }
