@@ -91,6 +91,14 @@ impl Dispatcher {
         Some(Dispatch { due_ns, ..*dispatch })
     }
 
+    /// When the first request may go out that is not waited for: 0 in a closed loop.
+    pub(crate) fn first_ns(&self) -> u64 {
+        match &self.rule {
+            Rule::Closed(_) => 0,
+            Rule::Open(schedule) => schedule.due_ns(),
+        }
+    }
+
     /// Whether this is an open loop.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.rule, Rule::Open(_))

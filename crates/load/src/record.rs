@@ -120,6 +120,8 @@ pub struct Report {
     pub last_reply_ns: u64,
     /// When the first connection was begun to be opened. `u64::MAX` if none was.
     pub first_connect_ns: u64,
+    /// When the first request of the run began, that of a schedule when it was due. `u64::MAX` if none did.
+    pub first_begin_ns: u64,
     pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
@@ -252,6 +254,11 @@ impl Recorder {
         self.next_edge_ns = timeline.start_ns + timeline.interval_ns;
         self.iteration_began_ns = clock::monotonic_ns();
         self.advance(self.iteration_began_ns);
+    }
+
+    /// Requests begin to go out now.
+    pub(crate) fn begin_requests(&mut self, now_ns: u64) {
+        self.record.first_begin_ns = now_ns;
     }
 
     /// Begins an iteration of the driver's loop after a wait, at `now_ns`. Returns whether the run goes on.
@@ -576,6 +583,7 @@ impl Report {
             age_failed_ns: 0,
             last_reply_ns: 0,
             first_connect_ns: u64::MAX,
+            first_begin_ns: u64::MAX,
             statuses: Statuses::default(),
             intervals: Intervals::default(),
             generator: Generator::default(),
@@ -617,6 +625,7 @@ impl Report {
         self.age_failed_ns += other.age_failed_ns;
         self.last_reply_ns = self.last_reply_ns.max(other.last_reply_ns);
         self.first_connect_ns = self.first_connect_ns.min(other.first_connect_ns);
+        self.first_begin_ns = self.first_begin_ns.min(other.first_begin_ns);
         self.statuses.add(&other.statuses);
         self.intervals.add(&other.intervals);
         self.requests.add(&other.requests);

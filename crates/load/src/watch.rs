@@ -82,7 +82,7 @@ impl Watch {
         if self.watched.details {
             let opened_ns = self.opened_ns.take().unwrap_or(request.sent_ns);
             // A reply may come before its request is sent whole.
-            let sent_ns = std::mem::take(&mut self.sent_ns).clamp(opened_ns, now_ns);
+            let sent_ns = std::mem::take(&mut self.sent_ns).max(opened_ns).min(now_ns);
             let first_ns = if self.first_bytes > 0 { self.first_ns } else { now_ns };
             recorder.timed([request.sent_ns, opened_ns, sent_ns, first_ns, now_ns]);
         }

@@ -65,7 +65,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         gone,
         last_reply_ns: (measured.last_reply_ns > 0).then_some(measured.last_reply_ns),
         elapsed_ns: until_last_reply_ns(measured.first_connect_ns, measured),
-        finish_ns: until_last_reply_ns(measured.begin_ns, measured).filter(|_| measured.is_counted),
+        finish_ns: until_last_reply_ns(measured.first_begin_ns, measured).filter(|_| measured.is_counted),
         latency_ns: measured.latency.clone(),
         views: measured.views.clone(),
         times: measured.times.as_deref().cloned(),
@@ -150,8 +150,8 @@ pub(crate) fn measured(report: &Report) -> ::load::Report {
         age_end_ns: report.age_end_ns,
         age_failed_ns: report.age_failed_ns,
         last_reply_ns: report.last_reply_ns.unwrap_or_default(),
-        first_connect_ns: (report.last_reply_ns.zip(report.elapsed_ns))
-            .map_or(u64::MAX, |(last_ns, elapsed_ns)| last_ns - elapsed_ns),
+        first_connect_ns: before_last_reply_ns(report.elapsed_ns, report),
+        first_begin_ns: before_last_reply_ns(report.finish_ns, report),
         statuses: report.statuses.clone(),
         intervals: report.intervals.clone(),
         generator: report.generator,
@@ -164,6 +164,11 @@ pub(crate) fn measured(report: &Report) -> ::load::Report {
 /// From then to the last reply, if there was one.
 fn until_last_reply_ns(from_ns: u64, measured: &::load::Report) -> Option<u64> {
     (measured.last_reply_ns > 0).then(|| measured.last_reply_ns.saturating_sub(from_ns))
+}
+
+/// The inverse of [`until_last_reply_ns`].
+fn before_last_reply_ns(time_ns: Option<u64>, report: &Report) -> u64 {
+    time_ns.zip(report.last_reply_ns).map_or(u64::MAX, |(time_ns, last_ns)| last_ns.saturating_sub(time_ns))
 }
 
 fn schedule(spec: &LoadSpec, measured: &::load::Report, window_s: f64) -> Option<Schedule> {

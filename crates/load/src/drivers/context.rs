@@ -17,7 +17,9 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(crate) fn new(dispatcher: &'a mut Dispatcher, recorder: &'a mut Recorder) -> Self {
-        Self { now_ns: clock::monotonic_ns(), dispatcher, recorder }
+        let now_ns = clock::monotonic_ns();
+        recorder.begin_requests(now_ns.max(dispatcher.first_ns()));
+        Self { now_ns, dispatcher, recorder }
     }
 
     /// Reads the clock.

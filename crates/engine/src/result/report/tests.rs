@@ -5,13 +5,15 @@ fn the_time_to_finish_is_that_of_a_number_of_requests_and_comes_back_from_a_repo
     let example = contract::read(include_str!("../../../../../schema/examples/report.json"))
         .expect("the example is valid");
     let (spec, mut run) = (asked(&example), measured(&example));
-    (run.begin_ns, run.last_reply_ns, run.first_connect_ns) = (100, 350, 40);
+    (run.first_connect_ns, run.first_begin_ns, run.last_reply_ns) = (40, 100, 350);
     for (is_counted, finish_ns) in [(true, Some(250)), (false, None)] {
         run.is_counted = is_counted;
         let told = report(&spec, Vec::new(), &run);
         assert_eq!((told.elapsed_ns, told.finish_ns), (Some(310), finish_ns));
         let again = measured(&told);
-        assert_eq!((again.first_connect_ns, again.is_counted), (40, is_counted));
+        let first_begin_ns = if is_counted { 100 } else { u64::MAX };
+        assert_eq!((again.first_connect_ns, again.first_begin_ns), (40, first_begin_ns));
+        assert_eq!(again.is_counted, is_counted);
     }
     run.last_reply_ns = 0;
     let told = report(&spec, Vec::new(), &run);

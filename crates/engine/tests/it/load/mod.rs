@@ -242,7 +242,8 @@ fn check_right(
     assert_eq!(bytes, [counts.bytes_sent, counts.bytes_received], "{report}");
     assert_eq!(report.field("/statuses/200"), &json!(requests), "{report}");
     let of = |path: &str| report.field(path).as_u64().expect("a time");
-    assert_eq!(of("/finish_ns"), of("/last_reply_ns") - of("/begin_ns"), "{report}");
+    // The window begins before its first request, by as much as the machine likes.
+    assert!((1..=of("/last_reply_ns") - of("/begin_ns")).contains(&of("/finish_ns")), "{report}");
     assert!(of("/elapsed_ns") >= of("/finish_ns"), "connections are opened before: {report}");
     (report, counts)
 }
