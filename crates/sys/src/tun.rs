@@ -31,7 +31,8 @@ impl Tun {
         request(&socket, libc::SIOCSIFADDR, name, |data| data.ifru_addr = internet(address))?;
         request(&socket, libc::SIOCSIFDSTADDR, name, |data| data.ifru_dstaddr = internet(peer))?;
         request(&socket, libc::SIOCSIFMTU, name, |data| data.ifru_mtu = mtu as libc::c_int)?;
-        request(&socket, libc::SIOCSIFTXQLEN, name, |data| data.ifru_metric = QUEUE_PACKETS)?;
+        // Refused in a user namespace, where the usual 500 packets must do.
+        let _ = request(&socket, libc::SIOCSIFTXQLEN, name, |data| data.ifru_metric = QUEUE_PACKETS);
         let up = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
         for interface in [name, "lo"] {
             request(&socket, libc::SIOCSIFFLAGS, interface, |data| data.ifru_flags = up)?;

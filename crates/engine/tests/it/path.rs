@@ -4,7 +4,7 @@
 //! Times have lower bounds alone: how much later than asked for a packet arrives is the machine's doing.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::process::{Outcome, Supervised, command, engine, outcome};
 use serde_json::{Value, json};
@@ -162,6 +162,27 @@ fn a_command_that_a_signal_ended_has_the_code_that_a_shell_gives_it() {
     let outcome = outcome(command("path -- /no/such/program").stderr(Stdio::piped()));
     assert_eq!(outcome.code, Some(2), "{outcome:?}");
     assert!(outcome.stderr.contains("/no/such/program cannot be started: No such file"), "{outcome:?}");
+}
+
+/// Root without the rights that make it one stands for any user who may open /dev/net/tun.
+#[test]
+fn a_user_without_rights_in_the_machines_network_has_a_user_namespace_for_it() {
+    let mut without_rights = Command::new("setpriv");
+    without_rights.args(["--bounding-set=-sys_admin,-net_admin", "--inh-caps=-sys_admin,-net_admin"]);
+    without_rights.args([env!("CARGO_BIN_EXE_iolab-engine"), "path", "--", "cat", "/proc/net/dev"]);
+    let Ok(output) = without_rights.stdin(Stdio::null()).output() else {
+        eprintln!("skipped: there is no setpriv");
+        return;
+    };
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() != Some(0) {
+        let is_forbidden =
+            stderr.contains("no path can be made on this machine: ") || stderr.contains("setpriv:");
+        assert!(is_forbidden, "{stderr}");
+        eprintln!("skipped: {stderr}");
+        return;
+    }
+    assert!(stdout.contains("path0:"), "{stdout}{stderr}");
 }
 
 #[test]
