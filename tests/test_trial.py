@@ -157,6 +157,21 @@ def test_littles_law_is_of_the_requests_that_can_be_in_flight(
     check(words, plan=plan, latency_ns=latency, connections_open=opened)
 
 
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        pytest.param({"keep_alive": False}, [], id="a connection a request"),
+        pytest.param({"requests_per_connection": 10}, [], id="a connection for ten requests"),
+        pytest.param({}, ["connections_missing", "littles_law"], id="connections that stay open"),
+    ],
+)
+def test_connections_that_are_just_being_opened_anew_are_not_missing(load: dict[str, Any], words: list[str]) -> None:
+    # Over a path with a delay a connection spends half of its time in the handshake.
+    for opened in (0, 25):
+        plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", **load})
+        check(words if opened or not words else ["connections_missing"], plan=plan, connections_open=opened)
+
+
 def test_idle_connections_must_be_open_too() -> None:
     plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", "idle": 20})
     check(["connections_missing", "littles_law"], plan=plan, connections_open=69)

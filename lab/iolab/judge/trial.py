@@ -209,7 +209,7 @@ def _warnings_of_replies(cell: Cell, result: Result, report: Report) -> Iterator
     if report.interrupted:
         yield TrialWarning(word="interrupted", detail="the window was cut short")
     asked = report.connections + cell.load.idle
-    if report.connections_open < asked:
+    if report.connections_open < asked and not _connections_end(cell, result):
         detail = f"{report.connections_open} of {asked} connections were open"
         yield TrialWarning(word="connections_missing", detail=detail)
     taken = None if result.server is None else result.server.connections_taken
@@ -246,13 +246,10 @@ def _littles_law(cell: Cell, result: Result, report: Report) -> Iterator[TrialWa
     While a connection is opened anew it has none in flight, and at the end of a count of requests fewer and fewer have:
     then that number is an upper bound. In an open loop a request waits from when it was due, with no bound.
     """
-    r = report.requests
-    if (
-        r.correct == 0
-        or report.generator.wall_ns == 0
-        or report.connections_open <= cell.load.idle
-        or cell.load.rate is not None
-    ):
+    r, ends = report.requests, _connections_end(cell, result)
+    # One that is being opened anew is not open, and is used all the same.
+    used = report.connections if ends else report.connections_open - cell.load.idle
+    if r.correct == 0 or report.generator.wall_ns == 0 or used <= 0 or cell.load.rate is not None:
         return
     # A request that is in flight when the window begins counts in it whole; one that is in flight when it ends, or that
     # failed, not at all. Their ages are known, so the law is exact whatever stalled at either edge.
@@ -260,9 +257,8 @@ def _littles_law(cell: Cell, result: Result, report: Report) -> Iterator[TrialWa
     latencies_ns = (r.correct + r.wrong) * report.latency_ns.mean + ages_ns
     # Each thread of the generator has a window of its own.
     concurrency = latencies_ns / (report.generator.wall_ns / report.threads)
-    used = report.connections_open - cell.load.idle
     in_flight = min(cell.load.active or used, used) * cell.load.pipeline
-    is_bound = _connections_end(cell, result) or cell.load.requests is not None
+    is_bound = ends or cell.load.requests is not None
     if concurrency / in_flight - 1 > LITTLE_MAX or (1 - concurrency / in_flight > LITTLE_MAX and not is_bound):
         most = "at most " if is_bound else ""
         detail = f"throughput x mean latency is {concurrency:.2f}, requests in flight are {most}{in_flight}"
