@@ -34,7 +34,7 @@ from iolab.measure.path import RunningPath
 TIME_MAX = RATE_MAX = 0.02
 # How often a correct loss may lie outside its interval.
 LOSS_ERROR = 0.001
-DELAYS_MS = (5.0, 24.5, 100.0)
+DELAYS_MS = (10.0, 24.5, 100.0)
 RATES_BITS_PER_S = (1e6, 1e7)
 LOSSES = (0.001, 0.05)
 # Datagrams of a flood: with the headers of IP and UDP they are 1,000 bytes on the wire.
@@ -173,9 +173,9 @@ def send_and_receive(path: RunningPath, count: int, per_s: float) -> tuple[list[
 
 
 def check_rate(engine: Engine, rate_bits_per_s: float) -> Iterator[Row]:
-    """A flood at one and a half times the rate."""
+    """A flood at three times the rate, so that the queue is full nearly all the time."""
     packet_bits = 8 * (PAYLOAD_BYTES + HEADER_BYTES)
-    per_s = 1.5 * rate_bits_per_s / packet_bits
+    per_s = 3 * rate_bits_per_s / packet_bits
     with paths.running_path(engine, PathSpec(rate_bits_per_s=rate_bits_per_s, delay_ms=5.0)) as path:
         numbers, times = send_and_receive(path, round(FLOOD_S * per_s), per_s)
         found = (len(times) - 1) * packet_bits / (times[-1] - times[0]) * 1e9
