@@ -55,6 +55,10 @@ def main() -> int:
         print(json.dumps(sys.argv[1:]))
         return 0
     spec = json.loads(sys.stdin.readline())
+    if role == "path":
+        failed = {"kind": "unavailable", "message": "no path can be made here: this is a fake"}
+        say(event="failed", role="path", **failed)
+        return 78
     if role == "load":
         threading.Thread(target=end_with_standard_input, daemon=True).start()
     return serve(spec) if role == "serve" else load(spec)

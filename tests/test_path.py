@@ -17,7 +17,8 @@ import pytest
 from conftest import PATIENCE_S, FakeHost
 from iolab.contract.types import Carried, PathReport, PathSpec
 from iolab.judge.trial import judged
-from iolab.measure import engine, first_look, path, trial_run
+from iolab.machine.doctor import Check
+from iolab.measure import agent, first_look, path, trial_run
 from iolab.measure.agent import Agent
 from iolab.measure.engine import Engine, TrialFailed
 from iolab.plan import settings
@@ -30,6 +31,7 @@ from iolab.results.records import Result
 from made import result
 
 MS = 1_000_000
+NO_PATH = "Trials over a path are not measurable here."
 QUIET = {"packets": 1_000, "bytes": 90_000, "dropped": 0, "lost": 0, "overrun": 0, "late_ns_p99": 0, "late_ns_max": 0}
 
 
@@ -143,11 +145,9 @@ def test_a_path_that_dies_is_named(host: Agent) -> None:
             running.check()
 
 
-def test_a_path_that_cannot_be_made_says_why(fake: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = b'{"schema":1,"event":"failed","role":"path","kind":"unavailable","message":"no TUN here"}\n'
-    script = f"import sys; sys.stdin.readline(); sys.stdout.buffer.write({line!r}); sys.exit(78)"
-    monkeypatch.setattr(engine, "command", lambda engine, role: [sys.executable, "-S", "-c", script])
-    assert path.why_not(fake) == "no TUN here"
+def test_a_path_that_cannot_be_made_says_why(fake: Engine) -> None:
+    assert path.why_not(fake) == "no path can be made here: this is a fake"
+    assert Check("warn", "network path", path.why_not(fake), NO_PATH) in agent.examine()
     with pytest.raises(TrialFailed) as failed:
         path.start(fake, PathSpec())
     assert (failed.value.failure.kind, failed.value.failure.final) == ("unavailable", True)
