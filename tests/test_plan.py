@@ -239,6 +239,16 @@ def test_what_is_skipped_is_in_no_comparison_and_has_a_reason() -> None:
     assert [each.name for each in whole.comparisons] == ["active=1 workers=1"]
 
 
+def test_what_cannot_be_may_be_skipped_where_axes_cross() -> None:
+    crossed = NAMED.replace(b"[1, 10]", b"[1, 10, 100]")
+    with pytest.raises(PlanError, match="100 active connections are more than 20 connections"):
+        parse_experiment(crossed)
+    skip = b"[[skip]]\nreason = 'there are 20'\nat = { load.active = 100 }\n"
+    assert parse_experiment(crossed + skip).comparisons == parse_experiment(NAMED).comparisons
+    with pytest.raises(PlanError, match=r"skip\[1\]: nothing is like that"):
+        parse_experiment(NAMED + skip)
+
+
 def test_a_quick_run_may_be_a_part_of_an_experiment() -> None:
     plan = parse_experiment(
         NAMED + b"[quick]\naxes = { load.active = [10] }\n[[quick.skip]]\ncontestant = 'as published'\n"

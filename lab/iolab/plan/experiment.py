@@ -207,7 +207,7 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
         raise PlanError("contestants: name them once, as a list at the top or in each of the [[comparisons]]")
     if not groups:
         groups = [_Group(title="all", contestants=experiment.contestants)]
-    comparisons: list[Comparison] = []
+    comparisons, impossible = list[Comparison](), list[tuple[str, Setting]]()
     # A mistake in a setting is in every comparison of its group.
     wrong: dict[str, None] = {}
     for group in groups:
@@ -219,12 +219,17 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
         wrong |= dict.fromkeys(_unknown(servers, f"{where}contestants", models))
         wrong |= dict.fromkeys(_fixed_and_varied(experiment, group))
         for point in itertools.product(*axes.values()):
-            made, faults = _made(experiment, group, dict(zip(axes, point, strict=True)))
-            wrong |= dict.fromkeys(faults)
+            setting = dict(zip(axes, point, strict=True))
+            made, faults = _made(experiment, group, setting)
             comparisons += made
+            # A skipped point may be one that cannot be: more connections active than there are.
+            if faults and any(each.takes_all(group.title, setting) for each in experiment.skip):
+                impossible.append((group.title, setting))
+            else:
+                wrong |= dict.fromkeys(faults)
     if wrong:
         raise PlanError("\n".join(line.replace("\n", " ") for line in wrong))
-    wrong |= dict.fromkeys(_cuts_nothing(experiment, comparisons))
+    wrong |= dict.fromkeys(_cuts_nothing(experiment, comparisons, impossible))
     if wrong:
         raise PlanError("\n".join(wrong))
     return Plan(
@@ -243,12 +248,15 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
     )
 
 
-def _cuts_nothing(experiment: _Experiment, comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """What is to be left out and is not there, and what leaves nothing."""
+def _cuts_nothing(
+    experiment: _Experiment, comparisons: Sequence[Comparison], impossible: Sequence[tuple[str, Setting]]
+) -> Iterator[str]:
+    """What is to be left out and is not there, and what leaves nothing. What is `impossible` has no comparison."""
     parts: list[tuple[str, Cut]] = [(f"skip[{at}]", each) for at, each in enumerate(experiment.skip, start=1)]
     parts += [(f"quick.skip[{at}]", each) for at, each in enumerate(experiment.quick.skip, start=1)]
     for where, cut in parts:
-        if not any(cut.takes(each, title) for each in comparisons for title in each.titles):
+        is_there = any(cut.takes(each, title) for each in comparisons for title in each.titles)
+        if not is_there and not any(cut.takes_all(*point) for point in impossible):
             yield f"{where}: nothing is like that: check its axes, comparison and contestant"
     left = [kept for each in comparisons if (kept := each.without(experiment.skip)) is not None]
     if not left:

@@ -66,14 +66,16 @@ class Cut(Frozen):
 
     def takes(self, comparison: Comparison, title: str) -> bool:
         """Whether a contestant of a comparison is in this part."""
-        return (
-            self.comparison in ("", comparison.group)
-            and self.contestant in ("", title)
-            and all(
-                name in comparison.setting
-                and comparison.setting[name] in (values if isinstance(values, tuple) else (values,))
-                for name, values in self.at.items()
-            )
+        return self.contestant in ("", title) and self._is_at(comparison.group, comparison.setting)
+
+    def takes_all(self, group: str, setting: Setting) -> bool:
+        """Whether every contestant is, at a point of the axes."""
+        return not self.contestant and self._is_at(group, setting)
+
+    def _is_at(self, group: str, setting: Setting) -> bool:
+        return self.comparison in ("", group) and all(
+            name in setting and setting[name] in (values if isinstance(values, tuple) else (values,))
+            for name, values in self.at.items()
         )
 
 
