@@ -33,7 +33,7 @@ from made import result
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))
 # Questions about many contestants take minutes.
-LONG_S = {"models": 480, "io_uring-ladder": 360}
+LONG_S = {"models": 480, "io_uring-ladder": 360, "active-map": 240}
 ECHO: dict[str, Scalar] = {"protocol": "echo", "connections": 50}
 
 
