@@ -29,7 +29,7 @@ def test_the_page_about_python_is_a_session_that_runs(
     for expected in (
         "throughput: ",
         "epoll: median ",
-        "sizes.toml: claims[faster].decide.reference: no comparison has 'thread' as its first contestant",
+        "sizes.toml: claims[faster].contestants[2]: no contestant is called 'threads': did you mean 'thread'?",
         "message_bytes=4096: ",
         "epoll serves more requests than thread: confirmed",
         "Does the size of a message matter?",

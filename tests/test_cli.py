@@ -51,7 +51,7 @@ workload.message_bytes = [64, 512]
 [[claims]]
 id = "C1"
 text = "io_uring wins"
-decide = { relation = "wins", contestant = "io_uring", reference = "epoll" }
+decide = { relation = "order", contestants = ["io_uring", "epoll"] }
 """
 
 
@@ -137,9 +137,9 @@ def test_run_answers_an_experiment_and_judges_its_claims(tmp_path: Path) -> None
     assert done.exit_code == 0, done.stderr
     assert "message_bytes=64" in done.stdout
     assert "claim C1: confirmed" in done.stdout
-    runs = iolab("list", "runs", "--out", tmp_path / "runs").stdout
-    (line,) = runs.splitlines()
+    (line,) = iolab("list", "runs", "--out", tmp_path / "runs").stdout.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC small-\w+ +Is io_uring faster\? claims: 1 confirmed", line)
+    assert runs.last_verdicts(tmp_path / "runs", "small")["C1"].judgement == "confirmed"
     name = line.split()[3]
     again = iolab("report", name, "--out", tmp_path / "runs")
     assert again.exit_code == 0, again.stderr

@@ -18,7 +18,7 @@ import shlex
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import unescape
 from html.parser import HTMLParser
@@ -34,7 +34,7 @@ from iolab import report
 from iolab.contract.types import ServeReady
 from iolab.judge import stats, verdict
 from iolab.judge.results import judged, read
-from iolab.plan.claims import Claim, Published, RatioTest
+from iolab.plan.claims import Claim, Published, Quantity, RatioTest
 from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import parse_experiment, vs_plan
 from iolab.plan.plan import Comparison, Plan, Trial
@@ -62,22 +62,32 @@ trial.duration_ms = 3000
 workload.message_bytes = [65, 512]
 [[published]]
 id = "S1-row-1"
-setting = { workload.message_bytes = 65 }
-values = { epoll = 112384, io_uring = 126980 }
+at = { workload.message_bytes = 65 }
+figures.epoll = { throughput = 112384 }
+figures.io_uring = { throughput = 126980 }
 note = "8898 ms and 7876 ms for 1,000,000 messages"
 [[claims]]
 id = "C1-1"
 text = "io_uring serves about 17 % more than epoll"
 source = "S1"
-decide = { relation = "ratio", contestant = "io_uring", reference = "epoll", published = 1.167 }
+decide = { relation = "ratio", of = "io_uring", to = "epoll", published = 1.167 }
 [[claims]]
 id = "C1-2"
 text = "io_uring wins at every size"
-decide = { relation = "wins", contestant = "io_uring", reference = "epoll" }
+decide = { relation = "order", contestants = ["io_uring", "epoll"] }
 [[claims]]
 id = "C1-3"
 text = "throughput hardly depends on size below one MTU"
-decide = { relation = "flat", axis = "workload.message_bytes", contestants = ["epoll", "io_uring"] }
+[[claims.tests]]
+relation = "trend"
+is = "flat"
+of = "epoll"
+along = "workload.message_bytes"
+[[claims.tests]]
+relation = "trend"
+is = "flat"
+of = "io_uring"
+along = "workload.message_bytes"
 """
 MACHINE: dict[str, Any] = {
     "schema": 1,
@@ -322,15 +332,17 @@ def laden(texts: Iterator[str]) -> tuple[Plan, dict[str, Any], Trials]:
     name = next(texts)
     titled = Comparison(name=name, setting={"workload.message_bytes": 65}, cells=tuple(cells))
     titles = titled.titles
-    ratio = RatioTest(contestant=titles[1], reference=titles[0], published=1.2)
+    ratio = RatioTest(of=Quantity(contestant=titles[1]), to=Quantity(contestant=titles[0]), published=1.2)
     plan = Plan(
         name="laden",
         question=next(texts),
         source=next(texts),
         comparisons=(titled,),
         blocks=7,
-        published=(Published(id=next(texts)[:40], values={titles[0]: 1.0, titles[1]: 1.1}, note=next(texts)),),
-        claims=(Claim(id=next(texts)[:40], text=next(texts), source=next(texts), decide=ratio),),
+        published=(
+            Published.model_validate({"id": next(texts)[:40], "figures": figures_of(titles), "note": next(texts)}),
+        ),
+        claims=(Claim(id=next(texts)[:40], text=next(texts), source=next(texts), tests=(ratio,)),),
         analysis=next(texts),
     )
     said = [next(texts) for _ in range(7)]
@@ -339,6 +351,10 @@ def laden(texts: Iterator[str]) -> tuple[Plan, dict[str, Any], Trials]:
         {next(texts): {next(texts): next(texts)}, "engine": {next(texts): next(texts)}},
         Trials(tuple(with_texts(result, said) for result in synthetic(plan)), (next(texts), next(texts))),
     )
+
+
+def figures_of(titles: Sequence[str]) -> dict[str, dict[str, float]]:
+    return {titles[0]: {"throughput": 1.0}, titles[1]: {"throughput": 1.1}}
 
 
 def with_texts(result: Result, said: list[str]) -> Result:

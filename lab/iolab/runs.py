@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from iolab.errors import BadInput, IolabError, StoreError
@@ -28,12 +29,23 @@ MADE = frozenset({layout.SUMMARY, layout.REPORT})
 
 
 class StoredRun(NamedTuple):
-    """A stored run for a list: its folder's name, when its first trial began (ISO 8601), its question and answer."""
+    """A stored run for a list: its folder's name, when its first trial began (ISO 8601), its question and answer.
+
+    `claims` has the verdict on each claim of an experiment that has ended, by the claim's id.
+    """
 
     name: str
     began: str
     question: str
     found: str
+    claims: Mapping[str, str] = MappingProxyType({})
+
+
+class LastVerdict(NamedTuple):
+    """The newest verdict on a claim on this machine, and when its run began."""
+
+    judgement: str
+    began: str
 
 
 def find(name: str | Path, out: Path) -> Path:
@@ -66,6 +78,17 @@ def stored(out: Path) -> list[StoredRun]:
     return sorted(map(_listed, _folders(out)), key=lambda run: run.began)
 
 
+def last_verdicts(out: Path, experiment: str) -> dict[str, LastVerdict]:
+    """The newest verdict on each claim of an experiment, by the claim's id; one of a full run before none at all."""
+    found: dict[str, LastVerdict] = {}
+    for run in stored(out):
+        if re.fullmatch(re.escape(experiment) + DIGEST, run.name):
+            for claim, judgement in run.claims.items():
+                if judgement != "full run only" or claim not in found:
+                    found[claim] = LastVerdict(judgement, run.began)
+    return found
+
+
 def summary(folder: Path, found: Results | None = None) -> StoredRun:
     """What a run found: as it was kept, or else from its results, which are read unless they are given.
 
@@ -95,7 +118,7 @@ def _kept(folder: Path, key: str) -> StoredRun | None:
     try:
         known = json.loads((folder / layout.SUMMARY).read_bytes())
         if known["key"] == key:
-            return StoredRun(folder.name, known["began"], known["question"], known["found"])
+            return StoredRun(folder.name, known["began"], known["question"], known["found"], known["claims"])
     except (OSError, ValueError, LookupError, TypeError):
         pass
     return None
@@ -105,7 +128,7 @@ def _keep(folder: Path, key: str, run: StoredRun) -> None:
     """Keeps what was found. Where that cannot be written, it is worked out each time."""
     from iolab.results.files import write_file
 
-    document = {"schema": 1, "key": key, **run._asdict()}
+    document = {"schema": 1, "key": key, **run._asdict(), "claims": dict(run.claims)}
     with suppress(StoreError):
         write_file(folder / layout.SUMMARY, json.dumps(document, indent=2) + "\n")
 
@@ -131,7 +154,8 @@ def _judged(folder: Path, found: Results | None) -> StoredRun:
             f"unfinished, {len(trials)} trials",
         )
     found = found or results.read(folder)
-    return StoredRun(folder.name, found.began, found.plan.question, found.short)
+    judgements = {each.claim.id: each.judgement for each in found.claims}
+    return StoredRun(folder.name, found.began, found.plan.question, found.short, judgements)
 
 
 def _first(times: Iterable[str]) -> str:

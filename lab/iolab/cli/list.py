@@ -1,4 +1,4 @@
-"""List the models of the engine, other servers, the experiments, or the stored runs."""
+"""List the models of the engine, other servers, the experiments, their claims, or the stored runs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from iolab.cli.parser import Parser, add_shared, one_of
+from iolab.errors import BadInput
 from iolab.wording import when
 
 if TYPE_CHECKING:
     from iolab.contract.types import ModelAbout, Option
+    from iolab.plan.claims import Claim
 
-USAGE = "[FLAGS] [models | contestants | experiments | runs]"
-EXAMPLES = ("iolab list", "iolab list contestants", "iolab list experiments", "iolab list runs")
-WHAT = ("models", "contestants", "experiments", "runs")
+USAGE = "[FLAGS] [models | contestants | experiments | claims | runs]"
+EXAMPLES = ("iolab list", "iolab list contestants", "iolab list experiments", "iolab list claims", "iolab list runs")
+WHAT = ("models", "contestants", "experiments", "claims", "runs")
 # Names of models are in a column of their own.
 NAME_WIDTH = 12
 
@@ -26,17 +28,21 @@ def add(parser: Parser) -> None:
     parser.add_argument(
         "what", nargs="?", default="models", type=one_of(WHAT), metavar="WHAT", help="what to list (default: models)"
     )
-    add_shared(parser, "--out")
+    add_shared(parser, "--out", "--json")
 
 
 def run(options: Namespace) -> int:
     """Prints the list."""
+    if options.as_json and options.what != "claims":
+        raise BadInput("--json is for iolab list claims: leave it out")
     if options.what == "models":
         lines = _models()
     elif options.what == "contestants":
         lines = _contestants()
     elif options.what == "experiments":
         lines = _experiments()
+    elif options.what == "claims":
+        lines = _claims(options)
     else:
         lines = _runs(options)
     for line in lines:
@@ -63,7 +69,51 @@ def _contestants() -> Iterator[str]:
 def _experiments() -> Iterator[str]:
     from iolab.plan import catalog
 
-    return (f"{name:<24} {question}" for name, question in catalog.questions())
+    for each in catalog.questions():
+        claims = f" ({each.claims} claim{'' if each.claims == 1 else 's'})" if each.claims else ""
+        yield f"{each.name:<24} {each.question}{claims}"
+
+
+def _claims(options: Namespace) -> Iterator[str]:
+    """Every claim: its experiment, the relations of its tests, which run decides it, and the last verdict here."""
+    import json
+
+    rows = list(_claim_rows(options))
+    if options.as_json:
+        yield json.dumps(rows, indent=2)
+        return
+    widths = {key: max((len(row[key]) for row in rows), default=0) for key in ("id", "experiment", "relations", "run")}
+    for row in rows:
+        columns = " ".join(f"{row[key]:<{width}}" for key, width in widths.items())
+        yield f"{columns} {row['verdict']}"
+
+
+def _claim_rows(options: Namespace) -> Iterator[dict[str, str]]:
+    from iolab import runs
+    from iolab.plan import catalog
+
+    last: dict[str, dict[str, runs.LastVerdict]] = {}
+    for experiment, claim in catalog.claims():
+        if experiment not in last:
+            last[experiment] = runs.last_verdicts(options.out, experiment)
+        verdict = last[experiment].get(claim.id)
+        yield {
+            "id": claim.id,
+            "experiment": experiment,
+            "text": claim.text,
+            "relations": ", ".join(dict.fromkeys(test.relation for test in claim.tests)),
+            "run": _decided_by(claim),
+            "verdict": verdict.judgement if verdict else "not run yet",
+            "began": verdict.began if verdict else "",
+        }
+
+
+def _decided_by(claim: Claim) -> str:
+    """Whether a quick run decides it, or a full one."""
+    votes = [test for test in claim.tests if not test.shown]
+    if all(test.quick for test in votes):
+        return "quick"
+    return "quick in part" if any(test.quick for test in votes) else "full"
 
 
 def _runs(options: Namespace) -> Iterator[str]:

@@ -243,12 +243,21 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
         console.print()
         _show_comparison(console, verdict)
     for claim in claims:
-        prose(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
+        _show_claim(console, claim)
     lines = notices(verdicts)
     if lines:
         console.print()
     for line in lines:
         prose(console, line)
+
+
+def _show_claim(console: Console, claim: ClaimVerdict) -> None:
+    """The verdict with its reason; where a claim has several tests, a line for each."""
+    prose(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
+    if len(claim.tests) > 1:
+        for test in claim.tests:
+            shown = " (shown only)" if test.test.shown else ""
+            prose(console, f"    {test.test.relation}{shown}: {test.judgement}: {test.reason}")
 
 
 def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:

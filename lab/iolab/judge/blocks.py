@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iolab.metrics import Metric, value_of
+from iolab.metrics import Metric, Side, value_of
 from iolab.plan.plan import RETRIES_MAX, Place, Plan, blocks_min
 from iolab.results.records import SAME_TOPOLOGY_MAX, Result
 from iolab.results.remaining import given_up
@@ -22,11 +22,15 @@ Row = list[Result | None]
 Used = Mapping[int, Row]
 
 
+# The core-to-core latency before and after a trial; None where unknown.
+Edges = tuple[float, float] | None
+
+
 class Seen(NamedTuple):
-    """A trial's value of a metric, and the core-to-core latency before and after it; None where unknown."""
+    """A trial's value of a metric, and its core-to-core latency."""
 
     value: float
-    core_to_core_ns: tuple[float, float] | None
+    core_to_core_ns: Edges
 
 
 def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float, ...]:
@@ -37,31 +41,49 @@ def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float
     an interval. How far that was does not depend on what is compared, and no value is looked at.
     """
     common = sorted(set.intersection(*(above.keys() & below.keys() for above, below in sides)))
-    even = [
-        block
+    edges = {
+        block: [[above[block].core_to_core_ns, below[block].core_to_core_ns] for above, below in sides]
         for block in common
-        if all(is_same_topology([above[block].core_to_core_ns, below[block].core_to_core_ns]) for above, below in sides)
-    ]
-    chosen = even if len(even) >= blocks_min(1) else common
+    }
+    chosen = chosen_blocks(common, edges)
     logs = ([math.log(above[block].value / below[block].value) for above, below in sides] for block in chosen)
     return tuple(float(np.mean(each)) for each in logs)
 
 
-def is_same_topology(core_to_core_ns: Iterable[tuple[float, float] | None]) -> bool:
+def chosen_blocks(common: Sequence[int], edges: Mapping[int, Sequence[Sequence[Edges]]]) -> Sequence[int]:
+    """Of the blocks that both sides have, those to pair; `edges` are those of each pair of a block's trials."""
+    even = [block for block in common if all(map(is_same_topology, edges[block]))]
+    return even if len(even) >= blocks_min(1) else common
+
+
+def is_same_topology(core_to_core_ns: Iterable[Edges]) -> bool:
     """Whether the core-to-core latency was the same in these trials, all the time and as far as is known."""
     known = [ns for edges in core_to_core_ns if edges is not None for ns in edges]
     return not known or max(known) <= SAME_TOPOLOGY_MAX * min(known)
 
 
-def values_of(used: Used, metric: Metric, slot: int) -> dict[int, Seen]:
-    """One contestant's values of a metric by block, for the blocks that count in which it is above zero."""
-    values = {block: (value_of(row[slot], metric), core_to_core_of(row[slot])) for block, row in used.items()}
+def values_of(
+    used: Used,
+    metric: Metric,
+    slot: int,
+    side: Side = "server",
+    processors: int | None = None,
+    *,
+    above_zero: bool = True,
+) -> dict[int, Seen]:
+    """One contestant's values of a metric by block, for the blocks that count in which it has one (above zero)."""
+    values = {
+        block: (value_of(row[slot], metric, side, processors), core_to_core_of(row[slot]))
+        for block, row in used.items()
+    }
     return {
-        block: Seen(value, edges_ns) for block, (value, edges_ns) in values.items() if value is not None and value > 0
+        block: Seen(value, edges_ns)
+        for block, (value, edges_ns) in values.items()
+        if value is not None and (value > 0 or not above_zero)
     }
 
 
-def core_to_core_of(result: Result | None) -> tuple[float, float] | None:
+def core_to_core_of(result: Result | None) -> Edges:
     return None if result is None or result.noise is None else result.noise.core_to_core_ns
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from iolab.judge import claims, verdict
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.verdict import ComparisonVerdict
+from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
 from iolab.results import export, layout, store
 from iolab.results.records import CostCount, Minute, Result
@@ -86,7 +87,9 @@ def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path 
     """The results of what a run has stored so far. Pure: the same record gives the same results."""
     kept = tuple(result for result in trials.results if plan.holds(result.trial))
     verdicts = verdict.judge(plan, kept, trials.counts)
-    judgements = claims.judge(plan, kept, verdicts)
+    unmet = {Needs.model_validate(each["needs"]): str(each["why"]) for each in machine.get("unmet", ())}
+    processors = machine.get("cpu", {}).get("logical")
+    judgements = claims.judge(plan, kept, verdicts, processors=processors, unmet=unmet)
     return Results(folder, plan, machine, kept, trials.counts, trials.faults, verdicts, judgements, trials.minutes)
 
 

@@ -24,6 +24,7 @@ from iolab.measure.engine import Engine, Load, LoadEvent, TrialFailed, ask_serve
 from iolab.measure.observer import Observer, Sample
 from iolab.measure.path import RunningPath
 from iolab.measure.protocol_probe import Mismatch
+from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
 from iolab.results.records import MachineNoise
@@ -87,17 +88,19 @@ class Host(Protocol):
 class Agent:
     """The host the lab runs on, with the servers of the registry that a plan needs.
 
-    The engine is needed for all but its own description.
+    The engine is needed for all but its own description. `unmet` is what claims need and this machine has not.
     """
 
     engine: Engine
     registered: contestants.Prepared = field(default_factory=dict)
+    unmet: Mapping[Needs, str] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """The circumstances of a run, for its record."""
         described = facts.describe(self.engine.description)
         described["engine"]["sha256"] = self.engine.digest
         described["servers"] = {name: server.facts() for name, server in self.registered.items()}
+        described["unmet"] = [{"needs": each.model_dump(), "why": why} for each, why in self.unmet.items()]
         return described
 
     def noise(self) -> MachineNoise:

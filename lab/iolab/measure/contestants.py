@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -161,7 +161,8 @@ def _about(entry: registry.Entry, name: str, why_not: str | None) -> ModelAbout:
 
 def facts(plan: Plan, engine: Engine) -> Facts:
     """What this machine has of what a plan can need. A path is only tried where one is needed."""
-    wanted = (plan.needs_of(at, slot) for at, found in enumerate(plan.comparisons) for slot in range(len(found.cells)))
+    wanted = [*_needs_of_claims(plan)]
+    wanted += [plan.needs_of(at, slot) for at, found in enumerate(plan.comparisons) for slot in range(len(found.cells))]
     limited = limits.reasons()
     return needs.here(
         path_why_not=path.why_not(engine) if any(each.path for each in wanted) else "",
@@ -170,6 +171,17 @@ def facts(plan: Plan, engine: Engine) -> Facts:
         processes_limit_why_not=limited["processes_max"],
         models_why_not={each.name: each.why_not or "" for each in engine.description.models},
     )
+
+
+def _needs_of_claims(plan: Plan) -> Iterator[Needs]:
+    for claim in plan.claims:
+        yield claim.needs
+        yield from (test.needs for test in claim.tests)
+
+
+def unmet_by_claims(plan: Plan, facts: Facts) -> dict[Needs, str]:
+    """What claims and their tests need and this machine has not, each with what is missing."""
+    return {wanted: why for wanted in _needs_of_claims(plan) if (why := needs.unmet(wanted, facts))}
 
 
 def left_out(plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts) -> dict[tuple[int, int], Failure]:

@@ -1,93 +1,476 @@
-"""What others published: rows of tables, and sentences with the test that decides each on our figures."""
+"""What others published: rows of tables, and sentences with the tests that decide each on our figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
+from iolab.contract.literals import Phase, Saw
 from iolab.contract.types import Frozen
-from iolab.metrics import Metric
-from iolab.plan.settings import Setting
+from iolab.metrics import METRICS, Metric, Side
+from iolab.plan.needs import Needs
+from iolab.plan.settings import Scalar, Setting, dotted
+
+# The key of `at` that selects a comparison by its title, beside those of the axes.
+TITLE = "comparison"
+Share = Annotated[float, Field(gt=0, lt=1)]
+Identifier = Annotated[str, Field(min_length=1, max_length=40)]
+
+
+class Figure(Frozen):
+    """One published figure, in the metric's base unit: a number, or the word that stands in its place ("error").
+
+    Where the source contradicts itself, `should_be` is the figure that follows from its others. In a file a figure is a
+    number, a word, or a table of these keys.
+    """
+
+    value: float | None = None
+    word: str = ""
+    should_be: float | None = None
+    note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_number_or_word(cls, value: object) -> object:
+        if isinstance(value, bool):
+            raise ValueError("must be a number, a word, or a table with value, should_be and note")
+        if isinstance(value, int | float):
+            return {"value": value}
+        return {"word": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _number_or_word(self) -> Self:
+        if (self.value is None) == (not self.word):
+            raise ValueError("a figure has either a value or a word: give one of the two")
+        return self
+
+    @property
+    def number(self) -> float | None:
+        """The figure to reckon with: as it should be, else as it is printed; None of a word."""
+        return self.value if self.should_be is None else self.should_be
+
+
+class Bins(Frozen):
+    """A published histogram of times: how many requests took up to each edge (ns), and longer than the edge before."""
+
+    edges_ns: tuple[float, ...] = Field(min_length=1)
+    counts: tuple[int, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _a_count_each(self) -> Self:
+        if len(self.counts) != len(self.edges_ns):
+            raise ValueError(f"there are {len(self.counts)} counts for {len(self.edges_ns)} edges: give one for each")
+        return self
 
 
 class Published(Frozen):
-    """One row of a published table: the value of `metric` for each contestant, at one setting of the axes.
+    """One row of a published table, at one setting of the axes: each contestant's figures by their metrics.
 
-    Values are in the metric's base unit: requests per second, nanoseconds, bytes.
+    Figures are in the metric's base unit: requests per second, nanoseconds, bytes.
     """
 
-    id: str = Field(min_length=1, max_length=40)
-    setting: Setting = Field(default={})
-    metric: Metric = "throughput"
-    values: dict[str, float] = Field(min_length=1)
+    id: Identifier
+    at: Setting = Field(default={})
     note: str = ""
+    figures: dict[str, dict[Metric, Figure]] = Field(default={})
+    bins: dict[str, Bins] = Field(default={})
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.figures and not self.note:
+            raise ValueError("figures: a row has figures, or a note that says why it has none")
+        return self
+
+    def number(self, contestant: str, metric: Metric) -> float | None:
+        """A figure to reckon with; None where it is absent or a word."""
+        figure = self.figures.get(contestant, {}).get(metric)
+        return None if figure is None else figure.number
 
 
-class RatioTest(Frozen):
-    """`metric` of contestant / reference, pooled over the comparisons that `setting` selects (all, when empty).
+class Quantity(Frozen):
+    """A metric of a contestant at a setting of the axes, or the ratio `of` one quantity `to` another.
+
+    `at` selects comparisons by the values of axes, and by the title of `[[comparisons]]` under the key `comparison`.
+    Where it leaves several, the quantity is their mean: of logarithms in a ratio. In a file the name of a contestant
+    stands for a quantity that has the metric, setting and side of its test.
+    """
+
+    contestant: str = ""
+    metric: Metric = "throughput"
+    at: Setting = Field(default={})
+    side: Side = "server"
+    of: Quantity | None = None
+    to: Quantity | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.of is None) != (self.to is None) or (self.of is None) == (not self.contestant):
+            raise ValueError("a quantity is that of a contestant, or a ratio: give contestant, or of and to")
+        sides = METRICS[self.metric].sides
+        if self.side != "server" and self.side not in sides:
+            known = " or ".join(("server", *sides))
+            raise ValueError(f"side: the records hold no {self.metric} of {self.side!r}: use {known}")
+        return self
+
+    @property
+    def leaves(self) -> tuple[Quantity, ...]:
+        """The quantities that are measured, and no ratio of others."""
+        if self.of is None or self.to is None:
+            return (self,)
+        return self.of.leaves + self.to.leaves
+
+    @property
+    def words(self) -> str:
+        """What it is, for a sentence."""
+        if self.of is not None and self.to is not None:
+            return f"({self.of.words}) / ({self.to.words})"
+        where = ", ".join(f"{axis}={value}" for axis, value in self.at.items())
+        return f"{self.contestant} at {where}" if where else self.contestant
+
+
+class _Test(Frozen):
+    """What every test has. One that is only `shown` is printed without a vote; `quick`: a quick run can decide it."""
+
+    shown: bool = False
+    quick: bool = True
+    needs: Needs = Needs()
+
+    @property
+    def quantities(self) -> Iterator[tuple[str, Quantity]]:
+        """Its quantities, by the keys that name them."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, Quantity):
+                yield name, value
+            elif isinstance(value, tuple):
+                yield from ((f"{name}[{n}]", each) for n, each in enumerate(value, 1) if isinstance(each, Quantity))
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes it walks along."""
+        return ()
+
+
+class _Measured(_Test):
+    """A test of quantities. `metric` and `side` are those of the ones that give none of their own, and `at` is added to
+    theirs."""
+
+    metric: Metric = "throughput"
+    at: Setting = Field(default={})
+    side: Side = "server"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _quantities_of_names(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        given = _given_by(value)
+        return {key: _filled(each, given) if key in QUANTITIES else each for key, each in value.items()}
+
+
+# The keys of a test that hold quantities.
+QUANTITIES = frozenset({"of", "to", "contestants"})
+
+
+def _given_by(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table gives to the quantities in it. A metric that there is none of is a mistake of the table alone."""
+    given = {key: table[key] for key in ("metric", "at", "side") if key in table}
+    metric = given.get("metric", "throughput")
+    return given if isinstance(metric, str) and metric in METRICS else given | {"metric": "throughput"}
+
+
+def _filled(value: object, given: Mapping[str, Any]) -> object:
+    """A quantity as it is written, or a list of them, with what its test gives to all."""
+    if isinstance(value, str):
+        return {**given, "contestant": value}
+    if isinstance(value, list | tuple):
+        return [_filled(each, given) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    if isinstance(value.get("at"), Mapping) and isinstance(given.get("at"), Mapping):
+        value = {**value, "at": {**dotted(given["at"]), **dotted(value["at"])}}
+    if "contestant" in value:
+        return {**given, **value}
+    below = {**given, **_given_by(value)}
+    return {key: _filled(each, below) if key in QUANTITIES else each for key, each in value.items()}
+
+
+def _ordered(least: float | None, most: float | None, prefix: str = "") -> None:
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"{prefix}at_least: {least:g} is more than {prefix}at_most ({most:g}): swap the two")
+
+
+def _asked(published: float | None, at_least: float | None, at_most: float | None) -> None:
+    if published is None and at_least is None and at_most is None:
+        raise ValueError(
+            "published: is missing, and so are the bounds: write published = 1.1, at_least = 1 or at_most = 1"
+        )
+    _ordered(at_least, at_most)
+
+
+class RatioTest(_Measured):
+    """`of` / `to` is about the published value, at least or at most a bound; two bounds ask whether both are alike.
 
     `tolerance` is relative: a measured interval that touches published * (1 ± tolerance) agrees in magnitude.
     """
 
     relation: Literal["ratio"] = "ratio"
-    metric: Metric = "throughput"
-    contestant: str
-    reference: str
-    published: float = Field(gt=0)
-    tolerance: float = Field(default=0.05, gt=0, lt=1)
-    setting: Setting = Field(default={})
+    of: Quantity
+    to: Quantity
+    published: float | None = Field(default=None, gt=0)
+    tolerance: Share = 0.05
+    at_least: float | None = Field(default=None, gt=0)
+    at_most: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        _asked(self.published, self.at_least, self.at_most)
+        return self
 
 
-class WinsTest(Frozen):
-    """In every comparison the interval of contestant / reference lies on the better side of 1."""
+class OrderTest(_Measured):
+    """Each of `contestants` has more of the metric than the one after it, in every comparison that is selected.
 
-    relation: Literal["wins"] = "wins"
-    metric: Metric = "throughput"
-    contestant: str
-    reference: str
-
-
-class FlatTest(Frozen):
-    """Over the values of `axis`, the largest median of `metric` is at most `at_most` times the smallest."""
-
-    relation: Literal["flat"] = "flat"
-    metric: Metric = "throughput"
-    axis: str
-    contestants: tuple[str, ...] = Field(min_length=1)
-    at_most: float = Field(default=1.1, gt=1)
-    published: dict[str, float] = Field(default={})
-
-
-class LittlesLawTest(Frozen):
-    """Mean latency is connections / throughput in every trial; `published_ms` is what the source's table implies.
-
-    The published means are held against those of the comparisons that `setting` selects (all, when empty).
+    `published` are their figures in the same order, in any unit; they stand beside ours.
     """
 
-    relation: Literal["littles_law"] = "littles_law"
-    published_ms: dict[str, float] = Field(min_length=1)
-    tolerance: float = Field(default=0.05, gt=0, lt=1)
-    setting: Setting = Field(default={})
+    relation: Literal["order"] = "order"
+    contestants: tuple[Quantity, ...]
+    published: tuple[float, ...] = ()
+
+    @model_validator(mode="after")
+    def _a_figure_each(self) -> Self:
+        if len(self.contestants) < 2:
+            raise ValueError("contestants: an order has two or more: name those that follow")
+        if self.published and len(self.published) != len(self.contestants):
+            raise ValueError(f"published: there are {len(self.published)} figures for {len(self.contestants)}")
+        return self
 
 
-Test = Annotated[RatioTest | WinsTest | FlatTest | LittlesLawTest, Field(discriminator="relation")]
+class TrendTest(_Measured):
+    """How a quantity changes along an axis: it is rising, falling, flat, or has its peak at one value.
+
+    Flat means that the largest is at most `within` times the smallest. `published` are the figures at the values of the
+    axis, in any unit; they stand beside ours.
+    """
+
+    relation: Literal["trend"] = "trend"
+    of: Quantity
+    along: str
+    shape: Literal["rising", "falling", "flat", "peak"] = Field(alias="is")
+    within: float = Field(default=1.1, gt=1)
+    peak_at: Scalar | None = None
+    published: tuple[float, ...] = ()
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Self:
+        if (self.shape == "peak") != (self.peak_at is not None):
+            raise ValueError('peak_at: is for is = "peak", which needs it: write peak_at = 100')
+        return self
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (self.along,)
+
+
+def _several(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class CrossingTest(_Measured):
+    """`of` is better up to some value along an axis, or up to some of a list of metrics, and then `to` is.
+
+    `between` are the published ends of the place where they cross.
+    """
+
+    relation: Literal["crossing"] = "crossing"
+    of: Quantity
+    to: Quantity
+    along: Annotated[tuple[str, ...], BeforeValidator(_several)]
+    between: tuple[Scalar, Scalar] | None = None
+
+    @model_validator(mode="after")
+    def _along_metrics(self) -> Self:
+        unknown = next((each for each in self.metrics if each not in METRICS), None)
+        if unknown is not None or not self.along:
+            raise ValueError(f"along: there is no metric {unknown!r}: write an axis, or a list of metrics")
+        return self
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics it goes along; empty where that is an axis."""
+        return self.along if len(self.along) > 1 else ()
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return self.along if len(self.along) == 1 else ()
+
+
+# What a line goes along when it is none of the axes: the time of each trial.
+TIME = "time"
+
+
+class LineTest(_Measured):
+    """A quantity grows linearly along an axis, or along the time of each trial (in seconds).
+
+    Slopes are in the metric's base unit for one of the axis; `tolerance` is that of `published_slope`, relative.
+    """
+
+    relation: Literal["line"] = "line"
+    of: Quantity
+    along: str
+    slope_at_least: float | None = None
+    slope_at_most: float | None = None
+    published_slope: float | None = None
+    tolerance: Share = 0.05
+    intercept_at_least: float | None = None
+    intercept_at_most: float | None = None
+    r_squared_at_least: float | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        asked = (
+            *(self.slope_at_least, self.slope_at_most, self.published_slope),
+            *(self.intercept_at_least, self.intercept_at_most, self.r_squared_at_least),
+        )
+        if all(each is None for each in asked):
+            raise ValueError(
+                "slope_at_least: is missing, and so is every other bound: write one, as slope_at_least = 0"
+            )
+        if self.along == TIME and not self.of.contestant:
+            raise ValueError("along: a ratio has no series in time: give of a contestant")
+        _ordered(self.slope_at_least, self.slope_at_most, "slope_")
+        _ordered(self.intercept_at_least, self.intercept_at_most, "intercept_")
+        return self
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return () if self.along == TIME else (self.along,)
+
+
+class LevelTest(_Measured):
+    """An absolute value, in the metric's base unit: about a published one, at least or at most a bound.
+
+    Figures of another machine are not `comparable`: without a bound they are at most confirmed in direction only.
+    """
+
+    relation: Literal["level"] = "level"
+    of: Quantity
+    published: float | None = None
+    tolerance: Share = 0.05
+    at_least: float | None = None
+    at_most: float | None = None
+    comparable: bool = False
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        _asked(self.published, self.at_least, self.at_most)
+        return self
+
+
+class IdentityTest(_Test):
+    """An equation between figures: of every trial, of the published rows, or of both.
+
+    `littles_law`: requests in flight = throughput x mean latency. `ab` and `hey`: the formulas of those tools' reports.
+    Without `contestants` all are looked at.
+    """
+
+    relation: Literal["identity"] = "identity"
+    law: Literal["littles_law", "ab", "hey"]
+    over: Literal["trials", "published", "both"] = "trials"
+    contestants: tuple[str, ...] = ()
+    at: Setting = Field(default={})
+
+
+Cause = Literal["descriptors", "processes", "threads", "memory", "backlog", "ports", Saw]
+
+
+class BreaksTest(_Test):
+    """The cell fails: for one of these causes, in one of these phases, after this request, where they are given.
+
+    A cause is what the server ran out of, or else what the client saw.
+    """
+
+    relation: Literal["breaks"] = "breaks"
+    of: str
+    at: Setting = Field(default={})
+    cause: tuple[Cause, ...] = ()
+    phase: tuple[Phase, ...] = ()
+    after_request: int | None = Field(default=None, ge=0)
+
+
+class HoldsTest(_Test):
+    """Nothing ever fails."""
+
+    relation: Literal["holds"] = "holds"
+    contestants: tuple[str, ...] = Field(min_length=1)
+    at: Setting = Field(default={})
+
+
+class StatedTest(_Test):
+    """A sentence that no run can decide here, with the reason and the date of the statement."""
+
+    relation: Literal["stated"] = "stated"
+    reason: str = Field(min_length=1)
+    date: str = ""
+
+
+Test = Annotated[
+    RatioTest
+    | OrderTest
+    | TrendTest
+    | CrossingTest
+    | LineTest
+    | LevelTest
+    | IdentityTest
+    | BreaksTest
+    | HoldsTest
+    | StatedTest,
+    Field(discriminator="relation"),
+]
+# The relations by their names.
+RELATIONS: dict[str, type[_Test]] = {
+    kind.model_fields["relation"].default: kind for kind in get_args(get_args(Test)[0])
+}
+
+
+def _one_of_a_list(value: object) -> object:
+    """`decide = { … }` is a list of one test."""
+    return [value] if isinstance(value, Mapping) else value
 
 
 class Claim(Frozen):
-    """A sentence somebody published, where it stands, and the test that decides it on our figures."""
+    """A sentence somebody published, where it stands, and the tests that decide it on our figures.
 
-    id: str = Field(min_length=1, max_length=40)
+    A `headline` is one that a run of all published experiments shows first.
+    """
+
+    id: Identifier
     text: str = Field(min_length=1)
     source: str = ""
-    decide: Test
+    needs: Needs = Needs()
+    headline: bool = False
+    tests: Annotated[tuple[Test, ...], BeforeValidator(_one_of_a_list)] = Field(
+        validation_alias=AliasChoices("tests", "decide")
+    )
+
+    @model_validator(mode="after")
+    def _has_a_test(self) -> Self:
+        if all(test.shown for test in self.tests):
+            raise ValueError("tests: a claim needs a verdict: give one or more that is not only shown")
+        return self
 
 
-def named_by(test: Test) -> dict[str, Iterable[str]]:
-    """The contestants a claim's test speaks of, by the keys that name them."""
-    if isinstance(test, FlatTest):
-        return {"contestants": test.contestants, "published": test.published}
-    if isinstance(test, LittlesLawTest):
-        return {"published_ms": test.published_ms}
-    return {"contestant": [test.contestant], "reference": [test.reference]}
+def contestants_of(test: Test) -> Iterator[tuple[str, str]]:
+    """The contestants a test speaks of that are no quantities, by the keys that name them."""
+    if isinstance(test, BreaksTest):
+        yield "of", test.of
+    elif isinstance(test, HoldsTest | IdentityTest):
+        yield from ((f"contestants[{number}]", each) for number, each in enumerate(test.contestants, 1))
+
+
+def setting_of(test: Test) -> Setting:
+    """The setting that a test gives to all it looks at."""
+    return {} if isinstance(test, StatedTest) else test.at

@@ -16,11 +16,12 @@ from iolab.contract.types import Frozen
 from iolab.errors import PlanError
 from iolab.plan import mistakes, toml_file
 from iolab.plan.cells import Entrant, Fault, Table, cell_or_faults
-from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest
+from iolab.plan.claims import RELATIONS, Claim, Figure, Published, Quantity
 from iolab.plan.contestant import Contestant
 from iolab.plan.needs import Needs
 from iolab.plan.plan import COMPARISONS_MAX, CONTESTANTS_MAX, Comparison, Cut, Plan, Quick, Skip, name_of
 from iolab.plan.settings import DOTTED, SETTINGS, SHORT, Axes, Cell, Setting, dotted
+from iolab.plan.unmeasured import unmeasured
 from iolab.wording import instead
 
 # The models there are, and the names of their options.
@@ -167,21 +168,24 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
 def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
     """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with a line a mistake."""
     table = toml_file.table_of(text, "an experiment")
-    keys = {name: kind.model_fields for name, kind in _TABLES.items()}
+    keys = {name: [field.alias or key for key, field in kind.model_fields.items()] for name, kind in _TABLES.items()}
     wrong: list[str] = []
     try:
         experiment = _Experiment.model_validate(table)
     except ValidationError as error:
-        wrong = mistakes.of_file(error, table, keys, tuple(_TESTS))
+        wrong = mistakes.of_file(error, table, keys, tuple(RELATIONS))
         unknown = [fault["loc"] for fault in error.errors(include_url=False) if fault["type"] == "extra_forbidden"]
         if len(unknown) < error.error_count():
             raise PlanError("\n".join(wrong)) from None
-        # Without the keys that mean nothing, the rest of the file can be looked at too.
-        experiment = _Experiment.model_validate(_without(table, unknown, tuple(_TESTS)))
+        # Without the keys that mean nothing, the rest of the file can be looked at too; unless one was misspelt.
+        try:
+            experiment = _Experiment.model_validate(_without(table, unknown, tuple(RELATIONS)))
+        except ValidationError:
+            raise PlanError("\n".join(wrong)) from None
     try:
         plan = _plan_of(experiment, models)
     except ValidationError as error:
-        raise PlanError("\n".join(wrong + mistakes.of_file(error, table, keys, tuple(_TESTS)))) from None
+        raise PlanError("\n".join(wrong + mistakes.of_file(error, table, keys, tuple(RELATIONS)))) from None
     except PlanError as error:
         raise PlanError("\n".join([*wrong, str(error)])) from None
     if wrong:
@@ -195,8 +199,8 @@ def _without(table: dict[str, Any], places: Iterable[Sequence[int | str]], relat
     for *above, key in places:
         at: Any = copied
         for part in above:
-            # The kind of a claim's test is in its place, and is no key of the file.
-            at = at if part in relations and isinstance(at, dict) and part not in at else at[part]
+            # The kind of a claim's test, and the number of its only one, are in its place, and no keys of the file.
+            at = at if isinstance(at, dict) and part not in at and (part in relations or part == 0) else at[part]
         at.pop(key, None)
     return copied
 
@@ -232,6 +236,17 @@ def _plan_of(experiment: _Experiment, models: Models | None) -> Plan:
     wrong |= dict.fromkeys(_cuts_nothing(experiment, comparisons, impossible))
     if wrong:
         raise PlanError("\n".join(wrong))
+    absent = list(unmeasured(comparisons, experiment.published, experiment.claims))
+    try:
+        plan = _question(experiment, comparisons)
+    except ValidationError as error:
+        absent = [*mistakes.of_file(error, {}, {}, ()), *absent]
+    if absent:
+        raise PlanError("\n".join(line.replace("\n", " ") for line in absent))
+    return plan
+
+
+def _question(experiment: _Experiment, comparisons: Iterable[Comparison]) -> Plan:
     return Plan(
         name=experiment.name,
         question=experiment.question,
@@ -323,23 +338,20 @@ def _unknown(contestants: Iterable[Contestant], where: str, models: Models | Non
             yield f"{where}[{number}]: {each.name} has no option {unknown!r}{known}"
 
 
-# The relations a claim may be decided by, and what may be written in each table, by the last name of its path.
-_TESTS: dict[str, type[Frozen]] = {
-    "ratio": RatioTest,
-    "wins": WinsTest,
-    "flat": FlatTest,
-    "littles_law": LittlesLawTest,
-}
+# What may be written in each table, by the last name of its path.
 _TABLES: dict[str, type[Frozen]] = {
     "": _Experiment,
     "contestants": Entrant,
     "comparisons": _Group,
     "published": Published,
     "claims": Claim,
+    "figures": Figure,
     "quick": Quick,
     "needs": Needs,
     "skip": Skip,
-    **_TESTS,
+    "of": Quantity,
+    "to": Quantity,
+    **RELATIONS,
 }
 
 

@@ -24,17 +24,18 @@ EXAMPLES = {
     "title": '"http"',
     "contestants": '["epoll", "io_uring"]',
     "contestant": '"io_uring"',
-    "reference": '"epoll"',
-    "published": "1.1",
-    "published_ms": "{ epoll = 0.4 }",
-    "values": "{ epoll = 100000, io_uring = 120000 }",
+    "of": '"io_uring"',
+    "to": '"epoll"',
+    "along": '"load.connections"',
+    "is": '"rising"',
+    "law": '"littles_law"',
     "reason": '"one process cannot hold them"',
-    "axis": '"connections"',
+    "figures": "{ epoll = { throughput = 100000 } }",
     "about": '"a server in Go"',
     "protocols": '["http"]',
     "start": '["./mine", "--port", "{port}"]',
     "install": '"apt-get install mine"',
-    "decide": '{ relation = "wins", contestant = "io_uring", reference = "epoll" }',
+    "tests": '[{ relation = "order", contestants = ["io_uring", "epoll"] }]',
 }
 # What is wrong, by pydantic's name for it; {…} is of its context.
 WORDS = {
@@ -63,6 +64,8 @@ WORDS = {
 }
 # The settings of the flat form that had names of their own.
 FLAT = {"server_cpus": "server.cpus", "load_cpus": "load.cpus"}
+# A key in front of a message.
+KEY = re.compile(r"[a-z_]+")
 # The keys of lists of tables.
 TABLES = frozenset({"comparisons", "published", "claims", "skip"})
 # A value that may be of several types has a complaint of each; their places end in these.
@@ -102,7 +105,15 @@ def _of_place(
             of_tables = f"{name}.fixed".lstrip(".")
             return f"{where}: write it as {setting}, in [{of_tables}.{SETTINGS[setting].table}]"
         return f"{where}: there is no such key here{instead(key, keys.get(name, ()))}"
-    return f"{where}: {words(fault)}" if where else words(fault)
+    return _joined(where, words(fault))
+
+
+def _joined(where: str, said: str) -> str:
+    """A place and what is wrong there; what is wrong with a table may begin with the key that is meant."""
+    key, colon, rest = said.partition(": ")
+    if colon and where and KEY.fullmatch(key):
+        return f"{where}.{key}: {rest}"
+    return f"{where}: {said}" if where else said
 
 
 def setting_of(name: str) -> str | None:
@@ -172,6 +183,8 @@ def _spelt(place: Sequence[int | str], table: Mapping[str, Any], relations: Sequ
             continue  # which kind of test it is, which is no key of the file
         if isinstance(at, str):
             continue  # a contestant as text, whose parts are no keys of the file
+        if part == 0 and isinstance(at, dict):
+            continue  # a table that stands for a list of one
         at = _inside(at, part)
         if isinstance(part, int):
             name = next((at[key] for key in ("id", "title", "name") if isinstance(at, dict) and key in at), part + 1)

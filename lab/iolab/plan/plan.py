@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from iolab.contract.types import Frozen, updated
-from iolab.plan.claims import Claim, FlatTest, LittlesLawTest, Published, RatioTest, WinsTest, named_by
+from iolab.plan.claims import TITLE, Claim, Published
 from iolab.plan.needs import Needs, of_settings
 from iolab.plan.settings import (
     QUICK_INTERVAL_MS,
@@ -25,7 +25,6 @@ from iolab.plan.settings import (
     digest_of,
     dotted,
 )
-from iolab.wording import instead
 
 # Limits, in one place. Each is far beyond honest use and keeps a slip of the pen from becoming a week of measuring.
 CONTESTANTS_MAX = 16
@@ -107,6 +106,13 @@ class Comparison(Frozen):
         if self.labels and len(self.labels) != len(self.cells):
             raise ValueError(f"labels: there are {len(self.labels)} for {len(self.cells)} contestants: name each once")
         return self
+
+    def is_at(self, at: Setting) -> bool:
+        """Whether it is one that the `at` of a claim or of a published row selects, by axes, its group or its name."""
+        return all(
+            value in (self.group, self.name) if axis == TITLE else value == self.setting.get(axis)
+            for axis, value in at.items()
+        )
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -201,11 +207,7 @@ class Plan(Frozen):
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> Self:
-        wrong = [
-            *self._too_few_blocks(),
-            *self._names_given_twice(),
-            *([] if self.is_quick or self.overrides else self._not_measured()),
-        ]
+        wrong = [*self._too_few_blocks(), *self._names_given_twice()]
         if wrong:
             raise ValueError("\n".join(line.replace("\n", " ") for line in wrong))
         return self
@@ -223,48 +225,6 @@ class Plan(Frozen):
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
                 yield f"two of the {what}s are called {twice!r}: give each its own name"
-
-    def _not_measured(self) -> Iterator[str]:
-        """What published rows and claims are about and no comparison has, a line each."""
-        for row in self.published:
-            yield from self._unknown(f"published[{row.id}]", {"values": row.values}, row.setting)
-        for claim in self.claims:
-            test, where = claim.decide, f"claims[{claim.id}].decide"
-            setting = test.setting if isinstance(test, RatioTest | LittlesLawTest) else {}
-            unknown = list(self._unknown(where, named_by(test), setting))
-            yield from unknown
-            axes = {axis for comparison in self.comparisons for axis in comparison.setting}
-            if isinstance(test, FlatTest) and test.axis not in axes:
-                yield f"{where}.axis: {_no_axis(test.axis, axes)}"
-            if (
-                isinstance(test, WinsTest)
-                and not unknown
-                and not any(
-                    test.contestant in each.titles and test.reference == each.titles[0] for each in self.comparisons
-                )
-            ):
-                yield (
-                    f"{where}.reference: no comparison has {test.reference!r} as its first contestant and "
-                    f"{test.contestant!r} after it: list {test.reference!r} first, or swap the two here"
-                )
-
-    def _unknown(self, where: str, named: Mapping[str, Iterable[str]], setting: Setting) -> Iterator[str]:
-        """The contestants, by the keys that name them, the axes and their values that are in no comparison."""
-        titles = {title for comparison in self.comparisons for title in comparison.titles}
-        for key, names in named.items():
-            for contestant in sorted(set(names) - titles):
-                known = instead(contestant, sorted(titles))
-                yield f"{where}.{key}: no contestant is called {contestant!r}{known}"
-        values: dict[str, dict[Scalar, None]] = {}
-        for comparison in self.comparisons:
-            for axis, value in comparison.setting.items():
-                values.setdefault(axis, {})[value] = None
-        for axis, value in setting.items():
-            if axis not in values:
-                yield f"{where}.setting.{axis}: {_no_axis(axis, values)}"
-            elif value not in values[axis]:
-                known = ", ".join(map(str, values[axis]))
-                yield f"{where}.setting.{axis}: {value!r} is not measured: use one of {known}"
 
     @cached_property
     def digest(self) -> str:
@@ -397,10 +357,6 @@ def name_of(group: str, setting: Setting) -> str:
 def spelt(setting: Setting) -> str:
     """The values of axes in few words: `connections=50 message_bytes=65`."""
     return " ".join(f"{SHORT.get(name, name)}={value}" for name, value in setting.items())
-
-
-def _no_axis(axis: str, axes: Iterable[str]) -> str:
-    return f"there is no axis {axis!r}: the axes are {', '.join(sorted(axes)) or 'none here'}"
 
 
 def _quick(cell: Cell, short: Quick) -> Cell:

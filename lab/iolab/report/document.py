@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from iolab.report import commands, drawing, formats
-from iolab.wording import BOUND_SIGNS, Interval
+from iolab.wording import BOUND_SIGNS
 
 # Texts of the lab that a run was stored with, written before there was a space in front of the sign.
 PERCENT = re.compile(r"(?<=\d)%")
@@ -47,7 +47,7 @@ def templates() -> jinja2.Environment:
         "figure": formats.figure_cell,
         "bounded": lambda figure, bound, scale: BOUND_SIGNS[bound] + formats.figure_cell(figure, scale),
         "sign": lambda bound: BOUND_SIGNS[bound],
-        "interval": lambda each: str(Interval(each.ratio, each.low, each.high)),
+        "measured": formats.measured_text,
         "level": lambda level, shown: (
             BOUND_SIGNS[level.bound] + formats.stacked(level.median, level.low, level.high, shown.scale)
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from iolab.plan import older_claims
 from iolab.plan.settings import Cell, digest_of, nested
 
 # The settings of a flat cell by their names of today, and the axes that were named by them.
@@ -33,14 +34,15 @@ AXES = NAMES | {key: f"workload.{key}" for key in WORKLOAD}
 def plan_of(document: dict[str, Any]) -> dict[str, Any]:
     """The document of a plan in the form of today; one that has it already is returned as it is."""
     if not any(map(_is_flat, _cells(document))):
-        return document
+        return older_claims.translated(document)
     comparisons = [
         {**each, "setting": _setting(each["setting"]), "cells": [_cell(cell) for cell in each["cells"]]}
         for each in document["comparisons"]
     ]
     published = [{**row, "setting": _setting(row.get("setting", {}))} for row in document["published"]]
     claims = [{**claim, "decide": _test(claim["decide"])} for claim in document["claims"]]
-    return {**document, "comparisons": comparisons, "published": published, "claims": claims}
+    nested_cells = {**document, "comparisons": comparisons, "published": published, "claims": claims}
+    return older_claims.translated(nested_cells)
 
 
 def keys_of(document: dict[str, Any]) -> Mapping[str, str]:

@@ -1,0 +1,57 @@
+"""`breaks`: the cell fails, for a stated cause, in a stated phase, after a stated request.
+
+What does not break in a handful of trials may still break in half of them: it takes five without a failure to say that
+it does not (0.5 to the fifth is 3 %). Where it breaks in some trials only, or for another cause, it is confirmed in
+direction.
+"""
+
+from __future__ import annotations
+
+from iolab.judge.relations.holds import ended, is_broken, what_broke
+from iolab.judge.relations.quantities import Evidence
+from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
+from iolab.plan.claims import BreaksTest
+from iolab.results.records import Result
+
+# So many trials would have shown with 95 % what happens in half of them.
+TRIALS_MIN = 5
+
+
+def decide(test: BreaksTest, evidence: Evidence) -> TestVerdict:
+    """The verdict on a cell that is said to break."""
+    found = ended(evidence, test.of, test.at)
+    if isinstance(found, Obstacle):
+        return hindered(test, found)
+    broken = [result for result in found if is_broken(result)]
+    if not broken:
+        return _whole(test, len(found))
+    reason = f"{test.of} failed in {len(broken)} of {len(found)} trials: {what_broke(broken[0])}"
+    other = next((why for why in (_other(test, result) for result in broken) if why), "")
+    if other:
+        return TestVerdict(test=test, judgement="direction only", reason=f"{reason}; {other}")
+    judgement = "confirmed" if len(broken) == len(found) else "direction only"
+    return TestVerdict(test=test, judgement=judgement, reason=reason)
+
+
+def _whole(test: BreaksTest, trials: int) -> TestVerdict:
+    """That it did not break."""
+    if trials < TRIALS_MIN:
+        reason = f"{test.of} did not fail in {trials} trials, and it takes {TRIALS_MIN} to say that it does not"
+        return TestVerdict(test=test, judgement="undecided", reason=reason, blocks_more=TRIALS_MIN - trials)
+    return TestVerdict(test=test, judgement="contradicted", reason=f"{test.of} did not fail in any of {trials} trials")
+
+
+def _other(test: BreaksTest, result: Result) -> str:
+    """How the failure differs from the one that is claimed; empty where it does not."""
+    if not (test.cause or test.phase or test.after_request):
+        return ""
+    how = None if result.failure is None else result.failure.how
+    if how is None:
+        return "how it failed was not recorded"
+    if test.cause and not {how.ran_out, how.saw} & set(test.cause):
+        return f"the cause is {how.ran_out or how.saw or 'unknown'}, and not {' or '.join(test.cause)}"
+    if test.phase and how.phase not in test.phase:
+        return f"it failed in the phase {how.phase}, and not in {' or '.join(test.phase)}"
+    if test.after_request and (how.request is None or how.request <= test.after_request):
+        return f"it failed at request {how.request}, and not after {test.after_request:,}"
+    return ""

@@ -1,0 +1,74 @@
+"""`holds`: nothing ever fails. It states the requests it rests on, and the rate that could have been missed.
+
+With no failure in n requests the true rate is below 3 / n (95 %). Discarded trials count too: noise is no reason why a
+request fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from iolab.judge.relations.quantities import Evidence, nowhere
+from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
+from iolab.plan.claims import HoldsTest, Quantity
+from iolab.plan.settings import Setting
+from iolab.results.records import Result
+
+# -ln 0.05: with no event in n trials its rate is below this over n, at 95 %.
+RULE_OF_THREE = 3.0
+
+
+def decide(test: HoldsTest, evidence: Evidence) -> TestVerdict:
+    """The verdict on a cell that is said to hold."""
+    requests = trials = 0
+    for contestant in test.contestants:
+        found = ended(evidence, contestant, test.at)
+        if isinstance(found, Obstacle):
+            return hindered(test, found)
+        broken = [result for result in found if is_broken(result)]
+        if broken:
+            reason = f"{contestant} failed in {len(broken)} of {len(found)} trials: {what_broke(broken[0])}"
+            return TestVerdict(test=test, judgement="contradicted", reason=reason)
+        requests += answered(found)
+        trials += len(found)
+    if requests == 0:
+        return hindered(test, Obstacle("undecided", "no request was answered so far"))
+    rate = RULE_OF_THREE / requests
+    reason = f"no failure in {requests:,} requests of {trials} trials: the true rate is below {rate:.2g}"
+    return TestVerdict(test=test, judgement="confirmed", reason=reason, value=0.0, low=0.0, high=rate)
+
+
+def ended(evidence: Evidence, contestant: str, at: Setting) -> list[Result] | Obstacle:
+    """The trials of a contestant that ran to their end, or to their failure; or why there are none."""
+    leaf = Quantity(contestant=contestant, at=at)
+    if not evidence.chosen(leaf):
+        return nowhere(evidence)
+    trials = evidence.trials(leaf)
+    left_out = next((each.failure for each in trials if each.failure is not None and each.failure.left_out), None)
+    if left_out is not None:
+        return Obstacle("not measurable here", f"{contestant} was left out: {left_out.message}")
+    found = [each for each in trials if not (each.report is not None and each.report.interrupted)]
+    return found or Obstacle("undecided", f"no trial of {contestant} so far")
+
+
+def is_broken(result: Result) -> bool:
+    """Whether something failed: the trial as a whole, a request, or a reply."""
+    if result.report is None:
+        return True
+    requests, errors = result.report.requests, result.report.errors
+    return result.failure is not None or bool(requests.failed or requests.wrong or any(errors.model_dump().values()))
+
+
+def what_broke(result: Result) -> str:
+    """What failed, in words."""
+    if result.failure is not None:
+        return result.failure.line
+    assert result.report is not None, "a trial without a failure has a report"
+    errors = {kind: count for kind, count in result.report.errors.model_dump().items() if count}
+    kinds = ", ".join(f"{kind} {count}" for kind, count in errors.items())
+    return result.report.first_error or kinds or f"{result.report.requests.failed} requests failed"
+
+
+def answered(results: Iterable[Result]) -> int:
+    """How many requests were answered in these trials."""
+    return sum(each.report.requests.correct for each in results if each.report is not None)

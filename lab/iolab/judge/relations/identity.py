@@ -1,0 +1,255 @@
+"""`identity`: an equation between figures, in every trial, in the published rows, or in both.
+
+A published figure is rounded, so a formula is given all that its rounding allows. It needs no trial. Where a printed
+figure breaks its formula and the one that it should have been does not, the row holds, and the reason says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from iolab.contract.histogram import decoded
+from iolab.contract.types import Report
+from iolab.judge.relations.holds import ended
+from iolab.judge.relations.quantities import Evidence
+from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
+from iolab.plan.claims import IdentityTest, Published
+from iolab.plan.plan import Comparison
+from iolab.plan.settings import Cell
+from iolab.results.records import Result
+from iolab.wording import listed
+
+# Half of the last digit that a tool prints, in base units (ns, per second).
+ROUNDING: dict[str, dict[str, float]] = {
+    "ab": {
+        "time_to_finish": 5e5,
+        "throughput": 0.005,
+        "latency_mean": 500.0,
+        "time_per_request": 500.0,
+        "transfer_rate": 5.12,
+    },
+    "hey": {"time_to_finish": 5e4, "throughput": 5e-5, "latency_mean": 5e4},
+}
+# Rounding of a source that is no tool's output, and what the edges of a window leave of Little's law.
+SHARE = 0.02
+# A rate in a report is that of its counts and its window, but for the rounding of a float.
+RATE_SHARE = 1e-6
+
+
+class Span(NamedTuple):
+    """What a rounded figure may have been."""
+
+    low: float
+    high: float
+
+    def meets(self, other: Span) -> bool:
+        return self.low <= other.high and other.low <= self.high
+
+
+class Row(NamedTuple):
+    """A published row of one contestant, with the requests and connections it was measured with."""
+
+    row: Published
+    contestant: str
+    law: str
+    requests: float | None
+    connections: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.id} ({self.contestant})" if len(self.row.figures) > 1 else self.row.id
+
+    def span(self, metric: str) -> Span | None:
+        """A figure with its rounding; None where the row has none."""
+        value = self.row.number(self.contestant, metric)
+        if value is None:
+            return None
+        half = ROUNDING[self.law].get(metric, 0.0) if self.law in ROUNDING else SHARE * abs(value)
+        return Span(value - half, value + half)
+
+
+class Formula(NamedTuple):
+    """An equation: its words, the metric on its left side, and what the right side may be."""
+
+    words: str
+    metric: str
+    right: Callable[[Row], Span | None]
+
+
+def decide(test: IdentityTest, evidence: Evidence) -> TestVerdict:
+    """The verdict on an equation."""
+    parts: list[TestVerdict | Obstacle] = []
+    if test.over in ("published", "both"):
+        parts.append(_published(test, evidence))
+    if test.over in ("trials", "both"):
+        parts.append(_trials(test, evidence))
+    stopped = [part for part in parts if isinstance(part, Obstacle)]
+    found = [part for part in parts if isinstance(part, TestVerdict)]
+    broken = next((part for part in found if part.judgement == "contradicted"), None)
+    if broken is not None:
+        return broken
+    if not found:
+        return hindered(test, stopped[0])
+    return found[0].model_copy(update={"reason": "; ".join(part.reason for part in parts)})
+
+
+def _published(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle:
+    """The formulas over the rows that have the figures for them."""
+    checked, corrected = 0, list[str]()
+    for row in _rows(test, evidence):
+        for formula in FORMULAS[test.law]:
+            left, right = row.span(formula.metric), formula.right(row)
+            if left is None or right is None:
+                continue
+            if not left.meets(right):
+                sides = f"{left.low:.6g} to {left.high:.6g} against {right.low:.6g} to {right.high:.6g}"
+                reason = f"{formula.words} fails in {row.name}: {sides}"
+                return TestVerdict(test=test, judgement="contradicted", reason=reason)
+            checked += 1
+        corrected += _corrections(row)
+    if not checked:
+        return Obstacle("undecided", "no published row has the figures for it")
+    but = f"; {listed(list(dict.fromkeys(corrected)))}" if corrected else ""
+    names = " and ".join(formula.words for formula in FORMULAS[test.law])
+    return TestVerdict(test=test, judgement="confirmed", reason=f"{names}: {checked} published equations hold{but}")
+
+
+def _corrections(row: Row) -> Iterator[str]:
+    """The figures of a row that hold only as they should be."""
+    for metric, figure in row.row.figures.get(row.contestant, {}).items():
+        if figure.should_be is not None:
+            yield f"{row.row.id} only with {metric} {figure.should_be:g} instead of the printed {figure.value:g}"
+
+
+def _rows(test: IdentityTest, evidence: Evidence) -> Iterator[Row]:
+    for row in evidence.plan.published:
+        if any(row.at.get(axis, value) != value for axis, value in test.at.items()):
+            continue
+        for contestant in row.figures:
+            if not test.contestants or contestant in test.contestants:
+                cell = _cell(evidence.plan.comparisons, row, contestant)
+                requests = row.number(contestant, "requests") or _requests(cell)
+                connections = row.number(contestant, "connections") or _connections(cell)
+                yield Row(row, contestant, test.law, requests, connections)
+
+
+def _cell(comparisons: Sequence[Comparison], row: Published, contestant: str) -> Cell | None:
+    """The cell of ours that a row stands beside."""
+    cells = (
+        each.cells[each.titles.index(contestant)]
+        for each in comparisons
+        if each.is_at(row.at) and contestant in each.titles
+    )
+    return next(cells, None)
+
+
+def _requests(cell: Cell | None) -> float | None:
+    return None if cell is None or cell.load.requests is None else float(cell.load.requests)
+
+
+def _connections(cell: Cell | None) -> float | None:
+    return None if cell is None else float(cell.load.connections)
+
+
+def _rate(row: Row) -> Span | None:
+    """Requests over the time they took."""
+    seconds = row.span("time_to_finish")
+    if seconds is None or row.requests is None or seconds.low <= 0:
+        return None
+    return Span(row.requests / seconds.high * 1e9, row.requests / seconds.low * 1e9)
+
+
+def _time_per_request(row: Row) -> Span | None:
+    """The time it took over the requests."""
+    seconds = row.span("time_to_finish")
+    if seconds is None or row.requests is None:
+        return None
+    return Span(seconds.low / row.requests, seconds.high / row.requests)
+
+
+def _mean_latency(row: Row) -> Span | None:
+    """Connections over throughput, from the time where it is printed, because that has more digits than the rate."""
+    each = _time_per_request(row) if row.law == "ab" else None
+    rate = row.span("throughput")
+    if each is None and rate is not None and rate.low > 0:
+        each = Span(1e9 / rate.high, 1e9 / rate.low)
+    if each is None or row.connections is None:
+        return None
+    return Span(each.low * row.connections, each.high * row.connections)
+
+
+def _transfer_rate(row: Row) -> Span | None:
+    rate, size = row.span("throughput"), row.row.number(row.contestant, "reply_bytes")
+    return None if rate is None or size is None else Span(rate.low * size, rate.high * size)
+
+
+def _bins(row: Row) -> Span | None:
+    """All requests are in the histogram."""
+    bins = row.row.bins.get(row.contestant)
+    return None if bins is None else Span(sum(bins.counts), sum(bins.counts))
+
+
+RATE = Formula("requests / time = rate", "throughput", _rate)
+FORMULAS: dict[str, tuple[Formula, ...]] = {
+    "ab": (
+        RATE,
+        Formula("connections x time / requests = mean time per request", "latency_mean", _mean_latency),
+        Formula("time / requests = time across all", "time_per_request", _time_per_request),
+        Formula("bytes / time = transfer rate", "transfer_rate", _transfer_rate),
+    ),
+    "hey": (
+        RATE,
+        Formula("connections / rate = average", "latency_mean", _mean_latency),
+        Formula("the histogram sums to the requests", "requests", _bins),
+    ),
+    "littles_law": (Formula("connections / throughput = mean latency", "latency_mean", _mean_latency),),
+}
+
+
+def _trials(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle:
+    """The equation in every trial that ended with a report, the discarded ones among them: a broken law discards."""
+    names = test.contestants or tuple(dict.fromkeys(t for each in evidence.plan.comparisons for t in each.titles))
+    trials: list[Result] = []
+    for name in names:
+        found = ended(evidence, name, test.at)
+        if isinstance(found, Obstacle):
+            if test.contestants or found.judgement == "full run only":
+                return found
+            continue
+        trials += [each for each in found if each.report is not None and each.failure is None]
+    if not trials:
+        return Obstacle("undecided", "no trial so far")
+    broken = [why for each in trials if (why := _fault(test, each))]
+    if broken:
+        reason = f"{_law(test)} fails in {len(broken)} of {len(trials)} trials: {broken[0]}"
+        return TestVerdict(test=test, judgement="contradicted", reason=reason)
+    return TestVerdict(test=test, judgement="confirmed", reason=f"{_law(test)} holds in all {len(trials)} trials")
+
+
+def _law(test: IdentityTest) -> str:
+    return "connections = throughput x mean latency" if test.law == "littles_law" else f"what {test.law} prints"
+
+
+def _fault(test: IdentityTest, result: Result) -> str:
+    """What contradicts the equation in a trial; empty where nothing does.
+
+    Little's law is held against the requests that may be in flight when a trial is judged, so its word is asked here.
+    """
+    report = result.report
+    assert report is not None, "a trial that ended has a report"
+    if test.law == "littles_law":
+        return next((warning.detail for warning in result.warnings if warning.word == "littles_law"), "")
+    return _report_fault(report, has_histogram=test.law == "hey")
+
+
+def _report_fault(report: Report, *, has_histogram: bool) -> str:
+    """Whether the rate is that of counts and window, and the histogram holds all requests."""
+    requests, window_ns = report.requests.correct, report.end_ns - report.begin_ns
+    if not report.gone and abs(report.rate_per_s * window_ns / 1e9 - requests) > RATE_SHARE * requests + 1e-3:
+        return f"{requests} requests in {window_ns / 1e9:.3f} s are printed as {report.rate_per_s:.6g}/s"
+    histogram = decoded(report.latency_ns.histogram) if has_histogram else None
+    answered = requests + report.requests.wrong
+    if histogram is not None and histogram.total not in (requests, answered):
+        return f"the histogram holds {histogram.total} of {answered} requests"
+    return ""
