@@ -236,6 +236,31 @@ def test_this_machine_can_be_described_and_the_lab_may_use_its_processors() -> N
     assert doctor.checks(described, None, "none")
 
 
+@pytest.mark.parametrize(
+    ("topology", "taken", "wanted", "beside"),
+    [
+        (cores(2), (0,), 1, (1,)),
+        (cores(2), (1,), 1, (0,)),
+        (cores(2), (0, 1), 1, ()),
+        (cores(2, siblings=2), (0, 2), 1, (1,)),
+        (cores(2, siblings=2), (2,), 1, (1,)),
+        (cores(4, siblings=2), (0, 1), 2, (2, 3)),
+        (cores(4, siblings=2), (0, 1), 3, ()),
+        (cores(64, siblings=2, nodes=2), (40,), 2, (32, 33)),
+        (cores(64, siblings=2, nodes=2), tuple(range(32)), 1, (32,)),
+        (cores(2), (7,), 1, ()),
+    ],
+)
+def test_processors_beside_given_ones_share_no_core_with_them(
+    topology: list[Cpu], taken: tuple[int, ...], wanted: int, beside: tuple[int, ...]
+) -> None:
+    assert cpus.cpus_beside(topology, taken, wanted) == beside
+
+
+def test_one_processor_for_both_sides_is_of_the_second_core() -> None:
+    assert [cpus.one_cpu(cores(count)) for count in (1, 2, 24)] == [(0,), (1,), (1,)]
+
+
 FACTS = Facts(
     cpus=(0, 1),
     memory_bytes=8_000_000_000,

@@ -7,6 +7,7 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from iolab.measure.events import (
 from iolab.measure.follower import load_spec
 from iolab.measure.runner import ContestantFailed
 from iolab.measure.stopping import Stopped
-from iolab.plan.experiment import vs_plan
+from iolab.plan.experiment import load_experiment, vs_plan
 from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan
 from iolab.plan.schedule import schedule
@@ -381,6 +382,65 @@ def test_processors_are_chosen_where_a_plan_names_none_and_kept_where_it_does() 
     given, why = placement.placed(with_settings(plan, {"server.cpus": (1,), "load.cpus": "0"}), topology)
     assert [(cell.server.cpus, cell.load.cpus) for cell in given.comparisons[0].cells] == [((1,), (0,))] * 2
     assert why == ("as given",)
+
+
+EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))
+MACHINES = {
+    "2 processors": [Cpu(number, number) for number in range(2)],
+    "24 processors, 12 cores": [Cpu(number, number % 12) for number in range(24)],
+    "64 processors, 32 cores, 2 nodes": [
+        Cpu(number, number % 32, number % 32 // 16, number % 32 // 16) for number in range(64)
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "server", "load"),
+    [
+        ({}, (1,), (2,)),
+        ({"server.workers": 2, "load.threads": 2}, (1, 2), (3, 4)),
+        ({"server.cpus": "0-1"}, (0, 1), (2,)),
+        ({"server.cpus": "0", "load.threads": 2}, (0,), (1, 2)),
+        # 12 is the sibling of 0.
+        ({"load.cpus": "12"}, (1,), (12,)),
+        ({"load.cpus": "3", "server.cpus": "3"}, (3,), (3,)),
+        ({"trial.processors": "shared"}, (1,), (1,)),
+        ({"trial.processors": "shared", "server.cpus": "5"}, (5,), (5,)),
+        ({"load.processes": 3}, (1,), (2, 3, 4)),
+        ({"server.workers": 30}, (), ()),
+    ],
+)
+def test_each_side_has_the_processors_it_names_or_cores_beside_them(
+    settings: dict[str, Any], server: tuple[int, ...], load: tuple[int, ...]
+) -> None:
+    plan = with_settings(short_plan("epoll", "io_uring"), settings)
+    placed, _ = placement.placed(plan, MACHINES["24 processors, 12 cores"])
+    assert {(cell.server.cpus, cell.load.cpus) for cell in placed.comparisons[0].cells} == {(server, load)}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_has_its_place_on_machines_small_and_large(path: Path, machine: str) -> None:
+    """Apart, no core serves both sides, and each worker has a core where there are enough."""
+    topology = MACHINES[machine]
+    core_of = {cpu.id: (cpu.node, cpu.package, cpu.core) for cpu in topology}
+    plan = load_experiment(path)
+    placed, _ = placement.placed(plan, topology)
+    cells = zip(cells_of(plan), cells_of(placed), strict=True)
+    for asked, cell in cells:
+        if cell.trial.processors == "shared":
+            assert cell.server.cpus == cell.load.cpus
+            continue
+        server, load = ({core_of.get(number, number) for number in cpus} for cpus in (cell.server.cpus, cell.load.cpus))
+        assert not server & load
+        workers, threads = cell.server.workers, cell.load.threads * cell.load.processes
+        is_chosen = not asked.server.cpus and not asked.load.cpus
+        if is_chosen and workers + threads <= len(set(core_of.values())):
+            assert (len(server), len(load)) == (workers, threads)
+
+
+def cells_of(plan: Plan) -> list[Cell]:
+    return [cell for comparison in plan.comparisons for cell in comparison.cells]
 
 
 def test_who_is_left_out_is_never_started_and_stands_in_the_record(tmp_path: Path) -> None:

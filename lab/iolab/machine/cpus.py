@@ -61,6 +61,26 @@ def choose_cpus(topology: Sequence[Cpu], workers: int = 1, threads: int = 1) -> 
     return CpuSets(server[:workers], load[:threads], fewer)
 
 
+def cpus_beside(topology: Sequence[Cpu], taken: Sequence[int], wanted: int) -> tuple[int, ...]:
+    """Processors of `wanted` cores that share none with those that are taken; none where there are too few.
+
+    Those of the same NUMA node come first. A processor that is taken but not there leaves nothing free.
+    """
+    known = {cpu.id: cpu for cpu in topology}
+    if not set(taken) <= known.keys():
+        return ()
+    nodes = {known[number].node for number in taken}
+    free = [core for core in cores_of(topology) if not set(core) & set(taken)]
+    near_first = sorted(free, key=lambda core: known[core[0]].node not in nodes)
+    return tuple(core[0] for core in near_first[:wanted]) if len(free) >= wanted else ()
+
+
+def one_cpu(topology: Sequence[Cpu]) -> tuple[int, ...]:
+    """One processor for both sides: of the second core, where there is one, for the first serves interrupts."""
+    cores = cores_of(topology)
+    return (cores[1 if len(cores) > 1 else 0][0],)
+
+
 def topology(sys_cpu: Path = SYS_CPU, allowed: Iterable[int] | None = None) -> tuple[Cpu, ...]:
     """The processors this process may use, in order of their numbers."""
     ids = sorted(os.sched_getaffinity(0) if allowed is None else allowed)

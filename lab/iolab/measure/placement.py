@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from iolab.contract.types import updated
-from iolab.machine.cpus import Cpu, choose_cpus
+from iolab.machine.cpus import Cpu, CpuSets, choose_cpus, cpus_beside, one_cpu
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell, changed
 
@@ -15,14 +15,28 @@ def placed(plan: Plan, topology: Sequence[Cpu]) -> tuple[Plan, tuple[str, ...]]:
     words: dict[str, None] = {}
 
     def place(cell: Cell) -> Cell:
-        if cell.server.cpus or cell.load.cpus:
-            words["as given"] = None
-            return cell
-        sets = choose_cpus(topology, cell.server.workers, cell.load.threads)
+        sets = _sets(cell, topology)
         words[sets.why] = None
         return changed(cell, {"server.cpus": sets.server, "load.cpus": sets.load})
 
     return _with_cells(plan, place), tuple(words)
+
+
+def _sets(cell: Cell, topology: Sequence[Cpu]) -> CpuSets:
+    """The processors of a cell: those it names, and for the other side some that share no core with them."""
+    server, load, threads = cell.server.cpus, cell.load.cpus, cell.load.threads * cell.load.processes
+    if cell.trial.processors == "shared":
+        both = server or load or one_cpu(topology)
+        return CpuSets(server or both, load or both, "one processor for both sides, as asked for")
+    if server and load:
+        return CpuSets(server, load, "as given")
+    if server:
+        return CpuSets(server, cpus_beside(topology, server, threads), "the server as given, the generator beside it")
+    if load:
+        return CpuSets(
+            cpus_beside(topology, load, cell.server.workers), load, "the generator as given, the server beside it"
+        )
+    return choose_cpus(topology, cell.server.workers, threads)
 
 
 def _with_cells(plan: Plan, change: Callable[[Cell], Cell]) -> Plan:
