@@ -26,7 +26,7 @@ from iolab.plan.needs import Needs
 from iolab.plan.overrides import with_settings
 from iolab.plan.plan import RETRIES_MAX, Place, Plan, Quick, Trial
 from iolab.plan.schedule import schedule
-from iolab.plan.settings import SETTINGS, Scalar, cell_of, changed, digest_of, settings_of
+from iolab.plan.settings import SETTINGS, Scalar, cell_of, changed, digest_of, settings_of, values_of
 from iolab.results.records import CostCount, Failure, MachineNoise, Result
 from iolab.results.remaining import remaining, uncounted
 from made import result
@@ -92,6 +92,22 @@ def test_any_text_is_a_contestant_or_one_line(text: str) -> None:
         refusal = str(error)
     assert "\n" not in refusal
     assert refusal or Contestant.parse(text).text == text
+
+
+def test_a_command_is_told_the_settings_that_its_arguments_name() -> None:
+    text = "cmd:./mine {host}:{port} -w {workers} --body={reply_bytes} -c {load.connections} {driver} {port} {unknown}"
+    cell = vs_plan(["epoll", text], {"protocol": "http", "reply_bytes": 9, "workers": 2}).comparisons[0].cells[1]
+    values = {**values_of(cell), "host": "127.0.0.1"}
+    told = ("./mine", "127.0.0.1:80", "-w", "2", "--body=9", "-c", "50", "epoll", "80", "{unknown}")
+    assert cell.contestant.argv(80, values) == told
+    assert cell.contestant.title == "./mine"
+
+
+@pytest.mark.parametrize(("key", "value"), [("workers", 2), ("worker_kind", "process")])
+def test_a_setting_that_a_command_is_not_told_is_refused(key: str, value: Scalar) -> None:
+    with pytest.raises(PlanError, match=f"{key}: the command does not take it: write {{{key}}} in its arguments"):
+        vs_plan(["epoll", "cmd:./mine {port}"], {"protocol": "echo", key: value})
+    vs_plan(["epoll", f"cmd:./mine {{port}} {{{key}}}"], {"protocol": "echo", key: value})
 
 
 HOSTILE = [

@@ -305,7 +305,7 @@ def _host(path: RunningPath | None) -> str:
 
 def _start_command(cell: Cell, path: RunningPath | None, before: Sequence[str]) -> Server:
     port = free_port()
-    argv = cell.contestant.argv(port)
+    argv = cell.contestant.argv(port, {**settings.values_of(cell), "host": HOST})
     if shutil.which(argv[0]) is None:
         missing = "is not executable" if Path(argv[0]).exists() else "does not exist"
         raise TrialFailed("cannot_start", f"{argv[0]} {missing}: check the command after cmd:", final=True)

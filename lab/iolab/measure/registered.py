@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from iolab.contract.types import WORKLOADS
 from iolab.errors import IolabError
 from iolab.measure import binary, programs
 from iolab.plan import registry
 from iolab.plan.registry import Listed, filled
-from iolab.plan.settings import Cell
+from iolab.plan.settings import Cell, values_of
 
 # Where daemons are installed, which is not on everybody's PATH.
 DAEMONS = "/usr/sbin:/usr/local/sbin"
@@ -44,7 +43,7 @@ class Registered:
 
     def command(self, cell: Cell, host: str, port: int, scratch: Path) -> Command:
         """What starts it for a cell; its files are written to `scratch`."""
-        values = _of_cell(cell) | self.listed.chosen(cell.contestant)
+        values = values_of(cell) | self.listed.chosen(cell.contestant)
         values |= {"host": host, "port": str(port), "scratch": str(scratch)} | _places(self.listed)
         entry = self.listed.entry
         for name in entry.files:
@@ -185,14 +184,6 @@ def _run(command: Sequence[str], seconds_max: float) -> tuple[int, list[str]]:
         raise Absent(f"{command[0]} did not end within {seconds_max:.0f} s") from None
     lines = (line.strip() for line in ran.stdout.decode(errors="replace").splitlines())
     return ran.returncode, [line for line in lines if line] or ["it said nothing"]
-
-
-def _of_cell(cell: Cell) -> dict[str, str]:
-    """The settings of a cell by their placeholders. What its protocol does not have is at its default."""
-    values = {"workers": str(cell.server.workers), "protocol": cell.workload.protocol}
-    for workload in (*(kind() for kind in WORKLOADS.values()), cell.workload):
-        values |= {key: str(value) for key, value in workload if key in registry.PLACEHOLDERS}
-    return values | {"body": "x" * int(values["reply_bytes"])}
 
 
 def _places(server: Listed) -> dict[str, str]:

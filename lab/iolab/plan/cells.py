@@ -12,7 +12,7 @@ from iolab.contract.types import WORKLOADS, Frozen
 from iolab.plan import mistakes
 from iolab.plan.contestant import Contestant
 from iolab.plan.needs import Needs
-from iolab.plan.settings import DOTTED, SETTINGS, TABLES, Cell, cell_of
+from iolab.plan.settings import DOTTED, SETTINGS, TABLES, Cell, Server, cell_of
 from iolab.wording import instead, nearest
 
 Table = dict[str, Any]
@@ -90,7 +90,18 @@ def cell_or_faults(contestant: Contestant, settings: Mapping[str, Any]) -> Cell 
         cell = cell_of(contestant, {name: value for name, value in settings.items() if name not in wrong})
     except ValidationError as error:
         return faults + faults_of(error)
-    return faults or cell
+    return faults or _untold(cell) or cell
+
+
+def _untold(cell: Cell) -> list[Fault]:
+    """The settings of its server that a command is not told, so that it cannot obey them."""
+    return [
+        Fault(f"server.{key}", f"the command does not take it: write {{{key}}} in its arguments, or leave it out")
+        for key in ("workers", "worker_kind")
+        if cell.contestant.kind == "command"
+        and getattr(cell.server, key) != Server.model_fields[key].default
+        and not any(map(cell.contestant.takes, (key, f"server.{key}")))
+    ]
 
 
 def faults_of(error: ValidationError) -> list[Fault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal, Self
 
@@ -13,6 +14,9 @@ from iolab.contract.types import Frozen, one_line
 from iolab.errors import PlanError
 
 TEXT_BYTES_MAX = 4_096
+# What the lab fills in: {port}, {workers}, {load.connections}.
+PLACEHOLDER = re.compile(r"\{([a-z_]+(?:\.[a-z_]+)?)\}")
+NO_VALUES: Mapping[str, str] = {}
 # What begins a line for a shell, and is no program.
 SHELL_WORDS = frozenset({".", "cd", "exec", "export", "source", "ulimit"})
 # A command's name in tables and sentences is at most so long.
@@ -66,17 +70,25 @@ class Contestant(Frozen):
         inside = self.text.partition("[")[2].removesuffix("]") if self.kind == "named" else ""
         return dict(_pair(part) for part in inside.split(",")) if inside else {}
 
-    def argv(self, port: int) -> tuple[str, ...]:
-        """The argument list of a command, with `{port}` filled in; each argument arrives unchanged otherwise."""
+    def argv(self, port: int, values: Mapping[str, str] = NO_VALUES) -> tuple[str, ...]:
+        """The argument list of a command, with `{port}` and the names of `values` filled in.
+
+        Each argument arrives unchanged otherwise, so other braces stay as they are.
+        """
         assert self.kind == "command", "only a command has an argument list"
-        return tuple(argument.replace("{port}", str(port)) for argument in self._command)
+        known = {**values, "port": str(port)}
+        return tuple(PLACEHOLDER.sub(lambda found: known.get(found[1], found[0]), each) for each in self._command)
+
+    def takes(self, name: str) -> bool:
+        """Whether a command is told this setting."""
+        return any(name in PLACEHOLDER.findall(argument) for argument in self._command)
 
     @cached_property
     def title(self) -> str:
         """A short name for display: of a long command without folders. It is no identity: see `Comparison.titles`."""
         if self.kind == "named":
             return self.text
-        words = [word for word in self._command if "{port}" not in word and not word.startswith("-")]
+        words = [each for each in self._command if not PLACEHOLDER.search(each) and not each.startswith("-")]
         words = words or [self._command[0]]
         title = " ".join(words)
         if len(title) > TITLE_MAX:

@@ -19,14 +19,13 @@ from iolab.contract.literals import Protocol
 from iolab.contract.types import Frozen
 from iolab.errors import PlanError
 from iolab.plan import mistakes, toml_file
-from iolab.plan.contestant import Contestant
-from iolab.plan.settings import Cell
+from iolab.plan.contestant import PLACEHOLDER, Contestant
+from iolab.plan.settings import SHORT, Cell
 from iolab.wording import instead, listed
 
 OURS = Path(__file__).parent.parent / "contestants/registry.toml"
 USERS = "contestants.toml"
 NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
-PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 # The settings of a server. One that differs from its default must be among those that the server takes.
 SETTINGS = ("workers", "worker_kind", "sockets", "reply_status", "reply_bytes", "message_bytes", "framing", "work_ns")
 # `message_bytes` and `framing` reach a server with each message; it is told the others, each by one of these.
@@ -214,6 +213,8 @@ def _unknown_placeholders(entry: Entry) -> Iterator[str]:
     for key, texts in values.items():
         for found in itertools.chain.from_iterable(map(PLACEHOLDER.findall, texts)):
             known = PLACES if key in ("build", "version") else (*PLACEHOLDERS, *entry.options)
+            if key not in ("build", "version") and (found in SHORT.values() or found in SHORT):
+                continue
             if found not in known:
                 yield f"{key}: there is no {{{found}}}{instead(found, known)}"
 

@@ -333,6 +333,26 @@ def settings_of(cell: Cell) -> dict[str, Any]:
     }
 
 
+def values_of(cell: Cell) -> dict[str, str]:
+    """What a command line is told of a cell, by the short and the dotted names of its settings.
+
+    What its protocol does not have is at its default. `body` is a body of the size that is to be answered.
+    """
+    defaults = {f"workload.{key}": each for kind in WORKLOADS.values() for key, each in kind() if key != "protocol"}
+    texts = {name: _text(value) for name, value in (defaults | settings_of(cell)).items()}
+    short = {SHORT[name]: text for name, text in texts.items()}
+    return short | texts | {"body": "x" * int(texts["workload.reply_bytes"])}
+
+
+def _text(value: object) -> str:
+    """A value as an argument of a command."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
 def changed(cell: Cell, settings: Mapping[str, object]) -> Cell:
     """A copy of a cell with other settings, given by dotted names, that has been validated again."""
     tables = {table: _as_it_is(getattr(cell, table)) | values for table, values in nested(settings).items()}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
 from iolab.plan.plan import Plan
 from iolab.plan.registry import filled
-from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of
+from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of, values_of
 
 PORT = 8080
 # What the record of a run says of the servers of the registry, by their names.
@@ -115,9 +115,9 @@ def _other_words(cell: Cell) -> list[str]:
 def _server_words(cell: Cell, servers: Servers) -> list[str]:
     pinned = ["taskset", "--cpu-list", _list(cell.server.cpus)] if cell.server.cpus else []
     if cell.contestant.kind == "command":
-        return [*pinned, *cell.contestant.argv(PORT)]
+        return [*pinned, *cell.contestant.argv(PORT, {**values_of(cell), "host": "127.0.0.1"})]
     if (registered := servers.get(cell.contestant.name)) is not None:
-        values = {"host": "127.0.0.1", "port": str(PORT), "workers": str(cell.server.workers)}
+        values = {**values_of(cell), "host": "127.0.0.1", "port": str(PORT)}
         values |= registered.get("options", {}) | cell.contestant.options
         return [*pinned, *(filled(word, values) for word in registered["start"])]
     words = ["iolab", "serve", "--model", cell.contestant.name]
