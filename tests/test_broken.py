@@ -65,7 +65,7 @@ def grown(**most: int) -> Growth:
             id="the descriptors of several processes are not those of one",
         ),
         pytest.param(
-            {}, {"memory_refused": 1}, 0, "memory", "the limit on memory ended 1 processes", id="the limit on memory"
+            {}, {"memory_refused": 1}, 0, "memory", "the limit on memory ended 1 process", id="the limit on memory"
         ),
         pytest.param(
             {},

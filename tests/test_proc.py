@@ -227,6 +227,8 @@ def grown_bytes(program: str) -> int:
 
 def test_a_process_that_is_gone_has_used_nothing_and_is_no_error() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, gone.pid, os.WEXITED | os.WNOWAIT)
+    assert proc.size(gone.pid) == proc.Size(0, 0, 0, 0, 0, 0), "before it is reaped, too"
     gone.wait()
     tree = proc.look(gone.pid)
     assert (tree.pids, tree.threads) == ((), 0)

@@ -165,14 +165,17 @@ def process_cpu_ns(pid: int) -> int:
 
 
 def size(root: int) -> Size:
-    """What the tree below (and with) `root` takes now; all zero when it is gone."""
+    """What the tree below (and with) `root` takes now; all zero when `root` has ended, reaped or not."""
     rss, peak, threads, processes, zombies, descriptors = 0, 0, 0, 0, 0, 0
     found = [root]
     for pid in found:
         status = _fields(f"{PROC}/{pid}/status")
+        is_zombie = status.get("State", "").startswith("Z")
+        if is_zombie and pid == root:
+            break
         threads += int(status.get("Threads", "0"))
         processes += 1 if status else 0
-        if status.get("State", "").startswith("Z"):
+        if is_zombie:
             # It has neither memory nor descriptors, and its children are another's.
             zombies += 1
         elif status:

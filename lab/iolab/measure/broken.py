@@ -92,7 +92,7 @@ def _refusals(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
         what: RanOut = "threads" if max(growth.threads) > 2 * max(growth.processes) else "processes"
         yield Finding(f"the limit on processes and threads refused {vitals.processes_refused}", what)
     if vitals.memory_refused:
-        yield Finding(f"the limit on memory ended {vitals.memory_refused} processes", "memory")
+        yield Finding(f"the limit on memory ended {_counted(vitals.memory_refused, 'process', 'processes')}", "memory")
     for limit, count in (vitals.refused or {}).items():
         if count:
             yield Finding(f"the server refused {count} connections: {limit.replace('_', ' ')}", REFUSED.get(limit))
@@ -102,7 +102,9 @@ def _sizes(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
     """What the server had at most along the trial, and what the machine had left."""
     zombies, threads = max(growth.zombies), max(growth.threads)
     yield Finding(f"{_counted(max(growth.processes), 'process', 'processes')}, {zombies} of them ended and not reaped")
-    yield Finding(f"{_counted(threads, 'thread', 'threads')}, {vitals.address_space_bytes >> 20} MiB of address space")
+    # It has none any more where it has died.
+    space = f", {vitals.address_space_bytes >> 20} MiB of address space" if vitals.address_space_bytes else ""
+    yield Finding(_counted(threads, "thread", "threads") + space)
     yield Finding(f"{max(growth.rss_bytes) >> 20} MiB of resident memory")
     if (used := vitals.descriptors) is not None:
         # Of one process the series knows the most that were open; the load has closed some since.
