@@ -33,6 +33,8 @@ def test_the_page_about_python_is_a_session_that_runs(
         "message_bytes=4096: ",
         "epoll serves more requests than thread: confirmed",
         "Does the size of a message matter?",
+        "errors in ",
+        "memory of the lab, MiB: ",
         "report.html",
         "12 of 12: ",
     ):
