@@ -121,6 +121,19 @@ def test_an_experiment_is_measured_anew_when_a_server_of_it_was_rebuilt(tmp_path
 
 
 @pytest.mark.usefixtures("simulated")
+def test_a_soak_prints_each_minute_and_says_what_it_rests_on(tmp_path: Path) -> None:
+    done = iolab("soak", "epoll", "--duration", "5m", "--rate", "300", "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert [f"epoll: minute {number}: 1,001 requests, 1 errors" in done.stderr for number in range(1, 6)] == [True] * 5
+    said = done.stdout.splitlines()
+    assert " requests: " in said[0]
+    assert said[1] == "memory of the server, MiB: 10.0 after the first minute, 10.0 at the end"
+    assert said[-1].startswith("record: ")
+    folder = Path(said[-1].removeprefix("record: "))
+    assert len((folder / "minutes.jsonl").read_text().splitlines()) == 5
+
+
+@pytest.mark.usefixtures("simulated")
 def test_a_server_compared_with_itself_is_legal_and_the_same(tmp_path: Path) -> None:
     done = iolab("vs", "epoll", "epoll", "--quick", "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.stderr

@@ -6,12 +6,14 @@ from argparse import Namespace
 from collections.abc import Mapping
 
 from iolab.cli.parser import Parser, add_shared, milliseconds
-from iolab.cli.settings import Setting, add_settings, given
+from iolab.cli.settings import Setting, from_table
 from iolab.cli.vs import GROUPS as OF_VS
+from iolab.cli.vs import add_groups, asked
 
 USAGE = "[FLAGS] CONTESTANT"
 EXAMPLES = (
     "iolab soak epoll --duration 30m",
+    "iolab soak epoll --duration 21h --protocol line --connections 2",
     "iolab soak 'cmd:./mine --port {port}' --protocol http --duration 8h",
 )
 DURATION_MS = 30 * 60_000
@@ -22,6 +24,7 @@ GROUPS: Mapping[str, Mapping[str, Setting]] = {
     "the trial": {
         "warmup_ms": Setting("before the window", "1s", milliseconds, "TIME", ("--warmup",)),
         "duration_ms": Setting("of the window, up to 24h", "30m", milliseconds, "TIME", ("--duration",)),
+        **from_table("timeout_ms", "processors"),
     },
 }
 SETTINGS = {key: setting for settings in GROUPS.values() for key, setting in settings.items()}
@@ -30,8 +33,7 @@ SETTINGS = {key: setting for settings in GROUPS.values() for key, setting in set
 def add(parser: Parser) -> None:
     """Declares the flags."""
     parser.add_argument("contestant", metavar="CONTESTANT", help="the server, as for vs")
-    for title, settings in GROUPS.items():
-        add_settings(parser.add_argument_group(title), settings)
+    add_groups(parser, GROUPS)
     add_shared(parser.add_argument_group("the run"), "--fresh", "--out")
 
 
@@ -43,7 +45,7 @@ def run(options: Namespace) -> int:
     from iolab.cli.watching import followed
     from iolab.judge import endurance
 
-    settings = {"duration_ms": DURATION_MS} | given(options, SETTINGS)
+    settings = {"duration_ms": DURATION_MS} | asked(options, SETTINGS)
     found = followed(
         lambda on_event: api.soak(
             options.contestant, **settings, fresh=options.fresh, out=options.out, on_event=on_event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
+from typing import Any
 
 from iolab.cli.parser import Parser, add_shared, milliseconds, named_values
 from iolab.cli.settings import CALLS, LOAD, MESSAGES, Setting, add_settings, cpu_list, from_table, given, protocol, word
@@ -60,7 +61,13 @@ def add(parser: Parser) -> None:
     parser.add_argument(
         "contestants", nargs="*", metavar="CONTESTANT", help="two servers or more; the first is the reference"
     )
-    for title, settings in GROUPS.items():
+    add_groups(parser, GROUPS)
+    add_shared(parser.add_argument_group("the run"), "--quick", "--fresh", "--out", "--json")
+
+
+def add_groups(parser: Parser, groups: Mapping[str, Mapping[str, Setting]]) -> None:
+    """Declares the settings of some groups, and beside the load the flags that stand for no one setting."""
+    for title, settings in groups.items():
         group = parser.add_argument_group(title)
         add_settings(group, settings)
         if title == "the load":
@@ -78,7 +85,14 @@ def add(parser: Parser) -> None:
                 metavar="SETTINGS",
                 help="a network path instead of loopback, as delay_ms=24.5,rate_bits_per_s=1e6,loss=0.01",
             )
-    add_shared(parser.add_argument_group("the run"), "--quick", "--fresh", "--out", "--json")
+
+
+def asked(options: Namespace, settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """The settings that were given, a path's by their full names, as an argument of `api`."""
+    named = given(options, settings)
+    if options.keep_alive is not None:
+        named["keep_alive"] = False
+    return {**named, "settings": {f"path.{key}": value for key, value in options.path.items()}}
 
 
 def run(options: Namespace) -> int:
@@ -86,15 +100,11 @@ def run(options: Namespace) -> int:
     from iolab import api
     from iolab.cli.watching import watched
 
-    settings = given(options, SETTINGS)
-    if options.keep_alive is not None:
-        settings["keep_alive"] = False
-    path = {f"path.{key}": value for key, value in options.path.items()}
+    settings = asked(options, SETTINGS)
     return watched(
         lambda on_event: api.vs(
             *options.contestants,
             **settings,
-            settings=path,
             quick=options.quick,
             fresh=options.fresh,
             out=options.out,
