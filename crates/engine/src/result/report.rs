@@ -12,16 +12,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
     let window_s = measured.end_ns.saturating_sub(measured.begin_ns) as f64 / 1e9;
     let schedule = schedule(spec, measured, window_s);
     let gone = is_gone(spec, measured);
-    let evidence = Evidence {
-        measured,
-        connections: spec.connections,
-        idle: spec.idle,
-        requests_per_connection: spec.requests_per_connection,
-        ends_at_last_reply: measured.is_counted && spec.open == Opening::AsNeeded,
-        gone,
-        schedule: schedule.as_ref(),
-        spins: spec.spin_us > 0,
-    };
+    let evidence = evidence(spec, measured, gone, schedule.as_ref());
     let (bound, unsound) = (evidence.bound(), evidence.invalid_because());
     let mut report = Report {
         schema: Version,
@@ -83,6 +74,25 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
     };
     report.rate_per_s = report.per_second(measured.requests.correct);
     report
+}
+
+/// What decides the validity of a run.
+fn evidence<'a>(
+    spec: &LoadSpec,
+    measured: &'a ::load::Report,
+    gone: bool,
+    schedule: Option<&'a Schedule>,
+) -> Evidence<'a> {
+    Evidence {
+        measured,
+        connections: spec.connections,
+        idle: spec.idle,
+        requests_per_connection: spec.requests_per_connection,
+        ends_at_last_reply: measured.is_counted && spec.open == Opening::AsNeeded,
+        gone,
+        schedule,
+        spins: spec.spin_us > 0,
+    }
 }
 
 /// What was asked for that makes these figures other than usual.
