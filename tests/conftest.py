@@ -201,7 +201,7 @@ def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
 def simulated(monkeypatch: pytest.MonkeyPatch, fake: Engine, no_charts: None) -> FakeHost:
     """The host that the command line finds: no process is started on it, so a run takes no time."""
     host = FakeHost(engine=fake)
-    monkeypatch.setattr(agent, "Agent", lambda engine, registered=None: host)
+    monkeypatch.setattr(agent, "Agent", lambda engine, registered=None, unmet=None: host)
     return host
 
 

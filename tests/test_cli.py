@@ -229,7 +229,7 @@ def stored_run(out: Path, name: str, began: str) -> Path:
     folder.mkdir()
     (folder / layout.PLAN).write_text("{}")
     (folder / layout.MACHINE).write_text(json.dumps({store.ENDED: began}))
-    found: Any = SimpleNamespace(began=began, plan=SimpleNamespace(question="Which?"), short="neither")
+    found: Any = SimpleNamespace(began=began, plan=SimpleNamespace(question="Which?"), short="neither", claims=())
     runs.summary(folder, found)
     return folder
 

@@ -279,7 +279,7 @@ def test_a_quick_run_may_lack_what_a_claim_is_about() -> None:
     claim = b"""[[claims]]
 id = "C"
 text = "x"
-decide = { relation = "wins", contestant = "as published", reference = "two processors" }
+decide = { relation = "order", contestants = ["as published", "two processors"] }
 """
     plan = parse_experiment(NAMED + b"[[quick.skip]]\ncontestant = 'as published'\n" + claim)
     assert plan.quick().claims == plan.claims

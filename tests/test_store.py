@@ -105,11 +105,12 @@ def test_a_run_stored_in_the_first_form_is_read_and_reported(tmp_path: Path) -> 
 
 def test_the_settings_of_an_older_plan_have_their_names_of_today() -> None:
     flat = {"contestant": "epoll", "workload": {"protocol": "echo"}, "connections": 7, "server_cpus": [0]}
-    claim = {"decide": {"relation": "flat", "axis": "message_bytes"}}
+    claim = {"decide": {"relation": "flat", "axis": "message_bytes", "contestants": ["epoll"], "at_most": 1.2}}
+    ratio = {"relation": "ratio", "contestant": "a", "reference": "b", "setting": {"driver": "epoll"}}
     document = {
         "comparisons": [{"setting": {"message_bytes": 65, "connections": 7}, "cells": [flat]}],
         "published": [{"setting": {"workers": 1}}],
-        "claims": [claim, {"decide": {"relation": "ratio", "setting": {"driver": "epoll"}}}],
+        "claims": [claim, {"decide": ratio}],
     }
     read = older.plan_of(document)
     cell = {
@@ -119,11 +120,10 @@ def test_the_settings_of_an_older_plan_have_their_names_of_today() -> None:
         "server": {"cpus": [0]},
     }
     assert read["comparisons"] == [{"setting": {"workload.message_bytes": 65, "load.connections": 7}, "cells": [cell]}]
-    assert read["published"] == [{"setting": {"server.workers": 1}}]
-    assert [each["decide"] for each in read["claims"]] == [
-        {"relation": "flat", "axis": "workload.message_bytes"},
-        {"relation": "ratio", "setting": {"load.driver": "epoll"}},
-    ]
+    assert read["published"] == [{"at": {"server.workers": 1}}]
+    flat_test, ratio_test = (each["tests"][0] for each in read["claims"])
+    assert (flat_test["along"], flat_test["within"]) == ("workload.message_bytes", 1.2)
+    assert ratio_test == {"relation": "ratio", "of": "a", "to": "b", "at": {"load.driver": "epoll"}}
     assert older.plan_of(read) == read
 
 
