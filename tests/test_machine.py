@@ -245,7 +245,7 @@ def test_this_machine_can_be_described_and_the_lab_may_use_its_processors() -> N
         (cores(2, siblings=2), (0, 2), 1, (1,)),
         (cores(2, siblings=2), (2,), 1, (1,)),
         (cores(4, siblings=2), (0, 1), 2, (2, 3)),
-        (cores(4, siblings=2), (0, 1), 3, ()),
+        (cores(4, siblings=2), (0, 1), 3, (2, 3)),
         (cores(64, siblings=2, nodes=2), (40,), 2, (32, 33)),
         (cores(64, siblings=2, nodes=2), tuple(range(32)), 1, (32,)),
         (cores(2), (7,), 1, ()),

@@ -407,7 +407,6 @@ MACHINES = {
         ({"trial.processors": "shared"}, (1,), (1,)),
         ({"trial.processors": "shared", "server.cpus": "5"}, (5,), (5,)),
         ({"load.processes": 3}, (1,), (2, 3, 4)),
-        ({"server.workers": 30}, (), ()),
     ],
 )
 def test_each_side_has_the_processors_it_names_or_cores_beside_them(

@@ -62,7 +62,7 @@ def choose_cpus(topology: Sequence[Cpu], workers: int = 1, threads: int = 1) -> 
 
 
 def cpus_beside(topology: Sequence[Cpu], taken: Sequence[int], wanted: int) -> tuple[int, ...]:
-    """Processors of `wanted` cores that share none with those that are taken; none where there are too few.
+    """Processors of at most `wanted` cores that share none with those that are taken.
 
     Those of the same NUMA node come first. A processor that is taken but not there leaves nothing free.
     """
@@ -72,7 +72,7 @@ def cpus_beside(topology: Sequence[Cpu], taken: Sequence[int], wanted: int) -> t
     nodes = {known[number].node for number in taken}
     free = [core for core in cores_of(topology) if not set(core) & set(taken)]
     near_first = sorted(free, key=lambda core: known[core[0]].node not in nodes)
-    return tuple(core[0] for core in near_first[:wanted]) if len(free) >= wanted else ()
+    return tuple(core[0] for core in near_first[:wanted])
 
 
 def one_cpu(topology: Sequence[Cpu]) -> tuple[int, ...]:

@@ -24,14 +24,14 @@ class Entrant(Frozen):
     As text it is the server. `server_settings` are those of the table `server`, whose name is taken.
     """
 
-    name: str = Field(default="", max_length=80)
-    server: Contestant
-    workload: Table = Field(default={})
-    load: Table = Field(default={})
-    server_settings: Table = Field(default={})
-    path: Table = Field(default={})
-    trial: Table = Field(default={})
-    needs: Needs = Needs()
+    name: str = Field(default="", max_length=80, description="what it is called; by default its server")
+    server: Contestant = Field(description="a model, a name of the registry, or cmd: and a command")
+    workload: Table = Field(default={}, description="its own settings of the table workload")
+    load: Table = Field(default={}, description="its own settings of the table load")
+    server_settings: Table = Field(default={}, description="its own settings of the table server")
+    path: Table = Field(default={}, description="its own settings of the table path")
+    trial: Table = Field(default={}, description="its own settings of the table trial")
+    needs: Needs = Field(default=Needs(), description="what it alone needs")
 
     @model_validator(mode="before")
     @classmethod

@@ -94,9 +94,13 @@ def _cells(entrants: Sequence[Entrant], settings: Mapping[str, Any]) -> tuple[tu
 class _Tables(Frozen):
     """What an experiment and each of its comparisons have: contestants, and settings that are fixed or an axis."""
 
-    contestants: tuple[Entrant, ...] = Field(default=(), max_length=CONTESTANTS_MAX)
-    fixed: Annotated[Table, BeforeValidator(dotted)] = Field(default={})
-    axes: Axes = Field(default={})
+    contestants: tuple[Entrant, ...] = Field(
+        default=(), max_length=CONTESTANTS_MAX, description="servers, as text or as tables; the first is the reference"
+    )
+    fixed: Annotated[Table, BeforeValidator(dotted)] = Field(
+        default={}, description="settings that hold for all, in the tables below"
+    )
+    axes: Axes = Field(default={}, description="settings that are crossed, each a list of values")
 
     @model_validator(mode="after")
     def _a_name_each(self) -> _Tables:
@@ -113,10 +117,12 @@ class _Group(_Tables):
     With `ladder` each contestant is compared with the one before it; `labels` are short names for them.
     """
 
-    title: str = Field(min_length=1, max_length=80)
-    contestants: tuple[Entrant, ...] = Field(min_length=1, max_length=CONTESTANTS_MAX)
-    ladder: bool = False
-    labels: tuple[str, ...] = ()
+    title: str = Field(min_length=1, max_length=80, description="its name, and the beginning of its comparisons'")
+    contestants: tuple[Entrant, ...] = Field(
+        min_length=1, max_length=CONTESTANTS_MAX, description="as above, where the file has none of its own"
+    )
+    ladder: bool = Field(default=False, description="compare each contestant with the one before it")
+    labels: tuple[str, ...] = Field(default=(), description="short names of the contestants, one each")
 
     @model_validator(mode="after")
     def _a_label_each(self) -> _Group:
@@ -135,18 +141,18 @@ class _Group(_Tables):
 class _Experiment(_Tables):
     """An experiment file as it is written: see experiments/*.toml."""
 
-    name: str
-    question: str
-    source: str = ""
-    blocks: int = 12
-    seed: int = 1
-    quick: Quick = Quick()
-    needs: Needs = Needs()
-    comparisons: tuple[_Group, ...] = ()
-    skip: tuple[Skip, ...] = ()
-    published: tuple[Published, ...] = ()
-    claims: tuple[Claim, ...] = ()
-    analysis: str = ""
+    name: str = Field(description="what its runs are called: small letters, digits, '.', '_' and '-'")
+    question: str = Field(description="the question in one sentence")
+    source: str = Field(default="", description="where the question, or what was published, comes from")
+    blocks: int = Field(default=12, description="trials of each contestant, in paired blocks")
+    seed: int = Field(default=1, description="decides the random order")
+    quick: Quick = Field(default=Quick(), description="what --quick makes of it")
+    needs: Needs = Field(default=Needs(), description="what the machine must have")
+    comparisons: tuple[_Group, ...] = Field(default=(), description="several questions in one file")
+    skip: tuple[Skip, ...] = Field(default=(), description="combinations that mean nothing")
+    published: tuple[Published, ...] = Field(default=(), description="figures that others published")
+    claims: tuple[Claim, ...] = Field(default=(), description="sentences to be tested")
+    analysis: str = Field(default="", description="what the report says besides, in paragraphs")
 
 
 def load_experiment(path: Path, models: Models | None = None) -> Plan:
@@ -168,7 +174,7 @@ def load_experiment(path: Path, models: Models | None = None) -> Plan:
 def parse_experiment(text: bytes, models: Models | None = None) -> Plan:
     """The pure half of `load_experiment`: bytes of TOML in, a plan out; raises PlanError with a line a mistake."""
     table = toml_file.table_of(text, "an experiment")
-    keys = {name: [field.alias or key for key, field in kind.model_fields.items()] for name, kind in _TABLES.items()}
+    keys = {name: [field.alias or key for key, field in kind.model_fields.items()] for name, kind in TABLES.items()}
     wrong: list[str] = []
     try:
         experiment = _Experiment.model_validate(table)
@@ -339,7 +345,7 @@ def _unknown(contestants: Iterable[Contestant], where: str, models: Models | Non
 
 
 # What may be written in each table, by the last name of its path.
-_TABLES: dict[str, type[Frozen]] = {
+TABLES: dict[str, type[Frozen]] = {
     "": _Experiment,
     "contestants": Entrant,
     "comparisons": _Group,
