@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from conftest import FakeHost, FakeServer
+from iolab.contract.types import LoadSpec, OpenLoop
 from iolab.judge import verdict
 from iolab.machine.cpus import Cpu
 from iolab.measure import placement, runner, stopping
 from iolab.measure.events import (
     CanTakePart,
+    CapacityMeasured,
     Checked,
     Counted,
     Event,
@@ -385,6 +387,29 @@ def test_processors_are_chosen_where_a_plan_names_none_and_kept_where_it_does() 
 
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))
+
+
+def test_a_share_of_capacity_is_measured_once_and_the_same_rate_for_all(tmp_path: Path) -> None:
+    plan = with_settings(short_plan("epoll", "io_uring"), {"load.rate": "50% of capacity of the slowest"})
+    asked = list[float | None]()
+
+    class Host(FakeHost):
+        def load(self, spec: LoadSpec) -> Any:
+            asked.append(spec.pace.stages[0].from_per_s if isinstance(spec.pace, OpenLoop) else None)
+            return super().load(spec)
+
+    host, events = Host(), list[Event]()
+    folder = runner.run(plan, host, tmp_path, events.append, clocks=host.clocks())
+    # epoll serves 100,000 requests per second, io_uring more.
+    assert [each.capacity_per_s for each in events if isinstance(each, CapacityMeasured)] == [100_000]
+    assert set(asked) == {None, 50_000}
+    assert store.read_machine(folder)["capacities_per_s"] == {"vs": 100_000}
+    assert store.read_plan(folder).comparisons[0].cells[0].load.rate == "50% of capacity of the slowest"
+    again = list[Event]()
+    runner.run(plan, host, tmp_path, again.append, clocks=host.clocks())
+    assert not [each for each in again if isinstance(each, CapacityMeasured)], "a resumed run goes on with it"
+
+
 MACHINES = {
     "2 processors": [Cpu(number, number) for number in range(2)],
     "24 processors, 12 cores": [Cpu(number, number % 12) for number in range(24)],

@@ -30,6 +30,7 @@ from iolab.measure.contestants import Building
 from iolab.measure.earlier_run import NOTHING_MEASURED
 from iolab.measure.events import (
     CanTakePart,
+    CapacityMeasured,
     Checked,
     Counted,
     Event,
@@ -110,6 +111,8 @@ class Screen:
         elif isinstance(event, Checked):
             if event.failure is not None:
                 self._failed(event.contestant, event.failure, remedy(event.failure.kind, as_flags=False))
+        elif isinstance(event, CapacityMeasured):
+            self._say(f"{event.comparison}: capacity of the slowest: {event.capacity_per_s:,.0f} requests per second")
         elif isinstance(event, LeftOut):
             self._say(f"{event.comparison}: without {event.contestant}: {event.why}")
         elif isinstance(event, CanTakePart):

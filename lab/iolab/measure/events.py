@@ -54,6 +54,14 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityMeasured:
+    """The capacity of the slowest contestant of a comparison, of which its rate is a share."""
+
+    comparison: str
+    capacity_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """A contestant takes no part in a comparison: it cannot, and `why` says why in a word or a line."""
 
@@ -130,6 +138,7 @@ Event = (
     | CanTakePart
     | MachineBusy
     | Checked
+    | CapacityMeasured
     | TrialBegan
     | MinuteOver
     | TrialEnded

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from iolab.contract.types import ClosedLoop, Report, updated
+from iolab.contract.types import Report, updated
 from iolab.measure.agent import Host
 from iolab.measure.engine import TrialFailed
 from iolab.measure.events import Checked
 from iolab.measure.follower import death_first, follow, load_spec, running
 from iolab.measure.protocol_probe import Mismatch
-from iolab.plan.settings import Cell
+from iolab.plan.settings import Cell, changed
 
 # A first look at every contestant before the first block: so many requests, all verified, over so few connections.
 CHECK_REQUESTS = 64
@@ -43,12 +43,11 @@ def _reply_bytes(host: Host, cell: Cell) -> int:
         if server.ready is None:
             _refuse_mismatch(host.mismatch(server.addresses[0], cell.workload))
         spec = load_spec(
-            cell,
+            changed(cell, {"load.rate": None}),
             server,
             connections=min(cell.load.connections, CHECK_CONNECTIONS),
             # Few requests of a closed loop: whether it answers rightly, and not how it bears the load.
             idle=0,
-            pace=ClosedLoop(),
             active=None,
             requests_per_connection=None,
             probes=0,

@@ -14,12 +14,12 @@ from typing import Any
 from iolab.contract.types import updated
 from iolab.errors import BadInput, IolabError
 from iolab.judge import trial
-from iolab.measure import programs
+from iolab.measure import programs, rates
 from iolab.measure.agent import Host
 from iolab.measure.cost_run import costs
 from iolab.measure.earlier_run import earlier, moved_aside
 from iolab.measure.engine import TrialFailed
-from iolab.measure.events import CanTakePart, MachineBusy, OnEvent, Opened, PutBack, TrialBegan
+from iolab.measure.events import CanTakePart, CapacityMeasured, MachineBusy, OnEvent, Opened, PutBack, TrialBegan
 from iolab.measure.first_look import check
 from iolab.measure.progress import CLOCKS, Clocks, Progress
 from iolab.measure.trial_run import measure
@@ -27,7 +27,7 @@ from iolab.plan import settings
 from iolab.plan.plan import Plan, Trial
 from iolab.results import store
 from iolab.results.records import CostCount, Failure, Result, pieces
-from iolab.results.remaining import remaining, uncounted
+from iolab.results.remaining import given_up, remaining, uncounted
 
 # A count of what a request costs is tried again: the lab may have come too late for it.
 COUNTS_MAX = 3
@@ -72,6 +72,7 @@ def run(
         machine["identity"]["programs"] = executed
     changed, ended = earlier(folder, machine["identity"], store.ended)
     is_old = fresh or bool(changed) or (repeat and ended is not None)
+    machine[rates.RECORDED] = {} if is_old else _recorded(folder).get(rates.RECORDED, {})
     with (
         moved_aside(folder, is_old=is_old, put_back=lambda: on_event(PutBack(folder))) as set_aside,
         store.writing(plan, machine, runs) as writer,
@@ -88,24 +89,43 @@ def run(
             executed = _settled(executed, host.programs(plan))
             machine["identity"]["programs"] = executed
             store.write_machine(folder, machine)
+        _measure_capacities(progress, host, folder, machine)
         # Asked anew after each trial: a discarded one of many is run again in its own block.
         while rest := progress.rest():
             _refuse_changed(plan, host, executed)
             progress.look_back(rest[0])
-            _run_trial(progress, host, rest[0])
+            _run_trial(progress, host, rest[0], machine[rates.RECORDED])
         left = uncounted(plan, progress.results, writer.trials.counts)
         _refuse_changed(plan, host, executed)
-        are_counted = [_count(progress, host, comparison, slot) for comparison, slot in left]
+        are_counted = [_count(progress, host, comparison, slot, machine[rates.RECORDED]) for comparison, slot in left]
         if all(are_counted):
             writer.end(ended or clocks.wall())
     return folder
 
 
+def _recorded(folder: Path) -> Mapping[str, Any]:
+    """What the earlier run of a folder says of its machine; nothing where there is none."""
+    with suppress(store.StoreError):
+        return store.read_machine(folder)
+    return {}
+
+
+def _measure_capacities(progress: Progress, host: Host, folder: Path, machine: dict[str, Any]) -> None:
+    """Measures the capacities that rates are shares of, and keeps each with the run at once."""
+    plan, known = progress.plan, machine[rates.RECORDED]
+    left = {scheduled.comparison for scheduled in progress.rest()}
+    for at in (at for at in rates.wanted(plan, known) if at in left):
+        gone = given_up({result.trial.place: result for result in progress.results})
+        capacity = rates.capacity_per_s(host, plan, at, gone)
+        if capacity is not None:
+            known[plan.comparisons[at].name] = capacity
+            progress.on_event(CapacityMeasured(plan.comparisons[at].name, capacity))
+            store.write_machine(folder, machine)
+
+
 def _executed(plan: Plan, host: Host, folder: Path) -> Executed:
     """The programs of a plan, with the files marked that servers of an earlier run in this folder wrote."""
-    known: Mapping[str, Any] = {}
-    with suppress(store.StoreError):
-        known = store.read_machine(folder).get("identity", {}).get("programs", {})
+    known = _recorded(folder).get("identity", {}).get("programs", {})
     return {
         command: programs.with_known(files, known.get(command, {})) for command, files in host.programs(plan).items()
     }
@@ -122,10 +142,11 @@ def _refuse_changed(plan: Plan, host: Host, executed: Executed) -> None:
         raise store.StoreError(f"{changed} since this run began: start it again to measure anew; its trials are kept")
 
 
-def _run_trial(progress: Progress, host: Host, scheduled: Trial) -> None:
+def _run_trial(progress: Progress, host: Host, scheduled: Trial, capacities: Mapping[str, float]) -> None:
     begin_s = progress.clocks.monotonic_s()
     progress.on_event(TrialBegan(scheduled, *progress.names(scheduled), progress.left_s()))
-    cell = progress.plan.cell(scheduled)
+    name = progress.plan.comparisons[scheduled.comparison].name
+    cell = rates.at_rate(progress.plan.cell(scheduled), capacities.get(name))
     if earlier := progress.minutes_of(scheduled):
         # A further trial of what is left of one that was cut off.
         cell = updated(cell, trial=cell.trial.rest(sum(minute.seconds for minute in earlier)))
@@ -184,12 +205,13 @@ def _check_contestants(progress: Progress, host: Host) -> None:
             progress.keep(Result(trial=scheduled, started=progress.clocks.wall(), failure=failure))
 
 
-def _count(progress: Progress, host: Host, comparison: int, slot: int) -> bool:
+def _count(progress: Progress, host: Host, comparison: int, slot: int, capacities: Mapping[str, float]) -> bool:
     """Keeps what a contestant costs at a setting, seen in a trial of its own; why not, where that cannot be seen.
 
     False where it only failed in passing, so that it has to be counted yet.
     """
-    cell = progress.plan.counting_cell(comparison, slot)
+    name = progress.plan.comparisons[comparison].name
+    cell = rates.at_rate(progress.plan.counting_cell(comparison, slot), capacities.get(name))
     passing = False
     for _ in range(COUNTS_MAX):
         try:
