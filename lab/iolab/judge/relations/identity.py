@@ -111,7 +111,7 @@ def _published(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle
     if not checked:
         return Obstacle("undecided", "no published row has the figures for it")
     but = f"; {listed(list(dict.fromkeys(corrected)))}" if corrected else ""
-    names = " and ".join(formula.words for formula in FORMULAS[test.law])
+    names = listed([formula.words for formula in FORMULAS[test.law]])
     return TestVerdict(test=test, judgement="confirmed", reason=f"{names}: {checked} published equations hold{but}")
 
 
