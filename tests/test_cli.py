@@ -25,13 +25,14 @@ from iolab import cli, runs
 from iolab.capacity.spec import CapacitySpec
 from iolab.cli import capacity as capacity_verb
 from iolab.cli import vs
-from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload
+from iolab.cli.settings import LIMITS, PATTERN, TRIAL
+from iolab.contract.types import EchoWorkload, LineWorkload
 from iolab.errors import BadInput
 from iolab.judge import verdict
 from iolab.measure import protocol_probe
 from iolab.measure.engine import Engine
 from iolab.plan.plan import Plan, Quick
-from iolab.plan.settings import DOTTED, SETTINGS, Load, Server, Times, settings_of
+from iolab.plan.settings import DOTTED, SETTINGS, Times, settings_of
 from iolab.report import commands
 from iolab.results import layout, store
 from iolab.results.records import CostCount, Result
@@ -485,6 +486,7 @@ DEFAULTS = {
     "message_bytes": f"{default(EchoWorkload, 'message_bytes')}; line: {default(LineWorkload, 'message_bytes')}",
     "warmup_ms": f"{default(Times, 'warmup_ms') // 1_000}s; quick: {default(Quick, 'warmup_ms')}ms",
     "duration_ms": f"{default(Times, 'duration_ms') // 1_000}s; quick: {default(Quick, 'duration_ms')}ms",
+    "target": str(default(RpcWorkload, "target")),
     "server_cpus": "chosen for this machine",
     "load_cpus": "chosen for this machine",
 }
@@ -492,11 +494,14 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("key", vs.SETTINGS)
 def test_the_defaults_in_the_help_of_vs_are_those_of_a_plan(key: str) -> None:
-    if key in DOTTED and vs.SETTINGS[key].help == SETTINGS[DOTTED[key]].field.description:
-        return  # it is made from the table
-    kinds = (RpcWorkload, EchoWorkload, HttpWorkload, Load, Server, Times, Plan)
-    known = (str(default(kind, key)) for kind in kinds if key in kind.model_fields)
-    assert vs.SETTINGS[key].default == (DEFAULTS.get(key) or next(known))
+    field = SETTINGS[DOTTED[key]].field if key in DOTTED else Plan.model_fields[key]
+    known = "" if field.default is None else str(field.default)
+    assert vs.SETTINGS[key].default == DEFAULTS.get(key, known)
+
+
+@pytest.mark.parametrize("key", {**LIMITS, **PATTERN, **TRIAL})
+def test_a_flag_of_vs_says_of_a_setting_what_its_table_says(key: str) -> None:
+    assert vs.SETTINGS[key].help == SETTINGS[DOTTED[key]].field.description
 
 
 # What help says of a question's defaults, beside those that are one value of one field.

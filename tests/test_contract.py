@@ -189,10 +189,9 @@ OF_THE_LAB = {
 # A trial is more than a load: these limits are narrower than the engine's, and these defaults are its own.
 OF_A_TRIAL = {
     "load.connections": {"default"},
-    "trial.warmup_ms": {"minimum", "maximum", "default", "null"},
-    "trial.duration_ms": {"minimum", "maximum", "default", "null"},
+    "trial.warmup_ms": {"minimum", "default", "null"},
+    "trial.duration_ms": {"minimum", "default", "null"},
     "trial.interval_ms": {"minimum", "maximum"},
-    "trial.timeout_ms": {"maximum"},
 }
 
 

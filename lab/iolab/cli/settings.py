@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, get_args
 
 from iolab.cli.parser import cpus, one_of, usage_of, whole
-from iolab.contract.literals import Driver, Framing, Protocol
-from iolab.plan.settings import DOTTED, SETTINGS
+from iolab.contract.literals import Arrivals, Driver, Framing, Opening, Processors, Protocol, Verification
 
 
 class Setting(NamedTuple):
@@ -25,6 +24,11 @@ def word(help_: str, kind: Any, default: str = "", flags: tuple[str, ...] = ()) 
     """A setting that is one of a few words."""
     words = get_args(kind)
     return Setting(help_, default, one_of(words), usage_of(words), flags)
+
+
+def text(help_: str, default: str = "") -> Setting:
+    """A setting that is read with the rest of the plan, which says what is wrong with it."""
+    return Setting(help_, default, str)
 
 
 def cpu_list(default: str, flags: tuple[str, ...] = ()) -> Setting:
@@ -47,17 +51,32 @@ LOAD: Mapping[str, Setting] = {
     "threads": Setting("of the generator", "1", flags=("-t",)),
     "driver": word("of the generator", Driver, "epoll"),
 }
-
-
-def from_table(*keys: str) -> dict[str, Setting]:
-    """Settings of the table of a plan, by their short names. Their values are read with the rest of the plan."""
-    made = {}
-    for key in keys:
-        field = SETTINGS[DOTTED[key]].field
-        default = "" if field.default is None else str(field.default)
-        words = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-        made[key] = Setting(field.description or "", default, str, usage_of(words) if words else "N")
-    return made
+LIMITS: Mapping[str, Setting] = {
+    "cpu_quota": text("processors it may use, by a cgroup"),
+    "memory_limit_bytes": text("memory it may use, by a cgroup; or as 512MB"),
+    "nice": text("its nice value"),
+    "processes_max": text("processes and threads it may have"),
+    "descriptors_max": text("descriptors a process may have"),
+}
+PATTERN: Mapping[str, Setting] = {
+    "active": text("of these, busy at the same time; all by default"),
+    "idle": text("further connections that are open and never used", "0"),
+    "pipeline": text("requests in flight on a connection", "1"),
+    "requests_per_connection": text("requests after which a connection is closed and opened anew; none by default"),
+    "requests": text("end the trial after so many requests, counted from the first, without a warm-up"),
+    "rate": text("requests per second of an open loop, or a share of capacity; by default a closed loop"),
+    "arrivals": word("how the requests of a rate are spread in time", Arrivals, "poisson"),
+    "processes": text("processes of the generator", "1"),
+    "probes": text("low-rate connections on a thread of their own", "0"),
+    "spin_us": text("busy-wait this long before a request is due", "0"),
+    "connect_per_s": text("connections opened per second; as fast as possible by default"),
+    "open": word("open all connections before the first request, or each when it is needed", Opening, "before"),
+    "load_verify": word("check each reply whole, or only what one receive returned", Verification, "whole"),
+}
+TRIAL: Mapping[str, Setting] = {
+    "timeout_ms": text("how long a reply may take", "10000"),
+    "processors": word("processors of their own for server and generator, or one that both share", Processors, "apart"),
+}
 
 
 def protocol(default: str) -> Setting:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 
 from iolab.cli.parser import Parser, add_shared, milliseconds
-from iolab.cli.settings import Setting, from_table
+from iolab.cli.settings import TRIAL, Setting
 from iolab.cli.vs import GROUPS as OF_VS
 from iolab.cli.vs import add_groups, asked
 
@@ -24,7 +24,7 @@ GROUPS: Mapping[str, Mapping[str, Setting]] = {
     "the trial": {
         "warmup_ms": Setting("before the window", "1s", milliseconds, "TIME", ("--warmup",)),
         "duration_ms": Setting("of the window, up to 24h", "30m", milliseconds, "TIME", ("--duration",)),
-        **from_table("timeout_ms", "processors"),
+        **TRIAL,
     },
 }
 SETTINGS = {key: setting for settings in GROUPS.values() for key, setting in settings.items()}

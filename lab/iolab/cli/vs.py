@@ -7,7 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from iolab.cli.parser import Parser, add_shared, milliseconds, named_values
-from iolab.cli.settings import CALLS, LOAD, MESSAGES, Setting, add_settings, cpu_list, from_table, given, protocol, word
+from iolab.cli.settings import (
+    CALLS,
+    LIMITS,
+    LOAD,
+    MESSAGES,
+    PATTERN,
+    TRIAL,
+    Setting,
+    add_settings,
+    cpu_list,
+    given,
+    protocol,
+    word,
+)
 from iolab.contract.literals import WorkerKind
 
 USAGE = "[FLAGS] CONTESTANT CONTESTANT ..."
@@ -36,19 +49,18 @@ GROUPS: Mapping[str, Mapping[str, Setting]] = {
         "worker_kind": word("what carries a worker", WorkerKind, "thread"),
         "sockets": Setting("sockets each listens on", "1"),
         "server_cpus": cpu_list("chosen for this machine"),
-        **from_table("cpu_quota", "memory_limit_bytes", "nice", "processes_max", "descriptors_max"),
+        **LIMITS,
     },
     "the load": {
         **LOAD,
         "load_cpus": cpu_list("chosen for this machine"),
-        **from_table("active", "idle", "pipeline", "requests_per_connection", "requests", "rate", "arrivals"),
-        **from_table("processes", "probes", "spin_us", "connect_per_s", "open", "load_verify"),
+        **PATTERN,
     },
     "the trials": {
         "blocks": Setting("trials of each contestant, in paired blocks", "12"),
         "warmup_ms": Setting("before each window", "1s; quick: 250ms", milliseconds, "TIME", ("--warmup",)),
         "duration_ms": Setting("of each window", "3s; quick: 800ms", milliseconds, "TIME", ("--duration",)),
-        **from_table("timeout_ms", "processors"),
+        **TRIAL,
         "seed": Setting("decides the random order", "1"),
     },
 }

@@ -18,3 +18,5 @@ Phase = Literal["connect", "send", "receive", "close"]
 Saw = Literal["refused", "reset", "timeout", "closed", "wrong", "malformed", "status"]
 # How the requests of an open loop fall due.
 Arrivals = Literal["poisson", "even"]
+# Whether server and generator have processors of their own.
+Processors = Literal["apart", "shared"]

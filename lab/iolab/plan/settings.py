@@ -8,12 +8,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 
-from iolab.contract.literals import Arrivals, Driver, WorkerKind
+from iolab.contract.literals import Arrivals, Driver, Opening, Processors, Verification, WorkerKind
 from iolab.contract.types import (
     WORKLOADS,
     Connections,
@@ -137,10 +137,10 @@ class Load(Frozen):
         le=RATE_PER_S_MAX,
         description="connections opened per second; as fast as possible by default",
     )
-    verify: Literal["whole", "one_receive"] = Field(
+    verify: Verification = Field(
         default="whole", description="check each reply whole, or only what one receive returned"
     )
-    open: Literal["before", "as_needed"] = Field(
+    open: Opening = Field(
         default="before", description="open all connections before the first request, or each when it is needed"
     )
     cpus: CpuSet = Field(default=(), description="processors of the generator; chosen for this machine by default")
@@ -206,7 +206,7 @@ class Times(Frozen):
     )
     interval_ms: int = Field(default=20, ge=5, le=10_000, description="slices of time in which requests are counted")
     timeout_ms: int = Field(default=10_000, ge=1, le=TRIAL_MS_MAX, description="how long a reply may take")
-    processors: Literal["apart", "shared"] = Field(
+    processors: Processors = Field(
         default="apart", description="processors of their own for server and generator, or one that both share"
     )
 
