@@ -200,6 +200,8 @@ def open_loop(rate_per_s: float, *, asked_per_s: float = 20_000, late_ns: int = 
         (open_loop(18_000), ["rate_missed"]),
         (open_loop(20_000, late_ns=900_000), []),
         (open_loop(20_000, late_ns=1_500_000), ["generator_late"]),
+        # Both ways of being late are one warning.
+        (open_loop(20_000, late_ns=1_500_000) | changed("generator", turn_ns_max=25_000_000), ["generator_late"]),
     ],
 )
 def test_an_open_loop_is_judged_by_its_lateness_and_the_rate_it_reached(

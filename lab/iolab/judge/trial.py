@@ -333,16 +333,15 @@ def _warnings_of_generator(cell: Cell, result: Result, report: Report) -> Iterat
 
 def _lateness(report: Report) -> Iterator[tuple[WarningWord, str]]:
     """How the generator was kept from its work, if it was."""
-    generator = report.generator
+    generator, views = report.generator, report.views
+    late_ns = 0 if views is None else views.lateness_ns.p99
     if generator.turn_ns_max > TURN_NS_MAX:
         yield "generator_late", f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms"
+    elif late_ns > max(LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX * report.latency_ns.p50):
+        yield "generator_late", f"1 % of its requests left {late_ns / 1e6:.1f} ms after they were due, or later"
     if generator.run_delay_ns > RUN_DELAY_MAX * generator.cpu_ns:
         share = generator.run_delay_ns / max(generator.cpu_ns, 1)
         yield "generator_starved", f"it waited for a processor for {percent(share)} of its run time"
-    if report.views is not None:
-        late_ns, usual_ns = report.views.lateness_ns.p99, report.latency_ns.p50
-        if late_ns > max(LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX * usual_ns):
-            yield "generator_late", f"1 % of its requests left {late_ns / 1e6:.1f} ms after they were due, or later"
 
 
 def _warnings_of_rate(report: Report) -> Iterator[TrialWarning]:

@@ -164,7 +164,8 @@ def _pattern_words(load: Load) -> list[str]:
         "--pipeline": None if load.pipeline == 1 else load.pipeline,
         "--requests-per-connection": load.requests_per_connection,
         "--requests": load.requests,
-        "--rate": None if load.rate_per_s is None else f"{load.rate_per_s:.12g}",
+        # A share of a capacity is a number only once that was measured.
+        "--rate": "RATE" if isinstance(load.rate, str) else None if load.rate is None else f"{load.rate:.12g}",
         "--arrivals": None if load.rate is None else load.arrivals,
         "--connect-rate": None if load.connect_per_s is None else f"{load.connect_per_s:.12g}",
         "--processes": None if load.processes == 1 else load.processes,
