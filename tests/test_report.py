@@ -597,6 +597,23 @@ def test_one_trial_by_hand_says_all_that_decides_it(setting: dict[str, Any], ser
     assert bool(by_hand.note) == (setting.get("sockets", 1) > 1), "a load by hand reaches one socket"
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, ["What users would have waited", "A network", "Either alone: "]),
+        ({"rate": "20k"}, ["A network", "Either alone: "]),
+        ({"path.delay_ms": 5}, ["What users would have waited", "Either alone: "]),
+        (
+            {"processors": "shared", "server_cpus": "0", "load_cpus": "0"},
+            ["What users would have waited", "A network", "Either alone, or any latency"],
+        ),
+    ],
+)
+def test_what_a_run_cannot_show_follows_from_its_load_and_its_path(settings: dict[str, Any], said: list[str]) -> None:
+    lines = figures.limits(vs_plan(["epoll", "thread"], {"protocol": "echo", **settings}))
+    assert [line.startswith(begin) for line, begin in zip(lines, said, strict=True)] == [True] * len(said)
+
+
 MODELS = (
     *("epoll", "blocking", "fork", "prefork[processes=64]", "thread", "thread_pool", "coroutine", "select", "poll"),
     *("libevent", "io_uring", "tokio", "hyper", "monoio", "monoio[driver=legacy]"),

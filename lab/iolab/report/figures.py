@@ -283,12 +283,14 @@ def limits(plan: Plan) -> list[str]:
     """What no figure of this run can show, whatever it says."""
     cells = [cell for comparison in plan.comparisons for cell in comparison.cells]
     said = [f"What was left out, {skip.words}: {skip.reason}." for skip in plan.skipped]
-    said += [
-        "What users would have waited in a stall: the load is a closed loop, so latency is service time.",
-        "A network: server and generator ran on one machine over loopback.",
-    ]
+    if any(cell.load.rate is None for cell in cells):
+        said.append("What users would have waited in a stall: the load is a closed loop, so latency is service time.")
+    if any(cell.path is None for cell in cells):
+        said.append("A network: server and generator ran on one machine over loopback.")
     if any(not cell.server.cpus or not cell.load.cpus for cell in cells):
         said.append("Either alone: server and generator were not bound to processors of their own.")
+    if any(cell.trial.processors == "shared" for cell in cells):
+        said.append("Either alone, or any latency: server and generator shared a processor, as was asked for.")
     return said
 
 
