@@ -600,6 +600,24 @@ def test_one_trial_by_hand_says_all_that_decides_it(setting: dict[str, Any], ser
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
+        ({}, "50 connections; "),
+        ({"active": 10, "idle": 5}, "50 connections, 10 active, 5 idle; "),
+        (
+            {"pipeline": 4, "requests_per_connection": 100},
+            ", 4 requests in flight on each, closed after 100 requests; ",
+        ),
+        ({"rate": "20k"}, "50 connections, 20,000 requests per second; "),
+        ({"rate": "50% of capacity of the slowest"}, "50 connections, at 50% of capacity of the slowest; "),
+    ],
+)
+def test_what_is_special_about_a_load_is_said_with_its_connections(settings: dict[str, Any], said: str) -> None:
+    plan = vs_plan(["epoll", "thread"], {"protocol": "echo", **settings})
+    assert said in figures.workload_words(plan.comparisons[0], {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
         ({}, ["What users would have waited", "A network", "Either alone: "]),
         ({"rate": "20k"}, ["A network", "Either alone: "]),
         ({"path.delay_ms": 5}, ["What users would have waited", "Either alone: "]),

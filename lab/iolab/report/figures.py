@@ -17,7 +17,7 @@ from iolab.judge.rankings import Ranked
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
 from iolab.plan.plan import Comparison, Place, Plan
-from iolab.plan.settings import settings_of
+from iolab.plan.settings import Load, settings_of
 from iolab.results.records import Result
 from iolab.wording import Bound
 
@@ -303,11 +303,25 @@ def workload_words(comparison: Comparison, reply_bytes: Mapping[str, float]) -> 
     sockets = "" if cell.server.sockets == 1 else f" on {cell.server.sockets} sockets"
     bound = f"server on CPU {_cpus(cell.server.cpus)}, generator on CPU {_cpus(cell.load.cpus)}"
     return (
-        f"{what}; {cell.load.connections} connection{'' if cell.load.connections == 1 else 's'}; "
+        f"{what}; {cell.load.connections} connection{'' if cell.load.connections == 1 else 's'}{_pattern(cell.load)}; "
         f"{cell.server.workers} {_WORKERS[cell.server.worker_kind][cell.server.workers > 1]}{sockets}; "
         f"{cell.load.driver} generator with {cell.load.threads} thread{'' if cell.load.threads == 1 else 's'}; "
         f"{cell.trial.duration_ms / 1000:g} s after {cell.trial.warmup_ms / 1000:g} s of warm-up; {bound}"
     )
+
+
+def _pattern(load: Load) -> str:
+    """What is special about the load, in words; empty where all connections are busy one request after the other."""
+    parts = {
+        f", {load.active} active": load.active,
+        f", {load.idle} idle": load.idle,
+        f", {load.pipeline} requests in flight on each": load.pipeline > 1,
+        f", closed after {load.requests_per_connection} requests": load.requests_per_connection,
+        f", {load.requests} requests counted": load.requests,
+        f", {load.rate_per_s or 0:,.0f} requests per second": load.rate_per_s,
+        f", at {load.rate}": isinstance(load.rate, str),
+    }
+    return "".join(words for words, is_so in parts.items() if is_so)
 
 
 def _replies(comparison: Comparison, workload: HttpWorkload, seen: Mapping[str, float]) -> str:
