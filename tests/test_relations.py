@@ -516,6 +516,19 @@ def test_the_formulas_of_a_published_row_hold_within_its_rounding(
     check(judgement, reason, {"relation": "identity", "law": law, "over": "published"}, [], plan=plan)
 
 
+def test_rows_with_other_figures_of_one_setting_are_lines_of_one_report() -> None:
+    rows = [{"id": name, "figures": {"epoll": {name: value}}} for name, value in HEY.items()]
+    rows += [{"id": "bins", "note": "histogram", "bins": {"epoll": BINS}}]
+    test = {"relation": "identity", "law": "hey", "over": "published"}
+    for wrong, judgement, reason in (
+        ({}, "confirmed", "3 published equations hold"),
+        ({"throughput": 250_000}, "contradicted", "requests / time = rate fails in time_to_finish"),
+    ):
+        published = [row | {"figures": {"epoll": wrong}} if row["id"] in wrong else row for row in rows]
+        plan = updated(PLAN, published=tuple(map(Published.model_validate, published)))
+        check(judgement, reason, test, [], plan=plan)
+
+
 def test_a_broken_law_contradicts() -> None:
     made = run(fast())
     first = made[0]

@@ -45,8 +45,8 @@ def _of_test(there: _There, where: str, test: Test) -> Iterator[str]:
 
 
 def _of_trend(there: _There, where: str, test: TrendTest) -> Iterator[str]:
-    """A peak at a value of the axis, and a published figure for each of them."""
-    values = list(there.values.get(test.along, ()))
+    """A peak at a value of the axis, and a published figure for each of them, where the quantity is measured."""
+    values = there.walked(test)
     if values and test.peak_at is not None and test.peak_at not in values:
         yield f"{where}.peak_at: {test.peak_at!r} is not measured: use one of {_listed(values)}"
     if values and test.published and len(test.published) != len(values):
@@ -84,6 +84,16 @@ class _There:
                 yield from self.no_axis(f"{where}.at.{axis}", axis)
             elif value not in self.values[axis]:
                 yield f"{where}.at.{axis}: {value!r} is not measured: use one of {_listed(self.values[axis])}"
+
+    def walked(self, test: TrendTest) -> list[Scalar]:
+        """The values of the axis of a trend at which its quantity is measured."""
+        at = [
+            each.setting[test.along]
+            for each in self._comparisons
+            if test.along in each.setting
+            and all(leaf.contestant in each.titles and each.is_at(leaf.at) for leaf in test.of.leaves)
+        ]
+        return list(dict.fromkeys(at))
 
     def not_measured(self, where: str, leaf: Quantity, of_setting: str) -> Iterator[str]:
         """That there is no such quantity; its setting is written in a place of its own."""

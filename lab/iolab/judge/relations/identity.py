@@ -6,11 +6,11 @@ figure breaks its formula and the one that it should have been does not, the row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from iolab.contract.histogram import decoded
-from iolab.contract.types import Report
+from iolab.contract.types import Report, updated
 from iolab.judge.relations.holds import ended
 from iolab.judge.relations.quantities import Evidence
 from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.row.id} ({self.contestant})" if len(self.row.figures) > 1 else self.row.id
+        return f"{self.row.id} ({self.contestant})"
 
     def span(self, metric: str) -> Span | None:
         """A figure with its rounding; None where the row has none."""
@@ -123,15 +123,37 @@ def _corrections(row: Row) -> Iterator[str]:
 
 
 def _rows(test: IdentityTest, evidence: Evidence) -> Iterator[Row]:
-    for row in evidence.plan.published:
+    for contestant, row in _reports(evidence.plan.published):
         if any(row.at.get(axis, value) != value for axis, value in test.at.items()):
             continue
-        for contestant in row.figures:
-            if not test.contestants or contestant in test.contestants:
-                cell = _cell(evidence.plan.comparisons, row, contestant)
-                requests = row.number(contestant, "requests") or _requests(cell)
-                connections = row.number(contestant, "connections") or _connections(cell)
-                yield Row(row, contestant, test.law, requests, connections)
+        if not test.contestants or contestant in test.contestants:
+            cell = _cell(evidence.plan.comparisons, row, contestant)
+            requests = row.number(contestant, "requests") or _requests(cell)
+            connections = row.number(contestant, "connections") or _connections(cell)
+            yield Row(row, contestant, test.law, requests, connections)
+
+
+def _reports(published: Iterable[Published]) -> list[tuple[str, Published]]:
+    """The rows of each contestant. Those that have other figures of one setting are the lines of one report."""
+    reports: list[tuple[str, Published]] = []
+    for row in published:
+        for contestant in dict.fromkeys((*row.figures, *row.bins)):
+            figures, bins = row.figures.get(contestant, {}), row.bins.get(contestant)
+            own = updated(row, figures={contestant: figures}, bins={} if bins is None else {contestant: bins})
+            at = next((n for n, each in enumerate(reports) if _is_part(own, contestant, *each)), None)
+            if at is None:
+                reports.append((contestant, own))
+            else:
+                whole = reports[at][1]
+                joined = {contestant: whole.figures[contestant] | figures}
+                reports[at] = (contestant, updated(whole, figures=joined, bins=whole.bins | own.bins))
+    return reports
+
+
+def _is_part(own: Published, contestant: str, other: str, whole: Published) -> bool:
+    """Whether a row of a contestant and a report of another are of one measurement."""
+    repeats = own.figures[contestant].keys() & whole.figures.get(contestant, {}).keys()
+    return contestant == other and own.at == whole.at and not repeats
 
 
 def _cell(comparisons: Sequence[Comparison], row: Published, contestant: str) -> Cell | None:
