@@ -187,7 +187,8 @@ def _filled(value: object, given: Mapping[str, Any]) -> object:
         return {**given, "contestant": value}
     if isinstance(value, list | tuple):
         return [_filled(each, given) for each in value]
-    if not isinstance(value, Mapping):
+    # A ratio that was stored names no contestant, and its quantities have all that they were given.
+    if not isinstance(value, Mapping) or value.get("contestant") == "":
         return value
     if isinstance(value.get("at"), Mapping) and isinstance(given.get("at"), Mapping):
         value = {**value, "at": {**dotted(given["at"]), **dotted(value["at"])}}
