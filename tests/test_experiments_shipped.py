@@ -1,0 +1,174 @@
+"""The experiments that iolab ships: what they cover, and what of them runs on machines of 2, 24 and 64 processors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from iolab.machine import needs
+from iolab.machine.cpus import Cpu
+from iolab.machine.needs import Facts
+from iolab.measure.placement import placed
+from iolab.plan.claims import Claim, Published, StatedTest, Test, contestants_of, setting_of
+from iolab.plan.experiment import load_experiment
+from iolab.plan.plan import Comparison, Plan
+
+FOLDER = Path(__file__).parent.parent / "experiments"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+# Two processors; twelve cores on two sockets; 32 cores on two sockets. The last two have two SMT siblings a core.
+MACHINES = {
+    2: [Cpu(id=id_, core=id_) for id_ in range(2)],
+    24: [Cpu(id=id_, core=id_ % 12, package=id_ % 12 // 6, node=id_ % 12 // 6) for id_ in range(24)],
+    64: [Cpu(id=id_, core=id_ % 32, package=id_ % 32 // 16, node=id_ % 32 // 16) for id_ in range(64)],
+}
+
+
+class Cells(NamedTuple):
+    """How many cells an experiment has, how many of them a quick run keeps, and how many run on two processors.
+
+    With 24 processors and more all of them run.
+    """
+
+    all: int
+    quick: int
+    on_two: int
+
+
+CELLS = {
+    "active-map": Cells(45, 45, 45),
+    "echo-io_uring-epoll": Cells(8, 8, 8),
+    "echo-pipeline": Cells(8, 8, 8),
+    "http-hyper-monoio": Cells(12, 5, 8),
+    "http-workers": Cells(12, 4, 12),
+    "instrument": Cells(6, 6, 6),
+    "io_uring-ladder": Cells(34, 34, 34),
+    "line-active": Cells(16, 4, 16),
+    "line-endurance": Cells(2, 2, 2),
+    "line-memory": Cells(18, 4, 18),
+    "line-processes": Cells(22, 4, 22),
+    "line-rate": Cells(8, 8, 8),
+    "line-select-libevent": Cells(28, 8, 28),
+    "models": Cells(87, 87, 87),
+}
+
+# The claims of each note and those that a quick run decides; `stated` ones are decided by no run.
+CLAIMS = {"S3": [f"C3-{number}" for number in range(1, 15)], "S4": [f"C4-{number}" for number in range(1, 14)]}
+QUICK = {*("C3-2", "C3-4", "C3-9", "C3-10", "C3-11", "C3-14"), *("C4-2", "C4-3", "C4-5", "C4-13")}
+STATED = {"C4-8", "C4-9", "C4-10"}
+HEADLINE = {"C3-2", "C3-4", "C3-9", "C3-11", "C4-2", "C4-3", "C4-13"}
+ROWS = {
+    "S3": {f"S3-row-{number}": "line-processes" for number in range(1, 14)},
+    "S4": {f"S4-row-{number}": "http-hyper-monoio" for number in range(1, 22)},
+}
+
+
+@cache
+def plan_of(name: str) -> Plan:
+    return load_experiment(FOLDER / f"{name}.toml")
+
+
+def claims() -> Iterator[tuple[Plan, Claim]]:
+    for name in NAMES:
+        yield from ((plan_of(name), claim) for claim in plan_of(name).claims)
+
+
+def rows() -> Iterator[tuple[str, Published]]:
+    for name in NAMES:
+        yield from ((name, row) for row in plan_of(name).published)
+
+
+def facts_of(topology: list[Cpu]) -> Facts:
+    """A machine that has all but processors."""
+    known = dict.fromkeys(("io_uring", "libevent", "monoio"), "")
+    return Facts(
+        tuple(cpu.id for cpu in topology), memory_bytes=1 << 40, models_why_not=known, is_installed=lambda program: True
+    )
+
+
+def running(plan: Plan, topology: list[Cpu]) -> int:
+    """How many cells a machine can run."""
+    facts, (there, _) = facts_of(topology), placed(plan, topology)
+    return sum(
+        not needs.unmet(there.needs_of(at, slot), facts)
+        and not needs.unmet_cpus((*cell.server.cpus, *cell.load.cpus), facts)
+        for at, comparison in enumerate(there.comparisons)
+        for slot, cell in enumerate(comparison.cells)
+    )
+
+
+def count(plan: Plan) -> int:
+    return sum(len(comparison.cells) for comparison in plan.comparisons)
+
+
+def test_every_experiment_is_in_the_table() -> None:
+    assert list(CELLS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_many_cells_run_as_the_machine_allows(name: str) -> None:
+    plan = plan_of(name)
+    of_machines = {processors: running(plan, topology) for processors, topology in MACHINES.items()}
+    assert Cells(count(plan), count(plan.quick()), of_machines.pop(2)) == CELLS[name]
+    assert set(of_machines.values()) == {count(plan)}
+
+
+@pytest.mark.parametrize("processors", MACHINES)
+@pytest.mark.parametrize("name", NAMES)
+def test_server_and_generator_share_no_core_unless_they_are_to(name: str, processors: int) -> None:
+    topology = MACHINES[processors]
+    cores = {cpu.id: (cpu.package, cpu.core) for cpu in topology}
+    plan, _ = placed(plan_of(name), topology)
+    for asked, comparison in zip(plan_of(name).comparisons, plan.comparisons, strict=True):
+        for before, cell in zip(asked.cells, comparison.cells, strict=True):
+            if before.server.cpus or before.trial.processors == "shared":
+                continue
+            assert cell.server.cpus, comparison.name
+            assert cell.load.cpus, comparison.name
+            assert not {cores[cpu] for cpu in cell.server.cpus} & {cores[cpu] for cpu in cell.load.cpus}
+
+
+@pytest.mark.parametrize("note", CLAIMS)
+def test_every_claim_of_a_note_is_in_one_experiment(note: str) -> None:
+    prefix = CLAIMS[note][0].partition("-")[0] + "-"
+    found = [claim.id for _, claim in claims() if claim.id.startswith(prefix)]
+    assert sorted(found) == sorted(CLAIMS[note])
+
+
+@pytest.mark.parametrize("note", ROWS)
+def test_every_published_row_is_in_its_experiment(note: str) -> None:
+    assert {row.id: name for name, row in rows() if row.id.startswith(f"{note}-row-")} == ROWS[note]
+
+
+def test_the_headline_is_that_of_the_published_experiments() -> None:
+    wanted = {claim.id for _, claim in claims() if claim.headline and claim.id.startswith(("C3-", "C4-"))}
+    assert wanted == HEADLINE
+
+
+@pytest.mark.parametrize("note", CLAIMS)
+def test_a_quick_run_decides_the_claims_that_it_is_to_decide(note: str) -> None:
+    for plan, claim in claims():
+        if claim.id not in CLAIMS[note]:
+            continue
+        voting = [test for test in claim.tests if not test.shown and not isinstance(test, StatedTest)]
+        assert (claim.id in STATED) == (not voting), claim.id
+        assert all(test.quick == (claim.id in QUICK) for test in voting), claim.id
+        for test in voting if claim.id in QUICK else []:
+            assert is_measured(test, plan.quick()), f"{claim.id}: the quick run lacks what {test.relation} is about"
+
+
+def is_measured(test: Test, plan: Plan) -> bool:
+    """Whether a plan has all that a test looks at."""
+    leaves = [(leaf.contestant, leaf.at) for _, quantity in test.quantities for leaf in quantity.leaves]
+    leaves += [(name, setting_of(test)) for _, name in contestants_of(test)]
+    if getattr(test, "over", "trials") != "trials":
+        return True
+    return all(any(has(each, *leaf) for each in plan.comparisons) for leaf in leaves)
+
+
+def has(comparison: Comparison, contestant: str, at: dict[str, bool | int | float | str]) -> bool:
+    return contestant in comparison.titles and comparison.is_at(at)
