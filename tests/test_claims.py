@@ -20,7 +20,9 @@ from iolab.plan.schedule import schedule
 from iolab.results.records import MachineNoise, Result
 from made import result, results
 
-PLAN = load_experiment(Path(__file__).parent.parent / "experiments" / "echo-io_uring-epoll.toml")
+WHOLE = load_experiment(Path(__file__).parent.parent / "experiments" / "echo-io_uring-epoll.toml")
+# Its comparisons of one event loop, which decide the claims.
+PLAN = WHOLE.model_copy(update={"comparisons": WHOLE.comparisons[:4]})
 SIZES = [65, 128, 256, 512]
 AXIS = "workload.message_bytes"
 
@@ -84,12 +86,6 @@ def test_a_run_that_gives_the_published_table_confirms_the_published_claims() ->
         "C1-3": "confirmed",
         "C1-6": "confirmed",
     }
-    beside = claims.beside_published(PLAN, verdict.judge(PLAN, made))
-    rows = [row for row in beside if row.metric == "throughput"]
-    assert [row.id for row in rows] == ["S1-row-1", "S1-row-2", "S1-row-3", "S1-row-4"]
-    for row in rows:
-        assert row.measured is not None
-        assert row.measured.ratio == pytest.approx(row.published, rel=1e-4)
 
 
 def of_four(*, ladder: bool) -> Plan:

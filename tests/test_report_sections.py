@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from html import unescape
 
@@ -16,7 +17,7 @@ from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.settings import Setting
 from iolab.report import grids, headline
-from iolab.results.records import Result
+from iolab.results.records import Break, Failure, Growth, Result
 from iolab.results.store import Trials
 
 GRID = """
@@ -104,3 +105,149 @@ def test_the_headline_of_many_rankings_has_a_line_for_each_sentence() -> None:
         "Most requests: select. Least CPU per request: select. At 6 of 9 settings.\n"
         "Most requests: poll. Least CPU per request: poll. At 3 of 9 settings."
     )
+
+
+PUBLISHED = """
+name = "note"
+question = "Does the note come out again?"
+contestants = ["epoll", "fork", "thread"]
+blocks = 8
+fixed = { workload.protocol = "http", load.requests = 1000 }
+axes = { load.connections = [1, 10] }
+
+[[published]]
+id = "row-1"
+at = { load.connections = 1 }
+note = "a note on it"
+figures = { epoll = { throughput = 1000, time_to_finish = 1e9 }, fork = { throughput = 500 } }
+
+[[published]]
+id = "row-2"
+at = { load.connections = 10 }
+figures = { epoll = { throughput = { value = 2100, should_be = 2000 } }, fork = { throughput = "error" } }
+
+[[claims]]
+id = "C-1"
+text = "fork costs half"
+tests = [
+    { relation = "ratio", of = "fork", to = "epoll", at = { load.connections = 1 }, published = 0.5, at_most = 0.6 },
+    { relation = "level", of = "fork", at = { load.connections = 1 }, at_least = 1e6 },
+    { relation = "ratio", of = "thread", to = "epoll", at_least = 0.1, quick = false },
+]
+
+[[claims]]
+id = "C-2"
+text = "Nothing here needs that much"
+needs = { processors = 4 }
+decide = { relation = "order", contestants = ["epoll", "thread", "fork"] }
+"""
+
+
+def breaking(result: Result) -> Result:
+    """Every trial of fork at ten connections breaks, at a request that depends on its block."""
+    if (result.trial.comparison, result.trial.slot) != (1, 1):
+        return result
+    how = Break(
+        request=3_871 + result.trial.block,
+        connection=4,
+        phase="connect",
+        saw="reset",
+        ran_out="processes",
+        evidence=("3,900 of 3,900 processes, 3,880 of them zombies",),
+        recovered=False,
+    )
+    return result.model_copy(update={"failure": Failure(kind="errors", message="it broke", how=how)})
+
+
+def the_note(*, quick: bool = False) -> str:
+    """The page of the note's experiment, without its markup's escapes."""
+    plan = the_plan(PUBLISHED)
+    found = run(plan.quick() if quick else plan, lambda trial, _: (10_000, 5_000, 8_000)[trial.slot], breaking)
+    return re.sub(r"<svg.*?</svg>", "", unescape(report.render(found)), flags=re.DOTALL)
+
+
+def test_each_test_of_a_claim_has_a_row_with_its_question_its_figures_and_its_word() -> None:
+    text = the_note()
+    assert "<b>C-1</b> fork costs half" in text
+    for asked in (
+        "Throughput: fork / epoll, at connections 1, at most 0.6",
+        "Throughput of fork, at connections 1, at least 1,000,000 requests/s",
+        "Throughput: thread / epoll, at least 0.1",
+    ):
+        assert f'<tr class="test"><th scope="row">{asked}</th>' in text
+    assert "Published claims: 1 contradicted (C-1)" in text
+
+
+def test_a_test_that_the_quick_run_leaves_out_says_so() -> None:
+    assert re.search(r"at least 0.1</th>.*?full run only", the_note(quick=True), re.DOTALL)
+
+
+def test_published_figures_stand_above_ours_with_the_ratios_to_the_first_row_there_and_here() -> None:
+    text = the_note()
+    rows = [re.sub(r"<small[^>]*>", " | ", row) for row in re.findall(r"<tr><th scope=.row.>(row-.*?)</tr>", text)]
+    cells = [[re.sub(r"<[^>]*>", "", cell) for cell in re.split("</th>|</td>", row)[:-1]] for row in rows]
+    assert [row[:3] for row in cells] == [
+        ["row-1", "epoll", "connections=1"],
+        ["row-1", "fork", "connections=1"],
+        ["row-2", "epoll", "connections=10"],
+        ["row-2", "fork", "connections=10 | broke at request 3,871"],
+    ]
+    # Throughput and time to finish; what the note leaves out is said, and never a nought.
+    assert [row[3].split(" | ")[0] for row in cells] == ["1,000", "500", "2,100 (should be 2,000)", "error"]
+    assert [row[4].split(" | ")[0] for row in cells] == ["1", *["not published"] * 3]
+    assert [row[5] for row in cells] == ["1.000", "0.500", "2.000", "–"]
+    assert [row[6] for row in cells] == ["1.000", "0.500", "1.000", "–"]
+    assert "row-1: a note on it" in text
+
+
+def test_a_contestant_that_broke_says_how_where_its_bar_would_be_with_the_published_error() -> None:
+    text = the_note()
+    assert (
+        "<b>fork</b> Broke at request 3,871, connection 4: the client saw while it connected that the connection was "
+        "reset. The server could have no more processes, and it did not recover. This is the first of 8 broken trials "
+        "of 8, between request 3,871 and request 3,878."
+    ) in text
+    assert "3,900 of 3,900 processes, 3,880 of them zombies" in text
+    assert "Published: row-2: “error”." in text
+    found = run(the_plan(PUBLISHED), lambda trial, _: 10_000, breaking)
+    drawn = report.render(found).split("connections=10</h2>")[1]
+    assert "✕ broke at request 3,871" in drawn
+
+
+def test_growth_is_drawn_where_it_goes_on_after_the_beginning_of_a_trial() -> None:
+    def grown(result: Result) -> Result:
+        assert result.server is not None
+        leaks = result.trial.slot == 2
+        samples = tuple(range(20))
+        growth = Growth(
+            times_ns=tuple(at * 10**8 for at in samples),
+            rss_bytes=tuple((4 << 20) + (at << 18 if leaks else 0) for at in samples),
+            threads=tuple(1 + (at if leaks else 0) for at in samples),
+            processes=(1,) * 20,
+            zombies=(0,) * 20,
+            descriptors=(10, *(60,) * 19),
+        )
+        return result.model_copy(update={"server": result.server.model_copy(update={"growth": growth})})
+
+    text = report.render(run(the_plan(PUBLISHED), lambda trial, _: 10_000, grown))
+    assert "Memory along a trial" in text
+    assert "Threads along a trial" in text
+    assert "thread 4.00 to 8.75 MiB in 1.9 s" in text
+    # Descriptors grow when connections are opened, and then no more.
+    assert "Open descriptors along a trial" not in text
+    assert "What goes on growing" not in report.render(run(the_plan(PUBLISHED), lambda trial, _: 10_000))
+
+
+def test_a_comparison_in_which_neither_side_was_busy_is_labelled() -> None:
+    results = made.results(the_plan(GRID), lambda _: 1_000.0, server_share=0.2, generator_share=0.2)
+    text = report.render(judged(the_plan(GRID), {}, Trials(tuple(results), ())))
+    assert "Latency-bound: neither side was busy. These requests per second are round trips in disguise" in text
+
+
+def test_of_several_processes_the_page_says_how_many_served() -> None:
+    def spread(result: Result) -> Result:
+        assert result.server is not None
+        usage = result.server.model_copy(update={"processes": 32, "processes_serving": 2})
+        return result.model_copy(update={"server": usage})
+
+    assert "2 of 32 processes served" in report.render(run(the_plan(GRID), lambda trial, _: 10_000, spread))

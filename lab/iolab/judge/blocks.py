@@ -117,7 +117,8 @@ class _Block(NamedTuple):
 
 
 def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
-    """The first attempt in which no trial is discarded."""
+    """The first attempt in which no trial is discarded. A trial in which the server broke has its result, so it is
+    missing and does not take the others with it."""
     complete = discarded = 0
     for attempt, row in enumerate(rows):
         running = [result for slot, result in enumerate(row) if slot not in gone]
@@ -127,8 +128,9 @@ def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
         if attempt == 0 and any(result is not None for result in rows[1]) and _only_unsettled(running):
             continue
         complete += 1
-        if not any(result.discarded for result in running if result is not None):
-            return _Block(row, complete, discarded)
+        whole = [None if result is None or _broke(result) else result for result in row]
+        if not any(result.discarded for result in whole if result is not None):
+            return _Block(whole if any(whole) else None, complete, discarded)
         discarded += 1
     return _Block(None, complete, discarded)
 
@@ -147,6 +149,10 @@ def _block_of_many(rows: Sequence[Row], gone: Container[int]) -> _Block:
     ]
     missing = sum(row[slot] is None for slot in running)
     return _Block(None, 1, 1) if missing * 2 > len(running) else _Block(row, 1, 0)
+
+
+def _broke(result: Result) -> bool:
+    return result.discarded and not result.is_to_be_repeated
 
 
 def _only_unsettled(row: Iterable[Result | None]) -> bool:

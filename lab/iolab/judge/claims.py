@@ -11,12 +11,11 @@ from typing import Any
 
 from iolab.contract.types import Frozen
 from iolab.judge.blocks import used_blocks
-from iolab.judge.estimates import Estimate
 from iolab.judge.relations import breaks, crossing, holds, identity, level, line, order, ratio, stated, trend
 from iolab.judge.relations.quantities import Evidence
 from iolab.judge.relations.verdicts import Judgement, Obstacle, TestVerdict, hindered
 from iolab.judge.verdict import ComparisonVerdict
-from iolab.plan.claims import Claim, Published, Test
+from iolab.plan.claims import Claim, Test
 from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
 from iolab.results.records import Result
@@ -51,18 +50,6 @@ class ClaimVerdict(Frozen):
     judgement: Judgement
     reason: str
     tests: tuple[TestVerdict, ...]
-
-
-class PublishedRatio(Frozen):
-    """One published row beside ours: contestant / reference there and here; `measured` is None where we have none."""
-
-    id: str
-    metric: str
-    comparison: str
-    contestant: str
-    reference: str
-    published: float
-    measured: Estimate | None
 
 
 def judge(
@@ -103,30 +90,3 @@ def _decisive(tests: Sequence[TestVerdict]) -> TestVerdict:
     words = {each.judgement for each in voting}
     word = next(word for word in (*VOTES, *WITHOUT_VOTE) if word in words)
     return next(each for each in voting if each.judgement == word)
-
-
-def beside_published(plan: Plan, verdicts: Sequence[ComparisonVerdict]) -> tuple[PublishedRatio, ...]:
-    """Every published row as ratios to the reference, beside the estimate for the same setting."""
-    rows: list[PublishedRatio] = []
-    for row in plan.published:
-        for comparison, found in zip(plan.comparisons, verdicts, strict=True):
-            if comparison.is_at(row.at):
-                rows += _beside(row, found)
-    return tuple(rows)
-
-
-def _beside(row: Published, found: ComparisonVerdict) -> Iterable[PublishedRatio]:
-    reference = found.titles[0]
-    for contestant in (title for title in found.titles[1:] if title in row.figures):
-        for metric in row.figures[contestant]:
-            above, below = (row.number(title, metric) for title in (contestant, reference))
-            if above and below:
-                yield PublishedRatio(
-                    id=row.id,
-                    metric=metric,
-                    comparison=found.name,
-                    contestant=contestant,
-                    reference=reference,
-                    published=above / below,
-                    measured=found.estimate(metric, contestant, reference),
-                )

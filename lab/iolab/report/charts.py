@@ -40,13 +40,16 @@ class RatioRow(NamedTuple):
 
 
 class StripRow(NamedTuple):
-    """One contestant's trials in the unit of the chart; low and high are None where there is no interval."""
+    """One contestant's trials in the unit of the chart; low and high are None where there is no interval.
+
+    One that broke has no values and no median: its text stands where its bar would be.
+    """
 
     slot: int
     label: str
     text: str
     values: tuple[float, ...]
-    median: float
+    median: float | None
     low: float | None
     high: float | None
 
@@ -130,6 +133,7 @@ def strips(rows: Sequence[StripRow], axis_title: str) -> alt.TopLevelMixin:
             "role": palette.light(palette.contestant(row.slot)),
         }
         for y, row in placed
+        if row.median is not None
     ]
     y = _pixels("y", height)
     colour = alt.Color("role:N", scale=None)

@@ -47,7 +47,6 @@ def templates() -> jinja2.Environment:
         "figure": formats.figure_cell,
         "bounded": lambda figure, bound, scale: BOUND_SIGNS[bound] + formats.figure_cell(figure, scale),
         "sign": lambda bound: BOUND_SIGNS[bound],
-        "measured": formats.measured_text,
         "level": lambda level, shown: (
             BOUND_SIGNS[level.bound] + formats.stacked(level.median, level.low, level.high, shown.scale)
         ),

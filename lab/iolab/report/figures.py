@@ -18,7 +18,7 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.plan.settings import Load, settings_of
-from iolab.results.records import Result
+from iolab.results.records import Result, ServerUsage
 from iolab.wording import Bound
 
 # A further quantile needs a hundred thousand requests in each trial.
@@ -49,7 +49,7 @@ class ContestantRow(NamedTuple):
 
     Quantiles are in nanoseconds and missing where a trial is too short for them. Sizes are in bytes. `cores` is
     processor time over wall time. `switches` are context switches per request. `latency_bound` is "at most" where the
-    generator was the limit.
+    generator was the limit. `serving` says how many of several processes served anybody.
     """
 
     slot: int
@@ -64,6 +64,7 @@ class ContestantRow(NamedTuple):
     cost: Cost | None
     limits: str
     latency_bound: Bound
+    serving: str
 
 
 class RankRow(NamedTuple):
@@ -157,7 +158,17 @@ def _contestant_row(found: ComparisonVerdict, slot: int, results: Sequence[Resul
         cost=cost,
         limits=", ".join(f"{limit} {count}" for limit, count in sorted(found.bottlenecks.get(title, {}).items())),
         latency_bound="exact" if median is None else median.bound,
+        serving=_serving([server for _, server in servers]),
     )
+
+
+def _serving(servers: Sequence[ServerUsage]) -> str:
+    """How many of a server's processes served anybody, in most of its trials; empty of one process."""
+    counts = Counter((each.processes_serving, each.processes) for each in servers if each.processes > 1)
+    if not counts:
+        return ""
+    (serving, processes), _ = counts.most_common(1)[0]
+    return "" if serving is None else f"{serving} of {processes} processes served"
 
 
 def _figure(values: Sequence[float]) -> Figure:
@@ -287,6 +298,8 @@ def limits(plan: Plan) -> list[str]:
         said.append("What users would have waited in a stall: the load is a closed loop, so latency is service time.")
     if any(cell.path is None for cell in cells):
         said.append("A network: server and generator ran on one machine over loopback.")
+    if any(cell.path is not None for cell in cells):
+        said.append("A real network: the path is delay, rate and loss on one machine, and both ends are one kernel.")
     if any(not cell.server.cpus or not cell.load.cpus for cell in cells):
         said.append("Either alone: server and generator were not bound to processors of their own.")
     if any(cell.trial.processors == "shared" for cell in cells):

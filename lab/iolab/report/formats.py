@@ -7,10 +7,9 @@ from markupsafe import Markup
 from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
 from iolab.judge.rankings import Ranked
-from iolab.judge.relations.verdicts import TestVerdict
 from iolab.metrics import Row
 from iolab.report.figures import Figure
-from iolab.wording import BOUND_SIGNS, Interval
+from iolab.wording import BOUND_SIGNS
 
 
 def number(value: float) -> str:
@@ -63,13 +62,3 @@ def ratio_text(estimate: Estimate) -> str:
 def rank_text(row: Ranked) -> str:
     """The ratio to the best with its interval; the best itself has none."""
     return f"{BOUND_SIGNS[row.bound]}the best" if row.low == row.high else str(row.interval)
-
-
-def measured_text(test: TestVerdict) -> str:
-    """The measured figure of a test, with its interval where that has two ends."""
-    assert test.value is not None, "a figure that was measured"
-    if test.low is None or test.high is None:
-        return f"{test.value:.3g}"
-    if test.test.relation in ("ratio", "order", "trend", "crossing"):
-        return str(Interval(test.value, test.low, test.high))
-    return f"{test.value:.3g} [{test.low:.3g}, {test.high:.3g}]"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from iolab.judge import sentences, stats
+from iolab.judge.claims import ClaimVerdict
 from iolab.judge.estimates import Estimate
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.plan import Plan
@@ -38,6 +39,15 @@ def _lines(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     places = Counter(found.sentence for found in verdicts)
     lines = [f"{sentence} At {count} of {len(verdicts)} settings." for sentence, count in places.most_common(LINES_MAX)]
     return lines if len(places) <= LINES_MAX else [*lines, "The other settings are below."]
+
+
+def of_claims(judged: Sequence[ClaimVerdict]) -> str:
+    """How the claims were judged, in one line; empty where there are none."""
+    words: dict[str, list[str]] = {}
+    for each in judged:
+        words.setdefault(each.judgement, []).append(each.claim.id)
+    said = "; ".join(f"{len(ids)} {word} ({', '.join(ids)})" for word, ids in words.items())
+    return f"Published claims: {said}." if said else ""
 
 
 def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, reference: str) -> str:

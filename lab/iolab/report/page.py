@@ -9,23 +9,29 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from iolab.judge import claims, stats
+from iolab.judge import stats
 from iolab.judge.results import Results
+from iolab.judge.trial import Bottleneck
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, METRICS, RANKED_BY
 from iolab.plan.plan import Plan
 from iolab.report import (
+    claim_table,
     commands,
     document,
+    failures,
     figures,
     formats,
     grids,
+    growth,
     headline,
     palette,
     pictures,
+    published_table,
     timelines,
     warning_table,
 )
+from iolab.report.failures import Broken
 from iolab.report.figures import ContestantRow, RankRow
 from iolab.report.pictures import Drawing
 from iolab.results.records import Result
@@ -38,6 +44,7 @@ DRAWINGS_MAX = 120
 DRAWINGS_OF_LEVELS = sum(not row.is_time for row in COMPARED.values()) + 2
 # Trials beyond these are left to the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
+LATENCY = str(Bottleneck.LATENCY)
 # What was not equal, in the box above the charts; the rest of it is folded away.
 LINES_MAX = 3
 # A line that a person wrapped in the file goes on; only an item of a list begins a line of its own.
@@ -53,9 +60,12 @@ class ComparisonPart(NamedTuple):
     named: tuple[tuple[str, str], ...]
     rows: tuple[ContestantRow, ...]
     ranks: tuple[RankRow, ...]
+    broken: tuple[Broken, ...]
+    latency_bound: str
     rankings: tuple[Drawing, ...]
     drawings: tuple[Drawing, ...]
     timelines: tuple[Drawing, ...]
+    growth: tuple[Drawing, ...]
     by_hand: tuple[commands.ByHand, ...]
 
 
@@ -66,6 +76,7 @@ def render(run: Results) -> str:
     style = palette.css() + document.resource("style.css")
     used = [figures.counted(plan, at, done) for at in range(len(verdicts))]
     rows = figures.trial_rows(plan, used, results)
+    broken = [failures.broken(each, at, done, plan.published) for at, each in enumerate(plan.comparisons)]
     drawings = itertools.accumulate(
         len(RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
         for comparison in plan.comparisons
@@ -78,6 +89,7 @@ def render(run: Results) -> str:
             plan=plan,
             policy=document.policy_of(style),
             style=Markup(style),
+            claims_line=headline.of_claims(run.claims),
             headline=headline.headline(verdicts),
             verdicts=verdicts,
             unfinished=headline.unfinished(plan, verdicts),
@@ -91,9 +103,11 @@ def render(run: Results) -> str:
             limits=figures.limits(plan),
             grids=list(grids.drawings(verdicts)),
             ratios=pictures.ratio_drawings(verdicts),
-            parts=[_part(run, at, found, done, used[at], draws=at < drawn) for at, found in enumerate(verdicts)],
-            claims=run.claims,
-            published=claims.beside_published(plan, verdicts),
+            parts=[
+                _part(run, at, found, done, used[at], broken[at], draws=at < drawn) for at, found in enumerate(verdicts)
+            ],
+            claims=claim_table.rows(run.claims),
+            published=published_table.tables(plan, used, broken, run.machine.get("cpu", {}).get("logical")),
             trials=rows[:TRIALS_MAX],
             trials_left_out=max(0, len(rows) - TRIALS_MAX),
             machine=figures.machine_rows(run.machine),
@@ -111,7 +125,14 @@ def render(run: Results) -> str:
 
 
 def _part(
-    run: Results, index: int, found: ComparisonVerdict, done: figures.Done, used: figures.Counted, *, draws: bool
+    run: Results,
+    index: int,
+    found: ComparisonVerdict,
+    done: figures.Done,
+    used: figures.Counted,
+    broken: tuple[Broken, ...],
+    *,
+    draws: bool,
 ) -> ComparisonPart:
     plan, comparison = run.plan, run.plan.comparisons[index]
     rows = figures.contestant_rows(found, used)
@@ -124,10 +145,29 @@ def _part(
         named=tuple(zip(comparison.labels, (cell.contestant.text for cell in comparison.cells), strict=False)),
         rows=tuple(rows),
         ranks=figures.rank_rows(found),
+        broken=broken,
+        latency_bound=_latency_bound(found),
         rankings=tuple(pictures.ranking_drawings(found)) if draws else (),
-        drawings=tuple(pictures.level_drawings(found, rows)) if details else (),
+        drawings=tuple(pictures.level_drawings(found, rows, broken)) if details else (),
         timelines=tuple(timelines.drawings(plan, index, found, done)) if details else (),
+        growth=tuple(growth.drawings(found, index, done)) if draws else (),
         by_hand=commands.by_hand(plan, index, commands.servers_of(run.machine)),
+    )
+
+
+def _latency_bound(found: ComparisonVerdict) -> str:
+    """Which contestants waited for each other's messages most of the time, so that neither side was busy."""
+    bound = [
+        title
+        for title, limits in found.bottlenecks.items()
+        if limits and max(limits, key=limits.__getitem__) == LATENCY
+    ]
+    if not bound:
+        return ""
+    which = "" if len(bound) == len(found.titles) else f" ({', '.join(bound)})"
+    return (
+        f"Latency-bound: neither side was busy{which}. These requests per second are round trips in disguise: they "
+        "compare wake-ups and scans, not how much a server can carry. Read CPU per request."
     )
 
 

@@ -12,6 +12,7 @@ from iolab.judge.levels import Level
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, METRICS, Metric, Row
 from iolab.report import charts, drawing, figures, formats, palette
+from iolab.report.failures import Broken
 from iolab.report.figures import ContestantRow
 from iolab.wording import BOUND_SIGNS
 
@@ -97,11 +98,17 @@ def ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
         yield Drawing(shown.title, "", drawing.inline(chart, f"Ranking by {shown.title}", said))
 
 
-def level_drawings(found: ComparisonVerdict, rows: Sequence[ContestantRow]) -> Iterable[Drawing]:
+def level_drawings(
+    found: ComparisonVerdict, rows: Sequence[ContestantRow], broken: Sequence[Broken]
+) -> Iterable[Drawing]:
+    """The trials of each contestant by each metric, and its latencies; of one that broke, how, instead of its bar."""
     for metric, shown in COMPARED.items():
         levels = [level for level in found.levels if level.metric == metric]
         if levels and not shown.is_time:
-            yield _strips(shown.title, shown.unit, [_strip_row(found, level, shown) for level in levels])
+            strips = [_strip_row(found, level, shown) for level in levels]
+            measured = {level.contestant for level in levels}
+            strips += [_broken_row(each) for each in broken if each.title not in measured]
+            yield _strips(shown.title, shown.unit, sorted(strips, key=lambda row: row.slot))
     switching = [row for row in rows if row.switches is not None]
     if switching:
         strips = [
@@ -131,6 +138,10 @@ def _strips(name: str, unit: str, rows: Sequence[charts.StripRow]) -> Drawing:
     said = "; ".join(f"{row.label} {row.text}" for row in rows)
     svg = drawing.inline(charts.strips(rows, unit), name, said)
     return Drawing(f"{name}, {unit}", "", svg)
+
+
+def _broken_row(broken: Broken) -> charts.StripRow:
+    return charts.StripRow(broken.slot, broken.title, f"✕ {broken.short}", (), None, None, None)
 
 
 def _strip_row(found: ComparisonVerdict, level: Level, shown: Row) -> charts.StripRow:

@@ -1,0 +1,162 @@
+"""Published tables with what was measured here beside every figure, and the ratios that alone may be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from iolab.judge import stats
+from iolab.metrics import METRICS, Metric, value_of
+from iolab.plan.claims import Figure, Published
+from iolab.plan.plan import Plan
+from iolab.report.failures import Broken
+from iolab.report.figures import Counted
+
+NOT_PUBLISHED = "not published"
+
+
+class PublishedCell(NamedTuple):
+    """One figure, as it was published and as it was measured here; `note` is what the source contradicts itself in."""
+
+    published: str
+    measured: str
+    note: str
+
+
+class PublishedRow(NamedTuple):
+    """One contestant of a published row. The two ratios are to the first row of the table, there and here."""
+
+    id: str
+    contestant: str
+    at: str
+    cells: tuple[PublishedCell, ...]
+    ratio_there: str
+    ratio_here: str
+    broke: str
+
+
+class PublishedTable(NamedTuple):
+    """Published rows with the columns that they have among them. `of` names the metric of the ratios."""
+
+    title: str
+    heads: tuple[str, ...]
+    of: str
+    first: str
+    rows: tuple[PublishedRow, ...]
+
+
+class _Line(NamedTuple):
+    """One contestant of a published row, beside one of our comparisons; None where no comparison has it."""
+
+    row: Published
+    contestant: str
+    at: int | None
+
+
+def tables(
+    plan: Plan,
+    used: Sequence[Counted],
+    broken: Sequence[Sequence[Broken]],
+    processors: int | None,
+) -> tuple[PublishedTable, ...]:
+    """The published rows of a plan as tables: one, or one for each title of comparisons that a row is beside."""
+    of_title: dict[str, list[_Line]] = {}
+    several = any(len(_beside(plan, row)) > 1 for row in plan.published)
+    for row in plan.published:
+        for contestant in row.figures:
+            places: list[int | None] = [at for at in _beside(plan, row) if contestant in plan.comparisons[at].titles]
+            for at in places or [None]:
+                title = plan.comparisons[at].group if several and at is not None else ""
+                of_title.setdefault(title, []).append(_Line(row, contestant, at))
+    return tuple(_table(title, lines, plan, used, broken, processors) for title, lines in of_title.items() if lines)
+
+
+def _beside(plan: Plan, row: Published) -> list[int]:
+    """The comparisons that a row's setting selects."""
+    return [at for at, comparison in enumerate(plan.comparisons) if comparison.is_at(row.at)]
+
+
+def _table(
+    title: str,
+    lines: Sequence[_Line],
+    plan: Plan,
+    used: Sequence[Counted],
+    broken: Sequence[Sequence[Broken]],
+    processors: int | None,
+) -> PublishedTable:
+    metrics = list(dict.fromkeys(metric for line in lines for metric in line.row.figures[line.contestant]))
+    measured = [{metric: _measured(line, metric, plan, used, processors) for metric in metrics} for line in lines]
+    main = "throughput" if "throughput" in metrics else metrics[0]
+    there = [line.row.number(line.contestant, main) for line in lines]
+    here = [each[main] for each in measured]
+    return PublishedTable(
+        title=title,
+        heads=tuple(_head(metric) for metric in metrics),
+        of=METRICS[main].title,
+        first=f"{lines[0].row.id}, {lines[0].contestant}",
+        rows=tuple(
+            PublishedRow(
+                id=line.row.id,
+                contestant=line.contestant,
+                at=_at(line, plan),
+                cells=tuple(_cell(line, metric, ours[metric]) for metric in metrics),
+                ratio_there=_ratio(there[number], there[0]),
+                ratio_here=_ratio(here[number], here[0]),
+                broke=_broke(line, broken),
+            )
+            for number, (line, ours) in enumerate(zip(lines, measured, strict=True))
+        ),
+    )
+
+
+def _head(metric: Metric) -> str:
+    row = METRICS[metric]
+    return f"{row.title}, {row.unit}" if row.unit else row.title
+
+
+def _measured(line: _Line, metric: Metric, plan: Plan, used: Sequence[Counted], processors: int | None) -> float | None:
+    """The median over the trials that count."""
+    if line.at is None:
+        return None
+    slot = plan.comparisons[line.at].titles.index(line.contestant)
+    values = [value_of(result, metric, processors=processors) for result in used[line.at].get(slot, ())]
+    known = [value for value in values if value is not None]
+    return stats.median_interval(known)[0] if known else None
+
+
+def _cell(line: _Line, metric: Metric, measured: float | None) -> PublishedCell:
+    figure: Figure | None = line.row.figures[line.contestant].get(metric)
+    row = METRICS[metric]
+    return PublishedCell(
+        published=NOT_PUBLISHED if figure is None else _published(figure, row.scale),
+        measured="–" if measured is None else _number(measured / row.scale),
+        note="" if figure is None else figure.note,
+    )
+
+
+def _published(figure: Figure, scale: float) -> str:
+    """A figure as the source prints it; and what follows from its others, where that is another."""
+    if figure.value is None:
+        return figure.word
+    should = "" if figure.should_be is None else f" (should be {_number(figure.should_be / scale)})"
+    return f"{_number(figure.value / scale)}{should}"
+
+
+def _number(value: float) -> str:
+    """As many digits as a published table has."""
+    if abs(value) >= 1_000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _ratio(value: float | None, first: float | None) -> str:
+    return f"{value / first:.3f}" if value and first else "–"
+
+
+def _at(line: _Line, plan: Plan) -> str:
+    return "not run here" if line.at is None else plan.comparisons[line.at].name
+
+
+def _broke(line: _Line, broken: Sequence[Sequence[Broken]]) -> str:
+    found = () if line.at is None else broken[line.at]
+    return next((each.short for each in found if each.title == line.contestant), "")
