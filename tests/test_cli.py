@@ -499,7 +499,7 @@ def test_the_defaults_in_the_help_of_vs_are_those_of_a_plan(key: str) -> None:
     assert vs.SETTINGS[key].default == DEFAULTS.get(key, known)
 
 
-@pytest.mark.parametrize("key", {**LIMITS, **PATTERN, **TRIAL})
+@pytest.mark.parametrize("key", [*LIMITS, *PATTERN, *TRIAL])
 def test_a_flag_of_vs_says_of_a_setting_what_its_table_says(key: str) -> None:
     assert vs.SETTINGS[key].help == SETTINGS[DOTTED[key]].field.description
 

@@ -33,7 +33,7 @@ from made import result
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))
 # Questions about many contestants take minutes.
-LONG_S = {"models": 480, "io_uring-ladder": 360, "active-map": 240}
+LONG_S = {"models": 480, "io_uring-ladder": 360, "active-map": 240, "http-one-request-connections": 135, "http-wan": 135}
 ECHO: dict[str, Scalar] = {"protocol": "echo", "connections": 50}
 
 
@@ -390,7 +390,7 @@ def test_the_published_table_of_the_echo_note_is_that_of_the_note() -> None:
     ratios = [io_uring / epoll for epoll, io_uring in rates]
     assert ratios == pytest.approx([1.130, 1.200, 1.137, 1.203], abs=5e-4)
     assert math.prod(ratios) ** (1 / 4) == pytest.approx(1.167, abs=5e-4)
-    assert [row.at for row in plan.published] == [comparison.setting for comparison in plan.comparisons]
+    assert [row.at for row in plan.published] * 2 == [comparison.setting for comparison in plan.comparisons]
     assert [claim.id for claim in plan.claims] == ["C1-1", "C1-2", "C1-3", "C1-6"]
 
 
