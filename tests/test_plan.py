@@ -33,7 +33,13 @@ from made import result
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))
 # Questions about many contestants take minutes.
-LONG_S = {"models": 480, "io_uring-ladder": 360, "active-map": 240, "http-one-request-connections": 135, "http-wan": 135}
+LONG_S = {
+    "models": 480,
+    "io_uring-ladder": 360,
+    "active-map": 240,
+    "http-one-request-connections": 135,
+    "http-wan": 135,
+}
 ECHO: dict[str, Scalar] = {"protocol": "echo", "connections": 50}
 
 

@@ -29,6 +29,8 @@ from iolab.wording import instead
 VERBS = ("vs", "run", "soak", "capacity", "list", "report", "doctor")
 # The exit code of a run that could conclude nothing. A script must not take it for one that found no difference.
 INCONCLUSIVE = 3
+# From here on it is that of an interrupted run.
+SIGNALLED = 128
 ABOUT = "Which I/O and concurrency model should my network server use, for my workload, on my machine?"
 FLAGS = {"-h, --help": "show this help, or that of a command after its name", "--version": "show the version"}
 START = "Start with: iolab doctor; then: iolab vs epoll io_uring --quick"

@@ -9,6 +9,7 @@ from iolab.cli.parser import Parser, add_shared, named_value
 USAGE = "[FLAGS] EXPERIMENT"
 EXAMPLES = (
     "iolab run echo-io_uring-epoll --quick",
+    "iolab run published --quick",
     "iolab run ./my-question.toml",
     "iolab run models --set load.connections=200",
 )
@@ -19,7 +20,7 @@ def add(parser: Parser) -> None:
     parser.add_argument(
         "experiment",
         metavar="EXPERIMENT",
-        help="the name of an experiment (iolab list experiments has them), or the path of a .toml file",
+        help="the name of an experiment or a suite (iolab list experiments has them), or the path of a .toml file",
     )
     parser.add_argument(
         "--set",
@@ -36,8 +37,12 @@ def add(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Runs the experiment and prints its results."""
     from iolab import api
+    from iolab.cli import suite
     from iolab.cli.watching import watched
+    from iolab.plan import catalog
 
+    if (found := catalog.suite_of(options.experiment)) is not None:
+        return suite.run(found, options)
     return watched(
         lambda on_event: api.run(
             options.experiment,

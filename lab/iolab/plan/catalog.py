@@ -1,4 +1,4 @@
-"""The experiments that come with iolab, by their names."""
+"""The experiments that come with iolab, by their names, and the suites that run several of them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,47 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import Field
+
+from iolab.contract.types import Frozen
 from iolab.errors import BadInput
 from iolab.plan.claims import Claim
 from iolab.wording import instead
 
 FOLDER = Path(__file__).parent.parent / "experiments"
+SUITES = FOLDER / "suites"
 # What is written for an experiment that does not come with iolab.
 OWN = "the path of a .toml file"
+
+
+class Suite(Frozen):
+    """Experiments that are run in turn. At the end there is a table of their claims that say `headline = true`."""
+
+    name: str
+    question: str
+    experiments: tuple[str, ...] = Field(min_length=1)
+
+
+def suite_of(name: str) -> Suite | None:
+    """The suite of this name; None where there is none."""
+    return next((_suite(path) for path in SUITES.glob("*.toml") if path.stem == name), None)
 
 
 def path_of(name: str) -> Path:
     """The file of an experiment, given by its name or by a path; raises BadInput with the names there are."""
     if name.endswith(".toml") or "/" in name:
         return Path(name)
-    known = [path.stem for path in _paths()]
+    if (suite := suite_of(name)) is not None:
+        raise BadInput(f"{name} is a suite: run it with iolab run, or run one of {', '.join(suite.experiments)}")
+    known = [path.stem for path in _paths(FOLDER)]
     if name not in known:
-        raise BadInput(f"there is no experiment {name!r}{instead(name, [*known, OWN])}")
+        suites = [path.stem for path in _paths(SUITES)]
+        raise BadInput(f"there is no experiment {name!r}{instead(name, [*known, *suites, OWN])}")
     return FOLDER / f"{name}.toml"
 
 
 class Entry(NamedTuple):
-    """An experiment that comes with iolab: its name, its question, and how many claims it has."""
+    """An experiment or a suite that comes with iolab: its name, its question, and how many claims it has of its own."""
 
     name: str
     question: str
@@ -36,8 +56,8 @@ class Entry(NamedTuple):
 
 
 def questions() -> Iterator[Entry]:
-    """Every experiment. No more of it is read: to check a plan takes far longer."""
-    for path in _paths():
+    """Every experiment, and then the suites. No more of them is read: to check a plan takes far longer."""
+    for path in (*_paths(FOLDER), *_paths(SUITES)):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         yield Entry(path.stem, table["question"], len(table.get("claims", ())))
 
@@ -46,7 +66,7 @@ def claims() -> Iterator[tuple[str, Claim]]:
     """Every claim of every experiment that comes with iolab, with the experiment's name, in the order of their ids."""
     found = [
         (path.stem, Claim.model_validate(claim))
-        for path in _paths()
+        for path in _paths(FOLDER)
         for claim in tomllib.loads(path.read_text(encoding="utf-8")).get("claims", ())
     ]
     yield from sorted(found, key=lambda each: (_by_number(each[1].id), each[0]))
@@ -57,5 +77,9 @@ def _by_number(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _paths() -> list[Path]:
-    return sorted(FOLDER.glob("*.toml"))
+def _suite(path: Path) -> Suite:
+    return Suite.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def _paths(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.toml"))
