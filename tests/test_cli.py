@@ -26,7 +26,7 @@ from iolab.capacity.spec import CapacitySpec
 from iolab.cli import capacity as capacity_verb
 from iolab.cli import vs
 from iolab.cli.settings import LIMITS, PATTERN, TRIAL
-from iolab.contract.types import EchoWorkload, LineWorkload
+from iolab.contract.types import EchoWorkload, LineWorkload, RpcWorkload
 from iolab.errors import BadInput
 from iolab.judge import verdict
 from iolab.measure import protocol_probe
