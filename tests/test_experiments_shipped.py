@@ -41,9 +41,14 @@ class Cells(NamedTuple):
 
 CELLS = {
     "active-map": Cells(45, 45, 45),
-    "echo-io_uring-epoll": Cells(8, 8, 8),
+    "echo-framing": Cells(24, 6, 24),
+    "echo-io_uring-epoll": Cells(16, 8, 16),
     "echo-pipeline": Cells(8, 8, 8),
+    "http-ab-table": Cells(25, 19, 25),
+    "http-exhaustion": Cells(34, 6, 34),
     "http-hyper-monoio": Cells(12, 5, 8),
+    "http-one-request-connections": Cells(48, 11, 48),
+    "http-wan": Cells(20, 7, 20),
     "http-workers": Cells(12, 4, 12),
     "instrument": Cells(6, 6, 6),
     "io_uring-ladder": Cells(34, 34, 34),

@@ -17,7 +17,7 @@ from iolab.cli import terminal, watching
 from iolab.cli.streams import stderr, stdout
 from iolab.judge.results import Results
 from iolab.measure.events import OnEvent
-from iolab.plan.catalog import Suite
+from iolab.plan.suite import Suite
 from iolab.report import claim_table
 
 

@@ -6,14 +6,15 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import Field
-
-from iolab.contract.types import Frozen
 from iolab.errors import BadInput
-from iolab.plan.claims import Claim
 from iolab.wording import instead
+
+# A list of experiments needs neither, and both are slow to load.
+if TYPE_CHECKING:
+    from iolab.plan.claims import Claim
+    from iolab.plan.suite import Suite
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 SUITES = FOLDER / "suites"
@@ -21,17 +22,11 @@ SUITES = FOLDER / "suites"
 OWN = "the path of a .toml file"
 
 
-class Suite(Frozen):
-    """Experiments that are run in turn. At the end there is a table of their claims that say `headline = true`."""
-
-    name: str
-    question: str
-    experiments: tuple[str, ...] = Field(min_length=1)
-
-
 def suite_of(name: str) -> Suite | None:
     """The suite of this name; None where there is none."""
-    return next((_suite(path) for path in SUITES.glob("*.toml") if path.stem == name), None)
+    from iolab.plan import suite
+
+    return next((suite.read(path) for path in SUITES.glob("*.toml") if path.stem == name), None)
 
 
 def path_of(name: str) -> Path:
@@ -64,6 +59,8 @@ def questions() -> Iterator[Entry]:
 
 def claims() -> Iterator[tuple[str, Claim]]:
     """Every claim of every experiment that comes with iolab, with the experiment's name, in the order of their ids."""
+    from iolab.plan.claims import Claim
+
     found = [
         (path.stem, Claim.model_validate(claim))
         for path in _paths(FOLDER)
@@ -75,10 +72,6 @@ def claims() -> Iterator[tuple[str, Claim]]:
 def _by_number(name: str) -> list[tuple[int, str]]:
     """What puts C1-10 after C1-9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _suite(path: Path) -> Suite:
-    return Suite.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
 def _paths(folder: Path) -> list[Path]:
