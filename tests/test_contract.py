@@ -169,6 +169,7 @@ SETTINGS = {
     "load.driver": "load-spec.driver",
     "load.probes": "load-spec.probes",
     "load.spin_us": "load-spec.spin_us",
+    "load.details": "load-spec.details",
     "load.connect_per_s": "load-spec.connect_per_s",
     "load.cpus": "load-spec.cpus",
     "trial.warmup_ms": "load-spec.warmup_ms",

@@ -161,6 +161,7 @@ def test_everything_in_a_cell_decides_its_key() -> None:
         "load.driver": "io_uring",
         "load.probes": 1,
         "load.spin_us": 1,
+        "load.details": True,
         "load.connect_per_s": 100,
         "load.verify": "one_receive",
         "load.open": "as_needed",

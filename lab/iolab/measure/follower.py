@@ -52,9 +52,10 @@ def load_spec(cell: Cell, server: RunningServer, *, seed: int = 1, **changes: ob
         requests=load.requests,
         timeout_ms=times.timeout_ms,
         verify=load.verify,
+        open=load.open,
+        details=load.details,
         interval_ms=_interval_ms(times),
     )
-    _refuse_unapplied(load)
     return updated(spec, **changes)
 
 
@@ -72,12 +73,6 @@ def _pace(load: Load, seed: int) -> Pace:
         raise TrialFailed("cannot", f"load.rate: {load.rate} has not been measured: give a number", final=True)
     rate_per_s = load.rate_per_s
     return OpenLoop(arrivals=load.arrivals, seed=seed, stages=(Stage(from_per_s=rate_per_s, to_per_s=rate_per_s),))
-
-
-def _refuse_unapplied(load: Load) -> None:
-    """Raises TrialFailed for what the generator cannot do."""
-    if load.open != "before":
-        raise TrialFailed("cannot", f"load.open: the generator cannot do {load.open!r}: leave it out", final=True)
 
 
 def follow(

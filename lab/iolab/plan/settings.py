@@ -143,6 +143,7 @@ class Load(Frozen):
     open: Opening = Field(
         default="before", description="open all connections before the first request, or each when it is needed"
     )
+    details: bool = Field(default=False, description="measure the parts of each request: connect, write, wait, read")
     cpus: CpuSet = Field(default=(), description="processors of the generator; chosen for this machine by default")
 
     @model_validator(mode="after")
@@ -156,6 +157,8 @@ class Load(Frozen):
             raise ValueError(f"{self.threads} generator threads cannot share {busy} connections")
         if self.pipeline > 1 and self.driver != "epoll":
             raise ValueError(f"a pipeline needs the driver epoll, not {self.driver}")
+        if self.details and (self.pipeline > 1 or self.driver != "epoll"):
+            raise ValueError("details need the driver epoll and a pipeline of 1")
         return self
 
     @property

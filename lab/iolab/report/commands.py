@@ -172,7 +172,8 @@ def _pattern_words(load: Load) -> list[str]:
         "--probes": load.probes or None,
         "--spin": f"{load.spin_us}us" if load.spin_us else None,
     }
-    return [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
+    words = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
+    return words + (["--details"] if load.details else [])
 
 
 def _message_words(workload: Workload) -> list[str]:
