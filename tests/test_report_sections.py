@@ -211,7 +211,7 @@ def test_a_contestant_that_broke_says_how_where_its_bar_would_be_with_the_publis
     assert "Published: row-2: “error”." in text
     found = run(the_plan(PUBLISHED), lambda trial, _: 10_000, breaking)
     drawn = report.render(found).split("connections=10</h2>")[1]
-    assert "✕ broke at request 3,871" in drawn
+    assert "✕ at request 3,871" in drawn
 
 
 def test_growth_is_drawn_where_it_goes_on_after_the_beginning_of_a_trial() -> None:
@@ -251,3 +251,10 @@ def test_of_several_processes_the_page_says_how_many_served() -> None:
         return result.model_copy(update={"server": usage})
 
     assert "2 of 32 processes served" in report.render(run(the_plan(GRID), lambda trial, _: 10_000, spread))
+
+
+def test_the_page_says_how_many_requests_a_trial_has_and_what_is_between_server_and_generator() -> None:
+    plan = the_plan(PUBLISHED.replace("load.requests = 1000 }", "load.requests = 1000, path.delay_ms = 24.5 }"))
+    text = report.render(run(plan, lambda trial, _: 10_000))
+    assert "1,000 requests without a warm-up; over a path with 24.5 ms each way, MTU 1500;" in text
+    assert "A real network: the path is delay, rate and loss on one machine" in text

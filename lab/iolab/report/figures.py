@@ -17,7 +17,7 @@ from iolab.judge.rankings import Ranked
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
 from iolab.plan.plan import Comparison, Place, Plan
-from iolab.plan.settings import Load, settings_of
+from iolab.plan.settings import Cell, Load, Path, settings_of
 from iolab.results.records import Result, ServerUsage
 from iolab.wording import Bound
 
@@ -319,7 +319,7 @@ def workload_words(comparison: Comparison, reply_bytes: Mapping[str, float]) -> 
         f"{what}; {cell.load.connections} connection{'' if cell.load.connections == 1 else 's'}{_pattern(cell.load)}; "
         f"{cell.server.workers} {_WORKERS[cell.server.worker_kind][cell.server.workers > 1]}{sockets}; "
         f"{cell.load.driver} generator with {cell.load.threads} thread{'' if cell.load.threads == 1 else 's'}; "
-        f"{cell.trial.duration_ms / 1000:g} s after {cell.trial.warmup_ms / 1000:g} s of warm-up; {bound}"
+        f"{_length(cell)}; {'' if cell.path is None else f'{_path(cell.path)}; '}{bound}"
     )
 
 
@@ -330,11 +330,25 @@ def _pattern(load: Load) -> str:
         f", {load.idle} idle": load.idle,
         f", {load.pipeline} requests in flight on each": load.pipeline > 1,
         f", closed after {load.requests_per_connection} requests": load.requests_per_connection,
-        f", {load.requests} requests counted": load.requests,
         f", {load.rate_per_s or 0:,.0f} requests per second": load.rate_per_s,
         f", at {load.rate}": isinstance(load.rate, str),
     }
     return "".join(words for words, is_so in parts.items() if is_so)
+
+
+def _length(cell: Cell) -> str:
+    """When a trial ends."""
+    if cell.load.requests is not None:
+        return f"{cell.load.requests:,} requests without a warm-up"
+    return f"{cell.trial.duration_ms / 1000:g} s after {cell.trial.warmup_ms / 1000:g} s of warm-up"
+
+
+def _path(path: Path) -> str:
+    """The network between the two."""
+    words = [f"{path.delay_ms:g} ms each way" if path.delay_ms else "no delay", f"MTU {path.mtu}"]
+    words += [f"{path.rate_bits_per_s / 1e6:g} Mbit/s"] if path.rate_bits_per_s else []
+    words += [f"{path.loss * 100:g} % lost"] if path.loss else []
+    return f"over a path with {', '.join(words)}"
 
 
 def _replies(comparison: Comparison, workload: HttpWorkload, seen: Mapping[str, float]) -> str:

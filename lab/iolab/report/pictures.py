@@ -141,7 +141,7 @@ def _strips(name: str, unit: str, rows: Sequence[charts.StripRow]) -> Drawing:
 
 
 def _broken_row(broken: Broken) -> charts.StripRow:
-    return charts.StripRow(broken.slot, broken.title, f"✕ {broken.short}", (), None, None, None)
+    return charts.StripRow(broken.slot, broken.title, f"✕ {broken.short.removeprefix('broke ')}", (), None, None, None)
 
 
 def _strip_row(found: ComparisonVerdict, level: Level, shown: Row) -> charts.StripRow:
