@@ -422,6 +422,11 @@ def test_what_breaks_and_what_holds_is_counted_over_all_trials(
     check(judgement, reason, test, broken(blocks, in_blocks))
 
 
+def test_a_trial_that_the_lab_lost_is_no_failure_of_the_server() -> None:
+    for test, judgement, reason in ((HOLDS, "confirmed", "of 9 trials"), (BREAKS, "contradicted", "any of 9 trials")):
+        check(judgement, reason, test, broken(12, 3, kind="lab_late"))
+
+
 def test_a_contestant_that_was_left_out_is_not_measurable_here() -> None:
     made = broken(12, 12, kind="unavailable")
     for test in (RATIO | {"published": 1.1}, BREAKS, HOLDS, FLAT, LEVEL | {"at_least": 1}):

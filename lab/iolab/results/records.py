@@ -155,6 +155,11 @@ class Failure(Frozen):
         return f"{self.message}: {self.said[-1].strip()}" if self.said else self.message
 
     @property
+    def of_the_server(self) -> bool:
+        """Whether the server failed under its load, and not the lab, the generator or the machine."""
+        return self.kind in ("errors", "died") or (self.how is not None and self.how.phase is not None)
+
+    @property
     def left_out(self) -> bool:
         """Whether the contestant was left out, because it cannot do this at all, and not because it went wrong."""
         return self.kind in LEFT_OUT

@@ -6,8 +6,6 @@ request fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from iolab.judge.relations.quantities import Evidence, nowhere
 from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
 from iolab.plan.claims import HoldsTest, Quantity
@@ -29,7 +27,7 @@ def decide(test: HoldsTest, evidence: Evidence) -> TestVerdict:
         if broken:
             reason = f"{contestant} failed in {len(broken)} of {len(found)} trials: {what_broke(broken[0])}"
             return TestVerdict(test=test, judgement="contradicted", reason=reason)
-        requests += answered(found)
+        requests += sum(each.answered for each in found)
         trials += len(found)
     if requests == 0:
         return hindered(test, Obstacle("undecided", "no request was answered so far"))
@@ -39,7 +37,7 @@ def decide(test: HoldsTest, evidence: Evidence) -> TestVerdict:
 
 
 def ended(evidence: Evidence, contestant: str, at: Setting) -> list[Result] | Obstacle:
-    """The trials of a contestant that ran to their end, or to their failure; or why there are none."""
+    """The trials of a contestant that ran to their end, or to a failure of its own; or why there are none."""
     leaf = Quantity(contestant=contestant, at=at)
     if not evidence.chosen(leaf):
         return nowhere(evidence)
@@ -47,7 +45,12 @@ def ended(evidence: Evidence, contestant: str, at: Setting) -> list[Result] | Ob
     left_out = next((each.failure for each in trials if each.failure is not None and each.failure.left_out), None)
     if left_out is not None:
         return Obstacle("not measurable here", f"{contestant} was left out: {left_out.message}")
-    found = [each for each in trials if not (each.report is not None and each.report.interrupted)]
+    found = [
+        each
+        for each in trials
+        if (each.report is not None and not each.report.interrupted)
+        or (each.failure is not None and each.failure.of_the_server)
+    ]
     return found or Obstacle("undecided", f"no trial of {contestant} so far")
 
 
@@ -55,8 +58,8 @@ def is_broken(result: Result) -> bool:
     """Whether something failed: the trial as a whole, a request, or a reply."""
     if result.report is None:
         return True
-    requests, errors = result.report.requests, result.report.errors
-    return result.failure is not None or bool(requests.failed or requests.wrong or any(errors.model_dump().values()))
+    errors = result.report.errors.model_dump().values()
+    return result.failure is not None or bool(result.unanswered or any(errors))
 
 
 def what_broke(result: Result) -> str:
@@ -67,8 +70,3 @@ def what_broke(result: Result) -> str:
     errors = {kind: count for kind, count in result.report.errors.model_dump().items() if count}
     kinds = ", ".join(f"{kind} {count}" for kind, count in errors.items())
     return result.report.first_error or kinds or f"{result.report.requests.failed} requests failed"
-
-
-def answered(results: Iterable[Result]) -> int:
-    """How many requests were answered in these trials."""
-    return sum(each.report.requests.correct for each in results if each.report is not None)
