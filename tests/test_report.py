@@ -620,7 +620,7 @@ def test_what_is_special_about_a_load_is_said_with_its_connections(settings: dic
     [
         ({}, ["What users would have waited", "A network", "Either alone: "]),
         ({"rate": "20k"}, ["A network", "Either alone: "]),
-        ({"path.delay_ms": 5}, ["What users would have waited", "Either alone: "]),
+        ({"path.delay_ms": 5}, ["What users would have waited", "A real network", "Either alone: "]),
         (
             {"processors": "shared", "server_cpus": "0", "load_cpus": "0"},
             ["What users would have waited", "A network", "Either alone, or any latency"],

@@ -52,8 +52,13 @@ class CapacitySpec(Frozen):
 
     @property
     def digest(self) -> str:
-        """A digest of all settings, which names the folder."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        """A digest of all settings, which names the folder.
+
+        A setting that came later counts only where it is not at its default, so that earlier folders keep their names.
+        """
+        workload = self.workload
+        later = {"reply_status"} if isinstance(workload, HttpWorkload) and workload.reply_status == 200 else set()
+        return hashlib.sha256(self.model_dump_json(exclude={"workload": later}).encode()).hexdigest()[:16]
 
     @property
     def parsed(self) -> tuple[Limit, ...]:

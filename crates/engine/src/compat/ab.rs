@@ -103,8 +103,7 @@ pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
     check_http(NAME, &ab.url)?;
     let mut argv = Argv::to_anyone(&ab.url);
     argv.flag("-c", ab.concurrency);
-    argv.flag("--open", "as_needed");
-    argv.switch("--details");
+    argv.opens_as_needed(&ab.url);
     ab.limit(comes_after("requests", "time_limit", &matches), &mut argv)?;
     argv.timeout(Duration::from_secs(ab.timeout));
     if let Some(source) = &ab.source {

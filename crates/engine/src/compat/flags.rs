@@ -144,6 +144,10 @@ impl RequestFlags {
 /// A run in our own flags, in the making.
 pub(super) struct Argv(Vec<String>);
 
+fn in_tls(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.tls)
+}
+
 impl Argv {
     /// A run against this address.
     pub(super) fn to(url: &str) -> Self {
@@ -153,7 +157,7 @@ impl Argv {
     /// The same by a tool that takes any certificate.
     pub(super) fn to_anyone(url: &str) -> Self {
         let mut argv = Self::to(url);
-        if Url::parse(url).is_ok_and(|url| url.tls) {
+        if in_tls(url) {
             argv.switch("--insecure");
         }
         argv
@@ -163,6 +167,15 @@ impl Argv {
     pub(super) fn switch(&mut self, flag: &str) {
         if self.0.iter().all(|word| word != flag) {
             self.0.push(flag.to_owned());
+        }
+    }
+
+    /// Opens each connection with its first request, and measures the parts of each request's time; not in TLS, where
+    /// the generator can do neither.
+    pub(super) fn opens_as_needed(&mut self, url: &str) {
+        if !in_tls(url) {
+            self.flag("--open", "as_needed");
+            self.switch("--details");
         }
     }
 

@@ -64,8 +64,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     check_http(NAME, &hey.url)?;
     let mut argv = Argv::to_anyone(&hey.url);
     argv.flag("-c", hey.workers);
-    argv.flag("--open", "as_needed");
-    argv.switch("--details");
+    argv.opens_as_needed(&hey.url);
     argv.threads(hey.cpus, hey.workers);
     match hey.duration {
         Some(duration) => argv.window(duration),

@@ -148,6 +148,14 @@ fn flags_of_a_load_become_its_spec() {
         Ok(LoadSpec { verify: Verification::OneReceive, ..load_spec() }),
     );
     check_load(
+        "http://127.0.0.1:8080 --one-receive --driver io_uring",
+        Err("--one-receive does not go with --driver io_uring: leave out one of them"),
+    );
+    for flag in ["--open as_needed", "--details"] {
+        let alone = format!("{flag} does not go with TLS: leave out one of them");
+        check_load(&format!("https://127.0.0.1:8080 {flag}"), Err(&alone));
+    }
+    check_load(
         "tcp://127.0.0.1:8080 --framing crlf",
         Ok(LoadSpec {
             workload: Workload::Echo(Echo { framing: Framing::Crlf, ..Echo::default() }),

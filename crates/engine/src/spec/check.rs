@@ -12,7 +12,7 @@ use contract::limits::{
     PLACE_THREADS, PROBES, PROCESSES, QUEUE_PACKETS, RATE_BITS_PER_S, RATE_PER_S, REQUESTS, SLICE_MS,
     SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS, WORK_NS,
 };
-use contract::{Driver, LoadSpec, Opening, Pace, PathSpec, ServeSpec, Shard, Stage, Workload};
+use contract::{Driver, LoadSpec, Opening, Pace, PathSpec, ServeSpec, Shard, Stage, Verification, Workload};
 
 use crate::failure::Failure;
 use crate::flags::duration_text;
@@ -195,6 +195,14 @@ fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
         );
         return Err(names.contradiction(format!("{}: leave out one of them", names.pick(message))));
     }
+    if spec.driver == Driver::IoUring && spec.verify == Verification::OneReceive {
+        // Its buffers end where no reply does, so what one receive brings is not the server's doing.
+        let message = (
+            "verify one_receive does not go with the driver io_uring",
+            "--one-receive does not go with --driver io_uring",
+        );
+        return Err(names.contradiction(format!("{}: leave out one of them", names.pick(message))));
+    }
     if spec.driver != Driver::Epoll && spec.pipeline > 1 {
         let message = ("a pipeline goes with the driver epoll only", "-p goes with --driver epoll only");
         return Err(names.contradiction(format!("{}: leave out one of them", names.pick(message))));
@@ -208,7 +216,17 @@ fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
 }
 
 /// Whether nothing is to be done with connections before the run where they are opened as needed.
+///
+/// In TLS, the handshake takes the first request, so neither its phase nor the parts of its time would be right.
 fn opening(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
+    let not_in_tls = [
+        (("open as_needed", "--open as_needed"), spec.open == Opening::AsNeeded),
+        (("details", "--details"), spec.details),
+    ];
+    if let Some((name, _)) = not_in_tls.iter().find(|(_, is_given)| *is_given && spec.tls.is_some()) {
+        let name = names.pick(*name);
+        return Err(names.contradiction(format!("{name} does not go with TLS: leave out one of them")));
+    }
     let before = [
         (("warmup_ms", "--warmup"), spec.warmup_ms.is_some_and(|warmup_ms| warmup_ms > 0)),
         (("connect_per_s", "--connect-rate"), spec.connect_per_s.is_some()),
