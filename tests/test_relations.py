@@ -370,7 +370,8 @@ def broken(blocks: int, in_blocks: int, plan: Plan = PLAN, kind: str = "died") -
     made = []
     for each in run(fast(), plan=plan):
         if each.trial.slot == 0 and each.trial.block < in_blocks:
-            failure = Failure(kind=kind, message="the server died", final=kind == "unavailable")
+            how = Break() if kind == "died" else None
+            failure = Failure(kind=kind, message="the server died", final=kind == "unavailable", how=how)
             each = Result(trial=each.trial, started=each.started, failure=failure)
         if each.trial.block < blocks:
             made.append(each)

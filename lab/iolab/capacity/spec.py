@@ -14,7 +14,7 @@ from iolab.capacity.limits import Limit
 from iolab.capacity.search import Settings
 from iolab.capacity.target import Target
 from iolab.contract.literals import Arrivals, Driver
-from iolab.contract.types import WORKLOADS, Connections, Count, DurationMs, Frozen, Threads, Tls, Workload
+from iolab.contract.types import WORKLOADS, Connections, Count, DurationMs, Frozen, HttpWorkload, Threads, Tls, Workload
 from iolab.errors import PlanError
 from iolab.plan import mistakes
 

@@ -6,6 +6,7 @@ discarding a trial does not favour a contestant. Each limit is here once, with i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -125,7 +126,7 @@ def server_share(cell: Cell, result: Result) -> float | None:
     """The server's processor time over its processors (its workers, when it is not pinned); None when unknown."""
     if result.server is None:
         return None
-    cores = len(cell.server.cpus) or cell.server.workers
+    cores = min(len(cell.server.cpus) or cell.server.workers, cell.server.cpu_quota or math.inf)
     return result.server.cpu_ns / (cores * result.server.wall_ns)
 
 

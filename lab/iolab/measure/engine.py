@@ -302,4 +302,5 @@ def _failed(child: Child, event: Failed) -> TrialFailed:
 
 
 def _died(child: Child, ended: Ended, who: str) -> TrialFailed:
-    return TrialFailed("died", f"{who} {ended}", final=ended.code in FINAL_CODES, said=child.last_words())
+    kind = "died" if who == "the server" else "load_died"
+    return TrialFailed(kind, f"{who} {ended}", final=ended.code in FINAL_CODES, said=child.last_words())

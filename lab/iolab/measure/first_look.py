@@ -45,7 +45,8 @@ def _reply_bytes(host: Host, cell: Cell) -> int:
         spec = load_spec(
             changed(cell, {"load.rate": None}),
             server,
-            connections=min(cell.load.connections, CHECK_CONNECTIONS),
+            # A count of requests is there to see what breaks under it, which must not break before.
+            connections=1 if cell.load.requests else min(cell.load.connections, CHECK_CONNECTIONS),
             # Few requests of a closed loop: whether it answers rightly, and not how it bears the load.
             idle=0,
             active=None,

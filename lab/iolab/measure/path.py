@@ -50,7 +50,7 @@ class RunningPath:
     def check(self) -> None:
         """Raises TrialFailed when it has ended."""
         if (code := self.child.wait(0.0)) is not None:
-            raise TrialFailed("died", f"the path {ending(code)} while it was used", said=self.child.last_words())
+            raise TrialFailed("path_died", f"the path {ending(code)} while it was used", said=self.child.last_words())
 
     def stop(self) -> None:
         """Ends it. May be called again."""

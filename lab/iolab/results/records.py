@@ -156,8 +156,9 @@ class Failure(Frozen):
 
     @property
     def of_the_server(self) -> bool:
-        """Whether the server failed under its load, and not the lab, the generator or the machine."""
-        return self.kind in ("errors", "died") or (self.how is not None and self.how.phase is not None)
+        """Whether the server failed under its load, which it was then looked at for; and not the lab, the generator or
+        the machine."""
+        return self.how is not None and (self.kind in ("errors", "died") or self.how.phase is not None)
 
     @property
     def left_out(self) -> bool:
@@ -409,6 +410,6 @@ class Result(Frozen):
         So has a long one, which would take as long again.
         """
         if self.report is None:
-            return self.discarded
+            return self.discarded and not self.pieces
         is_long = self.report.end_ns - self.report.begin_ns >= LONG_MS * 1_000_000
         return self.discarded and self.failure is None and not is_long and not self.pieces

@@ -45,11 +45,15 @@ def _other(test: BreaksTest, result: Result) -> str:
     """How the failure differs from the one that is claimed; empty where it does not."""
     if not (test.cause or test.phase or test.after_request):
         return ""
-    how = None if result.failure is None else result.failure.how
+    looked = None if result.failure is None else result.failure.how
+    # A trial of a time keeps its figures, so only the generator says what it saw.
+    seen = None if result.report is None else result.report.first_failure
+    how = looked or seen
     if how is None:
         return "how it failed was not recorded"
-    if test.cause and not {how.ran_out, how.saw} & set(test.cause):
-        return f"the cause is {how.ran_out or how.saw or 'unknown'}, and not {' or '.join(test.cause)}"
+    ran_out = None if looked is None else looked.ran_out
+    if test.cause and not {ran_out, how.saw} & set(test.cause):
+        return f"the cause is {ran_out or how.saw or 'unknown'}, and not {' or '.join(test.cause)}"
     if test.phase and how.phase not in test.phase:
         return f"it failed in the phase {how.phase}, and not in {' or '.join(test.phase)}"
     if test.after_request and (how.request is None or how.request <= test.after_request):

@@ -69,4 +69,4 @@ def what_broke(result: Result) -> str:
     assert result.report is not None, "a trial without a failure has a report"
     errors = {kind: count for kind, count in result.report.errors.model_dump().items() if count}
     kinds = ", ".join(f"{kind} {count}" for kind, count in errors.items())
-    return result.report.first_error or kinds or f"{result.report.requests.failed} requests failed"
+    return result.report.first_error or kinds or f"{result.unanswered} requests failed"
