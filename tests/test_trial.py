@@ -16,6 +16,7 @@ from iolab.contract.types import (
     ContractError,
     Description,
     Frozen,
+    HttpWorkload,
     LoadSpec,
     PathSpec,
     ServeReady,
@@ -72,6 +73,7 @@ def test_a_trial_whose_books_balance_raises_no_warning() -> None:
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.2, max=200_000_000)),
         ("generator_late", changed("generator", turn_ns_max=20_000_001)),
         ("generator_starved", changed("generator", run_delay_ns=round(GOOD.generator.cpu_ns * 0.051))),
+        ("generator_starved", changed("generator", cpu_ns=WINDOW_NS // 10, run_delay_ns=WINDOW_NS // 50 + 1)),
         ("generator_saturated", {"generator_share": 0.81, "server_share": 0.89}),
         ("machine_busy", {"noise": MachineNoise(steal_share=0.051, foreign_cpu_cores=0.0)}),
         ("machine_busy", {"noise": MachineNoise(steal_share=0.0, foreign_cpu_cores=0.11)}),
@@ -98,6 +100,8 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
         # The same at both edges.
         {"age_begin_ns": 2 * WINDOW_NS, "age_end_ns": 2 * WINDOW_NS},
         changed("generator", turn_ns_max=20_000_000),
+        # Every wake-up waits some microseconds, which is much of the run time of a generator that mostly waits.
+        changed("generator", cpu_ns=WINDOW_NS // 10, run_delay_ns=WINDOW_NS // 50),
         {"generator_share": 0.99, "server_share": 0.95},
         {"generator_share": 0.79, "server_share": 0.50},
         {"noise": MachineNoise(steal_share=0.01, foreign_cpu_cores=0.05)},
@@ -105,6 +109,19 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
 )
 def test_what_lies_within_a_limit_raises_no_warning(changes: dict[str, Any]) -> None:
     check([], **changes)
+
+
+@pytest.mark.parametrize(
+    ("keep_alive", "turn_ns", "is_late"),
+    [(False, 50_000_000, False), (False, 50_000_001, True), (True, 20_000_001, True)],
+)
+def test_a_turn_may_take_longer_where_it_opens_a_connection_for_each_request(
+    keep_alive: bool, turn_ns: int, is_late: bool
+) -> None:
+    http = HttpWorkload(keep_alive=keep_alive)
+    generator = GOOD.generator.model_copy(update={"turn_ns_max": turn_ns})
+    report = GOOD.model_copy(update={"workload": http, "connections": 1_000, "generator": generator})
+    assert trial.is_late(report) == is_late
 
 
 def test_failed_requests_are_an_error_rate_and_not_a_speed() -> None:

@@ -40,8 +40,11 @@ LITTLE_MAX = 0.02
 ERRORS_MAX = 0.001
 # The longest turn of a generator that still times what it says it times.
 TURN_NS_MAX = 20_000_000
-# Time runnable without a processor, over run time.
-RUN_DELAY_MAX = 0.05
+# Where each request opens a connection, a turn may serve all of them once, and each takes up to this.
+TURN_NS_A_CONNECTION = 50_000
+# Time runnable without a processor, over run time; and over the window, of which less than an effect of interest moves
+# no figure: a generator that mostly waits for replies spends some microseconds of every wake-up so.
+RUN_DELAY_MAX, RUN_DELAY_WINDOW_MAX = 0.05, 0.02
 # Requests of an open loop that leave later than this are not the load that was asked for: the engine's own limits.
 LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX = 1_000_000, 0.1
 # Below this share of the rate that was asked for, a figure is that of an overloaded server. Poisson arrivals in a
@@ -336,13 +339,20 @@ def _lateness(report: Report) -> Iterator[tuple[WarningWord, str]]:
     """How the generator was kept from its work, if it was."""
     generator, views = report.generator, report.views
     late_ns = 0 if views is None else views.lateness_ns.p99
-    if generator.turn_ns_max > TURN_NS_MAX:
+    if is_late(report):
         yield "generator_late", f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms"
     elif late_ns > max(LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX * report.latency_ns.p50):
         yield "generator_late", f"1 % of its requests left {late_ns / 1e6:.1f} ms after they were due, or later"
-    if generator.run_delay_ns > RUN_DELAY_MAX * generator.cpu_ns:
+    if generator.run_delay_ns > max(RUN_DELAY_MAX * generator.cpu_ns, RUN_DELAY_WINDOW_MAX * generator.wall_ns):
         share = generator.run_delay_ns / max(generator.cpu_ns, 1)
         yield "generator_starved", f"it waited for a processor for {percent(share)} of its run time"
+
+
+def is_late(report: Report) -> bool:
+    """Whether a turn of the generator took longer than its work explains."""
+    opens = isinstance(report.workload, HttpWorkload) and not report.workload.keep_alive
+    work_ns = TURN_NS_A_CONNECTION * report.connections // report.threads if opens else 0
+    return report.generator.turn_ns_max > max(TURN_NS_MAX, work_ns)
 
 
 def _warnings_of_rate(report: Report) -> Iterator[TrialWarning]:
