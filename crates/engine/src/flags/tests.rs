@@ -99,6 +99,18 @@ fn a_load_by_hand_is_fifty_connections_for_ten_seconds() {
 }
 
 #[test]
+fn what_tls_and_a_ring_cannot_measure_is_refused_with_them() {
+    check_load(
+        "http://127.0.0.1:8080 --one-receive --driver io_uring",
+        Err("--one-receive does not go with --driver io_uring: leave out one of them"),
+    );
+    for flag in ["--open as_needed", "--details"] {
+        let alone = format!("{flag} does not go with TLS: leave out one of them");
+        check_load(&format!("https://127.0.0.1:8080 {flag}"), Err(&alone));
+    }
+}
+
+#[test]
 fn flags_of_a_load_become_its_spec() {
     check_load(
         "http://127.0.0.1:8080/a?b=c -c 7 -t 2 -z 500ms --warmup 1s --timeout 2s --driver io_uring --cpus 1",
@@ -147,14 +159,6 @@ fn flags_of_a_load_become_its_spec() {
         "http://127.0.0.1:8080 --one-receive",
         Ok(LoadSpec { verify: Verification::OneReceive, ..load_spec() }),
     );
-    check_load(
-        "http://127.0.0.1:8080 --one-receive --driver io_uring",
-        Err("--one-receive does not go with --driver io_uring: leave out one of them"),
-    );
-    for flag in ["--open as_needed", "--details"] {
-        let alone = format!("{flag} does not go with TLS: leave out one of them");
-        check_load(&format!("https://127.0.0.1:8080 {flag}"), Err(&alone));
-    }
     check_load(
         "tcp://127.0.0.1:8080 --framing crlf",
         Ok(LoadSpec {
