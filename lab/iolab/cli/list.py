@@ -69,9 +69,11 @@ def _contestants() -> Iterator[str]:
 def _experiments() -> Iterator[str]:
     from iolab.plan import catalog
 
-    for each in catalog.questions():
+    questions = list(catalog.questions())
+    width = max(len(each.name) for each in questions)
+    for each in questions:
         claims = f" ({each.claims} claim{'' if each.claims == 1 else 's'})" if each.claims else ""
-        yield f"{each.name:<24} {each.question}{claims}"
+        yield f"{each.name:<{width}} {each.question}{claims}"
 
 
 def _claims(options: Namespace) -> Iterator[str]:
@@ -109,8 +111,10 @@ def _claim_rows(options: Namespace) -> Iterator[dict[str, str]]:
 
 
 def _decided_by(claim: Claim) -> str:
-    """Whether a quick run decides it, or a full one."""
+    """Whether a quick run decides it, or a full one, or none."""
     votes = [test for test in claim.tests if not test.shown]
+    if all(test.relation == "stated" for test in votes):
+        return "none"
     if all(test.quick for test in votes):
         return "quick"
     return "quick in part" if any(test.quick for test in votes) else "full"
