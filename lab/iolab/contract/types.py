@@ -119,7 +119,7 @@ WORKLOADS: dict[str, type[HttpWorkload] | type[EchoWorkload] | type[LineWorkload
 
 
 class ServeSpec(Frozen):
-    """What a server is told on the first line of its standard input.
+    """The spec of a server: the first line of its standard input.
 
     Each further line asks it for a `served` event. An address is `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
     `netns` is the file of a network namespace that it enters before it opens a socket. `count_calls` has it count its
@@ -189,7 +189,7 @@ class Shard(Frozen):
 
 
 class LoadSpec(Frozen):
-    """What a load generator is told on the first line of its standard input: for so long, or so many requests.
+    """The spec of a load generator, the first line of its standard input: for so long, or so many requests.
 
     Its connections take the addresses of `connect`, and come from those of `sources`, in turn. `active` of them are
     busy at the same time in a closed loop, all if None; `idle` more are never used. Those that are opened as needed are
@@ -238,7 +238,7 @@ class LoadSpec(Frozen):
 
 
 class PathSpec(Frozen):
-    """What a path is told on the first line of its standard input. Both directions are alike.
+    """The spec of a path: the first line of its standard input. It holds for both directions.
 
     Each further line asks it for a report of what it has carried since the last one. `loss` is a share, 0 to 1.
     """
