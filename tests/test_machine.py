@@ -98,12 +98,14 @@ def test_a_machine_that_hides_its_topology_has_a_core_for_each_processor(tmp_pat
 @pytest.mark.parametrize(
     ("apart", "expected"),
     [
-        pytest.param(False, Ticks(2_550_000_000, 1_050_000_000, 50_000_000, 0), id="interrupts billed to tasks"),
-        pytest.param(True, Ticks(2_550_000_000, 1_050_000_000, 50_000_000, 250_000_000), id="interrupts kept apart"),
+        pytest.param(False, Ticks(2_550_000_000, 1_050_000_000, 50_000_000, 0, 77), id="interrupts billed to tasks"),
+        pytest.param(
+            True, Ticks(2_550_000_000, 1_050_000_000, 50_000_000, 250_000_000, 77), id="interrupts kept apart"
+        ),
     ],
 )
 def test_proc_stat_is_read(apart: bool, expected: Ticks) -> None:
-    stat = "cpu  100 10 10 100 5 5 20 5 0 0\ncpu0 1 2 3\n"
+    stat = "cpu  100 10 10 100 5 5 20 5 0 0\ncpu0 1 2 3\nprocesses 77\nprocs_running 1\n"
     assert proc.TICK_NS == 10_000_000, "the figures below are in ticks of 10 ms"
     assert noise.ticks(stat, apart=apart) == expected
 
@@ -116,6 +118,9 @@ def test_proc_stat_is_read(apart: bool, expected: Ticks) -> None:
         pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 1 * S, 1 * S), 2 * S, 0.25, 0.0, id="steal is nobody's work"),
         pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 3 * S, 0), 2 * S, 0.0, 0.0, id="ticks may miss some of ours"),
         pytest.param(Ticks(0, 0, 0, 0), Ticks(4 * S, 1 * S, 0, S), 2 * S, 0.0, 0.0, id="interrupts kept apart"),
+        pytest.param(
+            Ticks(0, 0, 0, 0, 10), Ticks(4 * S, 1 * S, 0, 0, 50_010), 2 * S, 0.0, 0.25, id="50,000 threads have ended"
+        ),
         pytest.param(Ticks(5, 5, 5), Ticks(5, 5, 5), 0, 0.0, 0.0, id="no time at all"),
     ],
 )

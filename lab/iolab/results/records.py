@@ -102,10 +102,11 @@ class MachineNoise(Frozen):
     """What else the machine did during the window.
 
     `steal_share` is the share of all processor time the hypervisor took (0 to 1). `foreign_cpu_cores` is the processor
-    time of everybody but the server, the generator and the lab, in cores (0.1: a tenth of one core). `run_delay_share`
-    is the time the server's threads were runnable without a processor, over their run time; None where unknown.
-    `core_to_core_ns` is how long a cache line took from the server's processor to the generator's and back, before the
-    load and after it; None where they share processors or are not pinned.
+    time of everybody but the server, the generator and the lab, in cores (0.1: a tenth of one core), less an allowance
+    for the ends of threads, which the kernel bills to no process. `run_delay_share` is the time the server's threads
+    were runnable without a processor, over their run time; None where unknown. `core_to_core_ns` is how long a cache
+    line took from the server's processor to the generator's and back, before the load and after it; None where they
+    share processors or are not pinned.
     """
 
     steal_share: float = Field(ge=0, le=1)
