@@ -54,6 +54,8 @@ def plan_over(**fields: Any) -> Plan:
         pytest.param(24.5, {}, [], id="in time"),
         pytest.param(24.5, {"late_ns_p99": MS}, [], id="late by 4 %"),
         pytest.param(24.5, {"late_ns_p99": 2 * MS}, ["path_late"], id="late by 8 %"),
+        pytest.param(24.5, {"packets": 199, "late_ns_p99": 4 * MS}, [], id="one of few packets late by 16 %"),
+        pytest.param(24.5, {"packets": 199, "late_ns_p99": 5 * MS}, ["path_late"], id="one of few late by 20.4 %"),
         pytest.param(0.0, {"late_ns_p99": 2 * MS}, [], id="no delay to be late for"),
         pytest.param(24.5, {"late_ns_max": 200 * MS}, [], id="one late packet is none of the 99th percentile"),
         pytest.param(0.0, {"overrun": 1}, ["path_late"], id="the machine was too slow to take packets in"),

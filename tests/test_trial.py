@@ -72,8 +72,11 @@ def test_a_trial_whose_books_balance_raises_no_warning() -> None:
         # However long a single request took.
         ("littles_law", changed("latency_ns", mean=GOOD.latency_ns.mean * 1.2, max=200_000_000)),
         ("generator_late", changed("generator", turn_ns_max=20_000_001)),
-        ("generator_starved", changed("generator", run_delay_ns=round(GOOD.generator.cpu_ns * 0.051))),
-        ("generator_starved", changed("generator", cpu_ns=WINDOW_NS // 10, run_delay_ns=WINDOW_NS // 50 + 1)),
+        ("generator_starved", changed("generator", turns=100, run_delay_ns=round(GOOD.generator.cpu_ns * 0.051))),
+        ("generator_starved", changed("generator", turns=1, cpu_ns=WINDOW_NS // 10, run_delay_ns=WINDOW_NS // 50 + 1)),
+        # More than its wake-ups explain, and more than wake-ups may take at all.
+        ("generator_starved", changed("generator", turns=20_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=100_000_001)),
+        ("generator_starved", changed("generator", turns=10**6, run_delay_ns=round(GOOD.generator.wall_ns * 0.061))),
         ("generator_saturated", {"generator_share": 0.81, "server_share": 0.89}),
         ("machine_busy", {"noise": MachineNoise(steal_share=0.051, foreign_cpu_cores=0.0)}),
         ("machine_busy", {"noise": MachineNoise(steal_share=0.0, foreign_cpu_cores=0.11)}),
@@ -102,6 +105,7 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
         changed("generator", turn_ns_max=20_000_000),
         # Every wake-up waits some microseconds, which is much of the run time of a generator that mostly waits.
         changed("generator", cpu_ns=WINDOW_NS // 10, run_delay_ns=WINDOW_NS // 50),
+        changed("generator", turns=20_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=100_000_000),
         {"generator_share": 0.99, "server_share": 0.95},
         {"generator_share": 0.79, "server_share": 0.50},
         {"noise": MachineNoise(steal_share=0.01, foreign_cpu_cores=0.05)},
