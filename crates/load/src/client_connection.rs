@@ -214,7 +214,8 @@ impl<C> ClientConnection<C> {
         text: impl FnOnce() -> String,
     ) -> Outcome {
         if !self.in_flight.is_empty() {
-            recorder.failed(&self.in_flight, self.number, how, text);
+            let is_lent = self.watch.as_ref().is_some_and(|watch| watch.is_lent());
+            recorder.failed(&self.in_flight, is_lent, self.number, how, text);
             self.in_flight.clear();
         }
         Outcome::Over
@@ -335,6 +336,7 @@ mod tests {
 
     use super::*;
     use crate::Pace;
+    use crate::dispatch::Dispatcher;
 
     const MESSAGE_BYTES: usize = 300;
 
@@ -435,6 +437,72 @@ mod tests {
         for piece_bytes in [1, 7, MESSAGE_BYTES - 1, MESSAGE_BYTES, MESSAGE_BYTES + 1, 5 * MESSAGE_BYTES] {
             // The last piece may end one reply or hold several.
             check_depth(5, <[u8]>::to_vec, piece_bytes, Outcome::Replied, (5, 0));
+        }
+    }
+
+    /// What happens to a connection that is opened for a request, by the connection's number.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Begins(usize),
+        Sent(usize),
+        Answered(usize),
+        Breaks(usize, io::ErrorKind),
+        Late(usize),
+    }
+
+    /// Takes these steps in a run of `asked` requests on connections that are opened as needed. Expects that the last
+    /// step ends the run, that no earlier one does, and how many requests were answered and failed.
+    fn check_as_needed(asked: u64, steps: &[Step], counts: (u64, u64)) {
+        let (mut recorder, dispatcher) = (Recorder::new(asked, &Pace::Closed), Dispatcher::closed(1, 1));
+        recorder.count_opened();
+        let limits = Limits { watched: Watched { counts_opened: true, ..LIMITS.watched }, ..LIMITS };
+        let client = <echo::Client as Client<_>>::new(workload());
+        let mut connections = [(); 3].map(|()| ClientConnection::new(client.clone(), limits, 0));
+        let mut requests = [const { Vec::new() }; 3];
+        for (place, &step) in steps.iter().enumerate() {
+            assert!(!recorder.is_done(&dispatcher), "{steps:?}: the run has ended before step {place}");
+            match step {
+                Step::Begins(at) => {
+                    assert!(recorder.may_send(), "{steps:?}: no request is left at step {place}");
+                    connections[at].open_again(client.clone(), limits, 1);
+                    recorder.lend();
+                    requests[at] = begin(&mut connections[at], 1_000, &mut recorder);
+                }
+                Step::Sent(at) => {
+                    let watch = connections[at].watch().expect("it is watched");
+                    watch.sent((1_000, 1_000), true, &mut recorder);
+                }
+                Step::Answered(at) => {
+                    connections[at].receive(&requests[at], 2_000, &mut recorder);
+                }
+                Step::Breaks(at, kind) => {
+                    connections[at].fail_with(&kind.into(), Phase::Send, &mut recorder);
+                }
+                Step::Late(at) => connections[at].give_up(Phase::Send, &mut recorder),
+            }
+        }
+        assert!(recorder.is_done(&dispatcher), "{steps:?}: the run goes on");
+        assert_eq!((recorder.replies(), recorder.failures()), counts, "{steps:?}");
+    }
+
+    #[test]
+    fn a_run_of_a_number_of_requests_ends_with_as_many_outcomes_of_requests_that_were_asked_for() {
+        use Step::{Answered, Begins, Breaks, Late, Sent};
+        use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable};
+        check_as_needed(1, &[Begins(0), Sent(0), Answered(0)], (1, 0));
+        // A connection that fails before its request is sent takes one of those that are left.
+        for kind in [ConnectionRefused, ConnectionReset] {
+            check_as_needed(1, &[Begins(0), Breaks(0, kind)], (0, 1));
+            check_as_needed(2, &[Begins(0), Begins(1), Breaks(0, kind), Sent(1), Answered(1)], (1, 1));
+        }
+        check_as_needed(1, &[Begins(0), Late(0)], (0, 1));
+        // Where none is left it takes no other's place.
+        for fails in [Breaks(1, ConnectionRefused), Breaks(1, ConnectionReset), Late(1)] {
+            check_as_needed(1, &[Begins(0), Begins(1), Sent(0), fails, Answered(0)], (1, 0));
+        }
+        // A request that was sent counts once, whatever its error.
+        for fails in [Breaks(0, HostUnreachable), Breaks(0, ConnectionReset), Late(0)] {
+            check_as_needed(2, &[Begins(0), Sent(0), fails, Begins(1), Sent(1), Answered(1)], (1, 1));
         }
     }
 

@@ -333,10 +333,7 @@ impl Recorder {
 
     /// Counts a request, sent `late_ns` after it could have been. Returns its number.
     pub(crate) fn sent(&mut self, bytes: usize, dispatch: &Dispatch, now_ns: u64, late_ns: u64) -> u64 {
-        self.left -= 1;
-        if self.left == 0 {
-            self.last_sent_ns = Some(now_ns);
-        }
+        self.started(now_ns);
         self.in_flight += 1;
         self.due_sum_ns = self.due_sum_ns.wrapping_add(dispatch.due_ns);
         let record = &mut self.record;
@@ -402,14 +399,25 @@ impl Recorder {
         self.first(first, text);
     }
 
-    /// Counts the requests in flight of a connection as failed.
+    /// Counts the requests in flight of a connection as failed. `is_lent`: the one request was not [`Self::started`].
     pub(crate) fn failed(
         &mut self,
         lost: &InFlightQueue,
+        is_lent: bool,
         connection: u64,
         (fault, phase): (Fault, Phase),
         text: impl FnOnce() -> String,
     ) {
+        self.unopened += u64::from(phase == Phase::Connect);
+        if is_lent {
+            if self.left == 0 {
+                // All that were asked for have been sent. The run ends without this one, as it does without those that
+                // still wait for their connections, so it stays in flight.
+                return;
+            }
+            // It is one of those that were asked for, or it would be tried for ever.
+            self.started(self.now_ns);
+        }
         let requests = lost.len() as u64;
         self.in_flight -= requests;
         for request in lost.iter() {
@@ -430,13 +438,6 @@ impl Recorder {
             Fault::Tls => &mut errors.tls,
         } += requests;
         self.record.errors_by_phase.count(phase, requests);
-        if phase == Phase::Connect {
-            self.unopened += 1;
-            if self.ends_after.is_some() {
-                // It is one of those that were asked for, or it would be tried for ever.
-                self.left = self.left.saturating_sub(requests);
-            }
-        }
         let request = lost.first().map_or(0, |request| request.number);
         self.first(FirstFailure { at_ns: self.now_ns, request, connection, phase, saw: fault.saw() }, text);
     }
@@ -707,7 +708,7 @@ mod tests {
                 let mut lost = InFlightQueue::default();
                 lost.push(request);
                 let how = (Fault::Timeout, Phase::Receive);
-                recorder.failed(&lost, 1, how, || "it came to nothing".to_owned());
+                recorder.failed(&lost, false, 1, how, || "it came to nothing".to_owned());
             } else {
                 recorder.replied(Verdict::Correct, None, &request, at_ns);
             }

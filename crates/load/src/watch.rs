@@ -106,10 +106,15 @@ impl Watch {
         self.watched.details
     }
 
+    /// Whether the request that the connection is opened for is not yet one of those that were asked for.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.is_opening && self.watched.counts_opened
+    }
+
     /// Whether the request that the connection is opened for is not to be sent, because all that were asked for have
     /// been.
     pub(crate) fn holds(&self, recorder: &Recorder) -> bool {
-        self.is_opening && self.watched.counts_opened && !recorder.may_send()
+        self.is_lent() && !recorder.may_send()
     }
 
     /// The connection has taken bytes between these times, so it is open; `is_whole`: the last of the request.
