@@ -15,7 +15,7 @@ use sys::epoll::{Epoll, Interest, Ready};
 use super::context::Context;
 use super::event_loop::EventLoop;
 use super::pool::{Connection, Pool};
-use super::transport::{Transport, is_passing};
+use super::transport::{self, Transport, is_passing};
 use super::unsent::Unsent;
 use super::{Drive, Plan};
 use crate::client_connection::Outcome;
@@ -286,8 +286,7 @@ impl<W: 'static, C: Client<W>, T: Transport> EventLoop for Worker<W, C, T> {
 /// Whether a connection is sending a request or receiving a reply.
 #[cold]
 fn phase<C, T: Transport>(connection: &Connection<C, T, Unsent>) -> Phase {
-    let is_sent = connection.unsent.is_empty() && !connection.handle.as_ref().is_some_and(T::holds_back);
-    if is_sent { Phase::Receive } else { Phase::Send }
+    transport::phase(connection.handle.as_ref(), !connection.unsent.is_empty())
 }
 
 impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {

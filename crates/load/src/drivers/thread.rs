@@ -22,7 +22,7 @@ use sys::net::{Address, Socket};
 
 use super::context::Context;
 use super::pool::{Connection, leave};
-use super::transport::Transport;
+use super::transport::{self, Transport};
 use super::{Drive, Plan, SWEEP_NS};
 use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
@@ -80,29 +80,23 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
             return Outcome::Waiting;
         }
         let (now_ns, recorder) = (context.now_ns, &mut *context.recorder);
-        let phase = self.phase();
-        let client = &mut self.connection.client;
+        let connection = &mut self.connection;
         match received {
-            Ok(Some(0)) => client.end(phase, now_ns, recorder),
-            Ok(Some(received)) => client.receive(&self.input[..received], now_ns, recorder),
-            Err(error) if !is_passing(&error) && is_open => client.fail_with(&error, phase, recorder),
-            Err(error) if !is_passing(&error) => client.fail_to_open(&error, recorder),
-            Ok(None) | Err(_) if client.is_late(now_ns) => {
-                let is_taken = client.is_taken();
-                let is_open =
-                    self.connection.handle.as_ref().is_some_and(|one| is_taken || one.is_connected());
-                self.connection.client.give_up(if is_open { phase } else { Phase::Connect }, recorder);
+            Ok(Some(0)) => connection.client.end(phase(connection), now_ns, recorder),
+            Ok(Some(received)) => connection.client.receive(&self.input[..received], now_ns, recorder),
+            Err(error) if !is_passing(&error) && is_open => {
+                connection.client.fail_with(&error, phase(connection), recorder)
+            }
+            Err(error) if !is_passing(&error) => connection.client.fail_to_open(&error, recorder),
+            Ok(None) | Err(_) if connection.client.is_late(now_ns) => {
+                let is_taken = connection.client.is_taken();
+                let is_open = connection.handle.as_ref().is_some_and(|one| is_taken || one.is_connected());
+                let phase = if is_open { phase(connection) } else { Phase::Connect };
+                connection.client.give_up(phase, recorder);
                 Outcome::Over
             }
             Ok(None) | Err(_) => Outcome::Waiting,
         }
-    }
-
-    /// Whether it is sending a request or receiving a reply.
-    fn phase(&self) -> Phase {
-        let Connection { handle, unsent, .. } = &self.connection;
-        let is_sent = unsent.is_empty() && !handle.as_ref().is_some_and(T::holds_back);
-        if is_sent { Phase::Receive } else { Phase::Send }
     }
 
     /// Sends what is unsent, then receives. Returns how many bytes, or None while it is still sending.
@@ -217,6 +211,12 @@ fn block(socket: &Socket, moment: Duration) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_read_timeout(Some(moment))?;
     socket.set_write_timeout(Some(moment))
+}
+
+/// Whether a connection is sending a request or receiving a reply.
+#[cold]
+fn phase<C, T: Transport>(connection: &Connection<C, T, &'static [u8]>) -> Phase {
+    transport::phase(connection.handle.as_ref(), !connection.unsent.is_empty())
 }
 
 /// Errors that mean: try again later.

@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use contract::Phase;
 use sys::net::Socket;
 
 /// One side of a connection, in bytes as the protocol sees them.
@@ -90,6 +91,11 @@ impl Transport for Socket {
     }
 
     fn close(self) {}
+}
+
+/// Whether a request is being sent or its reply received. `is_unsent`: the transport has not taken all of the request.
+pub(crate) fn phase<T: Transport>(transport: Option<&T>, is_unsent: bool) -> Phase {
+    if is_unsent || transport.is_some_and(T::holds_back) { Phase::Send } else { Phase::Receive }
 }
 
 /// Errors of a write that mean: try again later.
