@@ -222,11 +222,10 @@ impl<C> ClientConnection<C> {
     }
 
     /// Counts all requests in flight as failed by an error of the socket, in this phase of the oldest, unless the
-    /// connection was not even open.
+    /// socket was not even connected.
     pub(crate) fn fail_with(&mut self, error: &io::Error, phase: Phase, recorder: &mut Recorder) -> Outcome {
         let fault = fault_of(error, self.taken);
-        let was_open = self.taken || !matches!(fault, Fault::Connect(_) | Fault::Tls);
-        let phase = if was_open { phase } else { Phase::Connect };
+        let phase = if matches!(fault, Fault::Connect(_)) { Phase::Connect } else { phase };
         self.fail((fault, phase), recorder, || match fault {
             Fault::Reset => "the server reset the connection before its reply".into(),
             _ => error.to_string(),
@@ -248,7 +247,7 @@ impl<C> ClientConnection<C> {
     /// Gives up on a connection whose oldest request has timed out, in this phase of it.
     pub(crate) fn give_up(&mut self, phase: Phase, recorder: &mut Recorder) {
         self.fail((Fault::Timeout, phase), recorder, || match phase {
-            Phase::Connect => "the server did not accept a connection in time".into(),
+            Phase::Connect => "a connection was not open in time".into(),
             _ => "a reply did not come in time".into(),
         });
         // After a whole timeout the connection may be opened again at once.

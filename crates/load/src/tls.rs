@@ -366,6 +366,10 @@ impl Transport for Session {
         self.tls.wants_write()
     }
 
+    fn is_shaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
     fn is_open(&mut self) -> bool {
         loop {
             match self.read(&mut [0]) {

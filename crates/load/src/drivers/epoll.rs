@@ -283,7 +283,7 @@ impl<W: 'static, C: Client<W>, T: Transport> EventLoop for Worker<W, C, T> {
     }
 }
 
-/// Whether a connection is sending a request or receiving a reply.
+/// What a connection is doing with its oldest request.
 #[cold]
 fn phase<C, T: Transport>(connection: &Connection<C, T, Unsent>) -> Phase {
     transport::phase(connection.handle.as_ref(), !connection.unsent.is_empty())

@@ -48,7 +48,7 @@ pub(crate) trait EventLoop {
 
     fn handle_events(&mut self, count: usize, context: &mut Context<'_>);
 
-    /// Whether the oldest request of an open connection is being sent, or its reply being received.
+    /// What an open connection is doing with its oldest request.
     fn phase(&self, key: usize) -> Phase;
 
     /// Whether a connection is open and no longer being opened, as far as can be known.

@@ -213,7 +213,7 @@ fn block(socket: &Socket, moment: Duration) -> io::Result<()> {
     socket.set_write_timeout(Some(moment))
 }
 
-/// Whether a connection is sending a request or receiving a reply.
+/// What a connection is doing with its oldest request.
 #[cold]
 fn phase<C, T: Transport>(connection: &Connection<C, T, &'static [u8]>) -> Phase {
     transport::phase(connection.handle.as_ref(), !connection.unsent.is_empty())

@@ -40,9 +40,14 @@ pub(crate) trait Transport: Sized {
     /// Whether it still buffers bytes that it has accepted.
     fn holds_back(&self) -> bool;
 
-    /// Whether its socket is no longer being connected.
+    /// Whether its handshake is under way. A plain socket has none of its own.
+    fn is_shaking(&self) -> bool {
+        false
+    }
+
+    /// Whether it is open: neither its socket is being connected nor its handshake under way.
     fn is_connected(&self) -> bool {
-        self.socket().peer_addr().is_ok()
+        self.socket().peer_addr().is_ok() && !self.is_shaking()
     }
 
     /// Whether an idle connection is still open on the other side.
@@ -93,9 +98,16 @@ impl Transport for Socket {
     fn close(self) {}
 }
 
-/// Whether a request is being sent or its reply received. `is_unsent`: the transport has not taken all of the request.
+/// What a connection is doing: shaking hands, sending a request or receiving a reply. `is_unsent`: the transport has
+/// not taken all of the request.
 pub(crate) fn phase<T: Transport>(transport: Option<&T>, is_unsent: bool) -> Phase {
-    if is_unsent || transport.is_some_and(T::holds_back) { Phase::Send } else { Phase::Receive }
+    match transport {
+        // A session takes requests before it can send them.
+        Some(transport) if transport.is_shaking() => Phase::Connect,
+        Some(transport) if transport.holds_back() => Phase::Send,
+        _ if is_unsent => Phase::Send,
+        _ => Phase::Receive,
+    }
 }
 
 /// Errors of a write that mean: try again later.

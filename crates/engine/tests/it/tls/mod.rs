@@ -221,15 +221,22 @@ fn a_server_that_closes_without_saying_so_neither_hangs_a_run_nor_loses_a_reques
 }
 
 #[test]
-fn sessions_that_cannot_begin_in_a_run_are_errors_of_their_own_kind() {
+fn sessions_that_cannot_begin_in_a_run_are_errors_of_connecting() {
     let identity = Identity::sound();
+    let cases =
+        [(Behaviour::SpeaksTlsOn(4), "tls", "write http://"), (Behaviour::ResetsAfter(4), "reset", "reset")];
     for driver in DRIVERS {
-        let expected = Expected { correct: 4, failed: Some(("tls", 12)) };
-        let seen = check(driver, (Behaviour::SpeaksTlsOn(4), &identity), (4, expected), |spec| {
-            spec["requests_per_connection"] = 1.into();
-        });
-        let first = seen.report.field("/first_error").as_str().expect("there was an error");
-        assert!(first.contains("write http://"), "{driver}: {first}");
+        for (behaviour, kind, part) in cases {
+            let expected = Expected { correct: 4, failed: Some((kind, 12)) };
+            let seen = check(driver, (behaviour, &identity), (4, expected), |spec| {
+                spec["requests_per_connection"] = 1.into();
+            });
+            let report = seen.report;
+            let first = report.field("/first_error").as_str().expect("there was an error");
+            assert!(first.contains(part), "{driver}: {first}");
+            let counted = ["/errors_by_phase/connect", "/connections_made"].map(|name| report.field(name));
+            assert_eq!(counted, [&json!(12), &json!(4)], "{driver}, {behaviour:?}: {report}");
+        }
     }
 }
 

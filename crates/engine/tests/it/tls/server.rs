@@ -28,6 +28,8 @@ pub(crate) enum Behaviour {
     ChangesKeys,
     /// Speaks TLS on so many connections; with what comes on others it can do nothing, and says so in HTTP.
     SpeaksTlsOn(u64),
+    /// Speaks TLS on so many connections, and resets others when something comes.
+    ResetsAfter(u64),
     /// Ends each connection as soon as something comes.
     HangsUp,
     /// Waits for more.
@@ -124,6 +126,10 @@ fn serve(
                 thread::sleep(LOOK);
             }
             return Ok(());
+        }
+        Behaviour::ResetsAfter(connections) if number >= connections => {
+            // A socket that is closed with bytes that were not read is reset.
+            return socket.peek(&mut [0]).map(drop);
         }
         Behaviour::SpeaksTlsOn(connections) if number >= connections => {
             let _ = socket.read(&mut [0; 4096])?;
