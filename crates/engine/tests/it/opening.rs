@@ -117,8 +117,7 @@ fn more_connections_than_a_server_takes_are_loaded_where_each_is_opened_as_neede
     assert!((2..=30).contains(&first["connection"].as_u64().expect("a number")), "{failed}");
 
     (spec["open"], spec["timeout_ms"]) = ("as_needed".into(), 60_000.into());
-    let engine = Engine::start(&spec);
-    let report = std::iter::from_fn(|| engine.event()).last().expect("it reports");
+    let report = last(&Engine::start(&spec));
     let requests = &report["requests"];
     let in_flight = requests["in_flight_end"].as_u64().expect("a number");
     assert_eq!((&requests["correct"], &requests["failed"]), (&json!(REQUESTS), &json!(0)), "{report}");
@@ -127,13 +126,33 @@ fn more_connections_than_a_server_takes_are_loaded_where_each_is_opened_as_neede
     assert!(!report["unsound"].to_string().contains("had no reply"), "others may wait: {report}");
 }
 
+#[test]
+fn connections_that_a_server_does_not_take_in_time_are_failures_to_connect() {
+    for driver in ["epoll", "io_uring"] {
+        // Two fit into its queue, and it takes none of them.
+        let listener = listen("127.0.0.1:0", 1);
+        let mut spec = spec(&listener.address().expect("it listens").to_string());
+        (spec["driver"], spec["open"], spec["threads"]) = (driver.into(), "as_needed".into(), 1.into());
+        (spec["connections"], spec["requests"], spec["timeout_ms"]) = (6.into(), 6.into(), 300.into());
+        let report = last(&Engine::start(&spec));
+        let phases = &report["errors_by_phase"];
+        let counted = [&phases["connect"], &phases["receive"], &report["connections_made"]];
+        assert_eq!(counted, [&json!(4), &json!(2), &json!(2)], "{driver}: {report}");
+        assert_eq!(report["requests"]["failed"], 6, "{driver}: {report}");
+    }
+}
+
 /// The report of so many requests, each on a connection of its own.
 fn report(address: &str, driver: &str, requests: u64, timeout_ms: u64) -> Value {
     let mut spec = spec(address);
     (spec["driver"], spec["requests"], spec["timeout_ms"]) =
         (driver.into(), requests.into(), timeout_ms.into());
     spec["requests_per_connection"] = 1.into();
-    let engine = Engine::start(&spec);
+    last(&Engine::start(&spec))
+}
+
+/// The last event of a load.
+fn last(engine: &Engine) -> Value {
     std::iter::from_fn(|| engine.event()).last().expect("it reports")
 }
 

@@ -17,7 +17,7 @@ use sys::ring::{self, Completion, Options, Ring, Slot, Stop, TaskRun, Wait};
 
 use super::context::Context;
 use super::event_loop::EventLoop;
-use super::pool::Pool;
+use super::pool::{Connection, Pool};
 use super::{Drive, Plan};
 use crate::client_connection::Outcome;
 use crate::dispatch::{Dispatch, Dispatcher};
@@ -28,6 +28,21 @@ use crate::{Failure, ThreadLoad, failure};
 const ENTRIES: u32 = 256;
 /// Slots for each connection: one that is being closed keeps its slot while the next is open.
 const SLOTS: usize = 4;
+
+/// The place of a connection in the ring.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    slot: Slot,
+    /// Whether the kernel would not take the beginning of the first request, for which a new socket has room as soon as
+    /// it is connected.
+    is_connecting: bool,
+}
+
+impl Place {
+    fn of(slot: Slot) -> Self {
+        Self { slot, is_connecting: false }
+    }
+}
 
 /// The owner of a slot.
 #[derive(Clone, Copy)]
@@ -49,7 +64,7 @@ struct Use {
 pub(crate) struct Worker<W, C> {
     ring: Ring,
     /// `unsent` is the last request of a connection.
-    pool: Pool<C, Slot, &'static [u8], Socket>,
+    pool: Pool<C, Place, &'static [u8], Socket>,
     uses: Vec<Use>,
     /// For each connection, how many slots it has given up that are not closed yet.
     closing: Vec<usize>,
@@ -95,7 +110,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         };
         for (key, socket) in sockets.into_iter().enumerate() {
             let slot = worker.ring.adopt(socket).map_err(broken)?;
-            worker.pool.add(slot);
+            worker.pool.add(Place::of(slot));
             worker.own(slot, key);
         }
         worker.pool.fill(share.connections);
@@ -114,7 +129,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
     /// Queues the request of a connection, if that is open.
     fn send(&mut self, key: usize) {
         let connection = &self.pool.connections[key];
-        if let Some(slot) = connection.handle {
+        if let Some(Place { slot, .. }) = connection.handle {
             self.ring.send_fixed(slot, connection.unsent);
         }
     }
@@ -126,8 +141,10 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             match sent {
                 Ok(sent_bytes) => {
                     self.uses[slot.index()].sending = true;
-                    let rest = &self.pool.connections[key].unsent[sent_bytes..];
-                    self.ring.send_tracked(slot, Cow::Borrowed(rest));
+                    let Connection { handle, client, unsent } = &mut self.pool.connections[key];
+                    let is_connecting = sent_bytes == 0 && !client.is_taken();
+                    *handle = Some(Place { slot, is_connecting });
+                    self.ring.send_tracked(slot, Cow::Borrowed(&unsent[sent_bytes..]));
                 }
                 Err(error) => self.fail(key, &error, context),
             }
@@ -157,8 +174,11 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             }
             Completion::Sent { slot, result } => {
                 self.uses[slot.index()].sending = false;
-                if let (Owner::Connection(key), Err(error)) = (self.uses[slot.index()].owner, result) {
-                    self.fail(key, &error, context);
+                if let Owner::Connection(key) = self.uses[slot.index()].owner {
+                    match result {
+                        Ok(()) => self.pool.connections[key].handle = Some(Place::of(slot)),
+                        Err(error) => self.fail(key, &error, context),
+                    }
                 }
                 self.close_slot(slot);
             }
@@ -231,13 +251,13 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
 
 impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
     type Client = C;
-    type Handle = Slot;
+    type Handle = Place;
     type Unsent = &'static [u8];
     type Transport = Socket;
 
     const BATCHES: bool = true;
 
-    fn pool(&mut self) -> &mut Pool<C, Slot, &'static [u8], Socket> {
+    fn pool(&mut self) -> &mut Pool<C, Place, &'static [u8], Socket> {
         &mut self.pool
     }
 
@@ -257,7 +277,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
     fn open(&mut self, key: usize) -> io::Result<()> {
         let socket = sys::net::start_connect(self.pool.plan.route(key))?;
         let slot = self.ring.adopt(socket)?;
-        self.pool.connections[key].handle = Some(slot);
+        self.pool.connections[key].handle = Some(Place::of(slot));
         self.own(slot, key);
         Ok(())
     }
@@ -268,7 +288,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
 
     /// The slot closes when none of its requests to the ring is in flight.
     fn disconnect(&mut self, key: usize) {
-        let Some(slot) = self.pool.connections[key].handle.take() else { return };
+        let Some(Place { slot, .. }) = self.pool.connections[key].handle.take() else { return };
         let state = &mut self.uses[slot.index()];
         state.owner = Owner::Closing(key);
         self.closing[key] += 1;
@@ -299,14 +319,15 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
     }
 
     fn phase(&self, key: usize) -> Phase {
-        let slot = self.pool.connections[key].handle;
-        let is_sending = slot.is_some_and(|slot| self.uses[slot.index()].sending);
-        if is_sending { Phase::Send } else { Phase::Receive }
+        match self.pool.connections[key].handle {
+            Some(Place { is_connecting: true, .. }) => Phase::Connect,
+            Some(Place { slot, .. }) if self.uses[slot.index()].sending => Phase::Send,
+            _ => Phase::Receive,
+        }
     }
 
-    /// The kernel sends as soon as there is a connection, and tells neither.
-    fn is_connected(_slot: &Slot) -> bool {
-        true
+    fn is_connected(place: &Place) -> bool {
+        !place.is_connecting
     }
 }
 
