@@ -124,7 +124,7 @@ impl<C> ClientConnection<C> {
         let request = self.client.request();
         let waited = dispatch.due_ns < dispatch.free_ns;
         let late_ns = now_ns.saturating_sub(dispatch.due_ns.max(dispatch.free_ns));
-        let number = recorder.sent(request.len(), dispatch, now_ns, late_ns);
+        let number = recorder.sent(dispatch, now_ns, late_ns);
         self.in_flight.push(InFlight { due_ns: dispatch.due_ns, sent_ns: now_ns, late_ns, number, waited });
         self.limits.requests -= 1;
         request

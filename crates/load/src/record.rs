@@ -332,19 +332,29 @@ impl Recorder {
     }
 
     /// Counts a request, sent `late_ns` after it could have been. Returns its number.
-    pub(crate) fn sent(&mut self, bytes: usize, dispatch: &Dispatch, now_ns: u64, late_ns: u64) -> u64 {
+    pub(crate) fn sent(&mut self, dispatch: &Dispatch, now_ns: u64, late_ns: u64) -> u64 {
         self.started(now_ns);
         self.in_flight += 1;
         self.due_sum_ns = self.due_sum_ns.wrapping_add(dispatch.due_ns);
         let record = &mut self.record;
         record.requests.sent += 1;
-        record.bytes_sent += bytes as u64;
         if let Some(views) = &mut record.views {
             views.lateness_ns.saturating_record(late_ns);
             record.backlog.waited += u64::from(dispatch.due_ns < dispatch.free_ns);
             record.backlog.unsent_begin += u64::from(dispatch.due_ns < self.timeline.begin_ns);
         }
         self.sent_before + record.requests.sent
+    }
+
+    /// Counts bytes of requests that the connection has taken.
+    pub(crate) fn transmitted(&mut self, bytes: usize) {
+        self.record.bytes_sent += bytes as u64;
+    }
+
+    /// Takes back bytes that were counted as transmitted and were not: at the edge of the window, those of another
+    /// record.
+    pub(crate) fn not_transmitted(&mut self, bytes: usize) {
+        self.record.bytes_sent = self.record.bytes_sent.saturating_sub(bytes as u64);
     }
 
     pub(crate) fn received(&mut self, bytes: usize) {
@@ -698,7 +708,7 @@ mod tests {
         recorder.iteration_began_ns = TIMELINE.start_ns;
         recorder.now_ns = TIMELINE.start_ns;
         let dispatch = |at_ns| Dispatch { key: 0, due_ns: at_ns, free_ns: at_ns };
-        let number = recorder.sent(10, &dispatch(900), 900, 0);
+        let number = recorder.sent(&dispatch(900), 900, 0);
         let mut request = InFlight { due_ns: 900, sent_ns: 900, late_ns: 0, number, waited: false };
         for &at_ns in times_ns {
             if !recorder.begin_iteration(at_ns) {
@@ -712,7 +722,7 @@ mod tests {
             } else {
                 recorder.replied(Verdict::Correct, None, &request, at_ns);
             }
-            let number = recorder.sent(10, &dispatch(at_ns), at_ns, 0);
+            let number = recorder.sent(&dispatch(at_ns), at_ns, 0);
             request = InFlight { due_ns: at_ns, sent_ns: at_ns, number, ..request };
         }
         let record = recorder.finish();

@@ -200,7 +200,10 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         let connection = &mut self.pool.connections[key];
         let Some(transport) = &mut connection.handle else { return false };
         match transport.write(connection.unsent.bytes()) {
-            Ok(sent) => connection.unsent.advance(sent),
+            Ok(sent) => {
+                connection.unsent.advance(sent);
+                context.recorder.transmitted(sent);
+            }
             Err(error) if is_passing(&error) => {}
             Err(error) => {
                 self.fail(key, &error, context);

@@ -5,10 +5,10 @@
 //! the server look slower, never faster, and the number of requests in flight is exact at all times.
 
 use std::borrow::Cow;
-use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use std::{io, mem};
 
 use contract::{LoadSpec, Phase};
 use proto::Client;
@@ -57,7 +57,8 @@ enum Owner {
 struct Use {
     owner: Owner,
     receiving: bool,
-    sending: bool,
+    /// What is left of a request that did not fit into the socket; 0 if all of it did.
+    sending_bytes: usize,
 }
 
 /// A thread's connections and their ring.
@@ -119,18 +120,19 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
 
     fn own(&mut self, slot: Slot, key: usize) {
         if self.uses.len() <= slot.index() {
-            let free = Use { owner: Owner::Nobody, receiving: false, sending: false };
+            let free = Use { owner: Owner::Nobody, receiving: false, sending_bytes: 0 };
             self.uses.resize(slot.index() + 1, free);
         }
-        self.uses[slot.index()] = Use { owner: Owner::Connection(key), receiving: true, sending: false };
+        self.uses[slot.index()] = Use { owner: Owner::Connection(key), receiving: true, sending_bytes: 0 };
         self.ring.receive(slot, true);
     }
 
     /// Queues the request of a connection, if that is open.
-    fn send(&mut self, key: usize) {
+    fn send(&mut self, key: usize, context: &mut Context<'_>) {
         let connection = &self.pool.connections[key];
         if let Some(Place { slot, .. }) = connection.handle {
             self.ring.send_fixed(slot, connection.unsent);
+            context.recorder.transmitted(connection.unsent.len());
         }
     }
 
@@ -140,13 +142,18 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
             let Owner::Connection(key) = self.uses[slot.index()].owner else { continue };
             match sent {
                 Ok(sent_bytes) => {
-                    self.uses[slot.index()].sending = true;
                     let Connection { handle, client, unsent } = &mut self.pool.connections[key];
                     let is_connecting = sent_bytes == 0 && !client.is_taken();
                     *handle = Some(Place { slot, is_connecting });
-                    self.ring.send_tracked(slot, Cow::Borrowed(&unsent[sent_bytes..]));
+                    let rest = &unsent[sent_bytes..];
+                    context.recorder.not_transmitted(rest.len());
+                    self.uses[slot.index()].sending_bytes = rest.len();
+                    self.ring.send_tracked(slot, Cow::Borrowed(rest));
                 }
-                Err(error) => self.fail(key, &error, context),
+                Err(error) => {
+                    context.recorder.not_transmitted(self.pool.connections[key].unsent.len());
+                    self.fail(key, &error, context);
+                }
             }
         }
     }
@@ -173,10 +180,13 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
                 self.close_slot(slot);
             }
             Completion::Sent { slot, result } => {
-                self.uses[slot.index()].sending = false;
+                let sent_bytes = mem::take(&mut self.uses[slot.index()].sending_bytes);
                 if let Owner::Connection(key) = self.uses[slot.index()].owner {
                     match result {
-                        Ok(()) => self.pool.connections[key].handle = Some(Place::of(slot)),
+                        Ok(()) => {
+                            self.pool.connections[key].handle = Some(Place::of(slot));
+                            context.recorder.transmitted(sent_bytes);
+                        }
                         Err(error) => self.fail(key, &error, context),
                     }
                 }
@@ -218,7 +228,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         let state = &mut self.uses[slot.index()];
         if let Owner::Closing(key) = state.owner
             && !state.receiving
-            && !state.sending
+            && state.sending_bytes == 0
         {
             state.owner = Owner::Nobody;
             self.ring.close(slot);
@@ -269,7 +279,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         }
         connection.unsent = connection.client.begin(dispatch, context.now_ns, context.recorder);
         if is_open || self.connect(dispatch.key, context) {
-            self.send(dispatch.key);
+            self.send(dispatch.key, context);
         }
     }
 
@@ -282,8 +292,8 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         Ok(())
     }
 
-    fn send_first(&mut self, key: usize, _context: &mut Context<'_>) {
-        self.send(key);
+    fn send_first(&mut self, key: usize, context: &mut Context<'_>) {
+        self.send(key, context);
     }
 
     /// The slot closes when none of its requests to the ring is in flight.
@@ -295,7 +305,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         if state.receiving {
             self.ring.stop_receiving(slot);
         }
-        if state.sending {
+        if state.sending_bytes > 0 {
             self.ring.cancel_send(slot);
         }
         self.close_slot(slot);
@@ -321,7 +331,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
     fn phase(&self, key: usize) -> Phase {
         match self.pool.connections[key].handle {
             Some(Place { is_connecting: true, .. }) => Phase::Connect,
-            Some(Place { slot, .. }) if self.uses[slot.index()].sending => Phase::Send,
+            Some(Place { slot, .. }) if self.uses[slot.index()].sending_bytes > 0 => Phase::Send,
             _ => Phase::Receive,
         }
     }

@@ -74,8 +74,9 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         context.tick();
         // Both the end of a send and the receive after it may block.
         context.end_iteration(2 * self.plan.moment());
-        let is_open = self.connection.handle.is_some();
+        let (is_open, unsent_bytes) = (self.connection.handle.is_some(), self.connection.unsent.len());
         let received = if is_open { self.communicate() } else { self.connect() };
+        context.recorder.transmitted(unsent_bytes - self.connection.unsent.len());
         if !context.begin_iteration() {
             return Outcome::Waiting;
         }

@@ -776,6 +776,7 @@ fn a_connection_that_cannot_be_opened_when_it_is_needed_is_a_failed_request() {
         let failed = report.requests("failed");
         assert_eq!((failed, report.errors("connect")), (REQUESTS, REQUESTS), "{driver}: {report}");
         assert_eq!(report.field("/connections_made"), &json!(0), "{driver}: {report}");
+        assert_eq!(report.bytes("sent"), 0, "{driver}: {report}");
         let first = report.field("/first_failure");
         assert_eq!(
             (&first["phase"], &first["saw"]),
@@ -948,7 +949,10 @@ fn check_echo(spec: &Value, message_bytes: u64) {
     report.assert_physics();
     report.assert_steady();
     assert_eq!(report.requests("wrong") + report.requests("failed"), 0, "{report}");
-    assert_eq!(report.bytes("sent"), report.requests("sent") * message_bytes, "{report}");
+    let sent = report.bytes("sent").abs_diff(report.requests("sent") * message_bytes);
+    // The edges of the window cut requests that a socket does not take at once.
+    let cut = if message_bytes > 4096 { report.requests("in_flight_end") * message_bytes } else { 0 };
+    assert!(sent <= cut, "sent bytes and requests do not agree: {report}");
     let received = report.bytes("received").abs_diff(report.requests("correct") * message_bytes);
     let in_flight = report.requests("in_flight_end") * message_bytes;
     assert!(received <= in_flight, "received bytes and replies do not agree: {report}");
