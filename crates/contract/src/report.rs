@@ -52,6 +52,8 @@ pub struct Report {
     pub pipeline: usize,
     #[schemars(range(min = 1))]
     pub requests_per_connection: Option<u64>,
+    /// The number of requests that was to end the run.
+    pub requests_asked: Option<u64>,
     /// How long before a request was due the generator no longer slept.
     #[serde(default)]
     pub spin_us: u64,

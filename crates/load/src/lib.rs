@@ -168,7 +168,6 @@ pub fn run<P: Protocol>(
         report.probe = probe.map(|mut thread| Box::new(thread.wait().into_probe(spec.probes)));
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
         report.interrupted = halt.load(Ordering::Relaxed);
-        report.is_counted = spec.requests.is_some();
         slices.pass_on(true, |slice| {
             emit(Event::Sliced(slice));
         });

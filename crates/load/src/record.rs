@@ -127,8 +127,6 @@ pub struct Report {
     pub generator: Generator,
     pub probe: Option<Box<Probe>>,
     pub interrupted: bool,
-    /// Whether a number of requests was to end the run.
-    pub is_counted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -600,7 +598,6 @@ impl Report {
             generator: Generator::default(),
             probe: None,
             interrupted: false,
-            is_counted: false,
         }
     }
 
@@ -649,7 +646,6 @@ impl Report {
             (Some(_), None) => {}
         }
         self.interrupted |= other.interrupted;
-        self.is_counted |= other.is_counted;
     }
 
     /// Turns the report of probe connections into the part of the whole report about them.

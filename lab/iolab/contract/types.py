@@ -579,6 +579,7 @@ class Report(Frozen):
     active: Some | None = None
     pipeline: Some = 1
     requests_per_connection: Some | None = None
+    requests_asked: Count | None = None
     spin_us: Count = 0
     verify: Verification = "whole"
     labels: tuple[str, ...] = ()

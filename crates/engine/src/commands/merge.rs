@@ -102,6 +102,7 @@ fn difference(one: &Report, other: &Report) -> Option<String> {
         ("ways of checking", one.verify == other.verify),
         ("depths of pipeline", one.pipeline == other.pipeline),
         ("requests per connection", one.requests_per_connection == other.requests_per_connection),
+        ("ways of ending", one.requests_asked.is_some() == other.requests_asked.is_some()),
         ("lengths of intervals", one.intervals.length_ns == other.intervals.length_ns),
     ];
     let differing = fields.iter().find(|(_, is_same)| !is_same);
@@ -156,6 +157,7 @@ fn add(whole: &mut LoadSpec, part: &LoadSpec) {
         let busy = |spec: &LoadSpec| spec.active.unwrap_or(spec.connections);
         whole.active = Some(busy(whole) + busy(part));
     }
+    whole.requests = whole.requests.zip(part.requests).map(|(whole, part)| whole.saturating_add(part));
     whole.connections += part.connections;
     whole.idle += part.idle;
     whole.probes += part.probes;

@@ -36,6 +36,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         active: spec.active,
         pipeline: spec.pipeline,
         requests_per_connection: spec.requests_per_connection,
+        requests_asked: spec.requests,
         spin_us: spec.spin_us,
         verify: spec.verify,
         labels: labels(spec),
@@ -56,7 +57,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
         gone,
         last_reply_ns: (measured.last_reply_ns > 0).then_some(measured.last_reply_ns),
         elapsed_ns: until_last_reply_ns(measured.first_connect_ns, measured),
-        finish_ns: until_last_reply_ns(measured.first_begin_ns, measured).filter(|_| measured.is_counted),
+        finish_ns: until_last_reply_ns(measured.first_begin_ns, measured).filter(|_| spec.requests.is_some()),
         latency_ns: measured.latency.clone(),
         views: measured.views.clone(),
         times: measured.times.as_deref().cloned(),
@@ -88,7 +89,7 @@ fn evidence<'a>(
         connections: spec.connections,
         idle: spec.idle,
         requests_per_connection: spec.requests_per_connection,
-        ends_at_last_reply: measured.is_counted && spec.open == Opening::AsNeeded,
+        ends_at_last_reply: spec.requests.is_some() && spec.open == Opening::AsNeeded,
         gone,
         schedule,
         spins: spec.spin_us > 0,
@@ -124,6 +125,7 @@ pub(crate) fn asked(report: &Report) -> LoadSpec {
         active: report.active,
         pipeline: report.pipeline,
         requests_per_connection: report.requests_per_connection,
+        requests: report.requests_asked,
         probes: report.probe.as_ref().map_or(0, |probe| probe.connections),
         spin_us: report.spin_us,
         verify: report.verify,
@@ -167,7 +169,6 @@ pub(crate) fn measured(report: &Report) -> ::load::Report {
         generator: report.generator,
         probe: report.probe.clone().map(Box::new),
         interrupted: report.interrupted,
-        is_counted: report.finish_ns.is_some(),
     }
 }
 

@@ -167,6 +167,19 @@ fn reports_of_generators_that_ran_together_keep_the_physics_of_one() {
 }
 
 #[test]
+fn runs_of_a_number_of_requests_are_one_of_their_sum() {
+    let part = |by_ns| {
+        let mut report = example("report").later(by_ns);
+        report["requests_asked"] = 40.into();
+        // A run without a reply has no other sign of it.
+        (report["last_reply_ns"], report["elapsed_ns"]) = (Value::Null, Value::Null);
+        report
+    };
+    let whole = merged(&[part(0), part(1), part(2)]);
+    assert_eq!((&whole["requests_asked"], &whole["finish_ns"]), (&json!(120), &Value::Null));
+}
+
+#[test]
 fn a_person_gets_the_summary_of_the_whole() {
     let outcome = merge(&[], &[example("report"), example("report").later(1000)]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
@@ -228,6 +241,7 @@ fn reports_that_are_not_of_one_load_are_refused() {
     refuse(with("/driver", "io_uring".into()), "they have different drivers");
     refuse(with("/pipeline", 2.into()), "they have different depths of pipeline");
     refuse(with("/requests_per_connection", 2.into()), "they have different requests per connection");
+    refuse(with("/requests_asked", 40.into()), "they have different ways of ending");
     refuse(with("/intervals/length_ns", 1.into()), "they have different lengths of intervals");
     refuse(with("/schema", 2.into()), "schema 2 is not known to this engine");
     refuse(with("/event", "failed".into()), "unknown variant `failed`");

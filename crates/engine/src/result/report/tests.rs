@@ -4,20 +4,21 @@ use super::*;
 fn the_time_to_finish_is_that_of_a_number_of_requests_and_comes_back_from_a_report() {
     let example = contract::read(include_str!("../../../../../schema/examples/report.json"))
         .expect("the example is valid");
-    let (spec, mut run) = (asked(&example), measured(&example));
+    let (mut spec, mut run) = (asked(&example), measured(&example));
     (run.first_connect_ns, run.first_begin_ns, run.last_reply_ns) = (40, 100, 350);
-    for (is_counted, finish_ns) in [(true, Some(250)), (false, None)] {
-        run.is_counted = is_counted;
+    for (requests, finish_ns, first_begin_ns) in [(Some(7), Some(250), 100), (None, None, u64::MAX)] {
+        spec.requests = requests;
         let told = report(&spec, Vec::new(), &run);
         assert_eq!((told.elapsed_ns, told.finish_ns), (Some(310), finish_ns));
         let again = measured(&told);
-        let first_begin_ns = if is_counted { 100 } else { u64::MAX };
         assert_eq!((again.first_connect_ns, again.first_begin_ns), (40, first_begin_ns));
-        assert_eq!(again.is_counted, is_counted);
+        assert_eq!(asked(&told).requests, requests);
     }
-    run.last_reply_ns = 0;
+    // Without a reply it has no time, and is still a run of so many.
+    (spec.requests, run.last_reply_ns) = (Some(7), 0);
     let told = report(&spec, Vec::new(), &run);
-    assert_eq!((told.elapsed_ns, told.finish_ns, measured(&told).first_connect_ns), (None, None, u64::MAX));
+    assert_eq!((told.elapsed_ns, told.finish_ns, asked(&told).requests), (None, None, Some(7)));
+    assert_eq!(measured(&told).first_connect_ns, u64::MAX);
 }
 
 #[test]
