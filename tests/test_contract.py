@@ -145,13 +145,18 @@ def test_every_schema_is_compared() -> None:
     assert {path.stem for path in SCHEMAS.glob("*.json")} == {*SPECS, *ANSWERS}
 
 
-def test_a_reply_without_content_has_no_length() -> None:
+def test_a_reply_without_content_has_no_length_and_is_that_of_the_root() -> None:
     workload = HttpWorkload.model_validate({"protocol": "http", "reply_status": 204})
     assert (workload.reply_status, workload.reply_bytes) == (204, 0)
     assert HttpWorkload(reply_status=204, reply_bytes=0) == workload
     assert HttpWorkload().reply_bytes == 1
     with pytest.raises(ValidationError, match="a reply with the status 204 has no body: leave it out, or give 0"):
         HttpWorkload(reply_status=204, reply_bytes=5)
+    for target in ("/?a", "http://a", "http://a/"):
+        HttpWorkload(reply_status=204, reply_bytes=0, target=target)
+    HttpWorkload(reply_status=204, reply_bytes=0, target="/json", expect_status=200)
+    with pytest.raises(ValidationError, match="204 is the status of / only: leave out target, or add expect_status"):
+        HttpWorkload(reply_status=204, reply_bytes=0, target="/json")
     with pytest.raises(ValidationError, match="reply_status"):
         HttpWorkload.model_validate({"reply_status": 404})
 

@@ -7,6 +7,7 @@ ignores is a setting that was not measured. Times are CLOCK_MONOTONIC nanosecond
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -65,9 +66,12 @@ class HttpWorkload(Frozen):
         return given
 
     @model_validator(mode="after")
-    def _no_content_has_no_body(self) -> Self:
+    def _no_content_is_that_of_the_root(self) -> Self:
         if self.reply_status == 204 and self.reply_bytes > 0:
             raise ValueError("reply_bytes: a reply with the status 204 has no body: leave it out, or give 0")
+        is_root = urlsplit(self.target).path in ("", "/")
+        if self.reply_status == 204 and not is_root and self.expect_status is None:
+            raise ValueError("reply_status: 204 is the status of / only: leave out target, or add expect_status")
         return self
 
 

@@ -118,15 +118,23 @@ impl Workload {
     }
 
     /// Has `/` answered with the status 204, which has no body. A client takes no other status, unless its request
-    /// names one.
+    /// names one. It must for another target, which is answered as ever.
     ///
     /// # Errors
-    /// One line that says that there is a body.
+    /// One line that says that there is a body, or that the status is not that of the target.
     pub fn without_content(self) -> Result<Self, String> {
         if self.reply_bytes > 0 {
             return Err(format!(
                 "reply_bytes is {}, but a reply with the status 204 has no body: give reply_bytes = 0",
                 self.reply_bytes
+            ));
+        }
+        let is_root = server::path(&self.target).and_then(page_number) == Some(ROOT);
+        if !is_root && self.expect_status.is_none() {
+            return Err(format!(
+                "reply_status is 204, which is the status of / only, but the target is {}: ask for /, or name the \
+                 status to expect (expect_status)",
+                self.target
             ));
         }
         Ok(Self { is_without_content: true, ..self })

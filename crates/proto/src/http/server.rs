@@ -387,7 +387,7 @@ fn beside_pages(method: &str, path: &str) -> Kind {
 }
 
 /// The path of a target in origin form or absolute form, without its query. A target with a fragment has none.
-fn path(target: &str) -> Option<&str> {
+pub(super) fn path(target: &str) -> Option<&str> {
     if target == "/" {
         return Some(target);
     }

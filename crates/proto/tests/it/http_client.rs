@@ -55,6 +55,16 @@ fn workloads_that_cannot_be_are_refused_with_a_hint() {
         with_body.as_deref(),
         Some("reply_bytes is 1, but a reply with the status 204 has no body: give reply_bytes = 0")
     );
+    for target in ["/json", "/nowhere", "http://b/json?x"] {
+        let other = Workload::new(0, target, "a", true, Verify::Bytes).unwrap().without_content().err();
+        assert_eq!(
+            other.unwrap_or_default(),
+            format!(
+                "reply_status is 204, which is the status of / only, but the target is {target}: ask for /, or name \
+                 the status to expect (expect_status)"
+            )
+        );
+    }
     for target in ["", "x", "*", "/ ", "/\r\nA: b", "/\u{e9}", "https://a/", &"/".repeat(8193)] {
         check(1, target, "a", "give a path");
     }
