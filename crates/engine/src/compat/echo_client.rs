@@ -48,14 +48,24 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     Ok(argv.finish())
 }
 
-/// The four numbers of the client. Its time begins with its first connect, its rate is that of whole milliseconds, and
-/// what failed counts in it.
+/// The four numbers of the client. Its rate is that of whole milliseconds, and what failed counts in it.
 pub(super) fn write_report(out: &mut String, report: &Report) -> fmt::Result {
-    let used_ms = report.elapsed_ns.unwrap_or_default() / 1_000_000;
+    let used_ms = used_ns(report) / 1_000_000;
     let failed = report.requests.wrong + report.requests.failed;
     let qps = or_not_measured((ended(report) * 1000).checked_div(used_ms));
     let success = report.requests.correct;
     writeln!(out, "success: {success}, failed: {failed}, time_used: {used_ms}, qps: {qps}")
+}
+
+/// The time of the client: from its first connect until its last request has ended, which may have failed after the
+/// last reply.
+fn used_ns(report: &Report) -> u64 {
+    let first_connect_ns = report
+        .last_reply_ns
+        .zip(report.elapsed_ns)
+        .map(|(last_reply_ns, elapsed_ns)| last_reply_ns.saturating_sub(elapsed_ns));
+    // Without a reply: its connections are opened as needed, so the first is with the first request.
+    report.end_ns.saturating_sub(first_connect_ns.unwrap_or(report.begin_ns))
 }
 
 /// The client sends a name of 13 letters five times over.

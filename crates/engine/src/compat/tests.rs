@@ -495,9 +495,12 @@ fn what_went_wrong_is_counted_as_the_tool_counts_it() {
         &flawed_report(),
         &["Success rate:\t99.60%\n", "[7] aborted due to deadline\n"],
     );
+    // What failed after the last reply took its time, too.
+    let mut report = flawed_report();
+    (report.last_reply_ns, report.elapsed_ns) = (Some(report.end_ns - 500_000_000), Some(1_500_000_000));
     check_parts(
         "echo-client -s 127.0.0.1 -p 9000 -t 50 -n 10000",
-        &flawed_report(),
+        &report,
         &["success: 9900, failed: 100, time_used: 2000, qps: 5000"],
     );
 }
@@ -524,11 +527,11 @@ fn a_run_without_replies_has_no_times() {
         &empty_report(),
         &["Success rate:\t0.00%\n", "Fastest:\tnot measured\n", "99.99% in not measured\n"],
     );
-    check_parts(
-        "echo-client -s 127.0.0.1 -p 9000 -t 50 -n 10000",
-        &empty_report(),
-        &["success: 0, failed: 3, time_used: 0, qps: not measured"],
-    );
+    let line = "echo-client -s 127.0.0.1 -p 9000 -t 50 -n 10000";
+    check_parts(line, &empty_report(), &["success: 0, failed: 3, time_used: 0, qps: not measured"]);
+    let mut report = empty_report();
+    report.end_ns += 1_500_000_000;
+    check_parts(line, &report, &["success: 0, failed: 3, time_used: 1500, qps: 2"]);
 }
 
 #[test]
