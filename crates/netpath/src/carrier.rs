@@ -166,7 +166,10 @@ impl Path {
     fn deliver(&mut self) -> io::Result<()> {
         let [load, server] = &mut self.ends;
         for (link, to) in self.links.iter_mut().zip([server, load]) {
-            link.deliver(monotonic_ns(), |packet| to.device.write_all(packet))?;
+            link.deliver(monotonic_ns(), |packet| {
+                let at_ns = monotonic_ns();
+                to.device.write_all(packet).map(|()| at_ns)
+            })?;
         }
         Ok(())
     }

@@ -89,21 +89,22 @@ impl Link {
         self.travelling.front().map(|packet| packet.due_ns)
     }
 
-    /// Hands every packet that has arrived by now to `deliver`.
+    /// Hands every packet that has arrived by now to `deliver`, which says when it did so: what comes before a packet
+    /// makes it late.
     ///
     /// # Errors
     /// Its first one. What comes after that packet stays on its way.
     pub fn deliver<E>(
         &mut self,
         now_ns: u64,
-        mut deliver: impl FnMut(&[u8]) -> Result<(), E>,
+        mut deliver: impl FnMut(&[u8]) -> Result<u64, E>,
     ) -> Result<(), E> {
         while let Some(packet) = self.travelling.pop_front_if(|packet| packet.due_ns <= now_ns) {
             self.travelling_bytes -= packet.bytes.len();
-            deliver(&packet.bytes)?;
+            let at_ns = deliver(&packet.bytes)?;
             self.carried.packets += 1;
             self.carried.bytes += packet.bytes.len() as u64;
-            self.late_ns.saturating_record(now_ns - packet.due_ns);
+            self.late_ns.saturating_record(at_ns.saturating_sub(packet.due_ns));
             self.spare.push(packet.bytes);
         }
         Ok(())

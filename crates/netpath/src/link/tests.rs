@@ -60,12 +60,26 @@ fn a_late_delivery_is_reported_by_how_much_and_only_once() {
 }
 
 #[test]
+fn a_packet_is_late_by_the_time_that_those_before_it_took() {
+    let mut link = Link::new(&plain(), 1);
+    (0..3).for_each(|number| link.send(&[number], 0));
+    let mut at_ns = 9 * MS;
+    let deliver = |_: &[u8]| {
+        at_ns += MS;
+        Ok::<u64, Infallible>(at_ns)
+    };
+    let Ok(()) = link.deliver(10 * MS, deliver);
+    let carried = link.report();
+    assert_eq!((carried.packets, carried.late_ns_max / 100_000), (3, 20));
+}
+
+#[test]
 fn a_packet_whose_delivery_fails_counts_as_neither_carried_nor_due() {
     let mut link = Link::new(&plain(), 1);
     link.send(&[1], 0);
     link.send(&[2], 0);
     let mut first = true;
-    let mut fail_first = |_: &[u8]| if std::mem::take(&mut first) { Err("no") } else { Ok(()) };
+    let mut fail_first = |_: &[u8]| if std::mem::take(&mut first) { Err("no") } else { Ok(10 * MS) };
     assert_eq!(link.deliver(10 * MS, &mut fail_first), Err("no"));
     assert_eq!(link.deliver(10 * MS, &mut fail_first), Ok(()));
     assert_eq!(link.report().packets, 1);
@@ -194,7 +208,7 @@ fn check(spec: &PathSpec, sent_ms: &[u64], arrived_ms: &[u64]) -> Carried {
 fn delivered(link: &mut Link, now_ns: u64, mut deliver: impl FnMut(&[u8])) {
     let result = link.deliver(now_ns, |packet| {
         deliver(packet);
-        Ok::<(), Infallible>(())
+        Ok::<u64, Infallible>(now_ns)
     });
     let Ok(()) = result;
 }
