@@ -59,6 +59,7 @@ def plan_over(**fields: Any) -> Plan:
         pytest.param(0.0, {"late_ns_p99": 2 * MS}, [], id="no delay to be late for"),
         pytest.param(24.5, {"late_ns_max": 200 * MS}, [], id="one late packet is none of the 99th percentile"),
         pytest.param(0.0, {"overrun": 1}, ["path_late"], id="the machine was too slow to take packets in"),
+        pytest.param(24.5, {"overflowed": 3}, ["path_full"], id="more was on its way than the path keeps"),
         pytest.param(24.5, {"lost": 100}, [], id="losses are what was asked for"),
         pytest.param(24.5, {"dropped": 7}, ["path_dropped"], id="drops are shown"),
     ],
@@ -68,7 +69,7 @@ def test_a_trial_over_a_late_path_is_discarded(delay_ms: float, changes: dict[st
     trial = schedule(plan)[0]
     made = judged(plan.cell(trial), result(plan, trial).model_copy(update={"path": carried(**changes)}))
     assert [warning.word for warning in made.warnings if warning.word.startswith("path_")] == words
-    assert made.discarded == (words == ["path_late"])
+    assert made.discarded == (words in (["path_late"], ["path_full"]))
 
 
 def test_the_detail_of_a_warning_has_the_figures() -> None:

@@ -112,6 +112,8 @@ pub struct Carried {
     pub lost: u64,
     /// Packets that the kernel dropped, because the path was too late to take them in.
     pub overrun: u64,
+    /// Packets dropped because as many bytes were on their way as the path keeps.
+    pub overflowed: u64,
     /// How late packets arrived, against the delay and the rate that were asked for.
     pub late_ns_p99: u64,
     pub late_ns_max: u64,

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use contract::{Carried, PathSpec};
 use hdrhistogram::Histogram;
 
-/// The bytes of packets on their way are never more than this: the next is dropped. Two seconds of a gigabit.
+/// The bytes of packets on their way are never more than this: the next is dropped. Two seconds of a gigabit. Without a
+/// rate, how much is on its way is known only when it is.
 const TRAVELLING_BYTES_MAX: usize = 256 << 20;
 /// Lateness is kept to three digits, up to a minute.
 const LATE_NS_MAX: u64 = 60_000_000_000;
@@ -64,8 +65,12 @@ impl Link {
         let start_ns = now_ns.max(self.free_ns);
         let waits = start_ns > now_ns;
         let is_full = waits && self.waiting.len() >= self.queue_packets;
-        if is_full || self.travelling_bytes + packet.len() > TRAVELLING_BYTES_MAX {
+        if is_full {
             self.carried.dropped += 1;
+            return;
+        }
+        if self.travelling_bytes + packet.len() > TRAVELLING_BYTES_MAX {
+            self.carried.overflowed += 1;
             return;
         }
         if waits {

@@ -380,7 +380,8 @@ class Carried(Frozen):
     """What became of the packets of one direction.
 
     `dropped` found the queue full, and `lost` were lost as asked for. `overrun` are those that the kernel dropped
-    because the path was too late to take them in.
+    because the path was too late to take them in. `overflowed` were dropped because the path keeps no more on their
+    way.
     """
 
     packets: Count
@@ -388,6 +389,7 @@ class Carried(Frozen):
     dropped: Count
     lost: Count
     overrun: Count
+    overflowed: Count = 0
     late_ns_p99: Count
     late_ns_max: Count
 

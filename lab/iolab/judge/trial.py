@@ -407,6 +407,9 @@ def _warnings_of_path(cell: Cell, result: Result) -> Iterator[TrialWarning]:
         yield TrialWarning(word="path_late", detail=detail)
     elif overrun := sum(each.overrun for each in directions):
         yield TrialWarning(word="path_late", detail=f"it was too slow to take in {overrun} packets")
+    if overflowed := sum(each.overflowed for each in directions):
+        detail = f"it dropped {overflowed} packets because it keeps no more on their way"
+        yield TrialWarning(word="path_full", detail=detail)
     if dropped := sum(each.dropped for each in directions):
         packets = dropped + sum(each.packets + each.lost for each in directions)
         yield TrialWarning(word="path_dropped", detail=f"{dropped} of {packets} packets were dropped at its queue")

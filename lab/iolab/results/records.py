@@ -236,6 +236,11 @@ WARNINGS: dict[str, WarningKind] = {
     ),
     "generator_late": WarningKind(True, "The generator stood still for too long: give it a processor of its own."),
     "generator_starved": WarningKind(True, "The generator waited for a processor: give it one of its own."),
+    "path_full": WarningKind(
+        True,
+        "More was on its way than the path keeps, so it dropped packets that were to arrive: "
+        "lower path.rate_bits_per_s or path.delay_ms.",
+    ),
     "path_late": WarningKind(
         True, "The path was late, so its delay was not the one that was asked for: close what uses the machine."
     ),
@@ -263,6 +268,7 @@ WarningWord = Literal[
     "littles_law",
     "generator_late",
     "generator_starved",
+    "path_full",
     "path_late",
     "machine_busy",
 ]

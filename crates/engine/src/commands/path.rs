@@ -173,14 +173,14 @@ fn greeting(path: &Path) -> String {
 /// A line for each direction.
 fn summary(report: &PathReport) -> String {
     let direction = |name: &str, carried: &Carried| {
-        let Carried { dropped, lost, overrun, late_ns_p99, late_ns_max, .. } = *carried;
-        let overrun = if overrun == 0 {
-            String::new()
-        } else {
-            format!(", {} dropped because this machine was too slow", count(overrun))
+        let Carried { dropped, lost, overrun, overflowed, late_ns_p99, late_ns_max, .. } = *carried;
+        let more = |packets, why| match packets {
+            0 => String::new(),
+            _ => format!(", {} dropped because {why}", count(packets)),
         };
+        let unplanned = more(overrun, "this machine was too slow") + &more(overflowed, "no more can be on its way");
         format!(
-            "{name}: {} packets ({}), {} dropped at the queue, {} lost{overrun}; late by {} (p99), {} (max)",
+            "{name}: {} packets ({}), {} dropped at the queue, {} lost{unplanned}; late by {} (p99), {} (max)",
             count(carried.packets),
             bytes(carried.bytes as f64),
             count(dropped),

@@ -70,7 +70,7 @@ fn every_round_trip_takes_at_least_the_delay_both_ways() {
     for direction in ["to_server", "to_load"] {
         // Handshake, five messages, and the end.
         assert!(number(&carried[direction]["packets"]) >= 7, "{carried}");
-        for count in ["dropped", "lost", "overrun"] {
+        for count in ["dropped", "lost", "overrun", "overflowed"] {
             assert_eq!(carried[direction][count], 0, "{carried}");
         }
         assert!(number(&carried[direction]["late_ns_max"]) > 0, "{carried}");
