@@ -136,23 +136,26 @@ pub fn run<P: Protocol>(
     let (halt, probe_halt) = (AtomicBool::new(false), AtomicBool::new(false));
     let probe = probe_of(spec);
     thread::scope(|scope| {
-        let (ready, readies) = mpsc::channel();
+        let ((ready, readies), (probe_ready, probe_readies)) = (mpsc::channel(), mpsc::channel());
         let (slice, slices) = mpsc::channel();
         let mut slices = Slices::new(slices, threads_of(spec));
-        let start = |spec, index, halt| {
+        let start = |spec, index, ready: &mpsc::Sender<Ready>, halt| {
             start::<P>(scope, (spec, tls), workload, index, (ready.clone(), slice.clone()), halt)
         };
-        let mut threads =
-            (0..threads_of(spec)).map(|index| start(spec, index, &halt)).collect::<Result<Vec<_>, _>>()?;
-        let probe = probe.as_ref().map(|probe| start(probe, 0, &probe_halt)).transpose()?;
-        drop(ready);
-        let mut missing_features = Vec::new();
-        for _ in threads.iter().chain(&probe) {
-            let ready = wait_for(&readies, stop, &halt);
-            // If one thread has failed, the others need not open the rest.
-            halt.fetch_or(ready.is_err(), Ordering::Relaxed);
-            missing_features = ready?;
+        let mut threads = (0..threads_of(spec))
+            .map(|index| start(spec, index, &ready, &halt))
+            .collect::<Result<Vec<_>, _>>()?;
+        let probe = probe.as_ref().map(|probe| start(probe, 0, &probe_ready, &probe_halt)).transpose()?;
+        drop((ready, probe_ready));
+        let mut opened = wait_for_all(&readies, threads.len(), stop, &halt);
+        if opened.is_ok() && probe.is_some() {
+            opened = wait_for(&probe_readies, stop, &probe_halt).map_err(of_probe);
         }
+        if opened.is_err() {
+            // The others need not open the rest.
+            [&halt, &probe_halt].into_iter().for_each(|halt| halt.store(true, Ordering::Relaxed));
+        }
+        let missing_features = opened?;
         let ready_ns = sys::clock::monotonic_ns();
         let start_ns = emit(Event::Ready { connections: spec.connections, missing_features });
         let timeline = Timeline::starting_at(within_reach(start_ns, ready_ns), spec);
@@ -239,6 +242,20 @@ struct Channels {
     started: mpsc::Receiver<Timeline>,
     slice: mpsc::Sender<Slice>,
     record: mpsc::Sender<Report>,
+}
+
+/// Waits until so many threads have opened their connections, or one of them has failed.
+fn wait_for_all(
+    readies: &mpsc::Receiver<Ready>,
+    threads: usize,
+    stop: &AtomicBool,
+    halt: &AtomicBool,
+) -> Ready {
+    let mut missing_features = Vec::new();
+    for _ in 0..threads {
+        missing_features = wait_for(readies, stop, halt)?;
+    }
+    Ok(missing_features)
 }
 
 /// Waits until the next thread has opened its connections. Halts all threads when `stop` is raised.
@@ -398,6 +415,11 @@ fn drive<W: drivers::Drive>(
     let _ = started.recv();
 }
 
+/// The failure of a probe. The numbers of its connections are its own, so none is told as one of the load.
+fn of_probe(failure: Failure) -> Failure {
+    Failure { message: format!("a probe cannot start: {}", failure.message), first_failure: None, ..failure }
+}
+
 /// The pause between two looks of the main thread at `stop`.
 const ATTEND: Duration = Duration::from_millis(20);
 
@@ -539,6 +561,16 @@ mod tests {
         check_places(&[1]);
         check_places(&[1, 1]);
         check_places(&[3, 2, 2]);
+    }
+
+    #[test]
+    fn the_failure_of_a_probe_is_told_as_one_and_by_no_number_of_another_connection() {
+        let (phase, saw) = (contract::Phase::Connect, contract::Saw::Refused);
+        let first = FirstFailure { at_ns: 5, request: 0, connection: 1, phase, saw };
+        let failed = Failure { first_failure: Some(first), ..failure("connect_failed", "no way".into()) };
+        let expected =
+            Failure { message: "a probe cannot start: no way".into(), first_failure: None, ..failed.clone() };
+        assert_eq!(of_probe(failed), expected);
     }
 
     #[test]
