@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 import fake_engine
 from iolab import cli
+from iolab.contract.ready import ReadyLine
 from iolab.contract.types import (
     Interval,
     LoadReady,
@@ -305,6 +306,7 @@ class FakeServer:
     addresses = ("127.0.0.1:1",)
     load_netns: str | None = None
     path: PathReport | None = None
+    line: ReadyLine | None = None
 
     def __init__(self, host: FakeHost, cell: Cell, fault: str) -> None:
         self.host, self.cell, self.fault = host, cell, fault
@@ -372,8 +374,9 @@ class FakeServer:
         # Two million a second, which is twenty a request of the reference.
         return Calls(self.host.now_ns, self.host.now_ns // 500)
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         self.host.running.remove(self)
+        return self.fault != "deaf"
 
 
 def fake_minute(index: int, slice_ms: int) -> Interval:

@@ -25,7 +25,7 @@ from iolab import cli, runs
 from iolab.capacity.spec import CapacitySpec
 from iolab.cli import capacity as capacity_verb
 from iolab.cli import vs
-from iolab.cli.settings import LIMITS, PATTERN, TRIAL
+from iolab.cli.settings import PATTERN, SERVER, TRIAL
 from iolab.contract.types import EchoWorkload, LineWorkload, RpcWorkload
 from iolab.errors import BadInput
 from iolab.judge import verdict
@@ -499,7 +499,7 @@ def test_the_defaults_in_the_help_of_vs_are_those_of_a_plan(key: str) -> None:
     assert vs.SETTINGS[key].default == DEFAULTS.get(key, known)
 
 
-@pytest.mark.parametrize("key", [*LIMITS, *PATTERN, *TRIAL])
+@pytest.mark.parametrize("key", [*SERVER, *PATTERN, *TRIAL])
 def test_a_flag_of_vs_says_of_a_setting_what_its_table_says(key: str) -> None:
     assert vs.SETTINGS[key].help == SETTINGS[DOTTED[key]].field.description
 

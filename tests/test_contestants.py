@@ -113,15 +113,16 @@ def test_a_server_is_started_with_its_files_and_environment_and_nothing_of_it_is
         {"contestant": "mine[wait=poll]", "workload": {"protocol": "echo"}, "server": {"workers": 3}}
     )
     started = contestants.start(cell, None, {"mine": registered.prepare(server)})
+    scratch = started.instances[0].scratch
     try:
-        assert started.scratch is not None
+        assert scratch is not None
         port = started.addresses[0].rpartition(":")[2]
-        assert (started.scratch / "settings.ini").read_text() == f"port = {port}, workers = 3, {{ this stays }}"
-        assert {b"WORKERS=3", b"WAIT=poll"} <= set(Path(f"/proc/{started.pid}/environ").read_bytes().split(b"\0"))
+        assert (scratch / "settings.ini").read_text() == f"port = {port}, workers = 3, {{ this stays }}"
+        assert {b"WORKERS=3", b"WAIT=poll"} <= set(Path(f"/proc/{started.pids[0]}/environ").read_bytes().split(b"\0"))
     finally:
         started.stop()
-    assert not started.scratch.exists()
-    assert not Path(f"/proc/{started.pid}").exists()
+    assert not scratch.exists()
+    assert not Path(f"/proc/{started.pids[0]}").exists()
 
 
 @pytest.mark.usefixtures("folder")
@@ -254,7 +255,7 @@ def check(text: bytes, lines: list[str], tmp_path: Path) -> None:
             "[mine] start: does not say where the port goes: write {port} there, in environment or in one of files",
         ]),
         (b"install =", b'version = ["mine", "{port}"]\ninstall =', [
-            "[mine] version: there is no {port}: use one of folder, built"
+            "[mine] version: there is no {port}: use one of folder, contestants, built, python"
         ]),
         (b"install =", b'settings = ["workers"]\ninstall =', [
             "[mine] settings: workers does not reach the server: write {workers} in start, environment or files"

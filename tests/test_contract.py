@@ -189,8 +189,9 @@ SETTINGS = {
 # What the lab does itself, or makes of several fields.
 OF_THE_LAB = {
     *("load.rate", "load.arrivals", "load.verify", "load.open", "trial.processors"),
-    *(f"server.{key}" for key in ("instances", "cpu_quota", "memory_limit_bytes", "nice", "environment")),
-    *(f"server.{key}" for key in ("processes_max", "descriptors_max")),
+    *(f"server.{key}" for key in ("instances", "interpreter", "cpu_quota", "memory_limit_bytes", "nice")),
+    *(f"server.{key}" for key in ("environment", "processes_max", "descriptors_max")),
+    "trial.start_ms",
 }
 # A trial is more than a load: these limits are narrower than the engine's, and these defaults are its own.
 OF_A_TRIAL = {

@@ -19,7 +19,7 @@ import pytest
 from conftest import FAKE_ENGINE, PATIENCE_S, is_alive, wait_until
 from iolab.contract.types import LoadSpec, Report
 from iolab.machine import port_owner, proc
-from iolab.measure import binary, child, contestants, engine
+from iolab.measure import binary, child, contestants, engine, processes
 from iolab.measure.binary import EngineError
 from iolab.measure.child import Child, Ended
 from iolab.measure.engine import Engine, Load, TrialFailed
@@ -200,7 +200,7 @@ def test_a_generator_tells_its_window_and_ends_with_its_report(fake: Engine) -> 
         names = [type(event).__name__ for event in load.events(PATIENCE_S) if event is not None]
     finally:
         load.stop()
-        server.child.stop()
+        server.stop()
     assert names == ["LoadReady", "Measuring", "Measured", "Report"]
 
 
@@ -212,7 +212,7 @@ def test_a_generator_that_dies_says_how(fake: Engine) -> None:
             list(load.events(PATIENCE_S))
     finally:
         load.stop()
-        server.child.stop()
+        server.stop()
 
 
 def test_a_generator_that_hangs_is_given_up(fake: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_a_generator_that_hangs_is_given_up(fake: Engine, monkeypatch: pytest.Mo
         assert raised.value.failure.kind == "hung"
     finally:
         load.stop()
-        server.child.stop()
+        server.stop()
 
 
 def python(program: str) -> list[str]:
@@ -328,7 +328,7 @@ def test_fifty_awkward_arguments_reach_a_command_unchanged(tmp_path: Path) -> No
     program.write_text(ARGV_SERVER)
     command = shlex.join([sys.executable, str(program), str(out), "{port}", *WORDS])
     server = contestants.start(cell_of(f"cmd:{command}"), None)
-    server.child.stop()
+    server.stop()
     port, *words = json.loads(out.read_text())
     assert server.addresses == (f"127.0.0.1:{port}",)
     assert words == [word.replace("{port}", port) for word in WORDS]
@@ -352,7 +352,7 @@ def listens(address: str) -> str:
         (
             f"cmd:{sys.executable} -c 'import time; time.sleep(60)' {{port}}",
             "hung",
-            "listens nowhere 120 s after its start",
+            "listens nowhere 120 s after its start: let it listen on {port}, or give it longer with trial.start_ms$",
         ),
         (
             listens("('127.0.0.1', 0)"),
@@ -383,10 +383,9 @@ def test_a_command_that_does_not_serve_is_a_typed_failure(
         is_wrong = kind == "hung" or bool(port_owner.addresses(proc.look(os.getpid()).pids[1:]))
         return 2 * PATIENCE_S if next(asked) and is_wrong else 0.0
 
-    monkeypatch.setattr(contestants, "ACCEPTS_S_MAX", PATIENCE_S)
-    monkeypatch.setattr(contestants, "time", SimpleNamespace(monotonic=now_s, sleep=time.sleep))
+    monkeypatch.setattr(processes, "time", SimpleNamespace(monotonic=now_s, sleep=time.sleep))
     with pytest.raises(TrialFailed, match=message) as raised:
-        contestants.start(cell_of(command), None)
+        contestants.start(changed(cell_of(command), {"trial.start_ms": round(1_000 * PATIENCE_S)}), None)
     assert raised.value.failure.kind == kind
     assert proc.look(os.getpid()).pids == (os.getpid(),)
 
@@ -398,12 +397,12 @@ def test_a_command_that_dies_later_is_noticed(fake: Engine) -> None:
         load = Load(fake, load_spec(server))
         assert any(isinstance(event, Report) for event in load.events(PATIENCE_S))
         load.stop()
-        os.kill(server.pid, 9)
-        wait_until(lambda: not server.child.alive(), "the server is dead")
+        os.kill(server.pids[0], 9)
+        wait_until(lambda: not server.instances[0].child.alive(), "the server is dead")
         with pytest.raises(TrialFailed, match="the server was ended by SIGKILL while it was measured"):
             server.check()
     finally:
-        server.child.stop()
+        server.stop()
 
 
 @pytest.mark.parametrize(
@@ -430,7 +429,7 @@ def test_how_a_command_died_is_told_with_its_last_lines(tmp_path: Path, last_act
         with pytest.raises(TrialFailed) as raised:
             server.check(30)
     finally:
-        server.child.stop()
+        server.stop()
     assert raised.value.failure == Failure(
         kind="died", message=f"the server {how} while it was measured", said=("out of tickets", "fatal: aborting")
     )
@@ -441,11 +440,11 @@ def test_a_command_runs_on_its_processors_and_is_accounted_for_alone(fake: Engin
     cell = changed(cell_of(f"cmd:{sys.executable} -S {FAKE_ENGINE} forks {{port}}"), {"server.cpus": (cpu,)})
     server = contestants.start(cell, fake)
     try:
-        family = proc.look(server.pid).pids
+        family = proc.look(*server.pids).pids
         assert len(family) == 2, "the server and what it forked, without the reaper"
         assert [os.sched_getaffinity(pid) for pid in family] == [{cpu}, {cpu}]
     finally:
-        server.child.stop()
+        server.stop()
     wait_until(lambda: not is_alive(family[1]), "what it forked is gone")
 
 
@@ -455,8 +454,8 @@ def test_a_server_runs_under_its_limits_and_the_lab_does_not(fake: Engine, conte
     cell = changed(cell_of(contestant), {"server.nice": 5, "server.descriptors_max": 77})
     server = contestants.start(cell, fake)
     try:
-        assert os.getpriority(os.PRIO_PROCESS, server.pid) == 5
-        assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (77, 77)
+        assert os.getpriority(os.PRIO_PROCESS, server.pids[0]) == 5
+        assert resource.prlimit(server.pids[0], resource.RLIMIT_NOFILE) == (77, 77)
     finally:
         server.stop()
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before

@@ -170,6 +170,7 @@ def test_everything_in_a_cell_decides_its_key() -> None:
         "server.worker_kind": "process",
         "server.sockets": 2,
         "server.instances": 2,
+        "server.interpreter": "nogil",
         "server.cpus": "0-1",
         "server.cpu_quota": 2.0,
         "server.memory_limit_bytes": "512MB",

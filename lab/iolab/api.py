@@ -130,10 +130,10 @@ def _run(plan: Plan, known: registry.Registry, out: Path, on_event: OnEvent, *, 
     variants = contestants.variants(plan, ours, known, absent)
     facts = contestants.facts(plan, ours)
     if by_hand:
-        contestants.refuse_unfit(plan, variants, facts)
+        contestants.refuse_unfit(plan, variants, facts, ready)
     plan, why = placement.placed(plan, cpus.topology())
     on_event(events.Planned(plan, why))
-    left_out = contestants.left_out(plan, variants, facts)
+    left_out = contestants.left_out(plan, variants, facts, ready)
     host = agent.Agent(ours, ready, contestants.unmet_by_claims(plan, facts))
     folder = runner.run(plan, host, out, on_event, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh)
     found = results.read(folder)

@@ -62,7 +62,8 @@ def _contestants() -> Iterator[str]:
         takes = ", ".join(entry.settings) or "no settings"
         yield f"{name:<{NAME_WIDTH}} {entry.about}"
         yield f"{'':{NAME_WIDTH}} speaks {', '.join(entry.protocols)}; takes {takes}"
-        yield from (f"{'':{NAME_WIDTH}} [{option}={'|'.join(values)}]" for option, values in entry.options.items())
+        for option, values in entry.options.items():
+            yield f"{'':{NAME_WIDTH}} [{option}={registry.spelt(values)}]"
         yield f"{'':{NAME_WIDTH}} {registered.state(server)}"
 
 

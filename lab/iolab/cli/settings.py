@@ -51,7 +51,9 @@ LOAD: Mapping[str, Setting] = {
     "threads": Setting("of the generator", "1", flags=("-t",)),
     "driver": word("of the generator", Driver, "epoll"),
 }
-LIMITS: Mapping[str, Setting] = {
+SERVER: Mapping[str, Setting] = {
+    "instances": text("servers, with an address each, measured as one", "1"),
+    "interpreter": text("interpreter of a server in Python: gil, nogil, system or a version; python3 by default"),
     "cpu_quota": text("processors it may use, by a cgroup"),
     "memory_limit_bytes": text("memory it may use, by a cgroup; or as 512MB"),
     "nice": text("its nice value"),
@@ -75,6 +77,7 @@ PATTERN: Mapping[str, Setting] = {
 }
 TRIAL: Mapping[str, Setting] = {
     "timeout_ms": text("how long a reply may take", "10000"),
+    "start_ms": text("how long a server that is not ours may take to accept connections", "15000"),
     "processors": word("processors of their own for server and generator, or one that both share", Processors, "apart"),
 }
 

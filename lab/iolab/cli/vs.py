@@ -9,10 +9,10 @@ from typing import Any
 from iolab.cli.parser import Parser, add_shared, milliseconds, named_values
 from iolab.cli.settings import (
     CALLS,
-    LIMITS,
     LOAD,
     MESSAGES,
     PATTERN,
+    SERVER,
     TRIAL,
     Setting,
     add_settings,
@@ -49,7 +49,7 @@ GROUPS: Mapping[str, Mapping[str, Setting]] = {
         "worker_kind": word("what carries a worker", WorkerKind, "thread"),
         "sockets": Setting("sockets each listens on", "1"),
         "server_cpus": cpu_list("chosen for this machine"),
-        **LIMITS,
+        **SERVER,
     },
     "the load": {
         **LOAD,

@@ -143,7 +143,8 @@ def server_share(cell: Cell, result: Result) -> float | None:
     """The server's processor time over its processors (its workers, when it is not pinned); None when unknown."""
     if result.server is None:
         return None
-    cores = min(len(cell.server.cpus) or cell.server.workers, cell.server.cpu_quota or math.inf)
+    workers = cell.server.workers * cell.server.instances
+    cores = min(len(cell.server.cpus) or workers, cell.server.cpu_quota or math.inf)
     return result.server.cpu_ns / (cores * result.server.wall_ns)
 
 

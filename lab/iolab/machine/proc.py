@@ -100,13 +100,13 @@ class Size:
     descriptors: int
 
 
-def look(root: int) -> Tree:
-    """Finds the tree below (and with) `root`."""
-    family = _family(root)
+def look(*roots: int) -> Tree:
+    """Finds the trees below (and with) these roots, as one."""
+    family = _family(roots)
     times = {pid: _times(pid) for pid in family}
     # Of few, even those without children are asked with every reading: they may have had some.
     is_small = len(family) <= SMALL_MAX
-    accounts = tuple(pid for pid, children in family.items() if is_small or children or pid == root)
+    accounts = tuple(pid for pid, children in family.items() if is_small or children or pid in roots)
     return Tree(
         pids=tuple(family),
         accounts=accounts,
@@ -164,15 +164,15 @@ def process_cpu_ns(pid: int) -> int:
         return 0
 
 
-def size(root: int) -> Size:
-    """What the tree below (and with) `root` takes now; all zero when `root` has ended, reaped or not."""
+def size(*roots: int) -> Size:
+    """What the trees below (and with) these roots take now; all zero of a root that has ended, reaped or not."""
     rss, peak, threads, processes, zombies, descriptors = 0, 0, 0, 0, 0, 0
-    found = [root]
+    found = [*roots]
     for pid in found:
         status = _fields(f"{PROC}/{pid}/status")
         is_zombie = status.get("State", "").startswith("Z")
-        if is_zombie and pid == root:
-            break
+        if is_zombie and pid in roots:
+            continue
         threads += int(status.get("Threads", "0"))
         processes += 1 if status else 0
         if is_zombie:
@@ -211,9 +211,9 @@ def own_bytes(pids: Iterable[int]) -> int | None:
     return sum(known) if known else None
 
 
-def _family(root: int) -> dict[int, list[int]]:
-    """The living children of each process of the tree, parents before children; empty when `root` is gone."""
-    found = [root] if _threads(root) else []
+def _family(roots: Sequence[int]) -> dict[int, list[int]]:
+    """The living children of each process of the trees, parents before children; without a root that is gone."""
+    found = [root for root in roots if _threads(root)]
     family: dict[int, list[int]] = {}
     for pid in found:
         family[pid] = _children(pid)

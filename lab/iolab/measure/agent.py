@@ -5,6 +5,7 @@ The runner knows only the protocols below. Here is the host the lab itself runs 
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections import Counter
@@ -13,10 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload
+from iolab.contract.ready import ReadyLine
+from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload, updated
 from iolab.machine import cpus, doctor, facts, netstat, noise, port_owner, proc, resources
 from iolab.machine.netstat import ListenCounters
-from iolab.measure import contestants, limits, path, programs, protocol_probe
+from iolab.measure import contestants, limits, path, programs, protocol_probe, pythons
 from iolab.measure.binary import EngineError
 from iolab.measure.broken import Vitals
 from iolab.measure.child import Ended
@@ -54,6 +56,8 @@ class RunningServer(Protocol):
     def load_netns(self) -> str | None: ...
     @property
     def ready(self) -> ServeReady | None: ...
+    @property
+    def line(self) -> ReadyLine | None: ...
     def check(self, wait_s: float = 0.0) -> None: ...
     def observer(self) -> Observer: ...
     def size(self) -> proc.Size: ...
@@ -61,7 +65,7 @@ class RunningServer(Protocol):
     def calls(self) -> Calls: ...
     def vitals(self) -> Vitals: ...
     def last_words(self) -> tuple[str, ...]: ...
-    def stop(self) -> None: ...
+    def stop(self) -> bool: ...
 
 
 class RunningLoad(Protocol):
@@ -125,8 +129,9 @@ class Agent:
             if cell.contestant.kind == "command"
         }
         return {
-            **{text: programs.of_command(contestant.argv(0)) for text, contestant in commands.items()},
+            **{text: programs.of_command(each.argv(0, contestants.PLACES)) for text, each in commands.items()},
             **{name: server.executed() for name, server in self.registered.items()},
+            **pythons.executed(plan),
         }
 
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
@@ -206,6 +211,11 @@ class LocalServer:
         """What it said when it was ready, if it speaks the contract."""
         return self.server.ready
 
+    @property
+    def line(self) -> ReadyLine | None:
+        """What it said when it was ready, if it is not ours and says something."""
+        return self.server.line
+
     def check(self, wait_s: float = 0.0) -> None:
         """Raises TrialFailed when it or its path has died, or it dies within `wait_s`."""
         self.server.check(wait_s)
@@ -218,7 +228,7 @@ class LocalServer:
 
     def look(self) -> proc.Tree:
         """Finds its processes; slow where there are many tasks, so for a server at rest."""
-        return proc.look(self.server.pid)
+        return proc.look(*self.server.pids)
 
     def sample(self, tree: proc.Tree) -> Sample:
         """Reads the counters, the server's CPU clocks first. What a path has used counts as the lab's."""
@@ -228,7 +238,7 @@ class LocalServer:
 
     def size(self) -> proc.Size:
         """What it takes of the machine now."""
-        return proc.size(self.server.pid)
+        return proc.size(*self.server.pids)
 
     def pss_each(self, tree: proc.Tree) -> Mapping[int, int]:
         """The proportional memory of each of its processes; slow, so only for a server at rest."""
@@ -240,7 +250,7 @@ class LocalServer:
 
     def listening(self) -> ListenCounters | None:
         """The counters of all listening sockets in its network namespace."""
-        return netstat.listen_counters(self.server.pid)
+        return netstat.listen_counters(self.server.pids[0])
 
     def carried(self) -> PathReport | None:
         """What the path has carried since this was asked last; None on loopback. Raises TrialFailed."""
@@ -253,11 +263,15 @@ class LocalServer:
     def ask(self) -> None:
         """Asks it what it has done so far, without waiting for the answer."""
         if self.server.ready is not None:
-            ask_served(self.server.child)
+            for each in self.server.instances:
+                ask_served(each.child)
 
     def served(self) -> Served | None:
         """The answer; None of a command, which has none. Raises TrialFailed when there is none in time."""
-        return None if self.server.ready is None else served(self.server.child)
+        if self.server.ready is None:
+            return None
+        first, *others = (served(each.child) for each in self.server.instances)
+        return functools.reduce(_together, others, first)
 
     def calls(self) -> Calls:
         """Its system calls so far; raises TrialFailed when it does not answer."""
@@ -267,9 +281,9 @@ class LocalServer:
 
     def vitals(self) -> Vitals:
         """What it has and is allowed, when it has failed; less of it where it has died."""
-        pid, groups = self.server.pid, self.server.limits.groups
+        pid, groups = self.server.pids[0], self.server.limits.groups
         return Vitals(
-            descriptors=resources.descriptors(proc.look(pid).pids[: proc.EACH_MAX]),
+            descriptors=resources.descriptors(self.look().pids[: proc.EACH_MAX]),
             address_space_bytes=resources.address_space_bytes(pid),
             refused=self._refused(),
             processes_refused=0 if groups is None else groups.processes_refused(),
@@ -280,25 +294,32 @@ class LocalServer:
 
     def last_words(self) -> tuple[str, ...]:
         """The last lines it wrote to standard error."""
-        return self.server.child.last_words()
+        return next((said for each in self.server.instances if (said := each.child.last_words())), ())
 
     def _refused(self) -> Mapping[str, int]:
         """The connections it says it refused, by the limit; empty of one that does not say."""
         refused = Counter[str]()
         with suppress(TrialFailed, Ended):
-            while self.server.ready is not None and self.server.child.line(0) is not None:
-                # An answer that was not waited for, because its trial failed first.
-                pass
+            for each in self.server.instances if self.server.ready is not None else ():
+                while each.child.line(0) is not None:
+                    # An answer that was not waited for, because its trial failed first.
+                    pass
             self.ask()
             said = self.served()
             for worker in () if said is None else said.workers:
                 refused.update(worker.refused)
         return refused
 
-    def stop(self) -> None:
-        """Ends it and everything it started, and its path."""
+    def stop(self) -> bool:
+        """Ends it and everything it started, and its path; returns whether it ended when it was asked to."""
         try:
-            self.server.stop()
+            return self.server.stop()
         finally:
             if self.path is not None:
                 self.path.stop()
+
+
+def _together(one: Served, other: Served) -> Served:
+    """What two instances of a server have done."""
+    calls = None if one.calls is None or other.calls is None else one.calls + other.calls
+    return updated(one, workers=one.workers + other.workers, restarts=one.restarts + other.restarts, calls=calls)

@@ -12,9 +12,10 @@ import os
 import selectors
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
+
+from iolab.measure.output import Output
 
 # A report carries a whole histogram, some hundred kilobytes at the very most.
 LINE_BYTES_MAX = 16 << 20
@@ -36,22 +37,24 @@ class Ended(Exception):
 class Child:
     """A running process, its standard output as lines, its standard error kept in a file for its last words."""
 
-    def __init__(self, argv: Sequence[str], first_line: bytes) -> None:
-        """Starts it and hands it `first_line`; raises OSError when it cannot be started."""
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
+    def __init__(self, argv: Sequence[str], first_line: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Starts it, with `descriptors` open, and hands it `first_line`; raises OSError when it cannot be started."""
+        self.stderr = Output()
         try:
             self._popen = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._stderr,
+                stderr=self.stderr.fileno(),
                 bufsize=0,
+                pass_fds=descriptors,
                 start_new_session=True,
             )
         except BaseException:
-            self._stderr.close()
+            self.stderr.close()
             raise
         self._received = bytearray()
+        self._asked_s: float | None = None
         self._selector = selectors.DefaultSelector()
         assert self._popen.stdin is not None and self._popen.stdout is not None, "both are pipes"  # noqa: PT018
         self._stdin, self._stdout = self._popen.stdin, self._popen.stdout
@@ -97,24 +100,36 @@ class Child:
 
     def last_words(self) -> tuple[str, ...]:
         """The last lines it wrote to standard error, for a message, without empty lines and control characters."""
-        size = os.fstat(self._stderr.fileno()).st_size
-        tail = os.pread(self._stderr.fileno(), LAST_WORDS_BYTES, max(0, size - LAST_WORDS_BYTES))
+        tail = self.stderr.tail(LAST_WORDS_BYTES)
         lines = (_printable(line) for line in tail.decode(errors="replace").splitlines())
         return tuple(line[:LAST_LINE_CHARACTERS] for line in lines if line)[-LAST_LINES:]
 
-    def stop(self) -> None:
-        """Ends it and everything in its session, politely for a second and then not. May be called again."""
+    def ask_to_end(self) -> None:
+        """Asks it and everything in its session to end, without waiting for that."""
+        if self._popen.returncode is None and self._asked_s is None:
+            self._asked_s = time.monotonic()
+            self._signal(signal.SIGTERM)
+
+    def stop(self) -> bool:
+        """Ends it and everything in its session, politely for a second and then not. May be called again.
+
+        Returns whether it ended by itself.
+        """
         if self._popen.returncode is not None:
-            return
+            return True
         # The process is not reaped before the last signal is sent: until then nobody else can have its id.
-        self._signal(signal.SIGTERM)
-        self.wait(GRACE_S)
-        self._signal(signal.SIGKILL)
+        self.ask_to_end()
+        is_polite = self.wait((self._asked_s or 0.0) + GRACE_S - time.monotonic()) is not None
         self._stdin.close()
+        if not is_polite:
+            # A reaper now ends what has left the session, too.
+            self.wait(GRACE_S)
+        self._signal(signal.SIGKILL)
         self._popen.wait()
         self._selector.close()
         self._stdout.close()
-        self._stderr.close()
+        self.stderr.close()
+        return is_polite
 
     def _received_line(self) -> bytes | None:
         end = self._received.find(b"\n")

@@ -7,26 +7,25 @@ all that it forked.
 
 from __future__ import annotations
 
-import shutil
 import socket
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from iolab.contract.types import CONNECTIONS_MAX, Description, ModelAbout, ServeReady, ServeSpec
+from iolab.contract.ready import ReadyLine
+from iolab.contract.types import CONNECTIONS_MAX, Description, ModelAbout, ServeReady, ServeSpec, updated
 from iolab.errors import PlanError
-from iolab.machine import needs, port_owner, proc
+from iolab.machine import needs
 from iolab.machine.cgroups import Throttling
 from iolab.machine.needs import Facts
-from iolab.measure import limits, path, reaper, registered
-from iolab.measure.child import Child, Ended, ending
-from iolab.measure.engine import Engine, TrialFailed, serve, variant, with_environment
+from iolab.measure import limits, path, pythons, registered
+from iolab.measure.engine import Engine, TrialFailed, serve, variant
 from iolab.measure.limits import Limits
 from iolab.measure.path import RunningPath
+from iolab.measure.processes import Instance, Place, Readiness, refuse_missing, remove, spawn, stop_all
 from iolab.measure.registered import Absent, Command, Registered
 from iolab.plan import registry, settings
 from iolab.plan.needs import Needs
@@ -37,13 +36,8 @@ from iolab.results.records import Failure
 from iolab.wording import instead
 
 HOST = "127.0.0.1"
-# How long a command may take until it accepts a connection: an interpreter or a virtual machine has to start.
-ACCEPTS_S_MAX = 15.0
-POLL_S = 0.01
-# What a shell reads between commands, and a program as an argument.
-OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<"})
-# How long its reaper may take until it has started it.
-REAPER_S_MAX = 10.0
+# What is the same in all commands.
+PLACES = {"contestants": str(registry.OURS.parent), "python": pythons.PYTHON}
 # The servers of the registry that can be started here, by the contestants' texts.
 Prepared = Mapping[str, Registered]
 NONE_PREPARED: Prepared = {}
@@ -51,33 +45,47 @@ NONE_PREPARED: Prepared = {}
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that accepts connections at `addresses`. `ready` is what ours said; a command says nothing.
+    """A server that accepts connections: one instance or several, which are measured as one, and their limits."""
 
-    `child` is what the lab started, and `pid` the root of the server's process tree: behind a reaper, they differ.
-    `scratch` is a folder that goes with it, and so do its `limits`.
-    """
-
-    child: Child
-    pid: int
-    addresses: tuple[str, ...]
-    ready: ServeReady | None
-    scratch: Path | None = None
+    instances: tuple[Instance, ...]
     limits: Limits = limits.NONE
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The roots of its process trees."""
+        return tuple(each.pid for each in self.instances)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens: the addresses of all its instances."""
+        return tuple(address for each in self.instances for address in each.addresses)
+
+    @property
+    def ready(self) -> ServeReady | None:
+        """What ours said when it was ready, all instances alike; None of another."""
+        return self.instances[0].ready
+
+    @property
+    def line(self) -> ReadyLine | None:
+        """What another said when it was ready, with the addresses of all instances; None of one that says nothing."""
+        line = self.instances[0].line
+        return None if line is None else updated(line, listen=self.addresses)
+
     def check(self, wait_s: float = 0.0) -> None:
-        """Raises TrialFailed when it has died, or dies within `wait_s`."""
-        if self.child.wait(wait_s) is not None:
-            raise _died(self.child, "while it was measured", reaped=self.ready is None)
+        """Raises TrialFailed when an instance has died, or dies within `wait_s`."""
+        for at, each in enumerate(self.instances):
+            each.check(wait_s if at == 0 else 0.0)
 
     def throttling(self) -> Throttling | None:
         """What its CPU quota has done so far; None without one."""
         return None if self.limits.groups is None else self.limits.groups.throttling()
 
-    def stop(self) -> None:
-        """Ends it and everything it started. May be called again."""
-        self.child.stop()
-        self.limits.undo()
-        _remove(self.scratch)
+    def stop(self) -> bool:
+        """Ends it and everything it started; returns whether it ended when it was asked to. May be called again."""
+        try:
+            return stop_all(self.instances)
+        finally:
+            self.limits.undo()
 
 
 def options(engine: Description, known: Registry) -> dict[str, list[str]]:
@@ -107,6 +115,8 @@ def refuse_unknown(plan: Plan, engine: Description, known: Registry) -> None:
             raise PlanError(f"{name} has no option {unknown!r}{others}")
         if name in known and (why := registry.refusal(known[name], cell)):
             raise PlanError(why)
+        if name in models and cell.server.interpreter is not None:
+            raise PlanError(f"{name} does not run on Python: leave server.interpreter out, or leave {name} out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +194,18 @@ def unmet_by_claims(plan: Plan, facts: Facts) -> dict[Needs, str]:
     return {wanted: why for wanted in _needs_of_claims(plan) if (why := needs.unmet(wanted, facts))}
 
 
-def left_out(plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts) -> dict[tuple[int, int], Failure]:
+def left_out(
+    plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts, prepared: Prepared = NONE_PREPARED
+) -> dict[tuple[int, int], Failure]:
     """Who cannot take part in what, as (comparison, slot), and why: what is never measured as if it could."""
-    return {
-        (at, slot): failure
-        for at, comparison in enumerate(plan.comparisons)
-        for slot, cell in enumerate(comparison.cells)
-        if (failure := _unmet(plan.needs_of(at, slot), cell, facts) or _unfit(cell, variants)) is not None
-    }
+    found = dict[tuple[int, int], Failure]()
+    for at, comparison in enumerate(plan.comparisons):
+        for slot, cell in enumerate(comparison.cells):
+            unmet = _unmet(plan.needs_of(at, slot), cell, facts) or _unfit(cell, variants)
+            failure = unmet or _without_python(cell, prepared.get(cell.contestant.name))
+            if failure is not None:
+                found[at, slot] = failure
+    return found
 
 
 def _unmet(wanted: Needs, cell: Cell, facts: Facts) -> Failure | None:
@@ -200,9 +214,19 @@ def _unmet(wanted: Needs, cell: Cell, facts: Facts) -> Failure | None:
     return Failure(kind="unavailable", message=why, final=True) if why else None
 
 
-def refuse_unfit(plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts) -> None:
+def _without_python(cell: Cell, server: Registered | None) -> Failure | None:
+    """That the interpreter of a cell is not here, or cannot import what its server needs."""
+    entry = None if server is None else server.listed.entry
+    packages, install = ((), "") if entry is None else (entry.packages, entry.install)
+    why = pythons.why_not(cell.server.interpreter, packages, install)
+    return Failure(kind="unavailable", message=why, final=True) if why else None
+
+
+def refuse_unfit(
+    plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts, prepared: Prepared = NONE_PREPARED
+) -> None:
     """Raises PlanError for the first contestant that cannot take part: who was named by hand is to be compared."""
-    for (at, slot), failure in left_out(plan, variants, facts).items():
+    for (at, slot), failure in left_out(plan, variants, facts, prepared).items():
         cell = plan.comparisons[at].cells[slot]
         if failure.kind == "unavailable":
             raise PlanError(f"{cell.contestant.text} cannot run here: {failure.message}")
@@ -227,7 +251,7 @@ def _unfit(cell: Cell, variants: Mapping[str, ModelAbout]) -> Failure | None:
 
 def _holds(cell: Cell, about: ModelAbout) -> int | None:
     """How many connections the server of a cell serves at the same time; None when only the machine limits it."""
-    return None if about.holds is None else about.holds * cell.server.workers
+    return None if about.holds is None else about.holds * cell.server.workers * cell.server.instances
 
 
 def start(
@@ -242,186 +266,93 @@ def start(
 
     Raises TrialFailed.
     """
-    _refuse_unapplied(cell)
     applied = limits.apply(cell.server)
-    try:
-        server = _start(cell, engine, prepared, path, applied.words, count_calls=count_calls)
-    except BaseException:
-        applied.undo()
-        raise
-    return replace(server, limits=applied)
+    place = Place(_host(path), cell.server.cpus, "" if path is None else path.server_netns, applied.words)
+    with ExitStack() as undo:
+        undo.callback(applied.undo)
+        if cell.contestant.kind == "command" or cell.contestant.name in prepared:
+            instances = _start_commands(cell, prepared.get(cell.contestant.name), place)
+        else:
+            instances = _start_models(cell, engine, place, count_calls=count_calls)
+        undo.callback(stop_all, instances)
+        for each in instances:
+            pythons.refuse_other(cell.server.interpreter, each.line and each.line.interpreter)
+        undo.pop_all()
+        return Server(instances, applied)
 
 
-def _start(
-    cell: Cell,
-    engine: Engine | None,
-    prepared: Prepared,
-    path: RunningPath | None,
-    before: Sequence[str],
-    *,
-    count_calls: bool,
-) -> Server:
-    """Starts the contestant of a cell, with these words before its command."""
-    if cell.contestant.kind == "command":
-        return _start_command(cell, path, before)
-    if cell.contestant.name in prepared:
-        return _start_registered(cell, prepared[cell.contestant.name], path, before)
+def _start_models(cell: Cell, engine: Engine | None, place: Place, *, count_calls: bool) -> tuple[Instance, ...]:
+    """Starts the instances of a model of the engine; raises TrialFailed."""
     if engine is None:
         raise TrialFailed("no_engine", f"{cell.contestant.text} needs the engine: run: make build", final=True)
     spec = ServeSpec(
         model=cell.contestant.name,
         options=cell.contestant.options,
         workload=cell.workload,
-        listen=(f"{_host(path)}:0",) * cell.server.sockets,
+        listen=(f"{place.host}:0",) * cell.server.sockets,
         workers=cell.server.workers,
         worker_kind=cell.server.worker_kind,
         cpus=cell.server.cpus,
-        netns=None if path is None else path.server_netns,
+        netns=place.netns or None,
         # As many connections again, for those of the last run that are still closing.
         connections_max=min(max(16_384, 2 * cell.load.connections), CONNECTIONS_MAX),
         count_calls=count_calls,
     )
-    child, ready = serve(engine, spec, cell.server.environment, before)
-    return Server(child, child.pid, ready.listen, ready)
+    started = list[Instance]()
+    with ExitStack() as undo:
+        for _ in range(cell.server.instances):
+            child, ready = serve(engine, spec, cell.server.environment, place.before)
+            started.append(Instance(child, child.pid, ready.listen, ready, began_s=time.monotonic()))
+            undo.callback(started[-1].stop)
+        undo.pop_all()
+    return tuple(started)
 
 
-def _refuse_unapplied(cell: Cell) -> None:
-    """Raises TrialFailed for settings of a server that nothing applies."""
-    if cell.server.instances != settings.Server.model_fields["instances"].default:
-        raise TrialFailed("cannot", "server.instances: the lab cannot set it: leave it out", final=True)
+def _start_commands(cell: Cell, server: Registered | None, place: Place) -> tuple[Instance, ...]:
+    """Starts the instances of a command or of a server of the registry, all at once, and waits until all are ready.
+
+    Raises TrialFailed.
+    """
+    with ExitStack() as undo:
+        started = list[tuple[Instance, Readiness]]()
+        for port in free_ports(cell.server.instances):
+            scratch = None if server is None else Path(tempfile.mkdtemp(prefix="iolab-"))
+            undo.callback(remove, scratch)
+            command = _command(cell, server, place.host, port, scratch)
+            keeps_stdout = server is not None and server.listed.entry.ready == "line"
+            instance = spawn(command, place, scratch=scratch, keeps_stdout=keeps_stdout)
+            undo.callback(instance.stop)
+            limit_s = cell.trial.start_ms / 1_000
+            started.append((instance, Readiness(place, port, cell.server.sockets, limit_s, command.argv)))
+        ready = tuple(readiness.wait(instance) for instance, readiness in started)
+        undo.pop_all()
+    return ready
 
 
-def free_port() -> int:
-    """A port nobody listens on now. Another process may take it first: the command then fails, and is tried again."""
-    with socket.create_server((HOST, 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+def _command(cell: Cell, server: Registered | None, host: str, port: int, scratch: Path | None) -> Command:
+    """What starts the contestant of a cell on a port; raises TrialFailed."""
+    if server is not None and scratch is not None:
+        command = server.command(cell, host, port, scratch)
+    else:
+        argv = cell.contestant.argv(port, values_of(cell, host))
+        refuse_missing(argv[0], "cmd:")
+        command = Command(argv, {})
+    return Command(command.argv, {**command.environment, **cell.server.environment})
+
+
+def values_of(cell: Cell, host: str) -> dict[str, str]:
+    """What the placeholders of a command stand for, but for its port; raises TrialFailed without its interpreter."""
+    python = pythons.program(cell.server.interpreter)
+    return settings.values_of(cell) | PLACES | {"host": host, "python": python}
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Ports nobody listens on now. Another process may take one first: the command then fails, and is tried again."""
+    with ExitStack() as closing:
+        listeners = [closing.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
+        return tuple(listener.getsockname()[1] for listener in listeners)
 
 
 def _host(path: RunningPath | None) -> str:
     """The address that a server listens on."""
     return HOST if path is None else path.server_address
-
-
-def _start_command(cell: Cell, path: RunningPath | None, before: Sequence[str]) -> Server:
-    port = free_port()
-    argv = cell.contestant.argv(port, {**settings.values_of(cell), "host": HOST})
-    if shutil.which(argv[0]) is None:
-        missing = "is not executable" if Path(argv[0]).exists() else "does not exist"
-        raise TrialFailed("cannot_start", f"{argv[0]} {missing}: check the command after cmd:", final=True)
-    return _start_reaped(cell, Command(argv, {}), path, port, before)
-
-
-def _start_registered(cell: Cell, server: Registered, path: RunningPath | None, before: Sequence[str]) -> Server:
-    port, scratch = free_port(), Path(tempfile.mkdtemp(prefix="iolab-"))
-    try:
-        return _start_reaped(cell, server.command(cell, _host(path), port, scratch), path, port, before, scratch)
-    except BaseException:
-        _remove(scratch)
-        raise
-
-
-def _start_reaped(
-    cell: Cell,
-    command: Command,
-    path: RunningPath | None,
-    port: int,
-    before: Sequence[str],
-    scratch: Path | None = None,
-) -> Server:
-    """Starts a command behind a reaper, and waits until it accepts connections; raises TrialFailed."""
-    argv = command.argv
-    words = [*before, *with_environment({**command.environment, **cell.server.environment}, argv)]
-    cpus, netns = ",".join(map(str, cell.server.cpus)), "" if path is None else path.server_netns
-    try:
-        child = Child([sys.executable, "-I", "-S", reaper.__file__, cpus, netns, *words], b"")
-    except OSError as error:
-        # Such as a body that is too long for an argument.
-        message = f"{argv[0]} cannot be started: {error.strerror or error}"
-        raise TrialFailed("cannot_start", message, final=True) from None
-    try:
-        pid = _pid_reaped(child, argv[0])
-        address = f"{_host(path)}:{port}"
-        _wait_until_it_accepts(child, pid, address, argv, is_here=path is None)
-    except BaseException:
-        child.stop()
-        raise
-    return Server(child, pid, (address,), None, scratch)
-
-
-def _remove(scratch: Path | None) -> None:
-    if scratch is not None:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _pid_reaped(child: Child, program: str) -> int:
-    """The process id of the server, which its reaper says first."""
-    try:
-        line = child.line(REAPER_S_MAX)
-    except Ended:
-        said = child.last_words() or (f"{program} cannot be started",)
-        raise TrialFailed("cannot_start", said[-1], final=True) from None
-    if line is None:
-        raise TrialFailed("hung", f"{program} was not started within {REAPER_S_MAX:.0f} s")
-    return int(line)
-
-
-def _wait_until_it_accepts(child: Child, pid: int, address: str, argv: Sequence[str], *, is_here: bool) -> None:
-    """Waits for it; raises TrialFailed. At the end of a path the kernel's table says whether it listens."""
-    host, _, port = address.rpartition(":")
-    deadline = time.monotonic() + ACCEPTS_S_MAX
-    while time.monotonic() < deadline:
-        if not child.alive():
-            raise _died(child, f"before it accepted a connection on port {port}", reaped=True, argv=argv)
-        if _accepts(host, int(port)) if is_here else port_owner.is_listened_on(address, pid):
-            return
-        time.sleep(POLL_S)
-    raise _not_there(child, pid, host, int(port))
-
-
-def _accepts(host: str, port: int) -> bool:
-    """Whether something at an address of this machine accepts a connection."""
-    with suppress(OSError), socket.create_connection((host, port), timeout=POLL_S * 10):
-        return True
-    return False
-
-
-def _not_there(child: Child, pid: int, host: str, port: int) -> TrialFailed:
-    """Why a server that runs does not listen on its port, as far as its sockets show."""
-    elsewhere = port_owner.addresses(proc.look(pid).pids)
-    if any(address.endswith(f":{port}") for address in elsewhere):
-        message = f"it listens on {', '.join(elsewhere)}, not on {host}: let it listen there"
-    elif elsewhere:
-        message = (
-            f"it listens on {', '.join(elsewhere)}, not on {port}, the port it was given: let it listen on {{port}}"
-        )
-    else:
-        message = (
-            f"it listens nowhere {ACCEPTS_S_MAX:.0f} s after its start, which is the limit: "
-            "let it listen on {port}, and sooner if it starts slowly"
-        )
-        return TrialFailed("hung", message, final=True, said=child.last_words())
-    return TrialFailed("wrong_address", message, final=True, said=child.last_words())
-
-
-def _died(child: Child, when: str, *, reaped: bool, argv: Sequence[str] = ()) -> TrialFailed:
-    """How a server ended, and its last words. The reaper of a command says how, because it ends with a code itself.
-
-    `argv` is given of a command that has not served yet.
-    """
-    try:
-        line = child.line(0) if reaped else None
-        code = child.wait(0) if line is None else int(line)
-        how = ending(code)
-    except Ended as ended:
-        code, how = ended.code, str(ended)
-    advice = _advice(argv, code) if argv else ""
-    return TrialFailed("died", f"the server {how} {when}{advice}", said=child.last_words())
-
-
-def _advice(argv: Sequence[str], code: int | None) -> str:
-    """What to do about a command that ended before it served."""
-    operator = next((word for word in argv if word in OPERATORS), None)
-    if operator is not None:
-        return f": no shell reads the command, so {operator} is an argument: write cmd:sh -c '…'"
-    return ": if it goes into the background, keep it in the foreground" if code == 0 else ""

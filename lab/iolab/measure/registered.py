@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from iolab.errors import IolabError
-from iolab.measure import binary, programs
+from iolab.measure import binary, programs, pythons
 from iolab.plan import registry
 from iolab.plan.registry import Listed, filled
 from iolab.plan.settings import Cell, values_of
@@ -44,7 +44,8 @@ class Registered:
     def command(self, cell: Cell, host: str, port: int, scratch: Path) -> Command:
         """What starts it for a cell; its files are written to `scratch`."""
         values = values_of(cell) | self.listed.chosen(cell.contestant)
-        values |= {"host": host, "port": str(port), "scratch": str(scratch)} | _places(self.listed)
+        values |= {"host": host, "port": str(port), "scratch": str(scratch)}
+        values |= _places(self.listed, pythons.program(cell.server.interpreter))
         entry = self.listed.entry
         for name in entry.files:
             text = filled((self.listed.folder / name).read_text(encoding="utf-8"), values)
@@ -66,8 +67,7 @@ class Registered:
 
     def facts(self) -> dict[str, object]:
         """What the record of a run says of it."""
-        defaults = {name: values[0] for name, values in self.listed.entry.options.items()}
-        about = {"about": self.listed.entry.about, "start": self._words, "options": defaults}
+        about = {"about": self.listed.entry.about, "start": self._words, "options": self.listed.defaults}
         return {"version": self.version or None, **about}
 
     @property
@@ -123,6 +123,8 @@ def state(server: Listed) -> str:
     if server.file != registry.OURS:
         # A list must not run what a file in the working directory says.
         return "installed"
+    if why := pythons.why_not(None, server.entry.packages, server.entry.install):
+        return f"NOT HERE: {why}"
     try:
         return _version(server) or "installed"
     except Absent as absent:
@@ -186,8 +188,10 @@ def _run(command: Sequence[str], seconds_max: float) -> tuple[int, list[str]]:
     return ran.returncode, [line for line in lines if line] or ["it said nothing"]
 
 
-def _places(server: Listed) -> dict[str, str]:
-    return {"folder": str(server.folder), "built": str(_built(server))}
+def _places(server: Listed, python: str = pythons.PYTHON) -> dict[str, str]:
+    """What is known of a server before it is started."""
+    contestants = str(registry.OURS.parent)
+    return {"folder": str(server.folder), "contestants": contestants, "built": str(_built(server)), "python": python}
 
 
 def _built(server: Listed) -> Path:

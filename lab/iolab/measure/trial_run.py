@@ -65,8 +65,8 @@ def measure(
     except TrialFailed as failed:
         return result.model_copy(update={"failure": failed.failure})
     others, seen = _others(run, used), run.seen
-    told = {"ready": server.ready, "report": run.report, "server": used, "noise": others, "path": seen.path}
-    return result.model_copy(update=told | {"failure": failure})
+    told = {"report": run.report, "server": used, "noise": others, "path": seen.path, "failure": failure}
+    return result.model_copy(update={"ready": server.ready, "ready_line": server.line, **told})
 
 
 def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer: Observer, on_slice: OnSlice) -> Run:

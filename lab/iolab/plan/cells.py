@@ -95,13 +95,18 @@ def cell_or_faults(contestant: Contestant, settings: Mapping[str, Any]) -> Cell 
 
 def _untold(cell: Cell) -> list[Fault]:
     """The settings of its server that a command is not told, so that it cannot obey them."""
-    return [
+    if cell.contestant.kind != "command":
+        return []
+    faults = [
         Fault(f"server.{key}", f"the command does not take it: write {{{key}}} in its arguments, or leave it out")
         for key in ("workers", "worker_kind")
-        if cell.contestant.kind == "command"
-        and getattr(cell.server, key) != Server.model_fields[key].default
+        if getattr(cell.server, key) != Server.model_fields[key].default
         and not any(map(cell.contestant.takes, (key, f"server.{key}")))
     ]
+    if cell.server.interpreter is not None:
+        why = "a command cannot say which interpreter runs it: make it an entry of contestants.toml that does"
+        faults.append(Fault("server.interpreter", why))
+    return faults
 
 
 def faults_of(error: ValidationError) -> list[Fault]:

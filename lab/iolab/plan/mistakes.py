@@ -35,6 +35,10 @@ EXAMPLES = {
     "protocols": '["http"]',
     "start": '["./mine", "--port", "{port}"]',
     "install": '"apt-get install mine"',
+    "least": "1",
+    "most": "100000",
+    "default": "10000",
+    "words": '["select", "poll"]',
     "tests": '[{ relation = "order", contestants = ["io_uring", "epoll"] }]',
 }
 # What is wrong, by pydantic's name for it; {…} is of its context.
@@ -179,8 +183,8 @@ def _spelt(place: Sequence[int | str], table: Mapping[str, Any], relations: Sequ
     spelt = ""
     at: Any = table
     for part in place:
-        if part in relations and isinstance(at, dict) and part not in at:
-            continue  # which kind of test it is, which is no key of the file
+        if part in relations and not (isinstance(at, dict) and part in at):
+            continue  # which kind of test or of option it is, which is no key of the file
         if isinstance(at, str):
             continue  # a contestant as text, whose parts are no keys of the file
         if part == 0 and isinstance(at, dict):

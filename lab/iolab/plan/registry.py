@@ -1,19 +1,20 @@
 """The registry: servers that are not the engine's, by name. How each is built, started and asked for its version.
 
 iolab's own is `contestants/registry.toml`. A user's is `contestants.toml` beside an experiment, or in the working
-directory for `vs`. A server NAME keeps its sources and its configuration in the folder NAME beside the registry.
+directory for `vs`. A server NAME keeps its sources and its configuration in the folder NAME beside the registry, or in
+the one that its entry names as `folder`.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from iolab.contract.literals import Protocol
 from iolab.contract.types import Frozen
@@ -27,20 +28,57 @@ OURS = Path(__file__).parent.parent / "contestants/registry.toml"
 USERS = "contestants.toml"
 NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 # The settings of a server. One that differs from its default must be among those that the server takes.
-SETTINGS = ("workers", "worker_kind", "sockets", "reply_status", "reply_bytes", "message_bytes", "framing", "work_ns")
-# `message_bytes` and `framing` reach a server with each message; it is told the others, each by one of these.
-TOLD_BY = {"workers": {"workers"}, "reply_bytes": {"reply_bytes", "body"}, "work_ns": {"work_ns"}}
-# What the lab fills in: where the server listens, its own folder, what was built for it, a folder of its own for this
-# start, the body that it is to answer, and the settings.
-PLACEHOLDERS = ("host", "port", "folder", "built", "scratch", "protocol", "body", *TOLD_BY, "message_bytes", "framing")
-# Those that are known before a start, which alone a build and a question for the version can have.
-PLACES = ("folder", "built")
+SETTINGS = (
+    *("workers", "worker_kind", "sockets", "interpreter"),
+    *("reply_status", "reply_bytes", "message_bytes", "framing", "work_ns"),
+)
+# `message_bytes` and `framing` reach a server with each message; it is told the others, each by one of these words.
+TOLD_BY = {
+    "workers": ("workers",),
+    "worker_kind": ("worker_kind",),
+    "sockets": ("sockets",),
+    "interpreter": ("python",),
+    "reply_bytes": ("reply_bytes", "body"),
+    "work_ns": ("work_ns",),
+}
+# Settings of which only the server knows what became of them: it says so in its ready line.
+SAID_WHEN_READY = {"sockets": "its addresses", "interpreter": "its interpreter"}
+# Those that are known before a start, which alone a build and a question for the version can have: its own folder, that
+# of all servers of iolab, what was built for it, and the interpreter.
+PLACES = ("folder", "contestants", "built", "python")
+# What the lab fills in besides: where the server listens, a folder of its own for this start, the body that it is to
+# answer, and the settings.
+PLACEHOLDERS = ("host", "port", *PLACES, "scratch", "protocol", "body", *TOLD_BY, "message_bytes", "framing")
 
-Takes = Literal["workers", "reply_bytes", "message_bytes", "framing", "work_ns"]
+Takes = Literal[
+    "workers", "worker_kind", "sockets", "interpreter", "reply_bytes", "message_bytes", "framing", "work_ns"
+]
 Words = tuple[str, ...]
 # What may be written in brackets after the name of a contestant.
 OptionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 OptionValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]+$")]
+
+
+class Numbers(Frozen):
+    """The values of an option that is a whole number: its limits and its default."""
+
+    least: int = Field(ge=0)
+    most: int
+    default: int
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.least <= self.default <= self.most:
+            raise ValueError(f"default: {self.default} is not from {self.least} to {self.most}: use one that is")
+        return self
+
+
+# The two kinds of options, by the names that pydantic puts into the place of a mistake.
+WORDS, NUMBERS = "words", "numbers"
+Values = Annotated[
+    Annotated[tuple[OptionValue, ...], Field(min_length=1), Tag(WORDS)] | Annotated[Numbers, Tag(NUMBERS)],
+    Discriminator(lambda value: NUMBERS if isinstance(value, dict | Numbers) else WORDS),
+]
 
 
 class Entry(Frozen):
@@ -48,22 +86,26 @@ class Entry(Frozen):
 
     `start`, `build`, `version`, the values of `environment` and the text of `files` take placeholders. `files` are
     copied from the server's folder into `{scratch}`. `options` are those in brackets, as in `mine[wait=select]`: the
-    values of each, the default first, and a placeholder by its name. `version` is a command whose first line names the
-    version; `crates` are packages of its Cargo.lock that do so instead. `install` says what to run where a program is
-    absent.
+    values of each, the default first, or the limits of a number; and a placeholder by its name. A server is `ready`
+    when its port accepts, or when it says so in a line (see `contract.ready`). `version` is a command whose first line
+    names the version; `crates` are packages of its Cargo.lock that do so instead. `packages` are modules of Python that
+    `{python}` must be able to import. `install` says what to run where a program or a package is absent.
     """
 
     about: str = Field(min_length=1, max_length=200)
     protocols: tuple[Protocol, ...]
     settings: tuple[Takes, ...] = ()
     at_most: dict[str, int] = Field(default={})
-    options: dict[OptionName, Annotated[tuple[OptionValue, ...], Field(min_length=1)]] = Field(default={})
+    options: dict[OptionName, Values] = Field(default={})
+    folder: str = Field(default="", pattern=r"^([a-z][a-z0-9_.-]{0,63})?$")
     build: Words = ()
     start: Words
+    ready: Literal["port", "line"] = "port"
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(default={})
     files: Words = ()
     version: Words = ()
     crates: Words = ()
+    packages: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")], ...] = ()
     install: str = Field(min_length=1, max_length=200)
 
 
@@ -78,11 +120,17 @@ class Listed:
     @property
     def folder(self) -> Path:
         """Its sources and its configuration."""
-        return self.file.parent / self.name
+        return self.file.parent / (self.entry.folder or self.name)
+
+    
+    def defaults(self) -> dict[str, str]:
+        """The default of each of its options."""
+        return {name: default_of(values) for name, values in self.entry.options.items()}
 
     def chosen(self, contestant: Contestant) -> dict[str, str]:
         """The value of each of its options, as the contestant has it or by default."""
-        return {name: contestant.options.get(name, values[0]) for name, values in self.entry.options.items()}
+        defaults = self.defaults
+        return defaults | {name: value for name, value in contestant.options.items() if name in defaults}
 
 
 Registry = Mapping[str, Listed]
@@ -128,9 +176,27 @@ def refusal(server: Listed, cell: Cell) -> str:
         if key in entry.at_most and value > entry.at_most[key]:
             return f"{name} takes {key} up to {entry.at_most[key]}, not {value}"
     for option, value in cell.contestant.options.items():
-        if option in entry.options and value not in entry.options[option]:
-            return f"{name} has no {option}={value}: it has {', '.join(entry.options[option])}"
+        if option in entry.options and not _has(entry.options[option], value):
+            return f"{name} has no {option}={value}: it has {spelt(entry.options[option], ', ')}"
     return ""
+
+
+def default_of(values: Words | Numbers) -> str:
+    """The default of an option."""
+    return str(values.default) if isinstance(values, Numbers) else values[0]
+
+
+def spelt(values: Words | Numbers, between: str = "|") -> str:
+    """The values of an option, the default first; of a number its default and its limits."""
+    if isinstance(values, Numbers):
+        return f"{values.default}, {values.least} to {values.most}"
+    return between.join(values)
+
+
+def _has(values: Words | Numbers, value: str) -> bool:
+    if isinstance(values, Numbers):
+        return value.isdecimal() and value.isascii() and values.least <= int(value) <= values.most
+    return value in values
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -162,7 +228,8 @@ def parse(text: bytes, file: Path) -> dict[str, Listed]:
             found[name] = Listed(name, Entry.model_validate(table), file)
         except ValidationError as error:
             # The mistakes of an entry are named as those of a file that holds nothing else.
-            lines = mistakes.of_file(error, table, {"": Entry.model_fields}, ())
+            keys = {"": Entry.model_fields, NUMBERS: Numbers.model_fields}
+            lines = mistakes.of_file(error, table, keys, (WORDS, NUMBERS))
             wrong += [f"[{name}] {line}" for line in lines]
         else:
             wrong += [f"[{name}] {line}" for line in _faults(found[name])]
@@ -175,6 +242,8 @@ def _faults(server: Listed) -> Iterator[str]:
     """What is wrong with an entry whose keys and types are right, a line each."""
     entry = server.entry
     yield from (f"{key}: must not be empty" for key in ("protocols", "start") if not getattr(entry, key))
+    if entry.folder and not server.folder.is_dir():
+        yield f"folder: {server.folder} does not exist: create it, or leave folder out"
     contents = dict(_readable(server))
     for name in entry.files:
         if name not in contents:
@@ -184,22 +253,32 @@ def _faults(server: Listed) -> Iterator[str]:
         yield f"files: two of them are called {name}, and a start copies both into one folder: rename one"
     yield from _unknown_placeholders(entry)
     texts = (*entry.start, *entry.environment.values(), *contents.values())
-    said = set(itertools.chain.from_iterable(map(PLACEHOLDER.findall, texts)))
-    if entry.start and "port" not in said:
-        yield "start: does not say where the port goes: write {port} there, in environment or in one of files"
-    for setting in entry.settings:
-        if setting in TOLD_BY and not TOLD_BY[setting] & said:
-            yield f"settings: {setting} does not reach the server: write {{{setting}}} in start, environment or files"
-    for option in entry.options:
-        if option in PLACEHOLDERS:
-            yield f"options.{option}: {{{option}}} is filled in by iolab already: use another name"
-        elif option not in said:
-            yield f"options.{option}: does not reach the server: write {{{option}}} in start, environment or files"
+    yield from _untold(entry, set(itertools.chain.from_iterable(map(PLACEHOLDER.findall, texts))))
     for name in entry.at_most:
         if name not in entry.settings:
             yield f"at_most.{name}: is not among settings: add it there, or leave it out"
     if entry.version and entry.crates:
         yield "crates: the version is asked for twice: keep version or crates"
+
+
+def _untold(entry: Entry, said: Set[str]) -> Iterator[str]:
+    """What a server is not told, or does not say. `said` are the placeholders in what its start is made of."""
+    if entry.start and "port" not in said and entry.ready == "port":
+        yield "start: does not say where the port goes: write {port} there, in environment or in one of files"
+    for setting in entry.settings:
+        if setting in TOLD_BY and not said & {*TOLD_BY[setting]}:
+            told = TOLD_BY[setting][0]
+            yield f"settings: {setting} does not reach the server: write {{{told}}} in start, environment or files"
+        if setting in SAID_WHEN_READY and entry.ready != "line":
+            what = SAID_WHEN_READY[setting]
+            yield f'settings: {setting} needs a server that says {what}: print a ready line, and write ready = "line"'
+    for option in entry.options:
+        if option in PLACEHOLDERS:
+            yield f"options.{option}: {{{option}}} is filled in by iolab already: use another name"
+        elif option not in said:
+            yield f"options.{option}: does not reach the server: write {{{option}}} in start, environment or files"
+    if entry.packages and "python" not in said:
+        yield "packages: no interpreter imports them: write {python} in start"
 
 
 def _unknown_placeholders(entry: Entry) -> Iterator[str]:

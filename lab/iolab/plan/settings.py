@@ -174,6 +174,10 @@ class Server(Frozen):
     worker_kind: WorkerKind = Field(default="thread", description="what carries a worker")
     sockets: int = Field(default=1, ge=1, le=64, description="addresses it listens on; connections take them in turn")
     instances: int = Field(default=1, ge=1, le=64, description="servers, with an address each, measured as one")
+    interpreter: Annotated[str, Field(pattern=r"^(gil|nogil|system|3\.\d+)$")] | None = Field(
+        default=None,
+        description="interpreter of a server in Python: gil, nogil, system or a version; python3 by default",
+    )
     cpus: CpuSet = Field(default=(), description="processors of the server; chosen for this machine by default")
     cpu_quota: float | None = Field(default=None, ge=0.01, le=1_024, description="processors it may use, by a cgroup")
     memory_limit_bytes: Bytes | None = Field(default=None, description="memory it may use, by a cgroup; or as 512MB")
@@ -209,6 +213,12 @@ class Times(Frozen):
     )
     interval_ms: int = Field(default=20, ge=5, le=10_000, description="slices of time in which requests are counted")
     timeout_ms: int = Field(default=10_000, ge=1, le=TRIAL_MS_MAX, description="how long a reply may take")
+    start_ms: int = Field(
+        default=15_000,
+        ge=100,
+        le=3_600_000,
+        description="how long a server that is not ours may take to accept connections",
+    )
     processors: Processors = Field(
         default="apart", description="processors of their own for server and generator, or one that both share"
     )

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
 from iolab.plan.plan import Plan
-from iolab.plan.registry import filled
+from iolab.plan.registry import OURS, filled
 from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of, values_of
 
 PORT = 8080
+# What the lab fills in besides the settings.
+PLACES = {"host": "127.0.0.1", "python": "python3", "contestants": str(OURS.parent)}
 # What the record of a run says of the servers of the registry, by their names.
 Servers = Mapping[str, Mapping[str, Any]]
 NO_SERVERS: Servers = {}
@@ -63,6 +65,8 @@ def _note(cell: Cell, servers: Servers) -> str:
     """What the lab does for a server besides: it fills in the rest of the registry's entry, and reaches all sockets."""
     if cell.contestant.kind == "named" and cell.contestant.name in servers:
         return "The run also fills in what is still in braces, and writes the files that the registry's entry lists."
+    if cell.server.instances > 1:
+        return f"The run starts {cell.server.instances} of this server, and spreads the connections over all of them."
     if cell.server.sockets == 1:
         return ""
     return f"By hand all connections reach the first of {cell.server.sockets} sockets; the run spreads them over all."
@@ -115,9 +119,9 @@ def _other_words(cell: Cell) -> list[str]:
 def _server_words(cell: Cell, servers: Servers) -> list[str]:
     pinned = ["taskset", "--cpu-list", _list(cell.server.cpus)] if cell.server.cpus else []
     if cell.contestant.kind == "command":
-        return [*pinned, *cell.contestant.argv(PORT, {**values_of(cell), "host": "127.0.0.1"})]
+        return [*pinned, *cell.contestant.argv(PORT, {**values_of(cell), **PLACES})]
     if (registered := servers.get(cell.contestant.name)) is not None:
-        values = {**values_of(cell), "host": "127.0.0.1", "port": str(PORT)}
+        values = {**values_of(cell), **PLACES, "port": str(PORT)}
         values |= registered.get("options", {}) | cell.contestant.options
         return [*pinned, *(filled(word, values) for word in registered["start"])]
     words = ["iolab", "serve", "--model", cell.contestant.name]

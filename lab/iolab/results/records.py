@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from pydantic import AliasChoices, Field
 
 from iolab.contract.literals import Phase, Saw
+from iolab.contract.ready import ReadyLine
 from iolab.contract.types import Frozen, PathReport, Report, ServeReady
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.settings import LONG_MS
@@ -378,13 +379,15 @@ def pieces(minutes: Iterable[Minute]) -> tuple[Piece, ...]:
 class Result(Frozen):
     """A finished trial, good or bad. A failed one has a `failure` and may lack the rest.
 
-    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it. A long trial that was cut
+    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it. `ready` is what a server of
+    ours said when it accepted connections, `ready_line` what another did. A long trial that was cut
     off has `pieces`: they are part of what was asked and answered, and of no other figure.
     """
 
     trial: Trial
     started: str
     ready: ServeReady | None = None
+    ready_line: ReadyLine | None = None
     report: Report | None = None
     server: ServerUsage | None = None
     noise: MachineNoise | None = None
