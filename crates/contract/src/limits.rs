@@ -22,6 +22,9 @@ pub const PLACE_CONNECTIONS: RangeInclusive<usize> = 0..=*PROCESSES.end() * *CON
 /// More addresses than the published servers listened on, and few enough to be waited for together.
 pub const ADDRESSES: RangeInclusive<usize> = 1..=64;
 
+/// The addresses of as many servers, measured as one.
+pub const TARGETS: RangeInclusive<usize> = 1..=*ADDRESSES.end() * *ADDRESSES.end();
+
 /// More local addresses than a million connections need.
 pub const SOURCES: RangeInclusive<usize> = 0..=256;
 

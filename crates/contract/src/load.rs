@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    ADDRESSES, CONNECTIONS, DURATION_MS, IDLE, PIPELINE, PLACE_CONNECTIONS, PLACE_THREADS, PROBES, PROCESSES,
-    RATE_PER_S, REQUESTS, SLICE_MS, SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS,
+    CONNECTIONS, DURATION_MS, IDLE, PIPELINE, PLACE_CONNECTIONS, PLACE_THREADS, PROBES, PROCESSES,
+    RATE_PER_S, REQUESTS, SLICE_MS, SOURCES, SPIN_US, STAGES, TARGETS, THREADS, WARMUP_MS,
 };
 use crate::{Address, LoadWord, Version, Workload, one};
 
@@ -23,7 +23,7 @@ pub struct LoadSpec {
     pub driver: Driver,
     pub workload: Workload,
     /// The addresses of the server; connections take them in turn.
-    #[schemars(length(min = *ADDRESSES.start(), max = *ADDRESSES.end()))]
+    #[schemars(length(min = *TARGETS.start(), max = *TARGETS.end()))]
     pub connect: Vec<Address>,
     /// How TLS is spoken; null: not at all.
     #[serde(default)]

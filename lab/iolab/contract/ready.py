@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from iolab.contract.types import Addresses, ContractError, Frozen, one_line
+from iolab.contract.types import ContractError, Frozen, Targets, one_line
 
 # A line is at most so long: 64 addresses, and an interpreter with many extensions.
 LINE_BYTES_MAX = 64 << 10
@@ -35,7 +35,7 @@ class ReadyLine(Frozen):
     """Where a server accepts connections: `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`; and what it runs on."""
 
     event: Literal["ready"]
-    listen: Addresses
+    listen: Targets
     interpreter: PythonState | None = None
 
 

@@ -23,6 +23,8 @@ CONNECTIONS_MAX = 1 << 20
 Connections = Annotated[int, Field(ge=1, le=CONNECTIONS_MAX)]
 Threads = Annotated[int, Field(ge=1, le=1_024)]
 Addresses = Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
+# The addresses of as many servers, measured as one.
+Targets = Annotated[tuple[str, ...], Field(min_length=1, max_length=64 * 64)]
 RequestsAsked = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
 DurationMs = Annotated[int, Field(ge=1, le=86_400_000)]
 RatePerS = Annotated[float, Field(ge=0, le=10_000_000)]
@@ -206,7 +208,7 @@ class LoadSpec(Frozen):
     role: Literal["load"] = "load"
     driver: Driver = "epoll"
     workload: Workload
-    connect: Addresses
+    connect: Targets
     tls: Tls | None = None
     sources: tuple[str, ...] = Field(default=(), max_length=256)
     connections: Connections

@@ -10,7 +10,7 @@ use std::time::Duration;
 use contract::limits::{
     ADDRESSES, CONNECTIONS, DELAY_MS, DURATION_MS, IDLE, LOSS, MTU, PIPELINE, PLACE_CONNECTIONS,
     PLACE_THREADS, PROBES, PROCESSES, QUEUE_PACKETS, RATE_BITS_PER_S, RATE_PER_S, REQUESTS, SLICE_MS,
-    SOURCES, SPIN_US, STAGES, THREADS, WARMUP_MS, WORK_NS,
+    SOURCES, SPIN_US, STAGES, TARGETS, THREADS, WARMUP_MS, WORK_NS,
 };
 use contract::{Driver, LoadSpec, Opening, Pace, PathSpec, ServeSpec, Shard, Stage, Verification, Workload};
 
@@ -84,7 +84,7 @@ fn counts(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
         (("pipeline", "-p"), Some(spec.pipeline), PIPELINE),
         (("threads", "-t"), Some(spec.threads), THREADS),
         (("processes", "--processes"), Some(spec.processes), PROCESSES),
-        (addresses, Some(spec.connect.len()), ADDRESSES),
+        (addresses, Some(spec.connect.len()), TARGETS),
         (sources, Some(spec.sources.len()), SOURCES),
     ];
     for (name, number, range) in rows {
