@@ -35,7 +35,7 @@ def start_server(name: str, workload: Workload, engine: Engine, cpu: int) -> Ite
         else:
             without = f", without {', '.join(server.ready.lacks)}" if server.ready.lacks else ""
             about = f"ours, build {server.ready.build}{without}"
-        yield Server(server.pid, int(server.addresses[0].rpartition(":")[2]), about)
+        yield Server(server.pids[0], int(server.addresses[0].rpartition(":")[2]), about)
     finally:
         server.stop()
 

@@ -37,7 +37,7 @@ from iolab.contract.types import (
 from iolab.machine import noise, proc
 from iolab.machine.netstat import ListenCounters
 from iolab.measure import agent, binary, observer
-from iolab.measure.agent import Calls
+from iolab.measure.agent import Calls, Passed, RunningServer
 from iolab.measure.broken import Vitals
 from iolab.measure.engine import Engine, LoadEvent, TrialFailed, open_engine
 from iolab.measure.observer import Observer, Sample
@@ -45,7 +45,7 @@ from iolab.measure.progress import Clocks
 from iolab.measure.protocol_probe import Mismatch
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
-from iolab.results.records import Failure, MachineNoise
+from iolab.results.records import ClientRun, Failure, MachineNoise
 
 FAKE_ENGINE = Path(fake_engine.__file__)
 MS = 1_000_000
@@ -293,6 +293,17 @@ class FakeHost:
         assert isinstance(server, FakeServer), "a load needs a server"
         return FakeLoad(self, spec, server)
 
+    def drive(self, cell: Cell, server: RunningServer) -> FakeClient:
+        return FakeClient(self)
+
+    def rest(self, time_ms: int) -> Passed:
+        begin_ns, self.now_ns = self.now_ns, self.now_ns + time_ms * MS
+        return Passed(begin_ns, self.now_ns)
+
+    def memory_in_use(self) -> int:
+        # Each process takes 50 MiB of the machine.
+        return (4 << 30) + (50 << 20) * len(self.running)
+
     def core_to_core_ns(self, cell: Cell) -> float | None:
         return next(self.core_to_core_series_ns)
 
@@ -333,15 +344,16 @@ class FakeServer:
         is_large = tree.threads > proc.TASKS_READ_MAX
         switching: tuple[int | None, int | None, int | None] = (None, None, None) if is_large else (0, 10, 1)
         usage = proc.Usage(now_ns, now_ns // 2, *switching)
-        # Server and generator together use 1.1 processors of two.
-        idle_ns = 0 if self.fault == "busy" else now_ns * 9 // 10
+        # Server and generator together use 1.1 processors of two, the server alone a half.
+        idle_ns = now_ns * (9 if self.cell.load.connections else 15) // 10
+        idle_ns = 0 if self.fault == "busy" else idle_ns
         return Sample(usage, noise.Ticks(2 * now_ns, idle_ns, 0), 0)
 
     def size(self) -> proc.Size:
         return proc.Size(10 << 20, 12 << 20, 1, 1, 0, 8)
 
-    def pss_each(self, tree: proc.Tree) -> dict[int, int]:
-        return {tree.pids[0]: 9 << 20}
+    def memory_each(self, tree: proc.Tree) -> dict[int, proc.Memory]:
+        return {tree.pids[0]: proc.Memory(9 << 20, 7 << 20)}
 
     def connections_each(self, tree: proc.Tree) -> dict[int, int]:
         return {tree.pids[0]: self.cell.load.connections}
@@ -351,6 +363,9 @@ class FakeServer:
 
     def carried(self) -> PathReport | None:
         return self.path
+
+    def memory(self) -> proc.Memory | None:
+        return proc.Memory(9 << 20, 7 << 20)
 
     def own_bytes(self) -> int | None:
         # It takes 5 MiB for its connections, once they have come.
@@ -422,6 +437,42 @@ class FakeLoad:
 
     def rss_bytes(self) -> int:
         return 3 << 20
+
+    def memory(self) -> proc.Memory | None:
+        return proc.Memory(2 << 20, 1 << 20)
+
+    def stop(self) -> None:
+        self.host.running.remove(self)
+
+
+class FakeClient:
+    """A client that is not ours: two of its clients answer 30,000 requests within 300 ms, with a core between them."""
+
+    def __init__(self, host: FakeHost) -> None:
+        self.host, self.begin_ns = host, host.now_ns
+        self.end_ns = self.begin_ns + 300 * MS
+        self.machine_bytes = host.memory_in_use() + (70 << 20)
+        self.server_memory = proc.Memory(11 << 20, 8 << 20)
+        host.running.append(self)
+
+    def ended(self, wait_s: float) -> bool:
+        self.host.now_ns += 100 * MS
+        return self.host.now_ns >= self.end_ns
+
+    def run(self) -> ClientRun:
+        return ClientRun(
+            requests=30_000,
+            elapsed_s=0.25,
+            clients_s=(0.2, 0.25),
+            wall_ns=300 * MS,
+            cpu_ns=300 * MS,
+            rss_bytes_max=40 << 20,
+            pss_bytes_max=30 << 20,
+            private_bytes_max=20 << 20,
+            processes_max=3,
+            threads_max=3,
+            stdout="done",
+        )
 
     def stop(self) -> None:
         self.host.running.remove(self)

@@ -48,7 +48,9 @@ def main() -> int:
         return describe(sys.argv[2:])
     if role == "forks" and os.fork():
         return os.wait()[1]
-    if role in ("plain", "forks"):
+    if role == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if role in ("plain", "forks", "deaf"):
         return accept(socket.create_server(("127.0.0.1", int(sys.argv[2]))), "command", "none")
     if sys.argv[2:] != ["--spec", "-"]:
         # By hand: the flags come back, so that a test can see them arrive unchanged.

@@ -397,6 +397,15 @@ class SimulatedHost:
     def core_to_core_ns(self, cell: Cell) -> float | None:
         raise AssertionError("the server is there already")
 
+    def drive(self, cell: Cell, server: object) -> Any:
+        raise AssertionError("a search has a generator")
+
+    def rest(self, time_ms: int) -> Any:
+        raise AssertionError("a search has a load")
+
+    def memory_in_use(self) -> int:
+        raise AssertionError("no memory is asked for")
+
     def load(self, spec: LoadSpec) -> SimulatedLoad:
         self.runs += 1
         if self.runs == self.stops:
@@ -421,6 +430,9 @@ class SimulatedLoad:
 
     def rss_bytes(self) -> int:
         return 0
+
+    def memory(self) -> None:
+        """It takes none."""
 
     def stop(self) -> None:
         return

@@ -15,6 +15,7 @@ import pytest
 from conftest import FAKE_ENGINE, Done, iolab
 from iolab.contract.types import WORKLOADS
 from iolab.errors import PlanError
+from iolab.machine import needs
 from iolab.measure import contestants, registered
 from iolab.measure.engine import Engine
 from iolab.plan import registry
@@ -275,6 +276,34 @@ def check(text: bytes, lines: list[str], tmp_path: Path) -> None:
             "[mine] files: {folder}/mine/b/a.conf cannot be read: create it, or leave it out",
             "[mine] files: two of them are called a.conf, and a start copies both into one folder: rename one",
         ]),
+        (b"install =", b'options = { cached = { least = 5, most = 3, default = 4 } }\ninstall =', [
+            "[mine] options.cached.default: 4 is not from 5 to 3: use one that is"
+        ]),
+        (b"install =", b'options = { cached = { least = 1, most = "x" } }\ninstall =', [
+            "[mine] options.cached.most: must be a whole number, not 'x'",
+            "[mine] options.cached.default: is missing: write default = 10000",
+        ]),
+        (b"install =", b'options = { wait = "poll" }\ninstall =', [
+            """[mine] options.wait: must be a list, as in ["select", "poll"], not 'poll'"""
+        ]),
+        (b"install =", b'folder = "python"\ninstall =', [
+            "[mine] folder: {folder}/python does not exist: create it, or leave folder out"
+        ]),
+        (b"install =", b'ready = "now"\ninstall =', ["[mine] ready: must be 'port' or 'line', not 'now'"]),
+        (b"install =", b'settings = ["sockets", "interpreter"]\ninstall =', [
+            "[mine] settings: sockets does not reach the server: write {sockets} in start, environment or files",
+            "[mine] settings: sockets needs a server that says its addresses: "
+            'print a ready line, and write ready = "line"',
+            "[mine] settings: interpreter does not reach the server: write {python} in start, environment or files",
+            "[mine] settings: interpreter needs a server that says its interpreter: "
+            'print a ready line, and write ready = "line"',
+        ]),
+        (b"install =", b'packages = ["tornado"]\ninstall =', [
+            "[mine] packages: no interpreter imports them: write {python} in start"
+        ]),
+        (b"install =", b'packages = ["tor nado"]\ninstall =', [
+            "[mine] packages[1]: must be of the form ^[A-Za-z_][A-Za-z0-9_.]*$, not 'tor nado'"
+        ]),
         (b"install =", b'version = ["a"]\ncrates = ["a"]\ninstall =', [
             "[mine] crates: the version is asked for twice: keep version or crates"
         ]),
@@ -305,7 +334,7 @@ def test_no_server_of_ours_is_called_like_a_model_and_each_can_be_asked_for_its_
                 registry.refusal(server, vs_plan(["epoll", name], {"protocol": protocol}).comparisons[0].cells[1]) == ""
             )
         assert not server.entry.build or server.folder.is_dir(), f"{name} is built, and has no folder"
-        assert (ROOT / "contestants" / name).is_dir()
+        assert server.folder.is_dir()
 
 
 def test_every_setting_of_a_server_is_one_of_a_cell_or_of_a_workload() -> None:
@@ -347,3 +376,29 @@ def test_nginx_answers_the_body_that_is_asked_for(workers: int, body: int) -> No
             assert reply.read() == b"x" * body
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize(("value", "said"), [("7", ""), ("0", "mine has no cached=0: it has 3, 1 to 9"), ("x", "mine")])
+def test_a_numeric_option_is_held_to_its_limits(folder: Path, value: str, said: str) -> None:
+    option = 'cached = { least = 1, most = 9, default = 3 }, wait = ["select"'
+    text = MINE.replace('wait = ["select"', option).replace('WAIT = "{wait}"', 'WAIT = "{wait} {cached}"')
+    (folder / "contestants.toml").write_text(text)
+    mine = registry.load(folder / "contestants.toml")["mine"]
+    cell = vs_plan(["epoll", f"mine[cached={value}]"], {"protocol": "echo"}).comparisons[0].cells[1]
+    assert registry.refusal(mine, cell).startswith(said)
+    assert bool(registry.refusal(mine, cell)) is bool(said)
+    assert mine.defaults == {"cached": "3", "wait": "select"}
+    assert mine.chosen(cell.contestant)["cached"] == value
+    assert "[cached=3, 1 to 9]" in iolab("list", "contestants").stdout
+
+
+def test_a_server_that_lacks_a_package_is_left_out_with_what_installs_it(folder: Path) -> None:
+    text = MINE.replace("start = [", 'packages = ["no_such_package"]\nstart = [', 1)
+    (folder / "contestants.toml").write_text(text.replace('"{port}"]', '"{port}", "{python}"]'))
+    known = registry.load(folder / "contestants.toml")
+    plan = vs_plan(["mine", "epoll"], {"protocol": "echo"})
+    ready = {"mine": registered.prepare(known["mine"])}
+    left_out = contestants.left_out(plan, {}, needs.here(), ready)
+    assert left_out[0, 0].kind == "unavailable"
+    assert left_out[0, 0].message.startswith("python3 cannot import no_such_package (ModuleNotFoundError: ")
+    assert left_out[0, 0].message.endswith(": install mine")

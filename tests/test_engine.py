@@ -352,7 +352,7 @@ def listens(address: str) -> str:
         (
             f"cmd:{sys.executable} -c 'import time; time.sleep(60)' {{port}}",
             "hung",
-            "listens nowhere 120 s after its start: let it listen on {port}, or give it longer with trial.start_ms$",
+            "listens nowhere 120 s after its start: let it listen on {port}, or give it longer",
         ),
         (
             listens("('127.0.0.1', 0)"),

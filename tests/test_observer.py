@@ -37,6 +37,9 @@ class Load:
     def rss_bytes(self) -> int:
         return 0
 
+    def memory(self) -> None:
+        """It takes none."""
+
     def stop(self) -> None:
         """Nothing is to be ended."""
 
@@ -100,9 +103,9 @@ class Server:
         self.sizes += 1
         return proc.Size(self.sizes, 2 * self.sizes, self.sizes, 2, 1, 5)
 
-    def pss_each(self, tree: proc.Tree) -> dict[int, int]:
-        self.read.append("pss")
-        return dict.fromkeys(tree.pids, 7)
+    def memory_each(self, tree: proc.Tree) -> dict[int, proc.Memory]:
+        self.read.append("memory")
+        return dict.fromkeys(tree.pids, proc.Memory(7, 5))
 
     def connections_each(self, tree: proc.Tree) -> dict[int, int]:
         self.read.append("connections")
@@ -134,7 +137,7 @@ class Server:
 )
 def test_the_clocks_are_read_first_at_both_edges_of_a_window(server: Server, expected: str) -> None:
     seen = observed(server)
-    assert ", ".join(server.read) == f"{expected}, pss, connections, served"
+    assert ", ".join(server.read) == f"{expected}, memory, connections, served"
     assert seen.connections_taken == 5
 
 
@@ -151,7 +154,13 @@ def test_each_process_is_accounted_for_and_those_that_serve_are_counted() -> Non
     assert [(each.pid, each.cpu_ns, each.pss_bytes, each.connections) for each in used.processes_each] == [
         *((1, 1_000, 7, 50), (2, 0, 7, None), (3, 0, 7, None)),
     ]
-    assert (used.processes, used.processes_serving, used.threads_serving, used.pss_bytes) == (3, 1, 1, 21)
+    assert (used.processes, used.processes_serving, used.threads_serving, used.pss_bytes, used.private_bytes) == (
+        3,
+        1,
+        1,
+        21,
+        15,
+    )
 
 
 def test_what_the_kernel_counts_is_of_the_window_or_of_the_whole_trial() -> None:

@@ -189,6 +189,7 @@ def test_everything_in_a_cell_decides_its_key() -> None:
         "trial.duration_ms": 2_000,
         "trial.interval_ms": 10,
         "trial.timeout_ms": 5_000,
+        "trial.start_ms": 20_000,
         "trial.processors": "shared",
     }
     of_protocols = {f"workload.{key}" for kind in WORKLOADS.values() for key in kind.model_fields}

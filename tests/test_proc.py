@@ -146,13 +146,16 @@ def test_what_the_dead_children_of_a_child_have_used_counts_too(accounts: int, m
 def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> None:
     program = "held = bytearray(b'x') * (32 << 20)\nif os.fork() == 0: rest()\nsay(held=len(held))"
     with running(program) as (pid, said):
-        size, pss = proc.size(pid), proc.pss_each(proc.look(pid).pids)
+        size, memory = proc.size(pid), proc.memory_each(proc.look(pid).pids)
         assert size.rss_bytes > 2 * said["held"]
         assert size.rss_bytes_max >= size.rss_bytes * 0.95
-        if not pss:
+        if not memory:
             pytest.skip("this kernel does not tell proportional sizes")
-        assert len(pss) == 2
-        assert said["held"] < sum(pss.values()) < 1.8 * said["held"]
+        assert len(memory) == 2
+        both = proc.together(memory.values())
+        assert both is not None
+        assert said["held"] < both.pss_bytes < 1.8 * said["held"]
+        assert both.private_bytes < said["held"], "what they share is private to neither"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,8 @@ def test_a_process_that_is_gone_has_used_nothing_and_is_no_error() -> None:
     assert (tree.pids, tree.threads) == ((), 0)
     assert proc.usage(proc.Tree((gone.pid,), (gone.pid,), 0, 0, 0, 1)).cpu_ns == 0
     assert proc.size(gone.pid) == proc.Size(0, 0, 0, 0, 0, 0)
-    assert proc.pss_each([gone.pid]) == {}
+    assert proc.memory_each([gone.pid]) == {}
+    assert proc.together([]) is None
 
 
 def test_a_child_that_dies_between_the_two_accounts_is_in_just_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,10 @@ compared in every comparison; the others are there for claims, published tables 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator
 
@@ -103,18 +104,49 @@ class Used(Protocol):
     def syn_cookies_sent(self) -> int | None: ...
     @property
     def growth(self) -> Series | None: ...
+    @property
+    def private_bytes(self) -> int | None: ...
+    @property
+    def client_rss_bytes(self) -> int | None: ...
+    @property
+    def client_pss_bytes(self) -> int | None: ...
+    @property
+    def client_private_bytes(self) -> int | None: ...
+    @property
+    def machine_bytes(self) -> int | None: ...
+
+
+class ByClient(Protocol):
+    """What a client that is not ours says of its run, and what it used."""
+
+    @property
+    def requests(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def elapsed_s(self) -> float: ...
+    @property
+    def clients_s(self) -> Sequence[float]: ...
+    @property
+    def wall_ns(self) -> int: ...
+    @property
+    def cpu_ns(self) -> int: ...
 
 
 class Finished(Protocol):
-    """A finished trial, as far as metrics are read from it."""
+    """A finished trial, as far as metrics are read from it: of a load of ours, of another client, or of no load."""
 
     @property
     def report(self) -> Report | None: ...
+    @property
+    def client(self) -> ByClient | None: ...
     @property
     def server(self) -> Used | None: ...
 
 
 Read = Callable[[Report, Used | None], float | None]
+ReadClient = Callable[[ByClient, Used], float | None]
+ReadHeld = Callable[[Used], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +154,9 @@ class Row:
     """One metric.
 
     `read` gives the value of a trial in the base unit that the name of its `column` in exports states; `sides` gives it
-    for others than the server, where the record holds it. It is shown in `unit`, after it is divided by `scale`.
+    for others than the server, where the record holds it. `of_client` gives it of a trial whose load was made by a
+    client that is not ours, and `held`, from what was used alone, of any trial, also of one without a load. It is shown
+    in `unit`, after it is divided by `scale`.
     `heading` is that of a column of figures, `short` the same for a narrow terminal. A sentence calls it `noun`: with a
     `verb` "A serves 2x the requests of B", else "the memory of A is 2x that of B"; less of it is `fewer`.
 
@@ -141,6 +175,8 @@ class Row:
     noun: str
     read: Read
     sides: Mapping[Side, Read] = field(default_factory=dict)
+    of_client: Mapping[Side, ReadClient] = field(default_factory=dict)
+    held: Mapping[Side, ReadHeld] = field(default_factory=dict)
     short: str = ""
     verb: str = ""
     fewer: str = "less"
@@ -151,6 +187,11 @@ class Row:
     is_time: bool = False
     of_failures: bool = False
     per_processor: bool = False
+
+    @property
+    def known_sides(self) -> tuple[Side, ...]:
+        """The sides that the record holds it of, the server first."""
+        return tuple(dict.fromkeys(("server", *self.sides, *self.held, *self.of_client)))
 
     @property
     def better(self) -> str:
@@ -182,16 +223,30 @@ def value_of(
 
     A share of the machine needs the number of its `processors`.
     """
-    if trial is None or trial.report is None:
+    if trial is None:
         return None
-    row, report = METRICS[metric], trial.report
-    if report.end_ns <= report.begin_ns or (report.requests.correct == 0 and not row.of_failures):
-        return None
-    read = row.read if side == "server" else row.sides[side]
-    value = read(report, trial.server)
+    row = METRICS[metric]
+    value = _value_of(trial, row, side) if trial.report is not None else _value_without_report(trial, row, side)
     if value is None or not row.per_processor:
         return value
     return value / processors if processors else None
+
+
+def _value_of(trial: Finished, row: Row, side: Side) -> float | None:
+    report = trial.report
+    if report is None or report.end_ns <= report.begin_ns or (report.requests.correct == 0 and not row.of_failures):
+        return None
+    return (row.read if side == "server" else row.sides[side])(report, trial.server)
+
+
+def _value_without_report(trial: Finished, row: Row, side: Side) -> float | None:
+    """What is known of a trial whose load was not made by our generator, or that had none."""
+    if trial.server is None:
+        return None
+    if side in row.held:
+        return row.held[side](trial.server)
+    read = row.of_client.get(side)
+    return None if read is None or trial.client is None else read(trial.client, trial.server)
 
 
 def quantile_supported(requests: int, quantile: float) -> bool:
@@ -299,8 +354,65 @@ def _rss_growth(server: Used) -> float | None:
     return (series.rss_bytes[-1] - series.rss_bytes[0]) / (series.times_ns[-1] - series.times_ns[0]) * 1e9
 
 
-def _most(get: Callable[[Series], Sequence[int]]) -> Read:
-    return _of_server(lambda server: None if server.growth is None else max(get(server.growth), default=None))
+def _most(get: Callable[[Series], Sequence[int]]) -> ReadHeld:
+    return lambda server: None if server.growth is None else max(get(server.growth), default=None)
+
+
+def _held(server: ReadHeld, others: Mapping[Side, ReadHeld] | None = None) -> dict[str, Any]:
+    """The fields of a row for what a side has or has used by itself, whatever load there was."""
+    held: dict[Side, ReadHeld] = {"server": server, **(others or {})}
+    sides: dict[Side, Read] = {side: _of_server(get) for side, get in held.items()}
+    return {"read": sides.pop("server"), "sides": sides, "held": held}
+
+
+def _memory(server: ReadHeld, client: ReadHeld) -> dict[str, Any]:
+    """The fields of a row for the memory of each side, of both, and of the whole machine."""
+
+    def both(used: Used) -> float | None:
+        sizes = (server(used), client(used))
+        return None if sizes[0] is None or sizes[1] is None else sizes[0] + sizes[1]
+
+    return _held(server, {"client": client, "both": both, "machine": lambda used: used.machine_bytes})
+
+
+def _by_client(get: Callable[[ByClient, Used], float | None]) -> Mapping[Side, ReadClient]:
+    """What a client that is not ours says, of the server's side."""
+    return {"server": get}
+
+
+def _client_throughput(client: ByClient, server: Used) -> float | None:
+    return client.requests / client.elapsed_s if client.requests else None
+
+
+def _cores_by_client() -> Mapping[Side, ReadClient]:
+    """Cores used while a client that is not ours ran, its own start included."""
+    return {
+        "server": lambda client, server: server.cpu_ns / server.wall_ns,
+        "client": lambda client, server: client.cpu_ns / client.wall_ns,
+        "both": lambda client, server: server.cpu_ns / server.wall_ns + client.cpu_ns / client.wall_ns,
+    }
+
+
+def _per_client_request(get: Callable[[ByClient, Used], float | None]) -> ReadClient:
+    def read(client: ByClient, server: Used) -> float | None:
+        value = get(client, server)
+        return None if value is None or not client.requests else value / client.requests
+
+    return read
+
+
+def _memory_row(key: str, title: str, heading: str, column: str, get: ReadHeld) -> Row:
+    """Memory of one side alone, for published tables and exports."""
+    return Row(
+        key=key,
+        title=title,
+        unit="MiB",
+        scale=float(1 << 20),
+        heading=heading,
+        column=column,
+        noun=title.lower(),
+        **_held(get),
+    )
 
 
 CPU_SIDES: dict[Side, Read] = {"client": _client_cores, "both": _both_cores}
@@ -373,6 +485,11 @@ def _count(key: str, title: str, noun: str, read: Read, *, of_failures: bool = F
     )
 
 
+def _held_count(key: str, title: str, noun: str, get: ReadHeld, *, of_failures: bool = False) -> Row:
+    """A count of what a server has by itself."""
+    return replace(_count(key, title, noun, _of_server(get), of_failures=of_failures), **_held(get))
+
+
 def _time_to_finish(report: Report, server: Used | None) -> float:
     """That of a run of a number of requests ends with the last reply, that of others with their window."""
     return float(report.end_ns - report.begin_ns if report.finish_ns is None else report.finish_ns)
@@ -398,6 +515,26 @@ def _error_share(report: Report, server: Used | None) -> float | None:
     return (r.wrong + r.failed) / ended if ended else None
 
 
+def _client_error_share(client: ByClient, server: Used) -> float | None:
+    ended = client.requests + client.failed
+    return client.failed / ended if ended else None
+
+
+def _client_time(key: str, what: str, of: Callable[[Sequence[float]], float]) -> Row:
+    """A row of how long each process or thread of a client that is not ours took, as it says."""
+    return Row(
+        key=key,
+        title=f"Time of {what}",
+        unit="s",
+        scale=1e9,
+        heading=f"seconds, {what}",
+        column=f"{key}_ns",
+        noun=f"time of {what}",
+        read=lambda report, server: None,
+        of_client=_by_client(lambda client, server: of(client.clients_s) * 1e9 if client.clients_s else None),
+    )
+
+
 _ROWS = (
     Row(
         key="throughput",
@@ -411,6 +548,7 @@ _ROWS = (
         verb="serves",
         fewer="fewer",
         read=lambda report, server: _per_ns(report) * 1e9,
+        of_client=_by_client(_client_throughput),
         more_is_better=True,
         limited="at least",
         is_compared=True,
@@ -428,6 +566,11 @@ _ROWS = (
         verb="uses",
         read=_per_request(_server_cores),
         sides={side: _per_request(cores) for side, cores in CPU_SIDES.items()},
+        of_client={
+            "server": _per_client_request(lambda client, server: server.cpu_ns),
+            "client": _per_client_request(lambda client, server: client.cpu_ns),
+            "both": _per_client_request(lambda client, server: server.cpu_ns + client.cpu_ns),
+        },
         is_compared=True,
         is_ranked=True,
     ),
@@ -441,7 +584,7 @@ _ROWS = (
         heading="RSS MiB",
         column="rss_median_bytes",
         noun="memory",
-        read=_of_server(lambda server: server.rss_bytes_median),
+        **_memory(lambda server: server.rss_bytes_median, lambda server: server.client_rss_bytes),
         is_compared=True,
     ),
     _latency("min", "min", "shortest latency", lambda report, server: float(report.latency_ns.min)),
@@ -465,6 +608,7 @@ _ROWS = (
         column="window_ns",
         noun="time to finish",
         read=_time_to_finish,
+        of_client=_by_client(lambda client, server: client.elapsed_s * 1e9),
         limited="at most",
     ),
     Row(
@@ -476,8 +620,11 @@ _ROWS = (
         column="elapsed_ns",
         noun="time from the first connect to the last reply",
         read=lambda report, server: None if report.elapsed_ns is None else float(report.elapsed_ns),
+        of_client=_by_client(lambda client, server: float(client.wall_ns)),
         limited="at most",
     ),
+    _client_time("client_time_mean", "the mean client", statistics.fmean),
+    _client_time("client_time_max", "the slowest client", max),
     Row(
         key="time_per_request",
         title="Time per request, across all connections",
@@ -487,6 +634,7 @@ _ROWS = (
         column="time_per_request_ns",
         noun="time per request across all connections",
         read=lambda report, server: 1 / _per_ns(report),
+        of_client=_by_client(_per_client_request(lambda client, server: client.elapsed_s * 1e9)),
         limited="at most",
     ),
     Row(
@@ -521,6 +669,7 @@ _ROWS = (
         noun="processor time",
         read=_server_cores,
         sides=CPU_SIDES,
+        of_client=_cores_by_client(),
     ),
     Row(
         key="share_of_machine",
@@ -532,6 +681,7 @@ _ROWS = (
         noun="share of all processors",
         read=_server_cores,
         sides=CPU_SIDES,
+        of_client=_cores_by_client(),
         per_processor=True,
     ),
     Row(
@@ -543,6 +693,7 @@ _ROWS = (
         column="context_switches_per_request",
         noun="context switches per request",
         read=_of_server_per_request(_switches),
+        of_client=_by_client(_per_client_request(lambda client, server: _switches(server))),
         fewer="fewer",
     ),
     Row(
@@ -554,6 +705,7 @@ _ROWS = (
         column="run_delay_per_request_ns",
         noun="wait for a processor per request",
         read=_of_server_per_request(lambda server: server.run_delay_ns),
+        of_client=_by_client(_per_client_request(lambda client, server: server.run_delay_ns)),
     ),
     Row(
         key="rss_max",
@@ -565,6 +717,7 @@ _ROWS = (
         noun="largest memory",
         read=_of_server(lambda server: server.rss_bytes_max),
         sides={"client": lambda report, server: float(report.generator.rss_bytes_max)},
+        held={"server": lambda server: server.rss_bytes_max, "client": lambda server: server.client_rss_bytes},
     ),
     Row(
         key="pss",
@@ -574,7 +727,45 @@ _ROWS = (
         heading="PSS MiB",
         column="pss_bytes",
         noun="proportional memory",
-        read=_of_server(lambda server: server.pss_bytes),
+        **_memory(lambda server: server.pss_bytes, lambda server: server.client_pss_bytes),
+    ),
+    Row(
+        key="private",
+        title="Private memory",
+        unit="MiB",
+        scale=float(1 << 20),
+        heading="private MiB",
+        column="private_bytes",
+        noun="private memory",
+        **_memory(lambda server: server.private_bytes, lambda server: server.client_private_bytes),
+    ),
+    _memory_row(
+        "machine_memory",
+        "Memory of the whole machine",
+        "machine MiB",
+        "machine_bytes",
+        lambda server: server.machine_bytes,
+    ),
+    _memory_row(
+        "client_rss",
+        "Resident memory of the clients",
+        "clients' RSS MiB",
+        "client_rss_bytes",
+        lambda server: server.client_rss_bytes,
+    ),
+    _memory_row(
+        "client_pss",
+        "Proportional memory of the clients",
+        "clients' PSS MiB",
+        "client_pss_bytes",
+        lambda server: server.client_pss_bytes,
+    ),
+    _memory_row(
+        "client_private",
+        "Private memory of the clients",
+        "clients' private MiB",
+        "client_private_bytes",
+        lambda server: server.client_private_bytes,
     ),
     Row(
         key="pss_largest_process",
@@ -584,7 +775,7 @@ _ROWS = (
         heading="largest PSS MiB",
         column="pss_largest_process_bytes",
         noun="proportional memory of the largest process",
-        read=_of_server(_pss_largest),
+        **_held(_pss_largest),
     ),
     Row(
         key="pss_mean_process",
@@ -594,7 +785,7 @@ _ROWS = (
         heading="mean PSS MiB",
         column="pss_mean_process_bytes",
         noun="proportional memory of the mean process",
-        read=_of_server(_pss_mean),
+        **_held(_pss_mean),
     ),
     Row(
         key="rss_growth",
@@ -604,7 +795,7 @@ _ROWS = (
         heading="growth KiB/s",
         column="rss_growth_bytes_per_s",
         noun="growth of memory",
-        read=_of_server(_rss_growth),
+        **_held(_rss_growth),
     ),
     Row(
         key="faults_per_request",
@@ -615,6 +806,7 @@ _ROWS = (
         column="faults_per_request",
         noun="page faults per request",
         read=_of_server_per_request(_faults),
+        of_client=_by_client(_per_client_request(lambda client, server: _faults(server))),
         fewer="fewer",
     ),
     Row(
@@ -627,43 +819,47 @@ _ROWS = (
         noun="proportional memory per connection",
         read=_memory_per_connection,
     ),
-    _count("threads", "Threads", "threads", _of_server(lambda server: server.threads)),
-    _count("processes", "Processes", "processes", _of_server(lambda server: server.processes)),
-    _count(
+    _held_count("threads", "Threads", "threads", lambda server: server.threads),
+    _held_count("processes", "Processes", "processes", lambda server: server.processes),
+    _held_count(
         "processes_serving",
         "Processes that serve",
         "processes that serve",
-        _of_server(lambda server: server.processes_serving),
+        lambda server: server.processes_serving,
     ),
-    _count(
-        "threads_serving", "Threads that serve", "threads that serve", _of_server(lambda server: server.threads_serving)
-    ),
-    _count("zombies", "Zombies", "zombies", _most(lambda series: series.zombies), of_failures=True),
-    _count("descriptors", "Open descriptors", "descriptors", _most(lambda series: series.descriptors)),
-    _count(
+    _held_count("threads_serving", "Threads that serve", "threads that serve", lambda server: server.threads_serving),
+    _held_count("zombies", "Zombies", "zombies", _most(lambda series: series.zombies), of_failures=True),
+    _held_count("descriptors", "Open descriptors", "descriptors", _most(lambda series: series.descriptors)),
+    _held_count(
         "listen_overflows",
         "Overflows of accept's queue",
         "overflows of accept's queue",
-        _of_server(lambda server: server.listen_overflows),
+        lambda server: server.listen_overflows,
         of_failures=True,
     ),
-    _count(
+    _held_count(
         "listen_drops",
         "Connections dropped by listeners",
         "connections dropped by listeners",
-        _of_server(lambda server: server.listen_drops),
+        lambda server: server.listen_drops,
         of_failures=True,
     ),
-    _count(
+    _held_count(
         "syn_cookies",
         "SYN cookies sent",
         "SYN cookies",
-        _of_server(lambda server: server.syn_cookies_sent),
+        lambda server: server.syn_cookies_sent,
         of_failures=True,
     ),
     _count("connections", "Open connections", "open connections", lambda report, _: float(report.connections_open)),
-    _count("requests", "Requests", "requests answered", lambda report, _: float(report.requests.correct)),
-    _count("failed", "Failed requests", "failed requests", lambda r, _: float(r.requests.failed), of_failures=True),
+    replace(
+        _count("requests", "Requests", "requests answered", lambda report, _: float(report.requests.correct)),
+        of_client=_by_client(lambda client, server: float(client.requests)),
+    ),
+    replace(
+        _count("failed", "Failed requests", "failed requests", lambda r, _: float(r.requests.failed), of_failures=True),
+        of_client=_by_client(lambda client, server: float(client.failed)),
+    ),
     _count("wrong", "Wrong replies", "wrong replies", lambda r, _: float(r.requests.wrong), of_failures=True),
     *map(_errors, Errors.model_fields),
     *map(_errors_in, ErrorsByPhase.model_fields),
@@ -683,6 +879,7 @@ _ROWS = (
         column="error_share",
         noun="share of failed requests",
         read=_error_share,
+        of_client=_by_client(_client_error_share),
         of_failures=True,
     ),
 )

@@ -109,8 +109,7 @@ class Screen:
         elif isinstance(event, PutBack):
             self._say(aside(NOTHING_MEASURED, event.folder))
         elif isinstance(event, Checked):
-            if event.failure is not None:
-                self._failed(event.contestant, event.failure, remedy(event.failure.kind, as_flags=False))
+            self._checked(event)
         elif isinstance(event, CapacityMeasured):
             self._say(f"{event.comparison}: capacity of the slowest: {event.capacity_per_s:,.0f} requests per second")
         elif isinstance(event, LeftOut):
@@ -130,6 +129,12 @@ class Screen:
             self._ended(event)
         else:
             self._counted(event)
+
+    def _checked(self, event: Checked) -> None:
+        if event.failure is not None:
+            self._failed(event.contestant, event.failure, remedy(event.failure.kind, as_flags=False))
+        elif not event.ends_politely:
+            self._say(f"{event.contestant}: it ignored SIGTERM and was killed: let it end at SIGTERM")
 
     def _opened(self, event: Opened) -> None:
         self.folder = event.folder
@@ -219,7 +224,8 @@ def outcome(event: TrialEnded) -> str:
     result = event.result
     if result.failure is not None:
         return f"failed: {result.failure.line}"
-    rate = f"{result.report.rate_per_s:,.0f} requests/s" if result.report else "no report"
+    measured = result.report or result.client
+    rate = f"{measured.rate_per_s:,.0f} requests/s" if measured else "at rest" if result.server else "no report"
     words = ", ".join(_spelt(warning.word) for warning in result.warnings if warning.discards)
     return f"discarded: {words}" if words else rate
 

@@ -23,7 +23,7 @@ def lines(result: Result, minutes: Sequence[Minute]) -> Iterator[str]:
     """What one trial found, with all its minutes in the order in which they were stored."""
     yield errors(result)
     if result.pieces:
-        yield f"in {len(result.pieces) + (result.report is not None)} trials, because it was cut off"
+        yield f"in {len(result.pieces) + result.is_measured} trials, because it was cut off"
     started = minutes[-1].started if minutes else ""
     of_last = [minute for minute in minutes if minute.started == started]
     if len(of_last) < 2:

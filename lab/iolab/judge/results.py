@@ -52,7 +52,7 @@ class Results:
     @property
     def is_empty(self) -> bool:
         """Whether no trial measured anything."""
-        return not any(result.report for result in self.trials)
+        return not any(result.is_measured for result in self.trials)
 
     @property
     def is_inconclusive(self) -> bool:

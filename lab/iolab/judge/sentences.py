@@ -38,6 +38,8 @@ def sentence_of(
     """The verdict in words; one clause a contestant when there are several."""
     if inconclusive is not None:
         return f"{inconclusive[0].upper()}{inconclusive[1:]}."
+    if all(cell.load.connections == 0 for cell in comparison.cells):
+        return _sentence_at_rest(levels)
     if len(comparison.cells) == 1:
         return _sentence_alone(comparison.titles[0], levels, failures)
     if rankings:
@@ -62,6 +64,12 @@ def sentence_of(
         else:
             sentences.append(f"{title} and {reference}: fewer than {blocks_min(1)} whole blocks so far.")
     return " ".join(dict.fromkeys(sentences))
+
+
+def _sentence_at_rest(levels: Sequence[Level]) -> str:
+    """The memory of servers without a load."""
+    sizes = [f"{le.contestant} {METRICS[le.metric].shown(le.median)}" for le in levels if le.metric == "rss"]
+    return f"Memory at rest: {listed(sizes)}." if sizes else "Nothing was measured at rest so far."
 
 
 def _sentence_ladder(estimates: Sequence[Estimate]) -> str:

@@ -99,9 +99,10 @@ class Bottleneck(StrEnum):
 
 def judged(cell: Cell, result: Result) -> Result:
     """The result with its warnings filled in; `cell` is `plan.cell(result.trial)`. A failed trial has none."""
-    if result.failure is not None or result.report is None:
+    if result.failure is not None or not result.is_measured:
         return result
-    return result.model_copy(update={"warnings": tuple(_warnings(cell, result, result.report))})
+    found = _warnings_without_report(result) if result.report is None else _warnings(cell, result, result.report)
+    return result.model_copy(update={"warnings": tuple(found)})
 
 
 def machine_busy(noise: MachineNoise) -> str:
@@ -143,8 +144,7 @@ def server_share(cell: Cell, result: Result) -> float | None:
     """The server's processor time over its processors (its workers, when it is not pinned); None when unknown."""
     if result.server is None:
         return None
-    workers = cell.server.workers * cell.server.instances
-    cores = min(len(cell.server.cpus) or workers, cell.server.cpu_quota or math.inf)
+    cores = min(len(cell.server.cpus) or cell.server.workers_in_all, cell.server.cpu_quota or math.inf)
     return result.server.cpu_ns / (cores * result.server.wall_ns)
 
 
@@ -220,6 +220,24 @@ def _warnings(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarni
         yield TrialWarning(word="too_short", detail=f"{correct} requests in the window")
     elif not quantile_supported(correct, 0.99):
         yield TrialWarning(word="p99_not_supported", detail=f"{correct} requests, a p99 needs 1000")
+
+
+def _warnings_without_report(result: Result) -> Iterator[TrialWarning]:
+    """Of a trial whose load was not our generator's, or that had none: its latencies and its bytes are unknown."""
+    yield from _warnings_of_machine(result)
+    client = result.client
+    if client is None:
+        return
+    detail = (
+        "replies not verified by iolab: the client reports no latency, so Little's law, the bytes, steadiness and the "
+        "generator's lateness are not checked"
+    )
+    yield TrialWarning(word="replies_not_verified", detail=detail)
+    ended = client.requests + client.failed
+    if ended and client.failed / ended > ERRORS_MAX:
+        yield TrialWarning(word="errors", detail=f"{client.failed} of {ended} requests failed")
+    elif client.requests == 0:
+        yield TrialWarning(word="errors", detail="no request was answered")
 
 
 def _warnings_of_replies(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
@@ -388,13 +406,19 @@ def _warnings_of_machine(result: Result) -> Iterator[TrialWarning]:
     if noise is None:
         return
     steal, foreign = noise.steal_share, noise.foreign_cpu_cores
-    window_ns = 1 if result.report is None else max(1, result.report.end_ns - result.report.begin_ns)
+    window_ns = _window_ns(result)
     grain = TICKS_SURE_NS / window_ns
     detail = f"{percent(steal, 1)} stolen, {foreign:.2f} cores used by others"
     if steal > max(STEAL_MAX, grain) or foreign > max(FOREIGN_CORES_MAX, grain):
         yield TrialWarning(word="machine_busy", detail=detail)
     elif steal > max(STEAL_NOISY, grain / 2) or foreign > max(FOREIGN_CORES_NOISY, grain / 2):
         yield TrialWarning(word="machine_noisy", detail=detail)
+
+
+def _window_ns(result: Result) -> int:
+    if result.report is not None:
+        return max(1, result.report.end_ns - result.report.begin_ns)
+    return 1 if result.server is None else result.server.wall_ns
 
 
 def _warnings_of_path(cell: Cell, result: Result) -> Iterator[TrialWarning]:

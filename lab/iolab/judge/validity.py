@@ -49,7 +49,7 @@ def _discarded_for(result: Result) -> list[str]:
     """For what a trial is discarded: the kind of its failure, or the warnings that discard it."""
     if result.failure is not None:
         return [result.failure.kind]
-    if result.report is None:
+    if not result.is_measured:
         return ["no_report"]
     return [warning.word for warning in result.warnings if warning.discards]
 

@@ -1,55 +1,61 @@
-"""Interpreters of Python that plans name: `gil` and `nogil` are twins of one version, `system` and `3.11` are found."""
+"""Interpreters of Python by the names that plans use, and whether a server ran on the one it was to run on."""
 
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from iolab.contract.ready import PythonState
 from iolab.errors import IolabError
 
 ASK_S_MAX = 15.0
-TWINS = ("gil", "nogil")
-# What an interpreter is asked: its version, and whether it was built without a GIL.
-QUESTION = "import sys, sysconfig; print(sys.version.split()[0], sysconfig.get_config_var('Py_GIL_DISABLED') or 0)"
+QUESTION = "import sys; print(sys.version.split()[0])"
 
 
 class NoInterpreter(IolabError):
-    """An interpreter is not here. The message is one line: why, and the command that provides it."""
+    """There is no such interpreter here. The message is one line: its name, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """An interpreter of this machine; `version` is as 3.13.5, `has_gil` how it was built."""
+    """An interpreter that was found under a name; `version` is as 3.13.5."""
 
     name: str
     program: Path
     version: str
-    has_gil: bool
 
 
 @functools.cache
 def find(name: str) -> Interpreter:
     """The interpreter of a name; raises NoInterpreter."""
-    program = _program(name)
+    program = shutil.which("python3" if name == "system" else f"python{name}")
     if program is None:
-        how = "make interpreters" if name in TWINS else f"install Python {name}"
-        raise NoInterpreter(f"the interpreter {name} is not installed: {how}")
+        raise NoInterpreter(f"needs the interpreter {name}: make interpreters, or install Python {name}")
+    ran = subprocess.run([program, "-I", "-c", QUESTION], capture_output=True, timeout=ASK_S_MAX, check=True)
+    return Interpreter(name, Path(program), ran.stdout.decode().strip())
+
+
+def why_not(name: str) -> str:
+    """Why there is no interpreter of a name, and what would help; empty where there is one."""
     try:
-        ran = subprocess.run([program, "-I", "-c", QUESTION], capture_output=True, timeout=ASK_S_MAX, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NoInterpreter(f"the interpreter {program} cannot be run: {error}") from None
-    version, disabled = ran.stdout.decode().split()
-    return Interpreter(name, program, version, disabled == "0")
+        find(name)
+    except NoInterpreter as error:
+        return str(error)
+    return ""
 
 
-def _program(name: str) -> Path | None:
-    if name in TWINS:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        program = cache / "iolab/interpreters" / name / "bin/python3"
-        return program if program.exists() else None
-    found = shutil.which("python3" if name == "system" else f"python{name}")
-    return None if found is None else Path(found)
+def refusal(asked: str, said: PythonState | None, twin: PythonState | None = None) -> str:
+    """Why a server did not run on the interpreter that was asked for, in one line; empty where it did."""
+    if said is None:
+        return f"asked for {asked}, and the ready line does not say what runs the server: add interpreter to it"
+    version = said.version.partition(" ")[0]
+    if asked not in ("gil", "nogil", "system") and not version.startswith(f"{asked.rstrip('t')}."):
+        return f"asked for {asked}, and the server runs on {version}"
+    if asked != "system" and said.gil is not (asked != "nogil"):
+        return f"asked for {asked}, and the GIL is {'on' if said.gil else 'off'} after the server's imports"
+    if twin is not None and twin.extensions != said.extensions:
+        return f"asked for {asked}, and its twin loads other compiled extensions"
+    return ""

@@ -100,6 +100,14 @@ class Size:
     descriptors: int
 
 
+class Memory(NamedTuple):
+    """What processes hold of the machine's memory: shared pages divided among their users, so that forks add up, and
+    the pages of no other process."""
+
+    pss_bytes: int
+    private_bytes: int
+
+
 def look(*roots: int) -> Tree:
     """Finds the trees below (and with) these roots, as one."""
     family = _family(roots)
@@ -191,13 +199,23 @@ def rss_bytes(pid: int) -> int:
     return _bytes(_fields(f"{PROC}/{pid}/status").get("VmRSS"))
 
 
-def pss_each(pids: Iterable[int]) -> dict[int, int]:
-    """Proportional memory of each of these processes: shared pages are divided among their users, so forks add up.
+def memory_each(pids: Iterable[int]) -> dict[int, Memory]:
+    """The memory of each of these processes. Walks page tables, so it is for processes at rest.
 
-    Walks page tables, so it is for a server at rest. Without those of which the kernel does not say, or not to us.
+    Without those of which the kernel does not say, or not to us.
     """
-    sizes = {pid: _fields(f"{PROC}/{pid}/smaps_rollup").get("Pss") for pid in pids}
-    return {pid: _bytes(size) for pid, size in sizes.items() if size is not None}
+    sizes = {pid: _fields(f"{PROC}/{pid}/smaps_rollup") for pid in pids}
+    return {
+        pid: Memory(_bytes(size["Pss"]), _bytes(size.get("Private_Clean")) + _bytes(size.get("Private_Dirty")))
+        for pid, size in sizes.items()
+        if "Pss" in size
+    }
+
+
+def together(memories: Iterable[Memory]) -> Memory | None:
+    """What processes take together; None where none is known."""
+    known = tuple(memories)
+    return Memory(*map(sum, zip(*known, strict=True))) if known else None
 
 
 def own_bytes(pids: Iterable[int]) -> int | None:

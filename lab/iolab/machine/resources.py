@@ -79,3 +79,10 @@ def _descriptors(pid: int) -> Used | None:
         return Used(len(os.listdir(PROC / f"{pid}/fd")), resource.prlimit(pid, resource.RLIMIT_NOFILE)[0])
     except OSError:
         return None
+
+
+def memory_in_use() -> int:
+    """How much of the machine's memory nobody else can have now, in bytes."""
+    fields = dict(line.partition(":")[::2] for line in (read(PROC / "meminfo") or "").splitlines())
+    total, available = (int(fields[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
+    return total - available

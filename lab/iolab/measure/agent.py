@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from iolab.contract.ready import ReadyLine
 from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload, updated
@@ -22,14 +22,17 @@ from iolab.measure import contestants, limits, path, programs, protocol_probe, p
 from iolab.measure.binary import EngineError
 from iolab.measure.broken import Vitals
 from iolab.measure.child import Ended
+from iolab.measure.client import Client
 from iolab.measure.engine import Engine, Load, LoadEvent, TrialFailed, ask_served, core_to_core_ns, open_engine, served
-from iolab.measure.observer import Observer, Sample
+from iolab.measure.observer import Observer, Sample, Window
 from iolab.measure.path import RunningPath
+from iolab.measure.processes import Place
 from iolab.measure.protocol_probe import Mismatch
+from iolab.plan.contestant import client_argv
 from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
-from iolab.results.records import MachineNoise
+from iolab.results.records import ClientRun, MachineNoise
 
 # How often the core-to-core latency is measured to see whether processors are moved: hosts do it every few seconds.
 LOOKS, LOOK_PAUSE_S = 40, 0.1
@@ -37,6 +40,13 @@ LOOKS, LOOK_PAUSE_S = 40, 0.1
 SOCKETS_MAX = 20_000
 # How long it is looked at what others use before anything is measured: twenty ticks of the kernel's accounts.
 NOISE_S = 0.2
+
+
+class Passed(NamedTuple):
+    """A time that has passed, by CLOCK_MONOTONIC."""
+
+    begin_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,7 @@ class RunningServer(Protocol):
     def check(self, wait_s: float = 0.0) -> None: ...
     def observer(self) -> Observer: ...
     def size(self) -> proc.Size: ...
+    def memory(self) -> proc.Memory | None: ...
     def own_bytes(self) -> int | None: ...
     def calls(self) -> Calls: ...
     def vitals(self) -> Vitals: ...
@@ -73,6 +84,23 @@ class RunningLoad(Protocol):
 
     def events(self, tick_s: float) -> Iterator[LoadEvent | None]: ...
     def rss_bytes(self) -> int: ...
+    def memory(self) -> proc.Memory | None: ...
+    def stop(self) -> None: ...
+
+
+class RunningClient(Protocol):
+    """A client that is not ours at work: its window is from its start to its end."""
+
+    @property
+    def begin_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+    @property
+    def machine_bytes(self) -> int: ...
+    @property
+    def server_memory(self) -> proc.Memory | None: ...
+    def ended(self, wait_s: float) -> bool: ...
+    def run(self) -> ClientRun: ...
     def stop(self) -> None: ...
 
 
@@ -85,6 +113,9 @@ class Host(Protocol):
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer: ...
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None: ...
     def load(self, spec: LoadSpec) -> RunningLoad: ...
+    def drive(self, cell: Cell, server: RunningServer) -> RunningClient: ...
+    def rest(self, time_ms: int) -> Window: ...
+    def memory_in_use(self) -> int: ...
     def core_to_core_ns(self, cell: Cell) -> float | None: ...
 
 
@@ -121,7 +152,7 @@ class Agent:
         )
 
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]:
-        """The digests of what each command and each server of the registry of a plan executes, by its text."""
+        """The digests of what each command, each client and each server of the registry executes, by its text."""
         commands = {
             cell.contestant.text: cell.contestant
             for comparison in plan.comparisons
@@ -130,6 +161,7 @@ class Agent:
         }
         return {
             **{text: programs.of_command(each.argv(0, contestants.PLACES)) for text, each in commands.items()},
+            **{text: programs.of_command(client_argv(text, contestants.PLACES)) for text in _clients(plan)},
             **{name: server.executed() for name, server in self.registered.items()},
             **pythons.executed(plan),
         }
@@ -153,6 +185,25 @@ class Agent:
     def load(self, spec: LoadSpec) -> RunningLoad:
         """Starts the load generator."""
         return Load(self.engine, spec)
+
+    def drive(self, cell: Cell, server: RunningServer) -> RunningClient:
+        """Starts the client that makes the load of a cell, on the generator's processors; raises TrialFailed."""
+        first = server.addresses[0]
+        host, _, port = ("", "", "") if first.startswith("unix:") else first.rpartition(":")
+        values = contestants.values_of(cell, host)
+        values |= {"address": first, "addresses": ",".join(server.addresses), "port": port}
+        place = Place(host, cell.load.cpus, server.load_netns or "")
+        return Client(client_argv(cell.load.driver, values), place, server.memory)
+
+    def rest(self, time_ms: int) -> Window:
+        """Lets so much time pass, and says when."""
+        begin_ns = time.monotonic_ns()
+        time.sleep(time_ms / 1_000)
+        return Passed(begin_ns, time.monotonic_ns())
+
+    def memory_in_use(self) -> int:
+        """How much of the machine's memory is in use, in bytes."""
+        return resources.memory_in_use()
 
     def core_to_core_ns(self, cell: Cell) -> float | None:
         """The core-to-core latency from a server to its generator now; None where that has no meaning."""
@@ -240,9 +291,9 @@ class LocalServer:
         """What it takes of the machine now."""
         return proc.size(*self.server.pids)
 
-    def pss_each(self, tree: proc.Tree) -> Mapping[int, int]:
-        """The proportional memory of each of its processes; slow, so only for a server at rest."""
-        return proc.pss_each(tree.pids)
+    def memory_each(self, tree: proc.Tree) -> Mapping[int, proc.Memory]:
+        """The memory of each of its processes; slow, so only for a server at rest."""
+        return proc.memory_each(tree.pids)
 
     def connections_each(self, tree: proc.Tree) -> Mapping[int, int]:
         """How many connections each of its first processes holds; empty where it has too many to look at."""
@@ -255,6 +306,10 @@ class LocalServer:
     def carried(self) -> PathReport | None:
         """What the path has carried since this was asked last; None on loopback. Raises TrialFailed."""
         return None if self.path is None else self.path.carried()
+
+    def memory(self) -> proc.Memory | None:
+        """The memory of all its processes now; None where the kernel does not say."""
+        return proc.together(self.memory_each(self.look()).values())
 
     def own_bytes(self) -> int | None:
         """Its proportional memory that is not of files; slow too."""
@@ -317,6 +372,12 @@ class LocalServer:
         finally:
             if self.path is not None:
                 self.path.stop()
+
+
+def _clients(plan: Plan) -> list[str]:
+    """The commands of the clients that make the load of a plan."""
+    loads = (cell.load for comparison in plan.comparisons for cell in comparison.cells)
+    return sorted({load.client for load in loads if load.client is not None})
 
 
 def _together(one: Served, other: Served) -> Served:

@@ -251,7 +251,7 @@ def _unfit(cell: Cell, variants: Mapping[str, ModelAbout]) -> Failure | None:
 
 def _holds(cell: Cell, about: ModelAbout) -> int | None:
     """How many connections the server of a cell serves at the same time; None when only the machine limits it."""
-    return None if about.holds is None else about.holds * cell.server.workers * cell.server.instances
+    return None if about.holds is None else about.holds * cell.server.workers_in_all
 
 
 def start(
@@ -276,7 +276,7 @@ def start(
             instances = _start_models(cell, engine, place, count_calls=count_calls)
         undo.callback(stop_all, instances)
         for each in instances:
-            pythons.refuse_other(cell.server.interpreter, each.line and each.line.interpreter)
+            pythons.refuse_other(cell.server.interpreter, each.line.interpreter if each.line else None)
         undo.pop_all()
         return Server(instances, applied)
 

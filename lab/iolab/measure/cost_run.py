@@ -22,6 +22,8 @@ def costs(host: Host, cell: Cell) -> dict[str, Any]:
     Memory is read when the window is over and the server rests. Calls are counted within it, and the requests between
     the two readings are those of the generator's intervals.
     """
+    if cell.load.client is not None or cell.load.connections == 0:
+        return {"why_not": "only requests of iolab's generator are counted"}
     counted, own_bytes = list[Calls](), list[int | None]()
 
     def count() -> None:

@@ -46,11 +46,16 @@ class PutBack:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A contestant was looked at before the first block: the size of its replies, or why it is not compared."""
+    """A contestant was looked at before the first block: the size of its replies, or why it is not compared.
+
+    The size is None of one that only a client which is not ours speaks to. `ends_politely` says whether it ended when
+    it was asked to.
+    """
 
     contestant: str
     reply_bytes: int | None
     failure: Failure | None
+    ends_politely: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iolab.contract.types import Report, updated
-from iolab.measure.agent import Host
+from iolab.measure.agent import Host, RunningServer
 from iolab.measure.engine import TrialFailed
 from iolab.measure.events import Checked
 from iolab.measure.follower import death_first, follow, load_spec, running
@@ -16,7 +16,9 @@ CHECK_CONNECTIONS = 4
 CHECK_TIMEOUT_MS = 3_000
 # A contestant that fails its first look is looked at once more: a port may have been taken in between.
 CHECKS_MAX = 2
-SEEN_ONCE = frozenset({"cannot_start", "wrong_address", "hung", "silent"})
+SEEN_ONCE = frozenset(
+    {"cannot_start", "wrong_address", "hung", "silent", "floods", "other_interpreter", "no_ready_line", "unavailable"}
+)
 
 
 def check(host: Host, cell: Cell, title: str) -> Checked:
@@ -24,7 +26,7 @@ def check(host: Host, cell: Cell, title: str) -> Checked:
     failure = None
     for _ in range(CHECKS_MAX):
         try:
-            return Checked(title, _reply_bytes(host, cell), None)
+            return _checked(host, cell, title)
         except TrialFailed as failed:
             is_final, failure = failed.failure.final, failed.failure.model_copy(update={"final": True})
             # Trying again helps against a port that another process took, and nothing that takes long to see.
@@ -33,34 +35,46 @@ def check(host: Host, cell: Cell, title: str) -> Checked:
     return Checked(title, None, failure)
 
 
-def _reply_bytes(host: Host, cell: Cell) -> int:
-    """The size of one reply, after a short run in which every reply was verified; raises TrialFailed.
+def _checked(host: Host, cell: Cell, title: str) -> Checked:
+    """What a short run found, and whether the server ended when it was asked to; raises TrialFailed.
 
     It is over loopback, where the lab itself can speak to the server.
     """
     cell = updated(cell, path=None)
-    with running(host.start(cell)) as server, death_first(server):
-        if server.ready is None:
-            _refuse_mismatch(host.mismatch(server.addresses[0], cell.workload))
-        spec = load_spec(
-            changed(cell, {"load.rate": None}),
-            server,
-            # A count of requests is there to see what breaks under it, which must not break before.
-            connections=1 if cell.load.requests else min(cell.load.connections, CHECK_CONNECTIONS),
-            # Few requests of a closed loop: whether it answers rightly, and not how it bears the load.
-            idle=0,
-            active=None,
-            requests_per_connection=None,
-            probes=0,
-            threads=1,
-            processes=1,
-            warmup_ms=0,
-            duration_ms=None,
-            requests=CHECK_REQUESTS,
-            timeout_ms=min(cell.trial.timeout_ms, CHECK_TIMEOUT_MS),
-        )
-        with running(host.load(spec)) as load:
-            report = follow(load)
+    server = host.start(cell)
+    try:
+        with death_first(server):
+            # A client that is not ours may speak what iolab does not.
+            size = None if cell.load.client is not None else _reply_bytes(host, cell, server)
+    except BaseException:
+        server.stop()
+        raise
+    return Checked(title, size, None, ends_politely=server.stop())
+
+
+def _reply_bytes(host: Host, cell: Cell, server: RunningServer) -> int:
+    """The size of one reply, after a short run in which every reply was verified; raises TrialFailed."""
+    if server.ready is None:
+        _refuse_mismatch(host.mismatch(server.addresses[0], cell.workload))
+    spec = load_spec(
+        changed(cell, {"load.rate": None, "load.connections": max(1, cell.load.connections)}),
+        server,
+        # A count of requests is there to see what breaks under it, which must not break before.
+        connections=1 if cell.load.requests else min(max(1, cell.load.connections), CHECK_CONNECTIONS),
+        # Few requests of a closed loop: whether it answers rightly, and not how it bears the load.
+        idle=0,
+        active=None,
+        requests_per_connection=None,
+        probes=0,
+        threads=1,
+        processes=1,
+        warmup_ms=0,
+        duration_ms=None,
+        requests=CHECK_REQUESTS,
+        timeout_ms=min(cell.trial.timeout_ms, CHECK_TIMEOUT_MS),
+    )
+    with running(host.load(spec)) as load:
+        report = follow(load)
     _refuse_faulty(report)
     return round(report.bytes.received / report.requests.correct)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from iolab.contract.literals import Driver
 from iolab.contract.types import ClosedLoop, HttpWorkload, Interval, LoadSpec, OpenLoop, Pace, Report, Stage, updated
-from iolab.measure.agent import RunningLoad, RunningServer
+from iolab.measure.agent import RunningClient, RunningLoad, RunningServer
 from iolab.measure.engine import TrialFailed
 from iolab.plan.settings import Cell, Load, Times
 
@@ -18,7 +19,7 @@ TICK_S = 0.1
 INTERVALS_MAX = 10_000
 # How long after a failure of the generator a server may take to be seen dead.
 DEATH_S_MAX = 0.5
-Process = TypeVar("Process", RunningServer, RunningLoad)
+Process = TypeVar("Process", RunningServer, RunningLoad, RunningClient)
 
 
 def load_spec(cell: Cell, server: RunningServer, *, seed: int = 1, **changes: object) -> LoadSpec:
@@ -30,8 +31,9 @@ def load_spec(cell: Cell, server: RunningServer, *, seed: int = 1, **changes: ob
     if isinstance(workload, HttpWorkload) and workload.host is None:
         workload = updated(workload, host=server.addresses[0])
     counts = load.requests is not None
+    assert load.client is None, "it is no load of the generator"
     spec = LoadSpec(
-        driver=load.driver,
+        driver=cast("Driver", load.driver),
         workload=workload,
         connect=server.addresses,
         connections=load.connections,

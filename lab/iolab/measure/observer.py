@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from iolab.contract.types import PathReport, Report, Served
+from iolab.contract.types import PathReport, Served
 from iolab.machine import noise, proc
 from iolab.machine.cgroups import Throttling
 from iolab.machine.netstat import ListenCounters
@@ -48,13 +48,22 @@ class Sample:
     throttling: Throttling | None = None
 
 
+class Window(Protocol):
+    """The time that is measured, by CLOCK_MONOTONIC."""
+
+    @property
+    def begin_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+
+
 class Readings(Protocol):
     """What can be read of a server where it runs."""
 
     def look(self) -> proc.Tree: ...
     def sample(self, tree: proc.Tree) -> Sample: ...
     def size(self) -> proc.Size: ...
-    def pss_each(self, tree: proc.Tree) -> Mapping[int, int]: ...
+    def memory_each(self, tree: proc.Tree) -> Mapping[int, proc.Memory]: ...
     def connections_each(self, tree: proc.Tree) -> Mapping[int, int]: ...
     def listening(self) -> ListenCounters | None: ...
     def carried(self) -> PathReport | None: ...
@@ -75,7 +84,7 @@ class Observed:
     last: proc.Tree
     window: tuple[proc.Size, ...]
     growth: Growth
-    pss_each: Mapping[int, int]
+    memory_each: Mapping[int, proc.Memory]
     connections_each: Mapping[int, int]
     listening: ListenCounters | None
     connections_taken: int | None
@@ -170,7 +179,7 @@ class Observer:
             last=last,
             window=self._series.since(self._begin_ns),
             growth=growth,
-            pss_each=server.pss_each(last),
+            memory_each=server.memory_each(last),
             connections_each=server.connections_each(last),
             listening=self.listening(),
             connections_taken=_taken(server.served()),
@@ -210,10 +219,10 @@ def pause_s(step_s: float, took_s: float) -> float:
     return max(step_s, REST * took_s)
 
 
-def usage(report: Report, seen: Observed) -> ServerUsage:
-    """What the server used over the window that a report is of; raises TrialFailed when it was seen too late."""
+def usage(window: Window, seen: Observed) -> ServerUsage:
+    """What the server used over a window; raises TrialFailed when it was seen too late."""
     begin, end = seen.before.server, seen.after.server
-    cpu_ns = round(_made_up(report, begin.read_ns) * max(0, end.cpu_ns - begin.cpu_ns))
+    cpu_ns = round(_made_up(window, begin.read_ns) * max(0, end.cpu_ns - begin.cpu_ns))
     # The kernel's split is as coarse as its tick.
     user_ns = max(0, seen.last.user_ns - seen.first.user_ns)
     system_ns = max(0, seen.last.system_ns - seen.first.system_ns)
@@ -221,15 +230,16 @@ def usage(report: Report, seen: Observed) -> ServerUsage:
     delay_ns = _grown(begin.run_delay_ns, end.run_delay_ns)
     voluntary = _grown(begin.switches_voluntary, end.switches_voluntary)
     involuntary = _grown(begin.switches_involuntary, end.switches_involuntary)
-    each = _each(seen, _made_up(report, begin.read_ns))
+    each, memory = _each(seen, _made_up(window, begin.read_ns)), proc.together(seen.memory_each.values())
     return ServerUsage(
         cpu_ns=cpu_ns,
-        wall_ns=max(1, report.end_ns - report.begin_ns),
+        wall_ns=max(1, window.end_ns - window.begin_ns),
         user_ns=round(user_share * cpu_ns),
         system_ns=cpu_ns - round(user_share * cpu_ns),
         rss_bytes_max=max(size.rss_bytes_max for size in seen.window),
         rss_bytes_median=round(statistics.median(size.rss_bytes for size in seen.window)),
-        pss_bytes=sum(seen.pss_each.values()) if seen.pss_each else None,
+        pss_bytes=memory and memory.pss_bytes,
+        private_bytes=memory and memory.private_bytes,
         connections_taken=seen.connections_taken,
         context_switches_voluntary=None if voluntary is None else max(0, voluntary),
         context_switches_involuntary=None if involuntary is None else max(0, involuntary),
@@ -258,7 +268,7 @@ def _each(seen: Observed, made_up: float) -> tuple[ProcessUsage, ...]:
         ProcessUsage(
             pid=pid,
             cpu_ns=round(made_up * max(0, after[pid] - before.get(pid, 0))),
-            pss_bytes=seen.pss_each.get(pid),
+            pss_bytes=(memory := seen.memory_each.get(pid)) and memory.pss_bytes,
             connections=seen.connections_each.get(pid),
         )
         for pid in seen.last.pids
@@ -299,14 +309,14 @@ def _grown(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
-def _made_up(report: Report, read_ns: int) -> float:
+def _made_up(window: Window, read_ns: int) -> float:
     """By what to multiply what was counted from a late first reading on; raises TrialFailed when it is too late.
 
     This is the one place where two clocks are compared: on one host both are CLOCK_MONOTONIC. From the lengths of the
     two windows alone a late first reading looks like a late last one, which loses nothing.
     """
-    wall_ns = max(1, report.end_ns - report.begin_ns)
-    late_ns = max(0, read_ns - report.begin_ns)
+    wall_ns = max(1, window.end_ns - window.begin_ns)
+    late_ns = max(0, read_ns - window.begin_ns)
     if late_ns > LATE_SHARE_MAX * wall_ns:
         raise TrialFailed(
             "lab_late", f"the lab got no processor for {late_ns / 1e6:.0f} ms: close what uses the machine"

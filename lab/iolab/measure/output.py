@@ -33,7 +33,7 @@ class Output:
         """The first bytes, before anything was cut."""
         return os.pread(self.fileno(), size, 0)
 
-    def tail(self, size: int = KEPT_BYTES) -> bytes:
+    def tail(self, size: int) -> bytes:
         """The last bytes."""
         return os.pread(self.fileno(), size, max(0, self._size() - size))
 
@@ -45,7 +45,7 @@ class Output:
         """Whether a process has written too much within so many seconds. What is not kept of it is cut."""
         size = self._size()
         if size > TRIMMED_BYTES:
-            tail = self.tail()
+            tail = self.tail(KEPT_BYTES)
             os.ftruncate(self.fileno(), 0)
             os.write(self.fileno(), tail)
             self._dropped += size - len(tail)

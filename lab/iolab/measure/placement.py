@@ -24,7 +24,7 @@ def placed(plan: Plan, topology: Sequence[Cpu]) -> tuple[Plan, tuple[str, ...]]:
 
 def _sets(cell: Cell, topology: Sequence[Cpu]) -> CpuSets:
     """The processors of a cell: those it names, and for the other side some that share no core with them."""
-    server, load, threads = cell.server.cpus, cell.load.cpus, cell.load.threads * cell.load.processes
+    server, load, threads = cell.server.cpus, cell.load.cpus, cell.load.threads_in_all
     if cell.trial.processors == "shared":
         both = server or load or one_cpu(topology)
         return CpuSets(server or both, load or both, "one processor for both sides, as asked for")
@@ -34,9 +34,11 @@ def _sets(cell: Cell, topology: Sequence[Cpu]) -> CpuSets:
         return CpuSets(server, cpus_beside(topology, server, threads), "the server as given, the generator beside it")
     if load:
         return CpuSets(
-            cpus_beside(topology, load, cell.server.workers), load, "the generator as given, the server beside it"
+            cpus_beside(topology, load, cell.server.workers_in_all),
+            load,
+            "the generator as given, the server beside it",
         )
-    return choose_cpus(topology, cell.server.workers, threads)
+    return choose_cpus(topology, cell.server.workers_in_all, threads)
 
 
 def _with_cells(plan: Plan, change: Callable[[Cell], Cell]) -> Plan:

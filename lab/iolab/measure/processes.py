@@ -169,9 +169,9 @@ class Readiness:
         return "before it was ready" if instance.stdout else f"before it accepted a connection on port {self.port}"
 
     def _by_port(self, instance: Instance) -> Instance | None:
-        """The instance, if it lives and its port accepts."""
+        """The instance, if its port accepts and it lives: what it put into the background does not count."""
         address = f"{self.place.host}:{self.port}"
-        if not instance.child.alive() or not self._accepts(address, instance.pid):
+        if not self._accepts(address, instance.pid) or not proc.size(instance.pid).processes:
             return None
         return replace(instance, addresses=(address,))
 
@@ -209,7 +209,7 @@ class Readiness:
     def _no_line(self, instance: Instance) -> TrialFailed:
         message = (
             f"it has printed no ready line {self.limit_s:g} s after its start: flush its output, "
-            "or give it longer with trial.start_ms"
+            "or give it longer (vs: --start-ms, experiment: trial.start_ms)"
         )
         return TrialFailed("hung", message, final=True, said=instance.child.last_words())
 
@@ -226,7 +226,7 @@ class Readiness:
         else:
             message = (
                 f"it listens nowhere {self.limit_s:g} s after its start: "
-                "let it listen on {port}, or give it longer with trial.start_ms"
+                "let it listen on {port}, or give it longer (vs: --start-ms, experiment: trial.start_ms)"
             )
             return TrialFailed("hung", message, final=True, said=said)
         return TrialFailed("wrong_address", message, final=True, said=said)
@@ -257,7 +257,7 @@ def died(child: Child, when: str, *, reaped: bool, argv: Sequence[str] = ()) -> 
     """
     try:
         line = child.line(0) if reaped else None
-        code = child.wait(0) if line is None else int(line)
+        code = child.wait(0) if line is None else int(line.split()[0])
         how = ending(code)
     except Ended as ended:
         code, how = ended.code, str(ended)

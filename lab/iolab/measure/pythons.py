@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from iolab.contract.ready import PythonState
 from iolab.machine import interpreters
@@ -15,11 +15,16 @@ from iolab.machine.interpreters import NoInterpreter
 from iolab.measure import programs
 from iolab.measure.engine import TrialFailed
 from iolab.plan.plan import Plan
+from iolab.plan.settings import Cell
+from iolab.results.records import Failure, Result
 
 # What {python} is where a plan names no interpreter.
 PYTHON = "python3"
+# Of two builds that differ in the GIL alone, the other one.
+TWIN = {"gil": "nogil", "nogil": "gil"}
 IMPORT_S_MAX = 30.0
 IMPORT = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+OTHER = "other_interpreter"
 
 
 def program(name: str | None) -> str:
@@ -32,16 +37,17 @@ def program(name: str | None) -> str:
 
 def why_not(name: str | None, packages: tuple[str, ...] = (), install: str = "") -> str:
     """Why a server cannot run on an interpreter here, and what to do about it, in one line; empty where it can."""
-    try:
-        python = PYTHON if name is None else str(interpreters.find(name).program)
-    except NoInterpreter as error:
-        return str(error)
-    by_pip = f"{python} -m pip install {' '.join(packages)}"
-    return _no_package(python, packages, install if name is None else by_pip)
+    if name is None:
+        return _no_package(PYTHON, packages, install)
+    if why := interpreters.why_not(name):
+        return why
+    python = str(interpreters.find(name).program)
+    return _no_package(python, packages, f"{python} -m pip install {' '.join(packages)}")
 
 
 @functools.cache
 def _no_package(python: str, packages: tuple[str, ...], install: str) -> str:
+    """Why an interpreter cannot import packages, and how to install them; empty where it can."""
     if not packages:
         return ""
     try:
@@ -55,39 +61,45 @@ def _no_package(python: str, packages: tuple[str, ...], install: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{python} cannot be asked for {', '.join(packages)}: {error}"
     said = ran.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-    return f"{python} cannot import it ({said[-1]}): {install}" if ran.returncode else ""
+    return f"{python} cannot import {', '.join(packages)} ({said[-1]}): {install}" if ran.returncode else ""
 
 
 def refuse_other(name: str | None, said: PythonState | None) -> None:
     """Raises TrialFailed where a server does not run on the interpreter that was asked for."""
-    if name is not None and (why := _difference(name, said)):
-        raise TrialFailed("other_interpreter", f"the interpreter is not {name}: {why}", final=True)
+    if name is not None and (why := interpreters.refusal(name, said)):
+        raise TrialFailed(OTHER, why, final=True)
 
 
-def _difference(name: str, said: PythonState | None) -> str:
-    if said is None:
-        return "the ready line does not say which it is, so add `interpreter` to it"
-    asked, version = interpreters.find(name), said.version.partition(" ")[0]
-    if version != asked.version:
-        return f"the server runs on Python {version}, and {name} is {asked.version}"
-    if said.gil_built != asked.has_gil:
-        return f"the server runs on a build {'with' if said.gil_built else 'without'} a GIL"
-    if said.gil != asked.has_gil:
-        return f"the GIL is {'on' if said.gil else 'off'} after the server's imports{_turned_on_by(said)}"
-    return ""
+def beside_its_twin(plan: Plan, earlier: Iterable[Result], cell: Cell, measured: Result) -> Result:
+    """The result of a trial; a failure where its interpreter differs from its twin in more than the GIL.
+
+    The twin is what the same server said of its interpreter in an earlier trial.
+    """
+    name, said = cell.server.interpreter, _said(measured)
+    if name is None or name not in TWIN or said is None:
+        return measured
+    for each in earlier:
+        other = plan.cell(each.trial) if plan.holds(each.trial) else cell
+        if other.contestant == cell.contestant and other.server.interpreter == TWIN[name] and _said(each) is not None:
+            why = interpreters.refusal(name, said, _said(each))
+            failure = Failure(kind=OTHER, message=why, final=True) if why else None
+            return Result(trial=measured.trial, started=measured.started, failure=failure) if failure else measured
+    return measured
 
 
-def _turned_on_by(said: PythonState) -> str:
-    return f", which load {', '.join(said.extensions)}" if said.gil and said.extensions else ""
+def _said(result: Result) -> PythonState | None:
+    return None if result.ready_line is None else result.ready_line.interpreter
 
 
 def executed(plan: Plan) -> Mapping[str, dict[str, str]]:
     """The digests of the interpreters that a plan names and this machine has, by their names."""
     names = {cell.server.interpreter for comparison in plan.comparisons for cell in comparison.cells}
     found = {}
-    for name in sorted(name for name in names if name is not None and not why_not(name)):
+    for name in sorted(name for name in names if name is not None and not interpreters.why_not(name)):
         interpreter = interpreters.find(name)
-        digest = programs.digest(interpreter.program)
-        version = {f"the version of {name}": interpreter.version}
-        found[f"interpreter {name}"] = {str(interpreter.program): digest or "", **version}
+        digest = programs.digest(interpreter.program) or ""
+        found[f"interpreter {name}"] = {
+            str(interpreter.program): digest,
+            f"the version of {name}": interpreter.version,
+        }
     return found

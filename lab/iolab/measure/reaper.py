@@ -2,10 +2,10 @@
 
 Run as a program, by its path, with a list of processors, the file of a network namespace, the descriptor of a file for
 the server's standard output (each may be empty) and the command. It prints the server's process id, and at the end the
-server's exit code, negative for a signal; then it ends as the server ended. Its standard input is the lab's lifeline:
-at its end, also when the lab was killed, it kills whatever the server has started. What goes into the background
-becomes its child, so it finds that too. It is a process of its own, so that the server's process tree holds the server
-alone.
+server's exit code, negative for a signal, and the nanoseconds of processor time that all of it used; then it ends as
+the server ended. Its standard input is the lab's lifeline: at its end, also when the lab was killed, it kills whatever
+the server has started. What goes into the background becomes its child, so it finds that too. It is a process of its
+own, so that the server's process tree holds the server alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ctypes
 import fcntl
 import glob
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -48,8 +49,9 @@ def main() -> int:
     print(server.pid, flush=True)  # noqa: T201 (what the lab reads)
     threading.Thread(target=end_with_the_lab, daemon=True).start()
     code = server.returncode = wait_for(server.pid)
-    print(code, flush=True)  # noqa: T201 (what the lab reads)
+    # Before the lab is told, which may be gone.
     kill_children()
+    print(code, used_ns(), flush=True)  # noqa: T201 (what the lab reads)
     return code if code >= 0 else 128 - code
 
 
@@ -59,6 +61,12 @@ def wait_for(server: int) -> int:
         pid, status = os.waitpid(-1, 0)
         if pid == server:
             return os.waitstatus_to_exitcode(status)
+
+
+def used_ns() -> int:
+    """The processor time of all that has ended so far, with the children that it has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
 def kill_children() -> None:
@@ -86,7 +94,7 @@ def end_with_the_lab() -> None:
 
 def children() -> list[int]:
     """The processes that this one is the parent of."""
-    found = []
+    found = list[int]()
     for path in glob.glob("/proc/self/task/*/children"):
         with suppress(OSError), open(path, encoding="ascii") as file:
             found += map(int, file.read().split())

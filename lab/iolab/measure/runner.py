@@ -14,7 +14,7 @@ from typing import Any
 from iolab.contract.types import updated
 from iolab.errors import BadInput, IolabError
 from iolab.judge import trial
-from iolab.measure import programs, rates
+from iolab.measure import programs, pythons, rates
 from iolab.measure.agent import Host
 from iolab.measure.cost_run import costs
 from iolab.measure.earlier_run import earlier, moved_aside
@@ -152,8 +152,9 @@ def _run_trial(progress: Progress, host: Host, scheduled: Trial, capacities: Map
         cell = updated(cell, trial=cell.trial.rest(sum(minute.seconds for minute in earlier)))
     is_long = progress.plan.cell(scheduled).trial.is_long
     measured = measure(host, cell, scheduled, progress.clocks, progress.keep_minute if is_long else None)
+    measured = pythons.beside_its_twin(progress.plan, progress.results, cell, measured)
     # The minutes of a trial that has a report are in it.
-    last = progress.minutes_of(scheduled)[len(earlier) :] if measured.report is None else ()
+    last = () if measured.is_measured else progress.minutes_of(scheduled)[len(earlier) :]
     result = trial.judged(cell, measured.model_copy(update={"pieces": (*pieces(earlier), *pieces(last))}))
     progress.keep(result, progress.clocks.monotonic_s() - begin_s)
     failure = result.failure
@@ -193,7 +194,9 @@ def _check_contestants(progress: Progress, host: Host) -> None:
         if not progress.is_wanted(scheduled):
             continue
         cell = progress.plan.cell(scheduled)
-        kind = settings.digest_of(cell.model_dump(mode="json", include={"contestant", "workload", "server", "path"}))
+        shown = cell.model_dump(mode="json", include={"contestant", "workload", "server", "path"})
+        # A server that only a client of others speaks to is not asked anything.
+        kind = settings.digest_of(shown | {"is_asked": cell.load.client is None})
         if kind not in seen:
             checked = check(host, cell, progress.names(scheduled)[0])
             if progress.all_or_none and checked.failure is not None:

@@ -6,14 +6,16 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from iolab.contract.types import ClosedLoop, FirstFailure, Interval, LoadSpec, Report, updated
 from iolab.machine import proc
 from iolab.machine.noise import noise
 from iolab.measure import broken
 from iolab.measure.agent import Host, RunningLoad, RunningServer
+from iolab.measure.client import limit_s as client_limit_s
 from iolab.measure.engine import TrialFailed
-from iolab.measure.follower import death_first, follow, load_spec, running
+from iolab.measure.follower import TICK_S, death_first, follow, load_spec, running
 from iolab.measure.observer import Observed, Observer, usage
 from iolab.measure.progress import CLOCKS, Clocks
 from iolab.plan.plan import Trial
@@ -28,11 +30,14 @@ OnSlice = Callable[[Interval, RunningLoad], None]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run of the generator brought: its report, and what was seen meanwhile."""
+    """What a run of the generator brought: its report, what was seen meanwhile, and memory when its window was over:
+    the generator's, None where unknown, and all that is in use of the machine's."""
 
     report: Report
     seen: Observed
     core_to_core_ns: tuple[float, float] | None
+    client: proc.Memory | None
+    machine_bytes: int
 
 
 def measure(
@@ -42,31 +47,103 @@ def measure(
     clocks: Clocks = CLOCKS,
     on_minute: OnMinute | None = None,
 ) -> Result:
-    """One trial: a fresh server, one run of the generator, and what both used. A failure is a result too.
+    """One trial: a fresh server, one run of its load, and what both used. A failure is a result too.
 
     The trials of a block have one seed, so random arrivals are the same for all its contestants.
-    `on_minute` is called with each minute, where it is given.
+    `on_minute` is called with each minute, where it is given and the load is the generator's.
     """
     result = Result(trial=scheduled, started=clocks.wall())
+    before_bytes = host.memory_in_use()
     try:
         with running(host.start(cell)) as server, server.observer() as observer:
-
-            def on_slice(each: Interval, load: RunningLoad) -> None:
-                if on_minute is not None:
-                    on_minute(_minute(result, each, server, load))
-
-            spec = load_spec(cell, server, seed=scheduled.block + 1)
-            if on_minute is not None:
-                spec = updated(spec, slice_ms=MINUTE_MS)
-            with _looked_at(host, cell, server, observer):
-                run = _run(host, cell, spec, server, observer, on_slice)
-            used = usage(run.report, run.seen)
-            failure = _failed_requests(host, cell, server, observer, run.report)
+            said = {"ready": server.ready, "ready_line": server.line}
+            if cell.load.connections == 0:
+                figures = _rested(host, cell, server, observer)
+            elif cell.load.client is not None:
+                figures = _driven(host, cell, server, observer)
+            else:
+                figures = _loaded(host, cell, result, server, observer, on_minute)
     except TrialFailed as failed:
         return result.model_copy(update={"failure": failed.failure})
-    others, seen = _others(run, used), run.seen
-    told = {"report": run.report, "server": used, "noise": others, "path": seen.path, "failure": failure}
-    return result.model_copy(update={"ready": server.ready, "ready_line": server.line, **told})
+    used = figures["server"]
+    grown = {"machine_bytes": used.machine_bytes - before_bytes}
+    return result.model_copy(update=said | figures | {"server": used.model_copy(update=grown)})
+
+
+def _loaded(
+    host: Host, cell: Cell, result: Result, server: RunningServer, observer: Observer, on_minute: OnMinute | None
+) -> dict[str, Any]:
+    """What a run of the generator brought, by the fields of the record. The machine's memory is all that is in use."""
+
+    def on_slice(each: Interval, load: RunningLoad) -> None:
+        if on_minute is not None:
+            on_minute(_minute(result, each, server, load))
+
+    spec = load_spec(cell, server, seed=result.trial.block + 1)
+    if on_minute is not None:
+        spec = updated(spec, slice_ms=MINUTE_MS)
+    with _looked_at(host, cell, server, observer):
+        run = _run(host, cell, spec, server, observer, on_slice)
+    used, memory = usage(run.report, run.seen), run.client
+    of_client = {
+        "client_rss_bytes": run.report.generator.rss_bytes_max,
+        "client_pss_bytes": memory and memory.pss_bytes,
+        "client_private_bytes": memory and memory.private_bytes,
+        "machine_bytes": run.machine_bytes,
+    }
+    return {
+        "report": run.report,
+        "server": used.model_copy(update=of_client),
+        "noise": _others(run.seen, used, run.report.generator.cpu_ns, run.core_to_core_ns),
+        "path": run.seen.path,
+        "failure": _failed_requests(host, cell, server, observer, run.report),
+    }
+
+
+def _driven(host: Host, cell: Cell, server: RunningServer, observer: Observer) -> dict[str, Any]:
+    """What a client that is not ours brought: it runs to its end, and says its figures itself."""
+    observer.ready()
+    observer.begin()
+    with death_first(server), running(host.drive(cell, server)) as client:
+        limit_s, waited_s = client_limit_s(cell), 0.0
+        while not client.ended(TICK_S):
+            server.check()
+            waited_s += TICK_S
+            if waited_s > limit_s:
+                message = f"the client did not end within {limit_s:g} s: make trial.timeout_ms longer"
+                raise TrialFailed("hung", message, final=True)
+        server.check()
+        run = client.run()
+        seen = observer.end()
+    used, memory = usage(client, seen), client.server_memory
+    # Once the client has ended, its connections are gone.
+    of_client = {
+        "pss_bytes": memory and memory.pss_bytes,
+        "private_bytes": memory and memory.private_bytes,
+        "client_rss_bytes": run.rss_bytes_max,
+        "client_pss_bytes": run.pss_bytes_max,
+        "client_private_bytes": run.private_bytes_max,
+        "machine_bytes": client.machine_bytes,
+    }
+    return {
+        "client": run,
+        "server": used.model_copy(update=of_client),
+        "noise": _others(seen, used, run.cpu_ns),
+        "path": seen.path,
+    }
+
+
+def _rested(host: Host, cell: Cell, server: RunningServer, observer: Observer) -> dict[str, Any]:
+    """What a server takes without a load, over the time of a window."""
+    observer.ready()
+    observer.begin()
+    window = host.rest(cell.trial.duration_ms)
+    server.check()
+    seen = observer.end()
+    used = usage(window, seen)
+    none = {"client_rss_bytes": 0, "client_pss_bytes": 0, "client_private_bytes": 0}
+    used = used.model_copy(update=none | {"machine_bytes": host.memory_in_use()})
+    return {"server": used, "noise": _others(seen, used, 0), "path": seen.path}
 
 
 def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer: Observer, on_slice: OnSlice) -> Run:
@@ -75,6 +152,7 @@ def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer
     The core-to-core latency is measured while both sides rest, so it takes no time from the window.
     """
     seen, core_to_core_ns = list[Observed](), list[float | None]()
+    memory = list[tuple[proc.Memory | None, int]]()
     with death_first(server), running(host.load(spec)) as load:
 
         def ready() -> None:
@@ -83,6 +161,7 @@ def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer
 
         def measured() -> None:
             seen.append(observer.end())
+            memory.append((load.memory(), host.memory_in_use()))
             core_to_core_ns.append(host.core_to_core_ns(cell))
 
         report = follow(
@@ -97,7 +176,7 @@ def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer
     if not seen:
         raise TrialFailed("contract", "the load generator reported before it had measured", final=True)
     known = [ns for ns in core_to_core_ns if ns is not None]
-    return Run(report, seen[0], (known[0], known[1]) if len(known) == 2 else None)
+    return Run(report, seen[0], (known[0], known[1]) if len(known) == 2 else None, *memory[0])
 
 
 def _minute(result: Result, each: Interval, server: RunningServer, load: RunningLoad) -> Minute:
@@ -185,16 +264,18 @@ def _answers(host: Host, cell: Cell, server: RunningServer) -> bool:
         return False
 
 
-def _others(run: Run, server: ServerUsage) -> MachineNoise:
+def _others(
+    seen: Observed, server: ServerUsage, client_cpu_ns: int, core_to_core_ns: tuple[float, float] | None = None
+) -> MachineNoise:
     """What else the machine did between the two samples of the observer."""
-    before, after = run.seen.before, run.seen.after
+    before, after = seen.before, seen.after
     cpu_ns = max(0, after.server.cpu_ns - before.server.cpu_ns)
     return noise(
         before.machine,
         after.machine,
-        ours_ns=cpu_ns + run.report.generator.cpu_ns + after.lab_cpu_ns - before.lab_cpu_ns,
+        ours_ns=cpu_ns + client_cpu_ns + after.lab_cpu_ns - before.lab_cpu_ns,
         wall_ns=after.server.read_ns - before.server.read_ns,
         cpu_ns=cpu_ns,
         run_delay_ns=server.run_delay_ns,
-        core_to_core_ns=run.core_to_core_ns,
+        core_to_core_ns=core_to_core_ns,
     )

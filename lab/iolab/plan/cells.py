@@ -10,9 +10,9 @@ from pydantic_core import ErrorDetails
 
 from iolab.contract.types import WORKLOADS, Frozen
 from iolab.plan import mistakes
-from iolab.plan.contestant import Contestant
+from iolab.plan.contestant import Contestant, client_takes
 from iolab.plan.needs import Needs
-from iolab.plan.settings import DOTTED, SETTINGS, TABLES, Cell, Server, cell_of
+from iolab.plan.settings import DOTTED, SETTINGS, SHORT, TABLES, Cell, Load, Server, cell_of
 from iolab.wording import instead, nearest
 
 Table = dict[str, Any]
@@ -90,7 +90,7 @@ def cell_or_faults(contestant: Contestant, settings: Mapping[str, Any]) -> Cell 
         cell = cell_of(contestant, {name: value for name, value in settings.items() if name not in wrong})
     except ValidationError as error:
         return faults + faults_of(error)
-    return faults or _untold(cell) or cell
+    return faults or _untold(cell) or _untold_client(cell) or cell
 
 
 def _untold(cell: Cell) -> list[Fault]:
@@ -109,13 +109,29 @@ def _untold(cell: Cell) -> list[Fault]:
     return faults
 
 
+def _untold_client(cell: Cell) -> list[Fault]:
+    """The settings of the load that a client which makes it is not told."""
+    client, load = cell.load.client, cell.load
+    if client is None:
+        return []
+    return [
+        Fault(f"load.{key}", f"the client does not take it: write {{{key}}} in its arguments, or leave it out")
+        for key, field in Load.model_fields.items()
+        if key not in ("driver", "cpus", "connections")
+        and getattr(load, key) != field.default
+        and not any(client_takes(client, name) for name in (SHORT[f"load.{key}"], f"load.{key}"))
+    ]
+
+
 def faults_of(error: ValidationError) -> list[Fault]:
     """The faults of a cell, one of each setting: a value that may be of several types has one of each."""
     found: dict[str, Fault] = {}
     for each in error.errors(include_url=False):
         name = _name(each)
         unit = " ms" if name.endswith("_ms") else ""
-        found.setdefault(name, Fault(name, mistakes.words(each), mistakes.words(each, unit)))
+        # What is wrong with a client says more than that it is no word for a driver.
+        if name not in found or (name == "load.driver" and each["type"] == "value_error"):
+            found[name] = Fault(name, mistakes.words(each), mistakes.words(each, unit))
     return list(found.values())
 
 

@@ -108,9 +108,8 @@ class Quantity(Frozen):
     def _one_of_two(self) -> Self:
         if (self.of is None) != (self.to is None) or (self.of is None) == (not self.contestant):
             raise ValueError("a quantity is that of a contestant, or a ratio: give contestant, or of and to")
-        sides = METRICS[self.metric].sides
-        if self.side != "server" and self.side not in sides:
-            known = " or ".join(("server", *sides))
+        if self.side not in (sides := METRICS[self.metric].known_sides):
+            known = " or ".join(sides)
             raise ValueError(f"side: the records hold no {self.metric} of {self.side!r}: use {known}")
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal, Self
 
@@ -21,6 +21,7 @@ NO_VALUES: Mapping[str, str] = {}
 SHELL_WORDS = frozenset({".", "cd", "exec", "export", "source", "ulimit"})
 # A command's name in tables and sentences is at most so long.
 TITLE_MAX = 40
+CLIENT_TITLE_MAX = 120
 
 
 class Contestant(Frozen):
@@ -76,8 +77,7 @@ class Contestant(Frozen):
         Each argument arrives unchanged otherwise, so other braces stay as they are.
         """
         assert self.kind == "command", "only a command has an argument list"
-        known = {**values, "port": str(port)}
-        return tuple(PLACEHOLDER.sub(lambda found: known.get(found[1], found[0]), each) for each in self._command)
+        return _filled(self._command, {**values, "port": str(port)})
 
     def takes(self, name: str) -> bool:
         """Whether a command is told this setting."""
@@ -122,7 +122,54 @@ def _canonical(text: str) -> str:
     return f"{name}[{','.join(f'{option}={value}' for option, value in sorted(pairs))}]"
 
 
+def client_argv(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
+    """The argument list of a client that makes the load, with the names of `values` filled in."""
+    return _filled(shlex.split(text.removeprefix("cmd:")), values)
+
+
+def client_takes(text: str, name: str) -> bool:
+    """Whether a client that makes the load is told this setting."""
+    return name in PLACEHOLDER.findall(text)
+
+
+def client_title(text: str) -> str:
+    """A short name of a client: its words without folders, and without what the lab fills in."""
+    title = list[str]()
+    for word in shlex.split(text.removeprefix("cmd:")):
+        name = word.rstrip("/").rpartition("/")[2]
+        if not PLACEHOLDER.search(name):
+            title.append(name)
+        elif title and title[-1].startswith("-"):
+            title.pop()
+    said = " ".join(title) or text
+    return said if len(said) <= CLIENT_TITLE_MAX else f"{said[: CLIENT_TITLE_MAX - 1]}…"
+
+
+def canonical_client(text: str) -> str:
+    """The text of a client that makes the load, in its one spelling; raises ValueError that says what to write."""
+    text = text.strip()
+    words = _command_words(text, "cmd:./client {address}")
+    if not any(place in word for word in words for place in ("{address}", "{addresses}", "{port}")):
+        raise ValueError(f"{_shown(text)} does not say where the server is: write {{address}} or {{addresses}} there")
+    return text
+
+
+def _filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """Each argument with its placeholders filled in; other braces stay as they are."""
+    return tuple(PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), each) for each in words)
+
+
 def _canonical_command(text: str) -> str:
+    words = _command_words(text, "cmd:./mine --port {port}")
+    if not any("{port}" in word for word in words):
+        raise ValueError(f"{_shown(text)} does not say where its port goes: write {{port}} there")
+    return text
+
+
+def _command_words(text: str, example: str) -> list[str]:
+    """The words of a command; raises ValueError where it is none that can be started."""
+    if len(text.encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
+        raise ValueError(f"a command is at most {TEXT_BYTES_MAX} bytes of text")
     if "\0" in text:
         raise ValueError("a command cannot hold a NUL byte: take it out")
     try:
@@ -130,7 +177,7 @@ def _canonical_command(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"{_shown(text)} cannot be split into words ({error}): balance its quotes") from None
     if not words or not words[0]:
-        raise ValueError("cmd: needs a program after it, as in 'cmd:./mine --port {port}'")
+        raise ValueError(f"cmd: needs a program after it, as in '{example}'")
     if re.match(r"[A-Za-z_]\w*=", words[0]):
         raise ValueError(
             f"{_shown(text)}: no shell reads the command: "
@@ -140,9 +187,7 @@ def _canonical_command(text: str) -> str:
         raise ValueError(
             f"{_shown(text)}: no shell reads the command, and {words[0]} is no program: write cmd:sh -c '…'"
         )
-    if not any("{port}" in word for word in words):
-        raise ValueError(f"{_shown(text)} does not say where its port goes: write {{port}} there")
-    return text
+    return words
 
 
 def _pair(part: str) -> tuple[str, str]:

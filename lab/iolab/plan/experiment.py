@@ -69,6 +69,8 @@ def _cells_by_hand(
         # A fault of several settings names them itself.
         where = f"{SHORT[fault.name]}: " if fault.name in SHORT else ""
         raise PlanError(f"{where}{fault.for_flag}")
+    if any(cell.load.connections == 0 for cell in cells):
+        raise PlanError("connections: without any, only memory is measured, which is for an experiment: use 1 or more")
     return cells, values
 
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from iolab.contract.types import Frozen, updated
 from iolab.plan.claims import TITLE, Claim, Published
+from iolab.plan.contestant import client_title
 from iolab.plan.needs import Needs, of_settings
 from iolab.plan.settings import (
     QUICK_INTERVAL_MS,
@@ -113,6 +114,15 @@ class Comparison(Frozen):
             value in (self.group, self.name) if axis == TITLE else value == self.setting.get(axis)
             for axis, value in at.items()
         )
+
+    @model_validator(mode="after")
+    def _one_kind_of_load(self) -> Self:
+        if len({cell.load.client is None for cell in self.cells}) > 1:
+            raise ValueError(
+                "load.driver: the replies to a client that is not iolab's are not verified, so its figures stand in "
+                "comparisons of their own: use [[comparisons]], or make load.driver an axis"
+            )
+        return self
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -356,7 +366,12 @@ def name_of(group: str, setting: Setting) -> str:
 
 def spelt(setting: Setting) -> str:
     """The values of axes in few words: `connections=50 message_bytes=65`."""
-    return " ".join(f"{SHORT.get(name, name)}={value}" for name, value in setting.items())
+    return " ".join(f"{SHORT.get(name, name)}={_short(value)}" for name, value in setting.items())
+
+
+def _short(value: Scalar) -> Scalar:
+    """The value of a setting as it is named; the command of a client is long."""
+    return client_title(value) if isinstance(value, str) and value.startswith("cmd:") else value
 
 
 def _quick(cell: Cell, short: Quick) -> Cell:

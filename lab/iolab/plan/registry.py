@@ -122,7 +122,7 @@ class Listed:
         """Its sources and its configuration."""
         return self.file.parent / (self.entry.folder or self.name)
 
-    
+    @property
     def defaults(self) -> dict[str, str]:
         """The default of each of its options."""
         return {name: default_of(values) for name, values in self.entry.options.items()}

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from iolab.contract.literals import Arrivals, Driver, Opening, Processors, Verification, WorkerKind
 from iolab.contract.types import (
+    CONNECTIONS_MAX,
     WORKLOADS,
     Connections,
     Count,
@@ -25,7 +26,7 @@ from iolab.contract.types import (
     Workload,
     updated,
 )
-from iolab.plan.contestant import Contestant
+from iolab.plan.contestant import Contestant, canonical_client
 
 Scalar = bool | int | float | str
 
@@ -102,6 +103,7 @@ RatePerS = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
 ShareOfCapacity = Annotated[str, Field(pattern="of capacity of the slowest$")]
 Rate = Annotated[RatePerS | ShareOfCapacity, BeforeValidator(_rate)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1 << 20, le=1 << 50)]
+ClientCommand = Annotated[str, Field(pattern="^cmd:"), AfterValidator(canonical_client)]
 
 
 # The values of each axis, by the dotted name of its setting.
@@ -111,7 +113,9 @@ Axes = Annotated[dict[str, Annotated[tuple[Scalar, ...], Field(min_length=1)]], 
 class Load(Frozen):
     """What the load generator does."""
 
-    connections: Connections = Field(default=50, description="connections that are open at once")
+    connections: int = Field(
+        default=50, ge=0, le=CONNECTIONS_MAX, description="connections that are open at once; 0: the server rests"
+    )
     active: Connections | None = Field(default=None, description="of these, busy at the same time; all by default")
     idle: int = Field(default=0, ge=0, le=1 << 20, description="further connections that are open and never used")
     pipeline: int = Field(default=1, ge=1, le=10_000, description="requests in flight on a connection")
@@ -128,7 +132,9 @@ class Load(Frozen):
     arrivals: Arrivals = Field(default="poisson", description="how the requests of a rate are spread in time")
     threads: Threads = Field(default=1, description="threads of the generator")
     processes: int = Field(default=1, ge=1, le=256, description="processes of the generator")
-    driver: Driver = Field(default="epoll", description="how the generator waits")
+    driver: Driver | ClientCommand = Field(
+        default="epoll", description="how the generator waits; or cmd: and a client that makes the load instead"
+    )
     probes: int = Field(default=0, ge=0, le=100, description="low-rate connections on a thread of their own")
     spin_us: int = Field(default=0, ge=0, le=1_000_000, description="busy-wait this long before a request is due")
     connect_per_s: float | None = Field(
@@ -153,13 +159,25 @@ class Load(Frozen):
             raise ValueError(f"{self.active} active connections are more than {self.connections} connections")
         if self.rate is not None and self.active is not None:
             raise ValueError("a rate uses whichever connections are free: leave out active")
-        if self.threads > busy:
+        if self.connections and self.threads > busy:
             raise ValueError(f"{self.threads} generator threads cannot share {busy} connections")
+        if self.client is not None:
+            return self
         if self.pipeline > 1 and self.driver != "epoll":
             raise ValueError(f"a pipeline needs the driver epoll, not {self.driver}")
         if self.details and (self.pipeline > 1 or self.driver != "epoll"):
             raise ValueError("details need the driver epoll and a pipeline of 1")
         return self
+
+    @property
+    def client(self) -> str | None:
+        """The command of a client that makes the load, which is not iolab's; None where the generator does."""
+        return self.driver if self.driver.startswith("cmd:") else None
+
+    @property
+    def threads_in_all(self) -> int:
+        """How many threads make the load; of a client that is not ours, at most one for each connection."""
+        return self.threads * self.processes if self.client is None else max(1, self.connections)
 
     @property
     def rate_per_s(self) -> float | None:
@@ -174,7 +192,7 @@ class Server(Frozen):
     worker_kind: WorkerKind = Field(default="thread", description="what carries a worker")
     sockets: int = Field(default=1, ge=1, le=64, description="addresses it listens on; connections take them in turn")
     instances: int = Field(default=1, ge=1, le=64, description="servers, with an address each, measured as one")
-    interpreter: Annotated[str, Field(pattern=r"^(gil|nogil|system|3\.\d+)$")] | None = Field(
+    interpreter: Annotated[str, Field(pattern=r"^(gil|nogil|system|3\.\d{1,2}t?)$")] | None = Field(
         default=None,
         description="interpreter of a server in Python: gil, nogil, system or a version; python3 by default",
     )
@@ -187,6 +205,11 @@ class Server(Frozen):
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
         default={}, description="variables of its environment"
     )
+
+    @property
+    def workers_in_all(self) -> int:
+        """The workers of all its instances."""
+        return self.workers * self.instances
 
 
 class Path(Frozen):
@@ -271,9 +294,14 @@ class Cell(Frozen):
     @property
     def trial_ms(self) -> int:
         """How long one trial of this cell is expected to take, overhead included."""
-        warmup_ms = 0 if self.load.requests is not None else self.trial.warmup_ms
+        warmup_ms = self.trial.warmup_ms if self.makes_window else 0
         opening_ms = round(OVERHEAD_MS_A_CONNECTION * (self.load.connections + self.load.idle))
         return warmup_ms + self.trial.duration_ms + TRIAL_OVERHEAD_MS + opening_ms
+
+    @property
+    def makes_window(self) -> bool:
+        """Whether a trial has a warm-up and a window: not one of a count of requests, of a client, or of no load."""
+        return self.load.requests is None and self.load.client is None and self.load.connections > 0
 
     @property
     def held(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from iolab.metrics import METRICS
 from iolab.plan.claims import TITLE, Claim, Published, Quantity, Test, TrendTest, contestants_of, setting_of
 from iolab.plan.plan import Comparison
-from iolab.plan.settings import Scalar, Setting
+from iolab.plan.settings import Load, Scalar, Setting
 from iolab.wording import instead
 
 
@@ -35,6 +36,7 @@ def _of_test(there: _There, where: str, test: Test) -> Iterator[str]:
             for axis in test.axes:
                 if axis in leaf.at:
                     yield f"{where}.along: {axis!r} is also in at: leave it out there"
+    yield from _of_loads(there, where, test)
     for key, contestant in contestants_of(test):
         yield from there.not_measured(f"{where}.{key}", Quantity(contestant=contestant, at=at), where)
     yield from there.not_selected(where, at)
@@ -42,6 +44,19 @@ def _of_test(there: _There, where: str, test: Test) -> Iterator[str]:
         yield from there.no_axis(f"{where}.along", axis)
     if isinstance(test, TrendTest):
         yield from _of_trend(there, where, test)
+
+
+def _of_loads(there: _There, where: str, test: Test) -> Iterator[str]:
+    """Figures that cannot stand beside each other, and those that are not there without a load."""
+    loads = [(key, leaf, load) for key, each in test.quantities for leaf in each.leaves for load in there.loads(leaf)]
+    if len({load.client is None for _, _, load in loads}) > 1:
+        yield (
+            f"{where}: has figures of iolab's generator and of a client whose replies are not verified: "
+            "give each a test of its own"
+        )
+    for key, leaf, load in loads:
+        if load.connections == 0 and leaf.side not in METRICS[leaf.metric].held:
+            yield f"{where}.{key}: {leaf.metric} is not measured without connections: ask for memory, or use at"
 
 
 def _of_trend(there: _There, where: str, test: TrendTest) -> Iterator[str]:
@@ -94,6 +109,15 @@ class _There:
             and all(leaf.contestant in each.titles and each.is_at(leaf.at) for leaf in test.of.leaves)
         ]
         return list(dict.fromkeys(at))
+
+    def loads(self, leaf: Quantity) -> list[Load]:
+        """The loads under which a quantity is measured."""
+        return [
+            cell.load
+            for each in self._comparisons
+            for title, cell in zip(each.titles, each.cells, strict=True)
+            if title == leaf.contestant and each.is_at(leaf.at)
+        ]
 
     def not_measured(self, where: str, leaf: Quantity, of_setting: str) -> Iterator[str]:
         """That there is no such quantity; its setting is written in a place of its own."""

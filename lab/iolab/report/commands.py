@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
+from iolab.plan.contestant import client_argv
 from iolab.plan.plan import Plan
 from iolab.plan.registry import OURS, filled
 from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of, values_of
@@ -142,6 +143,12 @@ def _server_words(cell: Cell, servers: Servers) -> list[str]:
 
 
 def _load_words(cell: Cell) -> list[str]:
+    if cell.load.connections == 0:
+        return []
+    if cell.load.client is not None:
+        address = f"127.0.0.1:{PORT}"
+        values = {**values_of(cell), **PLACES, "port": str(PORT), "address": address, "addresses": address}
+        return list(client_argv(cell.load.client, values))
     workload = cell.workload
     if isinstance(workload, HttpWorkload):
         words = ["iolab", "load", f"http://127.0.0.1:{PORT}{workload.target}", "--verify", workload.verify]

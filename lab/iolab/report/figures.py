@@ -16,6 +16,7 @@ from iolab.judge.costs import Cost
 from iolab.judge.rankings import Ranked
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
+from iolab.plan.contestant import client_title
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.plan.settings import Cell, Load, Path, settings_of
 from iolab.results.records import Result, ServerUsage
@@ -302,6 +303,8 @@ def limits(plan: Plan) -> list[str]:
         said.append("A real network: the path is delay, rate and loss on one machine, and both ends are one kernel.")
     if any(not cell.server.cpus or not cell.load.cpus for cell in cells):
         said.append("Either alone: server and generator were not bound to processors of their own.")
+    if any(cell.load.client is not None for cell in cells):
+        said.append("Whether replies were right, where a client that is not iolab's made the load: it says so itself.")
     if any(cell.trial.processors == "shared" for cell in cells):
         said.append("Either alone, or any latency: server and generator shared a processor, as was asked for.")
     return said
@@ -314,13 +317,23 @@ def workload_words(comparison: Comparison, reply_bytes: Mapping[str, float]) -> 
     if isinstance(cell.workload, HttpWorkload):
         what += _replies(comparison, cell.workload, reply_bytes)
     sockets = "" if cell.server.sockets == 1 else f" on {cell.server.sockets} sockets"
+    instances = "" if cell.server.instances == 1 else f" in each of {cell.server.instances} servers, measured as one"
     bound = f"server on CPU {_cpus(cell.server.cpus)}, generator on CPU {_cpus(cell.load.cpus)}"
     return (
         f"{what}; {cell.load.connections} connection{'' if cell.load.connections == 1 else 's'}{_pattern(cell.load)}; "
-        f"{cell.server.workers} {_WORKERS[cell.server.worker_kind][cell.server.workers > 1]}{sockets}; "
-        f"{cell.load.driver} generator with {cell.load.threads} thread{'' if cell.load.threads == 1 else 's'}; "
+        f"{cell.server.workers} {_WORKERS[cell.server.worker_kind][cell.server.workers > 1]}{sockets}{instances}; "
+        f"{_generator(cell.load)}; "
         f"{_length(cell)}; {'' if cell.path is None else f'{_path(cell.path)}; '}{bound}"
     )
+
+
+def _generator(load: Load) -> str:
+    """What makes the load."""
+    if load.connections == 0:
+        return "no load: memory is read while the server rests"
+    if load.client is not None:
+        return f"load by {client_title(load.client)}, a client that is not iolab's: replies not verified by iolab"
+    return f"{load.driver} generator with {load.threads} thread{'' if load.threads == 1 else 's'}"
 
 
 def _pattern(load: Load) -> str:
@@ -338,6 +351,10 @@ def _pattern(load: Load) -> str:
 
 def _length(cell: Cell) -> str:
     """When a trial ends."""
+    if cell.load.connections == 0:
+        return f"{cell.trial.duration_ms / 1000:g} s"
+    if cell.load.client is not None:
+        return "until the client ends"
     if cell.load.requests is not None:
         return f"{cell.load.requests:,} requests without a warm-up"
     return f"{cell.trial.duration_ms / 1000:g} s after {cell.trial.warmup_ms / 1000:g} s of warm-up"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from iolab.contract.ready import PythonState
 from iolab.judge import stats
 from iolab.judge.results import Results
 from iolab.judge.trial import Bottleneck
@@ -221,5 +222,15 @@ def _identity(machine: Mapping[str, Any], results: Sequence[Result]) -> list[tup
     rows.append(("build the generator said", ", ".join(said) or "nothing measured yet"))
     said = dict.fromkeys(r.ready.build for r in results if r.ready is not None)
     rows.append(("build the servers said", ", ".join(said) or "they say none"))
+    if python := dict.fromkeys(_python(r.ready_line.interpreter) for r in results if r.ready_line is not None):
+        rows.append(("interpreter the servers said", ", ".join(filter(None, python)) or "they say none"))
     servers = commands.servers_of(machine)
     return rows + [(f"version of {name}", str(about["version"] or "unknown")) for name, about in servers.items()]
+
+
+def _python(said: PythonState | None) -> str:
+    """An interpreter in few words; empty where a server says none."""
+    if said is None:
+        return ""
+    built = "with" if said.gil_built else "without"
+    return f"Python {said.version.partition(' ')[0]}, built {built} the GIL, which is {'on' if said.gil else 'off'}"

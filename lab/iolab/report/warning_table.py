@@ -52,7 +52,7 @@ def warning_table(plan: Plan, verdicts: Sequence[ComparisonVerdict], results: Se
     titles = tuple(dict.fromkeys(title for comparison in plan.comparisons for title in comparison.titles))
     columns = titles if len(titles) <= WARNING_COLUMNS_MAX else ("Trials",)
     measured = Counter(
-        plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results if each.report is not None
+        plan.comparisons[each.trial.comparison].titles[each.trial.slot] for each in results if each.is_measured
     )
     counts: dict[str, Counter[str]] = {}
     kinds: dict[str, tuple[bool, str]] = {}

@@ -22,7 +22,8 @@ def trial_rows(plan: Plan, results: Iterable[Result]) -> list[dict[str, Any]]:
 
 def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any]:
     comparison = plan.comparisons[result.trial.comparison]
-    report, server, noise = result.report, result.server, result.noise
+    report, client, server, noise = result.report, result.client, result.server, result.noise
+    counts = report.requests if report else None
     discarded: list[str] = [warning.word for warning in result.warnings if warning.discards]
     if result.failure is not None:
         discarded.append(result.failure.kind)
@@ -36,15 +37,15 @@ def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any
         "started": result.started,
         "discarded": " ".join(discarded),
         "warnings": " ".join(warning.word for warning in result.warnings if not warning.discards),
-        "requests": report and report.requests.correct,
-        "wrong": report and report.requests.wrong,
-        "failed": report and report.requests.failed,
-        "window_ns": report and report.end_ns - report.begin_ns,
-        "rate_per_s": report and report.rate_per_s,
+        "requests": counts.correct if counts else client and client.requests,
+        "wrong": counts and counts.wrong,
+        "failed": counts.failed if counts else client and client.failed,
+        "window_ns": report.end_ns - report.begin_ns if report else server and server.wall_ns,
+        "rate_per_s": (measured := report or client) and measured.rate_per_s,
         **{f"latency_{name}_ns": report and getattr(report.latency_ns, name) for name in LATENCIES},
-        "cpu_per_request_ns": server and report and _share(server.cpu_ns, report.requests.correct),
+        "cpu_per_request_ns": _cpu_per_request_ns(result),
         "server_cpu_ns": server and server.cpu_ns,
-        "generator_cpu_ns": report and report.generator.cpu_ns,
+        "generator_cpu_ns": report.generator.cpu_ns if report else client and client.cpu_ns,
         "rss_median_bytes": server and server.rss_bytes_median,
         "rss_max_bytes": server and server.rss_bytes_max,
         "pss_bytes": server and server.pss_bytes,
@@ -57,8 +58,10 @@ def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any
     return row | {m.column: value_of(result, m.key) for m in METRICS.values() if m.column not in row}
 
 
-def _share(total: int, count: int) -> float | None:
-    return total / count if count else None
+def _cpu_per_request_ns(result: Result) -> float | None:
+    """The server's processor time over the requests that were answered, whoever counted them."""
+    requests = result.report.requests.correct if result.report else result.client.requests if result.client else 0
+    return result.server.cpu_ns / requests if result.server is not None and requests else None
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -72,6 +72,11 @@ class ServerUsage(Frozen):
     faults are None of a server of many tasks. The counters of the network are those of the whole machine or network
     namespace, from before the load to the end of the window: connections lost because the queue of a listener was full,
     all that were lost at a listener, and SYN cookies sent instead.
+
+    Memory is read at the end of the window, while all connections are open; with a client that is not ours, it is the
+    most that was seen while it ran. `private_bytes` are pages of no other process. Beside the server's stands that of
+    the processes of the load, and by how much more of the machine's memory is in use than before the server was
+    started; None where unknown.
     """
 
     cpu_ns: int = Field(ge=0)
@@ -97,6 +102,38 @@ class ServerUsage(Frozen):
     syn_cookies_sent: int | None = Field(default=None, ge=0)
     throttled: Throttled | None = None
     growth: Growth | None = None
+    private_bytes: int | None = Field(default=None, ge=0)
+    client_rss_bytes: int | None = Field(default=None, ge=0)
+    client_pss_bytes: int | None = Field(default=None, ge=0)
+    client_private_bytes: int | None = Field(default=None, ge=0)
+    machine_bytes: int | None = None
+
+
+class ClientRun(Frozen):
+    """What a client that is not ours said of its run, and what it used from its start to its end.
+
+    It says how many `requests` were answered and how many `failed`, in how long, and how long each of its processes or
+    threads took. `cpu_ns` is that of all its processes. Memory is the most that all of them took at one time, and so
+    are their numbers. `stdout` is the end of what it printed.
+    """
+
+    requests: int = Field(ge=0)
+    failed: int = Field(default=0, ge=0)
+    elapsed_s: float = Field(gt=0)
+    clients_s: tuple[float, ...] = ()
+    wall_ns: int = Field(ge=1)
+    cpu_ns: int = Field(ge=0)
+    rss_bytes_max: int = Field(ge=0)
+    pss_bytes_max: int | None = Field(default=None, ge=0)
+    private_bytes_max: int | None = Field(default=None, ge=0)
+    processes_max: int = Field(ge=0)
+    threads_max: int = Field(ge=0)
+    stdout: str = ""
+
+    @property
+    def rate_per_s(self) -> float:
+        """Requests answered per second, by its own clock."""
+        return self.requests / self.elapsed_s
 
 
 class MachineNoise(Frozen):
@@ -214,6 +251,11 @@ WARNINGS: dict[str, WarningKind] = {
         "Throughput never settled: make the warm-up longer "
         "(vs: --warmup, experiment: trial.warmup_ms), or look at the server's log.",
     ),
+    "replies_not_verified": WarningKind(
+        False,
+        "A client that is not iolab's made the load, so the replies were not verified by iolab: "
+        "compare such figures with each other alone.",
+    ),
     "path_dropped": WarningKind(
         False,
         "Packets were dropped at the queue of the path, and TCP sent them again: this is the rate of the path, "
@@ -257,6 +299,7 @@ WarningWord = Literal[
     "p99_not_supported",
     "processor_shared",
     "rate_missed",
+    "replies_not_verified",
     "path_dropped",
     "never_steady",
     "interrupted",
@@ -380,8 +423,9 @@ class Result(Frozen):
     """A finished trial, good or bad. A failed one has a `failure` and may lack the rest.
 
     `started` is wall time as ISO 8601, a label only; no interval is ever computed from it. `ready` is what a server of
-    ours said when it accepted connections, `ready_line` what another did. A long trial that was cut
-    off has `pieces`: they are part of what was asked and answered, and of no other figure.
+    ours said when it accepted connections, `ready_line` what another did. `report` is the generator's; a trial whose
+    load another client made has `client` instead, and one without a load neither. A long trial that was cut off has
+    `pieces`: they are part of what was asked and answered, and of no other figure.
     """
 
     trial: Trial
@@ -389,12 +433,18 @@ class Result(Frozen):
     ready: ServeReady | None = None
     ready_line: ReadyLine | None = None
     report: Report | None = None
+    client: ClientRun | None = None
     server: ServerUsage | None = None
     noise: MachineNoise | None = None
     path: PathReport | None = None
     warnings: tuple[TrialWarning, ...] = Field(default=(), validation_alias=AliasChoices("warnings", "doubts"))
     failure: Failure | None = None
     pieces: tuple[Piece, ...] = ()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it has figures: of the generator, of another client, or of a server without a load."""
+        return self.report is not None or self.server is not None
 
     @property
     def answered(self) -> int:
@@ -411,7 +461,7 @@ class Result(Frozen):
     @property
     def discarded(self) -> bool:
         """Whether the trial counts for nothing, by rules that do not look at who is ahead."""
-        return self.failure is not None or self.report is None or any(warning.discards for warning in self.warnings)
+        return self.failure is not None or not self.is_measured or any(each.discards for each in self.warnings)
 
     @property
     def is_to_be_repeated(self) -> bool:

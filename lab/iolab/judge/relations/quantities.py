@@ -272,7 +272,7 @@ def _obstacle_at(evidence: Evidence, found: ComparisonVerdict, leaf: Quantity) -
         return Obstacle("undecided", f"{title} could not be measured: {failed.message}")
     if title in found.not_judged:
         return Obstacle("undecided", f"{title} is not judged at {found.name}: {found.not_judged[title]}")
-    if found.level("throughput", title) is None:
+    if not any(level.contestant == title for level in found.levels):
         return Obstacle("undecided", discarded or f"{found.name} has no measurement of {title} so far")
     return None
 
