@@ -191,6 +191,13 @@ def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def private() -> Iterator[Path]:
+    """A folder of this user alone, with a short path: that of a Unix socket has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="iolab-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without drawings, which take most of the time of a page: the tests of the report draw them."""
     for name in ("ratios", "strips", "quantiles", "timeline"):

@@ -1,0 +1,385 @@
+"""The servers of the protocol rpc in Python: they answer byte for byte as the engine does, and leave nothing behind.
+
+Each is started as the registry starts it, and asked over a socket. One that needs a package is skipped without it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import resource
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from multiprocessing import connection as messages
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import iolab
+from conftest import PATIENCE_S
+from iolab.work import compute
+
+FOLDER = Path(iolab.__file__).parent / "contestants/python"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A server: its program and arguments, what it needs, and how many calls it takes over one connection."""
+
+    name: str
+    command: tuple[str, ...]
+    package: str = ""
+    takes_one_call: bool = False
+
+
+def system(number: int, workers: int, *options: str) -> Contestant:
+    name = " ".join(("system", str(number), *options, f"with {workers} workers"))
+    command = ("rpc.py", f"--system={number}", f"--workers={workers}", *options)
+    return Contestant(name, command, takes_one_call=number == 1)
+
+
+LOOPS = (
+    Contestant("asyncio", ("asyncio_rpc.py", "127.0.0.1", "0")),
+    Contestant("uvloop", ("uvloop_rpc.py", "127.0.0.1", "0"), package="uvloop"),
+    Contestant("Tornado", ("tornado_rpc.py", "tcp", "127.0.0.1", "0"), package="tornado"),
+)
+SYSTEMS = tuple(system(number, workers) for number in (1, 2, 4) for workers in (1, 25))
+ALL = (
+    *SYSTEMS,
+    system(2, 25, "--select=each"),
+    system(2, 2, "--wait=poll"),
+    system(2, 2, "--wait=epoll"),
+    system(4, 2, "--sockets=3", "--select=each", "--wait=epoll"),
+    system(2, 2, "--work=imported"),
+    *LOOPS,
+)
+each_contestant = pytest.mark.parametrize("contestant", ALL, ids=lambda contestant: contestant.name)
+
+
+class Running(NamedTuple):
+    """A server that listens, and what it said when it did."""
+
+    process: subprocess.Popen[str]
+    ready: dict[str, object]
+
+    @property
+    def addresses(self) -> list[str]:
+        found = self.ready["listen"]
+        assert isinstance(found, list)
+        return found
+
+
+@contextmanager
+def running(contestant: Contestant, *before: str) -> Iterator[Running]:
+    """A server; at the end it is told to stop, and must end with code 0 and with all that it started."""
+    if contestant.package and find_spec(contestant.package) is None:
+        pytest.skip(f"{contestant.package} is not installed: run pip install {contestant.package}")
+    program, *arguments = contestant.command
+    with subprocess.Popen(
+        [sys.executable, *before, str(FOLDER / program), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            yield Running(process, json.loads(line))
+        finally:
+            process.terminate()
+            code = process.wait(PATIENCE_S)
+            assert (code, process.stdout.read()) == (0, ""), process.stderr.read()
+            with pytest.raises(ProcessLookupError):
+                os.killpg(process.pid, 0)
+
+
+def connected(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def received(connection: socket.socket, size: int) -> bytes:
+    """So many bytes, or those before the end of the connection."""
+    data = bytearray()
+    while len(data) < size and (more := connection.recv(size - len(data))):
+        data += more
+    return bytes(data)
+
+
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4) + payload
+
+
+class Call(NamedTuple):
+    """A request and the reply that is due, as they are sent."""
+
+    request: bytes
+    reply: bytes
+
+
+# Parts of a text as it is written in JSON. A server returns them as they are.
+PARTS = ("hello world", "é", "😀", "{", ":", "\x7f", r"\n", r"\"", r"\\", r"\/", r"\u00e9", r"\ud83d\ude00", r"\udead")
+
+
+def call(target: int, text: str, request: str) -> Call:
+    return Call(frame(request.encode()), frame(f'{{"answer": {compute(target)}, "text": {text}}}'.encode()))
+
+
+@cache
+def calls() -> Sequence[Call]:
+    """A thousand calls as writers of JSON may put them, with the answers of the lab's own implementation."""
+    chance, found = random.Random(12), list[Call]()
+    for _ in range(1_000):
+        target, text = chance.randint(0, 2_000), '"' + "".join(chance.choices(PARTS, k=chance.randint(0, 9))) + '"'
+        space = chance.choice(("", " ", "\n\t"))
+        members = [f'"target"{space}:{space}{target}', f'{space}"text":{space}{text}']
+        chance.shuffle(members)
+        found.append(call(target, text, f"{space}{{{','.join(members)}}}{space}"))
+    return found
+
+
+def one_by_one(connection: socket.socket, asked: Sequence[Call]) -> None:
+    for each in asked:
+        connection.sendall(each.request)
+        assert received(connection, len(each.reply)) == each.reply
+
+
+def byte_by_byte(connection: socket.socket, asked: Sequence[Call]) -> None:
+    for each in asked:
+        for byte in each.request:
+            connection.sendall(bytes([byte]))
+        assert received(connection, len(each.reply)) == each.reply
+
+
+def at_random_splits(connection: socket.socket, asked: Sequence[Call]) -> None:
+    chance = random.Random(7)
+    # So many that both sides' buffers hold them: nothing is read while they are sent.
+    for first in range(0, len(asked), 100):
+        batch = asked[first : first + 100]
+        rest = b"".join(each.request for each in batch)
+        while rest:
+            size = chance.randint(1, 300)
+            connection.sendall(rest[:size])
+            rest = rest[size:]
+        due = b"".join(each.reply for each in batch)
+        assert received(connection, len(due)) == due
+
+
+Way = Callable[[socket.socket, Sequence[Call]], None]
+
+
+def check(contestant: Contestant, address: str, way: Way, asked: Sequence[Call]) -> None:
+    """A server answers these calls as it should, over as many connections as it needs."""
+    at_once = 1 if contestant.takes_one_call else len(asked)
+    for first in range(0, len(asked), at_once):
+        with connected(address) as connection:
+            way(connection, asked[first : first + at_once])
+            if contestant.takes_one_call:
+                assert connection.recv(1) == b"", "a connection serves one call"
+
+
+# Each byte of a request costs a system call on both sides: a hundred calls have some thousands.
+@pytest.mark.parametrize(("way", "count"), [(one_by_one, 1_000), (at_random_splits, 1_000), (byte_by_byte, 100)])
+@each_contestant
+def test_a_server_gives_the_engines_answers(contestant: Contestant, way: Way, count: int) -> None:
+    with running(contestant) as server:
+        for address in server.addresses:
+            check(contestant, address, way, calls()[:count])
+
+
+@pytest.mark.parametrize("contestant", SYSTEMS, ids=lambda contestant: contestant.name)
+def test_clients_at_the_same_time_get_each_its_own_answers(contestant: Contestant) -> None:
+    with running(contestant) as server, ExitStack() as stack:
+        connections = [stack.enter_context(connected(server.addresses[0])) for _ in range(40)]
+        for connection, each in zip(connections, calls(), strict=False):
+            connection.sendall(each.request)
+        for connection, each in zip(connections, calls(), strict=False):
+            assert received(connection, len(each.reply)) == each.reply
+
+
+BAD_LENGTH = "a request has 1 to 1048576 bytes"
+BAD_REQUEST = "a request is an object of target, a whole number, and text, a string"
+BAD_TARGET = "target is 10000000 at most"
+ERRORS = (
+    (b"\0\0\0\0", BAD_LENGTH),
+    (b"\0\x10\0\1", BAD_LENGTH),
+    (b"\xff\xff\xff\xff", BAD_LENGTH),
+    (frame(b"{"), BAD_REQUEST),
+    (frame(b"[]"), BAD_REQUEST),
+    (frame(b"7"), BAD_REQUEST),
+    (frame(b'[["target", 1], ["text", "a"]]'), BAD_REQUEST),
+    (frame(b"[" * 100_000), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "\xff"}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "\n"}'), BAD_REQUEST),
+    (frame('{"target": 1, "text": "a"}'.encode("utf-16")), BAD_REQUEST),
+    (frame(b'{"target": 1}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "a", "more": 2}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "a", "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "target": 1, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": "1", "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": true, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1.0, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1e1, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": -1, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": -0, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": NaN, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 4294967296, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": 1}'), BAD_REQUEST),
+    (frame(b'{"target": 10000001, "text": "a"}'), BAD_TARGET),
+)
+
+
+@each_contestant
+def test_a_bad_request_is_told_why_after_the_replies_to_those_before_it(contestant: Contestant) -> None:
+    before = () if contestant.takes_one_call else calls()[:3]
+    with running(contestant) as server:
+        for sent, error in ERRORS:
+            due = b"".join(each.reply for each in before) + frame(f'{{"error": "{error}"}}'.encode())
+            with connected(server.addresses[0]) as connection:
+                connection.sendall(b"".join(each.request for each in before) + sent)
+                assert received(connection, len(due) + 1) == due, sent[:60]
+
+
+@each_contestant
+def test_a_client_that_vanishes_within_a_request_harms_no_other(contestant: Contestant) -> None:
+    half = calls()[0].request[:-3]
+    with running(contestant) as server, ExitStack() as stack:
+        for resets in (0, 1) * 15:
+            with connected(server.addresses[0]) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
+                connection.sendall(half)
+        if not contestant.takes_one_call:
+            # A worker of system 1 stays with its connection. Elsewhere a client that stops keeps no worker.
+            stalled = stack.enter_context(connected(server.addresses[0]))
+            stalled.sendall(half)
+        check(contestant, server.addresses[0], one_by_one, calls()[:20])
+
+
+@each_contestant
+def test_a_server_that_works_stops(contestant: Contestant) -> None:
+    with running(contestant) as server, ExitStack() as stack:
+        for _ in range(4):
+            connection = stack.enter_context(connected(server.addresses[0]))
+            connection.sendall(frame(b'{"target": 1000000, "text": ""}'))
+
+
+@each_contestant
+def test_a_server_says_where_it_listens_and_what_runs_it(contestant: Contestant) -> None:
+    with running(contestant) as server:
+        assert server.ready["event"] == "ready"
+        assert len(set(server.addresses)) == (3 if "--sockets=3" in contestant.command else 1)
+        found = server.ready["interpreter"]
+        assert isinstance(found, dict)
+        assert list(found) == ["version", "flags", "gil_built", "gil", "extensions"]
+        assert found["version"] == sys.version
+        extensions = {"uvloop": {"uvloop.loop"}, "tornado": {"tornado.speedups"}}
+        assert set(found["extensions"]) == extensions.get(contestant.package, set())
+
+
+def refused(*arguments: str) -> tuple[int, list[str]]:
+    """How a server of S2's systems ends that cannot start, and what it says."""
+    ended = subprocess.run(
+        [sys.executable, FOLDER / "rpc.py", *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    return ended.returncode, ended.stderr.splitlines()
+
+
+def test_what_a_system_does_not_have_is_refused_in_one_line(tmp_path: Path) -> None:
+    one_socket = "python-rpc: system 2 listens on one socket: use system=4"
+    assert refused("--system=2", "--sockets=2") == (2, [one_socket])
+    no_cache = "python-rpc: system 1 caches no connections: leave out select, wait and cached"
+    assert refused("--system=1", "--select=each") == (2, [no_cache])
+    tmp_path.chmod(0o755)
+    shared = f"{tmp_path} must belong to this user and have mode 0700, because pickles can run code"
+    assert refused("--transport=unix", f"--scratch={tmp_path}") == (2, [f"python-rpc: cannot listen: {shared}"])
+
+
+def test_a_connection_beyond_those_that_are_cached_is_refused_until_there_is_room() -> None:
+    contestant = system(2, 1, "--cached=2")
+    with running(contestant) as server, ExitStack() as stack:
+        first, second = (stack.enter_context(connected(server.addresses[0])) for _ in range(2))
+        for connection in (first, second):
+            one_by_one(connection, calls()[:1])
+        with connected(server.addresses[0]) as third:
+            assert third.recv(1) == b""
+        first.shutdown(socket.SHUT_WR)
+        assert first.recv(1) == b"", "it is closed, and so there is room"
+        check(contestant, server.addresses[0], one_by_one, calls()[:1])
+        server.process.terminate()
+        assert server.process.stderr is not None
+        said = "connections are refused: 2 are cached already: use a larger cached=N"
+        assert server.process.stderr.read().splitlines() == [said]
+
+
+# Takes descriptors, so that those of connections come near to 1,024, and then is the program that follows.
+NEAR_THE_LIMIT = """
+import os, resource, runpy, sys
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+while os.dup(0) < 1010: pass
+sys.argv[:1] = []
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(("wait", "refuses"), [("select", True), ("poll", False), ("epoll", False)])
+def test_a_descriptor_that_select_does_not_take_is_refused(wait: str, refuses: bool) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1_100:
+        pytest.skip("this process may not have 1,100 descriptors")
+    with running(system(2, 1, f"--wait={wait}"), "-c", NEAR_THE_LIMIT) as server, ExitStack() as stack:
+        connections = [stack.enter_context(connected(server.addresses[0])) for _ in range(30)]
+        one_by_one(connections[0], calls()[:1])
+        if not refuses:
+            one_by_one(connections[-1], calls()[:1])
+            return
+        assert connections[-1].recv(1) == b""
+        server.process.terminate()
+        assert server.process.stderr is not None
+        said = "connections are refused: select takes descriptors below 1024: use wait=poll or wait=epoll"
+        assert server.process.stderr.read().splitlines() == [said]
+
+
+class Harm:
+    """What makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_that_names_a_function_runs_nothing(private: Path) -> None:
+    contestant = system(2, 1, "--transport=unix", f"--scratch={private}")
+    with running(contestant) as server:
+        path = server.addresses[0].removeprefix("unix:")
+        for sent in (pickle.dumps(Harm(private / "harm")), b"no pickle", pickle.dumps({"target": 1})):
+            with messages.Client(path, family="AF_UNIX") as client:
+                client.send_bytes(sent)
+                assert client.recv() == {"error": BAD_REQUEST}
+                with pytest.raises(EOFError):
+                    client.recv()
+        assert not (private / "harm").exists()
+        with messages.Client(path, family="AF_UNIX") as client:
+            client.send({"target": 1_000, "text": "é"})
+            assert client.recv() == {"answer": compute(1_000), "text": "é"}
+            client.send("close")
+            assert client.recv() == "closed"
+            with pytest.raises(EOFError):
+                client.recv()
