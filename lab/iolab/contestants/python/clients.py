@@ -1,0 +1,261 @@
+"""The clients of the note S2, as a load: `clients.py --addresses A,B,… --services 20 --clients 20 --calls 1000`.
+
+Each client is a process, forked from this one, or a thread. It has a thread for each service, which calls that service
+so many times, one call after the other. Printed are the seconds that each client took, as published, and at last a line
+of JSON for iolab.
+
+`--reuse yes` keeps a connection to each socket of a service and takes them in turn. `bound` keeps one, to the socket
+whose turn the client is. `no` opens one for each call; over `unix` it is closed as published, with a message and its
+answer, which is a second round trip.
+
+Over `unix`, replies are pickles, which can run code: see transports.py. They are read only from sockets in a folder
+that belongs to this user alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException
+from multiprocessing import connection as messages
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+from urllib.parse import urlencode
+
+from protocol import LENGTH, Refused, frame
+from transports import refuse_shared, unpickled
+from work import compute
+
+# What ends the calls of a client to a service: the server has gone, or has answered what it should not.
+FAILURES = (OSError, EOFError, HTTPException, ValueError, Refused)
+
+
+class Channel(ABC):
+    """An open connection to a service."""
+
+    @abstractmethod
+    def __init__(self, address: str) -> None: ...
+
+    @abstractmethod
+    def call(self, target: int, text: str) -> object:
+        """The reply to a call; raises one of FAILURES."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Framed(Channel):
+    """iolab's protocol `rpc` over TCP."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = self._socket.makefile("rb")
+
+    def call(self, target: int, text: str) -> object:
+        self._socket.sendall(frame(json.dumps({"target": target, "text": text})))
+        (length,) = LENGTH.unpack(self._next(LENGTH.size))
+        return json.loads(self._next(length))
+
+    def _next(self, size: int) -> bytes:
+        data = self._received.read(size)
+        if len(data) < size:
+            raise EOFError("the server closed the connection")
+        return data
+
+    def close(self) -> None:
+        self._received.close()
+        self._socket.close()
+
+
+class Pickled(Channel):
+    """S2's own transport: pickles over a Unix socket."""
+
+    def __init__(self, address: str) -> None:
+        path = address.removeprefix("unix:")
+        refuse_shared(Path(path).parent)
+        self._messages = messages.Client(path, family="AF_UNIX")
+
+    def call(self, target: int, text: str) -> object:
+        self._messages.send({"target": target, "text": text})
+        return unpickled(self._messages.recv_bytes())
+
+    def close(self) -> None:
+        # A server that serves one call a connection has closed it already.
+        with suppress(OSError, EOFError):
+            self._messages.send("close")
+            self._messages.recv_bytes()
+        self._messages.close()
+
+
+class Http(Channel):
+    """Tornado's transport: a GET for each call."""
+
+    def __init__(self, address: str) -> None:
+        self._http = HTTPConnection(address)
+
+    def call(self, target: int, text: str) -> object:
+        self._http.request("GET", "/?" + urlencode({"target": target, "text": text}))
+        return json.loads(self._http.getresponse().read())
+
+    def close(self) -> None:
+        self._http.close()
+
+
+TRANSPORTS: dict[str, type[Channel]] = {"tcp": Framed, "unix": Pickled, "http": Http}
+
+
+class Times(NamedTuple):
+    """What a client reports: when it began and ended, on the clock that all processes share, and how many calls were
+    answered as they should be."""
+
+    client: int
+    began_s: float
+    ended_s: float
+    done: int
+
+
+class Client:
+    """A client: it calls every service, with a thread for each."""
+
+    def __init__(self, asked: argparse.Namespace, number: int) -> None:
+        self._asked = asked
+        self._number = number
+        self._text = ("hello world" * (asked.text_bytes // 11 + 1))[: asked.text_bytes]
+        self._due = {"answer": asked.answer, "text": self._text}
+
+    def run(self) -> Times:
+        """Makes all its calls."""
+        began_s = time.monotonic()
+        with ThreadPoolExecutor(self._asked.threads) as threads:
+            ended_s, done = zip(*threads.map(self._call_service, self._asked.services), strict=True)
+        return Times(self._number, began_s, max(ended_s), sum(done))
+
+    def _call_service(self, addresses: Sequence[str]) -> tuple[float, int]:
+        """When its calls to a service ended, and how many were answered. The first that is not is the last."""
+        done, ended_s = 0, time.monotonic()
+        try:
+            with closing(self._channels(addresses)) as channels:
+                for channel in itertools.islice(channels, self._asked.calls):
+                    if channel.call(self._asked.target, self._text) != self._due:
+                        raise ValueError("a wrong reply")
+                    done, ended_s = done + 1, time.monotonic()
+                time.sleep(self._asked.idle_s)
+        except FAILURES as why:
+            print(f"client {self._number}: {why or type(why).__name__}", file=sys.stderr)
+        return ended_s, done
+
+    def _channels(self, addresses: Sequence[str]) -> Generator[Channel, None, None]:
+        """A channel for each call. None is left open."""
+        open_ = TRANSPORTS[self._asked.transport]
+        if self._asked.reuse == "no":
+            for address in itertools.cycle(addresses):
+                with closing(open_(address)) as channel:
+                    yield channel
+        if self._asked.reuse == "bound":
+            addresses = [addresses[self._number % len(addresses)]]
+        channels = [open_(address) for address in addresses]
+        try:
+            yield from itertools.cycle(channels)
+        finally:
+            for channel in channels:
+                channel.close()
+
+
+def main() -> None:
+    asked = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    runs = [Client(asked, number).run for number in range(asked.clients)]
+    began_s = time.monotonic()
+    reports = []
+    for times in (in_processes if asked.kind == "processes" else in_threads)(runs):
+        print(f"client {times.client}: {times.ended_s - times.began_s:.6f} s", flush=True)
+        reports.append(times)
+    done = sum(times.done for times in reports)
+    figures = {
+        "requests": done,
+        "failed": asked.clients * len(asked.services) * asked.calls - done,
+        "elapsed_s": round(max((times.ended_s for times in reports), default=began_s) - began_s, 6),
+        "clients_s": [round(times.ended_s - times.began_s, 6) for times in sorted(reports)],
+    }
+    print(json.dumps(figures), flush=True)
+
+
+def in_threads(runs: Sequence[Callable[[], Times]]) -> Iterator[Times]:
+    """Runs each client in a thread."""
+    with ThreadPoolExecutor(max(1, len(runs))) as threads:
+        yield from threads.map(lambda run: run(), runs)
+
+
+def in_processes(runs: Iterable[Callable[[], Times]]) -> Iterator[Times]:
+    """Runs each client in a process forked from this one, as published. None of them outlives this one."""
+    reading, writing = os.pipe()
+    forked = []
+    try:
+        for run in runs:
+            if (pid := os.fork()) == 0:
+                in_child(run, writing)
+            forked.append(pid)
+        os.close(writing)
+        with open(reading) as lines:
+            yield from (Times(*json.loads(line)) for line in lines)
+    finally:
+        for pid in forked:
+            os.kill(pid, signal.SIGTERM)
+            os.waitpid(pid, 0)
+
+
+def in_child(run: Callable[[], Times], writing: int) -> NoReturn:
+    """Runs a client, writes what it reports, and ends the process."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        # The kernel writes so short a line at once.
+        os.write(writing, f"{json.dumps(run())}\n".encode())
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def arguments() -> argparse.Namespace:
+    """What it is asked for: `services` are the addresses of each service, and `answer` is what all should answer."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--addresses", required=True, help="of all services, with commas between them")
+    parser.add_argument("--services", type=int, default=1, help="how many services share the addresses, in order")
+    parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--calls", type=int, default=1_000, help="calls of each client to each service")
+    parser.add_argument("--threads", type=int, default=25, help="threads of each client at most")
+    parser.add_argument("--kind", choices=("processes", "threads"), default="processes", help="what a client is")
+    parser.add_argument("--reuse", choices=("yes", "no", "bound"), default="yes", help="of connections: see above")
+    parser.add_argument("--transport", choices=tuple(TRANSPORTS), default="unix")
+    parser.add_argument("--target", type=int, default=1_000, help="steps of work of each call")
+    parser.add_argument("--text-bytes", type=int, default=11, help="length of the text of each call")
+    parser.add_argument("--idle-s", type=float, default=0.0, help="how long clients stay, idle, after their calls")
+    parser.add_argument("--freeze", choices=("yes", "no"), default="no", help="gc.freeze() before the forks")
+    asked = parser.parse_args()
+    addresses = asked.addresses.split(",")
+    sockets, left = divmod(len(addresses), asked.services)
+    if left or not sockets:
+        parser.error(f"{len(addresses)} addresses cannot be shared by {asked.services} services")
+    asked.services = [addresses[first : first + sockets] for first in range(0, len(addresses), sockets)]
+    asked.answer = compute(asked.target)
+    if asked.freeze == "yes":
+        gc.freeze()
+    return asked
+
+
+if __name__ == "__main__":
+    main()
