@@ -1,6 +1,6 @@
 # `make` builds everything and answers the first question; `make test` runs every test. Needs cargo, python3 and make.
 # `make test-rust` and `make test-python` are its halves. Nothing is installed outside this folder: uv goes to .tools
-# when it is absent, all else to .venv.
+# when it is absent, all else to .venv. `make interpreters` alone builds elsewhere, in the cache of the user.
 
 PYTHON ?= python3
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
@@ -10,7 +10,7 @@ IN_VENV := VIRTUAL_ENV=$(CURDIR)/.venv PATH=$(CURDIR)/$(BIN):$$PATH
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.[ch]' -o -name Cargo.toml)
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
-.PHONY: main build test lint test-rust test-python clean
+.PHONY: main build test lint test-rust test-python interpreters clean
 .PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup
 
 # A machine that is too busy for a conclusion (3) has said so: that is an answer, not a failure.
@@ -58,6 +58,10 @@ bench-path: build
 
 bench-startup: build
 	$(BIN)/python bench/startup.py
+
+# One version of CPython with its GIL and without, in the cache of the user: all checkouts share them. Needs no .venv.
+interpreters:
+	PYTHONPATH=lab $(PYTHON) -m iolab.machine.twins requirements
 
 clean:
 	rm -rf .venv .tools target .mypy_cache .ruff_cache .hypothesis

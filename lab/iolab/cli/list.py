@@ -51,9 +51,13 @@ def run(options: Namespace) -> int:
 
 
 def _contestants() -> Iterator[str]:
-    """The servers of the registry, with that of the working directory: what each is and takes, and its version."""
+    """The servers of the registry, with that of the working directory: what each is and takes, and its version.
+
+    And the interpreters that those in Python can run on.
+    """
     from pathlib import Path
 
+    from iolab.machine import interpreters
     from iolab.measure import registered
     from iolab.plan import registry
 
@@ -65,6 +69,10 @@ def _contestants() -> Iterator[str]:
         for option, values in entry.options.items():
             yield f"{'':{NAME_WIDTH}} [{option}={registry.spelt(values)}]"
         yield f"{'':{NAME_WIDTH}} {registered.state(server)}"
+    yield "interpreters of Python, for server.interpreter"
+    for name, found in interpreters.found().items():
+        said = found.words if isinstance(found, interpreters.Interpreter) else f"NOT HERE: {found.remedy}"
+        yield f"{'':{NAME_WIDTH}} {name}: {said}"
 
 
 def _experiments() -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from iolab.contract.types import Description, percent
 from iolab.machine.cpus import Cpu, choose_cpus
+from iolab.machine.interpreters import Interpreter, NoInterpreter
 from iolab.results.records import SAME_TOPOLOGY_MAX
 
 # Beyond these, doctor says something. They are about the machine at rest, before anything is measured.
@@ -18,6 +19,7 @@ SOMAXCONN_MIN = 1_024
 STEAL_SHARE_MAX = 0.01
 Status = Literal["ok", "warn", "bad"]
 NO_LIMITS: Mapping[str, str] = {}
+NO_INTERPRETERS: Mapping[str, Interpreter | NoInterpreter] = {}
 
 
 class Check(NamedTuple):
@@ -36,11 +38,13 @@ def checks(
     core_to_core_ns: Sequence[float] = (),
     limits: Mapping[str, str] = NO_LIMITS,
     no_path: str | None = None,
+    interpreters: Mapping[str, Interpreter | NoInterpreter] = NO_INTERPRETERS,
 ) -> tuple[Check, ...]:
     """Judges a description of a machine. `trouble` says why there is no engine, `core_to_core_ns` the latency between
     the processors of a server and of its generator over a few seconds, `limits` why each limit on a server cannot be
     set, empty where it can. `no_path` says why no network path can be made, empty where one can; None where there is no
-    engine to make it. Reads nothing, changes nothing.
+    engine to make it. `interpreters` are those of Python by their names, or why one is not here. Reads nothing, changes
+    nothing.
     """
     return (
         *_engine_checks(engine, trouble),
@@ -49,6 +53,7 @@ def checks(
         *_limit_checks(machine),
         *_server_limit_checks(limits),
         *_path_checks(no_path),
+        *_interpreter_checks(interpreters),
     )
 
 
@@ -159,6 +164,15 @@ def _server_limit_checks(limits: Mapping[str, str]) -> list[Check]:
 def _path_checks(no_path: str | None) -> list[Check]:
     advice = "Trials over a path are not measurable here."
     return [] if no_path is None else [_check(not no_path, "network path", no_path or "can be made", advice)]
+
+
+def _interpreter_checks(interpreters: Mapping[str, Interpreter | NoInterpreter]) -> list[Check]:
+    return [
+        Check("ok", f"interpreter {name}", found.words)
+        if isinstance(found, Interpreter)
+        else Check("warn", f"interpreter {name}", "not here", f"What needs it is left out. To have it: {found.remedy}")
+        for name, found in interpreters.items()
+    ]
 
 
 def _check(good: bool, what: str, found: str, advice: str) -> Check:

@@ -1,61 +1,207 @@
-"""Interpreters of Python by the names that plans use, and whether a server ran on the one it was to run on."""
+"""Python interpreters by the names that plans use: where each is, and whether a server ran on the one it was to run on.
+
+`gil` and `nogil` are the twins that `make interpreters` builds: one version, one set of flags. `system` is the python3
+on PATH. `3.12` is the python3.12 on PATH, `3.14t` the free-threaded python3.14t. A version is never taken for another.
+"""
 
 from __future__ import annotations
 
 import functools
-import shutil
+import json
+import os
+import re
+import shlex
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from iolab.contract.ready import PythonState
 from iolab.errors import IolabError
+from iolab.machine import twins
 
-ASK_S_MAX = 15.0
-QUESTION = "import sys; print(sys.version.split()[0])"
+SYSTEM = "system"
+ON_PATH = re.compile(r"python(3\.\d{1,2}t?)")
+# How long an interpreter may take to say what it is.
+ANSWERS_S_MAX = 15.0
+# What an interpreter is asked: what a server says of it, before any import that could turn the GIL on.
+QUESTION = """
+import json, sys, sysconfig
+print(json.dumps({"program": sys.executable, "said": {
+    "version": sys.version,
+    "flags": sysconfig.get_config_var("CONFIG_ARGS"),
+    "gil_built": not sysconfig.get_config_var("Py_GIL_DISABLED"),
+    "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
+    "extensions": [],
+}}))
+"""
 
 
 class NoInterpreter(IolabError):
-    """There is no such interpreter here. The message is one line: its name, and the remedy."""
+    """There is no such interpreter here. The message is one line: its name, and the `remedy`."""
+
+    def __init__(self, name: str, remedy: str) -> None:
+        super().__init__(f"needs the interpreter {name}: {remedy}")
+        self.remedy = remedy
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """An interpreter that was found under a name; `version` is as 3.13.5."""
+    """An interpreter that was found under a name, and what it says of itself."""
 
     name: str
     program: Path
-    version: str
+    said: PythonState
+
+    @property
+    def version(self) -> str:
+        """Its version, as 3.13.5."""
+        return number(self.said)
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"{self.version} {'with' if self.said.gil_built else 'without'} the GIL: {self.program}"
 
 
-@functools.cache
 def find(name: str) -> Interpreter:
     """The interpreter of a name; raises NoInterpreter."""
-    program = shutil.which("python3" if name == "system" else f"python{name}")
-    if program is None:
-        raise NoInterpreter(f"needs the interpreter {name}: make interpreters, or install Python {name}")
-    ran = subprocess.run([program, "-I", "-c", QUESTION], capture_output=True, timeout=ASK_S_MAX, check=True)
-    return Interpreter(name, Path(program), ran.stdout.decode().strip())
+    if name in twins.TWINS:
+        return _twin(name)
+    if name != SYSTEM and ON_PATH.fullmatch(f"python{name}") is None:
+        raise NoInterpreter(name, "there is none of that name: use gil, nogil, system, or a version such as 3.12")
+    called = "python3" if name == SYSTEM else f"python{name}"
+    # A wrapper of that name may stand for a version that is not installed, so each is asked.
+    answers = (_asked(place / called) for place in _path())
+    found = next((each for each in answers if each is not None and not refusal(name, each[1])), None)
+    if found is None:
+        raise NoInterpreter(name, f"no {called} on PATH answers: install Python{'' if name == SYSTEM else f' {name}'}")
+    return Interpreter(name, *found)
 
 
 def why_not(name: str) -> str:
     """Why there is no interpreter of a name, and what would help; empty where there is one."""
-    try:
-        find(name)
-    except NoInterpreter as error:
-        return str(error)
-    return ""
+    found = _find(name)
+    return str(found) if isinstance(found, NoInterpreter) else ""
+
+
+def found() -> dict[str, Interpreter | NoInterpreter]:
+    """The twins, the system's interpreter and every version on PATH, by name. Of those on PATH, only what answers."""
+    hits = (ON_PATH.fullmatch(name) for place in _path() for name in _names(place))
+    versions = sorted({hit[1] for hit in hits if hit is not None}, key=lambda text: (len(text.rstrip("t")), text))
+    always = {name: _find(name) for name in (*twins.TWINS, SYSTEM)}
+    return always | {name: each for name in versions if isinstance(each := _find(name), Interpreter)}
 
 
 def refusal(asked: str, said: PythonState | None, twin: PythonState | None = None) -> str:
-    """Why a server did not run on the interpreter that was asked for, in one line; empty where it did."""
+    """Why a server did not run on the interpreter that was asked for, in one line; empty where it did.
+
+    `said` is what it said of its interpreter after its imports, and `twin` what the same server said on the twin. Where
+    both are known they must be alike in all but the GIL, down to the compiled extensions that were loaded.
+    """
     if said is None:
         return f"asked for {asked}, and the ready line does not say what runs the server: add interpreter to it"
-    version = said.version.partition(" ")[0]
-    if asked not in ("gil", "nogil", "system") and not version.startswith(f"{asked.rstrip('t')}."):
-        return f"asked for {asked}, and the server runs on {version}"
-    if asked != "system" and said.gil is not (asked != "nogil"):
-        return f"asked for {asked}, and the GIL is {'on' if said.gil else 'off'} after the server's imports"
-    if twin is not None and twin.extensions != said.extensions:
-        return f"asked for {asked}, and its twin loads other compiled extensions"
+    wrong = _another_version(asked, said) or _another_gil(asked, said) or ("" if twin is None else _unlike(said, twin))
+    return f"asked for {asked}, and {wrong}" if wrong else ""
+
+
+def number(said: PythonState) -> str:
+    """A version without what follows, as 3.13.5."""
+    return said.version.partition(" ")[0]
+
+
+def _another_version(asked: str, said: PythonState) -> str:
+    version = number(said)
+    if asked == SYSTEM:
+        return ""
+    wanted, is_it = (
+        (twins.VERSION, version == twins.VERSION)
+        if asked in twins.TWINS
+        else (asked, version.startswith(f"{asked.rstrip('t')}."))
+    )
+    return "" if is_it else f"the server runs on {version}, not on {wanted}"
+
+
+def _another_gil(asked: str, said: PythonState) -> str:
+    """Whether it has the GIL where it must not, or the other way round: as it was built, and as it is now."""
+    if asked == SYSTEM:
+        return ""
+    wants_gil = asked != "nogil" and not asked.endswith("t")
+    if said.gil_built != wants_gil:
+        return f"the server runs on a build {'with' if said.gil_built else 'without'} the GIL"
+    if said.gil == wants_gil:
+        return ""
+    if not said.gil:
+        return "the GIL is off: leave PYTHON_GIL unset"
+    blamed = f"one of {', '.join(said.extensions)} turns it on" if said.extensions else "leave PYTHON_GIL unset"
+    return f"the GIL is on after the server's imports: {blamed}"
+
+
+def _unlike(said: PythonState, twin: PythonState) -> str:
+    """In what two twins differ besides the GIL; empty where in nothing."""
+    for what, here, there in (
+        ("runs on another version", (number(said),), (number(twin),)),
+        ("was built with other flags", _flags(said), _flags(twin)),
+        ("loads other compiled extensions", said.extensions, twin.extensions),
+    ):
+        if here != there:
+            return f"its twin {what}: {_only(here, there)} here, {_only(there, here)} there"
     return ""
+
+
+def _flags(said: PythonState) -> tuple[str, ...]:
+    """The flags that decide how it runs: not where it is installed, and not whether it has a GIL."""
+    flags = shlex.split(said.flags or "")
+    return tuple(flag for flag in flags if flag != "--disable-gil" and not flag.startswith("--prefix="))
+
+
+def _only(these: tuple[str, ...], those: tuple[str, ...]) -> str:
+    return ", ".join(each for each in these if each not in those) or "nothing else"
+
+
+def _find(name: str) -> Interpreter | NoInterpreter:
+    try:
+        return find(name)
+    except NoInterpreter as error:
+        return error
+
+
+def _twin(name: str) -> Interpreter:
+    if not twins.is_built(name):
+        raise NoInterpreter(name, twins.TO_DO)
+    found = _asked(twins.program(name))
+    if found is None or refusal(name, found[1]):
+        raise NoInterpreter(name, f"the one in {twins.prefix(name)} does not work: remove it, then {twins.TO_DO}")
+    return Interpreter(name, *found)
+
+
+def _path() -> Iterator[Path]:
+    yield from (Path(each) for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if each)
+
+
+def _names(place: Path) -> list[str]:
+    try:
+        return os.listdir(place)
+    except OSError:
+        return []
+
+
+def _asked(program: Path) -> tuple[Path, PythonState] | None:
+    """Where an interpreter really is, and what it says of itself; None where it does not answer."""
+    try:
+        found = program.stat()
+        return _answer(program, found.st_mtime_ns, found.st_size)
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=64)
+def _answer(program: Path, _changed_ns: int, _size: int) -> tuple[Path, PythonState] | None:
+    # -I, so that neither a variable nor a file of the user decides what it says.
+    words = [program, "-I", "-S", "-c", QUESTION]
+    try:
+        ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS_S_MAX, check=True)
+        answer = json.loads(ended.stdout)
+        return Path(answer["program"]), PythonState.model_validate(answer["said"])
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return None

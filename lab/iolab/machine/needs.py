@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from iolab.machine import interpreters
 from iolab.machine.cpus import topology
 from iolab.plan.needs import Needs
 
@@ -24,6 +25,7 @@ class Facts:
     processes_limit_why_not: str = ""
     models_why_not: Mapping[str, str] = field(default_factory=dict)
     is_installed: Callable[[str], bool] = lambda program: shutil.which(program) is not None
+    interpreter_why_not: Callable[[str], str] = interpreters.why_not
 
 
 def here(**why_not: Any) -> Facts:
@@ -60,6 +62,9 @@ def _missing(needs: Needs, facts: Facts) -> Iterator[str]:
     for model in needs.models:
         if why_not := facts.models_why_not.get(model, "the engine has no such model"):
             yield f"needs the model {model} ({why_not})"
+    for name in needs.interpreters:
+        if why_not := facts.interpreter_why_not(name):
+            yield why_not
 
 
 def _gigabytes(size: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from iolab.contract.ready import ReadyLine
 from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload, updated
-from iolab.machine import cpus, doctor, facts, netstat, noise, port_owner, proc, resources
+from iolab.machine import cpus, doctor, facts, interpreters, netstat, noise, port_owner, proc, resources
 from iolab.machine.netstat import ListenCounters
 from iolab.measure import contestants, limits, path, programs, protocol_probe, pythons
 from iolab.measure.binary import EngineError
@@ -231,7 +231,8 @@ def examine() -> tuple[doctor.Check, ...]:
     except EngineError as error:
         trouble = str(error)
     machine = facts.describe(description)
-    return doctor.checks(machine, description, trouble, core_to_core_series_ns, limits.reasons(), no_path)
+    reasons, found = limits.reasons(), interpreters.found()
+    return doctor.checks(machine, description, trouble, core_to_core_series_ns, reasons, no_path, found)
 
 
 def _core_to_core_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:

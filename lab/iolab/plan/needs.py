@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field
 
 from iolab.contract.types import Frozen
-from iolab.plan.settings import Bytes, Cell
+from iolab.plan.settings import Bytes, Cell, InterpreterName
 
 
 class Needs(Frozen):
@@ -21,6 +21,9 @@ class Needs(Frozen):
     memory_bytes: Bytes | None = Field(default=None, description="memory of the machine; or as 12GB")
     programs: tuple[str, ...] = Field(default=(), description="programs that are installed")
     models: tuple[str, ...] = Field(default=(), description="models of the engine that are available")
+    interpreters: tuple[InterpreterName, ...] = Field(
+        default=(), description="interpreters of Python: gil, nogil, system or a version"
+    )
 
     def and_those(self, other: Self) -> Self:
         """All that either needs."""
@@ -33,6 +36,7 @@ class Needs(Frozen):
             memory_bytes=max(self.memory_bytes or 0, other.memory_bytes or 0) or None,
             programs=tuple(dict.fromkeys((*self.programs, *other.programs))),
             models=tuple(dict.fromkeys((*self.models, *other.models))),
+            interpreters=tuple(dict.fromkeys((*self.interpreters, *other.interpreters))),
         )
 
 
@@ -44,4 +48,5 @@ def of_settings(cell: Cell) -> Needs:
         cpu_quota=server.cpu_quota is not None,
         memory_limit=server.memory_limit_bytes is not None,
         processes_limit=server.processes_max is not None,
+        interpreters=() if server.interpreter is None else (server.interpreter,),
     )

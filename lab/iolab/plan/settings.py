@@ -104,6 +104,8 @@ ShareOfCapacity = Annotated[str, Field(pattern="of capacity of the slowest$")]
 Rate = Annotated[RatePerS | ShareOfCapacity, BeforeValidator(_rate)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1 << 20, le=1 << 50)]
 ClientCommand = Annotated[str, Field(pattern="^cmd:"), AfterValidator(canonical_client)]
+# The twins that `make interpreters` builds, the python3 on PATH, or a version that is on PATH.
+InterpreterName = Annotated[str, Field(pattern=r"^(gil|nogil|system|3\.\d{1,2}t?)$")]
 
 
 # The values of each axis, by the dotted name of its setting.
@@ -192,7 +194,7 @@ class Server(Frozen):
     worker_kind: WorkerKind = Field(default="thread", description="what carries a worker")
     sockets: int = Field(default=1, ge=1, le=64, description="addresses it listens on; connections take them in turn")
     instances: int = Field(default=1, ge=1, le=64, description="servers, with an address each, measured as one")
-    interpreter: Annotated[str, Field(pattern=r"^(gil|nogil|system|3\.\d{1,2}t?)$")] | None = Field(
+    interpreter: InterpreterName | None = Field(
         default=None,
         description="interpreter of a server in Python: gil, nogil, system or a version; python3 by default",
     )
