@@ -59,6 +59,8 @@ CELLS = {
     "line-rate": Cells(8, 8, 8),
     "line-select-libevent": Cells(28, 8, 28),
     "models": Cells(87, 87, 87),
+    "rpc-gil": Cells(34, 10, 34),
+    "rpc-memory": Cells(60, 6, 60),
 }
 
 # The claims of each note and those that a quick run decides; `stated` ones are decided by no run.
@@ -66,12 +68,14 @@ CLAIMS = {
     note: [f"C{note[1:]}-{number}" for number in range(1, last + 1)]
     for note, last in (("S0", 14), ("S1", 6), ("S3", 14), ("S4", 13))
 }
+CLAIMS["S2"] = [f"C2-{number}" for number in (2, 3, 4, 10, 11, 12, 13)]
 FULL_RUN = {
     *("C0-12", "C0-13"),
+    *("C2-2", "C2-3", "C2-4", "C2-10", "C2-11", "C2-13"),
     *("C3-1", "C3-3", "C3-5", "C3-6", "C3-7", "C3-8", "C3-12", "C3-13"),
     *("C4-1", "C4-4", "C4-6", "C4-7", "C4-11", "C4-12"),
 }
-STATED = {"C4-8", "C4-9", "C4-10"}
+STATED = {"C2-12", "C4-8", "C4-9", "C4-10"}
 HEADLINE = {
     *("C0-1", "C0-2", "C0-4", "C0-5", "C0-6", "C0-8", "C0-10", "C0-11", "C0-14"),
     *("C1-1", "C1-2", "C1-3", "C1-4", "C1-5"),
@@ -82,6 +86,7 @@ ROWS = {
     **{f"S0-row-P{number}": "http-wan" for number in range(1, 8)},
     **{f"S0-row-L{number}": "http-ab-table" for number in range(1, 26)},
     **{f"S1-row-{number}": "echo-io_uring-epoll" for number in range(1, 5)},
+    **{f"S2-row-{number}": "rpc-gil" for number in (3, 4, 6)},
     **{f"S3-row-{number}": "line-processes" for number in range(1, 14)},
     **{f"S4-row-{number}": "http-hyper-monoio" for number in range(1, 22)},
 }
@@ -106,7 +111,11 @@ def facts_of(topology: list[Cpu]) -> Facts:
     """A machine that has all but processors."""
     known = dict.fromkeys(("io_uring", "libevent", "monoio"), "")
     return Facts(
-        tuple(cpu.id for cpu in topology), memory_bytes=1 << 40, models_why_not=known, is_installed=lambda program: True
+        tuple(cpu.id for cpu in topology),
+        memory_bytes=1 << 40,
+        models_why_not=known,
+        is_installed=lambda program: True,
+        interpreter_why_not=lambda name: "",
     )
 
 
