@@ -394,8 +394,16 @@ def test_a_numeric_option_is_held_to_its_limits(folder: Path, value: str, said: 
     assert "[cached=3, 1 to 9]" in iolab("list", "contestants").stdout
 
 
+def test_what_is_in_the_folder_of_a_server_is_executed_too(folder: Path) -> None:
+    loaded = folder / "mine/loaded.py"
+    loaded.write_text("")
+    mine = registry.load(folder / "contestants.toml")["mine"]
+    assert str(loaded) in registered.prepare(mine).executed()
+
+
 def test_a_server_that_lacks_a_package_is_left_out_with_what_installs_it(folder: Path) -> None:
     text = MINE.replace("start = [", 'packages = ["no_such_package"]\nstart = [', 1)
+    text = text.replace("print('mine version: 1.2')", "import no_such_package")
     (folder / "contestants.toml").write_text(text.replace('"{port}"]', '"{port}", "{python}"]'))
     known = registry.load(folder / "contestants.toml")
     plan = vs_plan(["mine", "epoll"], {"protocol": "echo"})

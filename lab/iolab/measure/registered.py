@@ -58,7 +58,11 @@ class Registered:
         words = self._words
         files = programs.of_command([_found(words[0]) or words[0], *words[1:]])
         name, folder = self.listed.name, self.listed.folder
-        own = {str(folder / file): programs.digest(folder / file) for file in self.listed.entry.files}
+        # What its program loads besides is in its folder too, and so are the sources of what was built.
+        own = {
+            str(file): programs.digest(file)
+            for file in (*sorted(folder.glob("*")), *(folder / each for each in self.listed.entry.files))
+        }
         # What is only said of it does not make it another server.
         entry = self.listed.entry.model_dump_json(exclude={"about", "install"})
         entry = hashlib.sha256(entry.encode()).hexdigest()
@@ -111,7 +115,9 @@ def prepare(server: Listed) -> Registered:
         _build(server)
         if _found(program := filled(server.entry.start[0], _places(server))) is None:
             raise Absent(f"{program} is not installed: {server.entry.install}")
-    return Registered(server, _version(server))
+    # Without its packages it cannot say its version, and the interpreter of a plan may have them.
+    lacks = pythons.why_not(None, server.entry.packages, server.entry.install)
+    return Registered(server, "" if lacks else _version(server))
 
 
 def state(server: Listed) -> str:
