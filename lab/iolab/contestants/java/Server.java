@@ -1,0 +1,112 @@
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpServer;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.Executors;
+
+/**
+ * Servers on virtual threads: {@code java Server http|echo|line HOST PORT REPLY_BYTES}. HTTP is the JDK's own server
+ * with a virtual thread for each request, echo and line have one for each connection.
+ */
+public final class Server {
+    private static final int BACKLOG = 4096;
+    private static final int LINE_BYTES_MAX = 4096;
+    private static final byte[] REFUSAL =
+            ("error: a line has at most " + LINE_BYTES_MAX + " bytes\n").getBytes(StandardCharsets.US_ASCII);
+
+    private interface Conversation {
+        void hold(InputStream input, OutputStream output) throws IOException;
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        var address = InetAddress.getByName(arguments[1]);
+        int port = Integer.parseInt(arguments[2]);
+        switch (arguments[0]) {
+            case "http" -> serveHttp(new InetSocketAddress(address, port), Integer.parseInt(arguments[3]));
+            case "echo" -> serve(new ServerSocket(port, BACKLOG, address), Server::echo);
+            case "line" -> serve(new ServerSocket(port, BACKLOG, address), Server::line);
+            default -> throw new IllegalArgumentException("there is no protocol " + arguments[0]);
+        }
+    }
+
+    /** Answers / with a body and every other path with 404. The JDK's server adds Date. */
+    private static void serveHttp(InetSocketAddress address, int replyBytes) throws IOException {
+        var body = "x".repeat(replyBytes).getBytes(StandardCharsets.US_ASCII);
+        var server = HttpServer.create(address, BACKLOG);
+        server.setExecutor(Executors.newVirtualThreadPerTaskExecutor());
+        server.createContext("/", exchange -> answer(exchange, body));
+        server.start();
+    }
+
+    private static void answer(HttpExchange exchange, byte[] body) throws IOException {
+        try (exchange) {
+            var head = exchange.getResponseHeaders();
+            head.set("Server", "java");
+            head.set("Content-Type", "text/plain");
+            if (!exchange.getRequestURI().getPath().equals("/")) {
+                exchange.sendResponseHeaders(404, -1);
+            } else if (exchange.getRequestMethod().equals("HEAD")) {
+                head.set("Content-Length", String.valueOf(body.length));
+                exchange.sendResponseHeaders(200, -1);
+            } else {
+                // To the JDK's server, 0 is a body in chunks and -1 is none.
+                exchange.sendResponseHeaders(200, body.length == 0 ? -1 : body.length);
+                exchange.getResponseBody().write(body);
+            }
+        }
+    }
+
+    private static void serve(ServerSocket listener, Conversation conversation) throws IOException {
+        while (true) {
+            var socket = listener.accept();
+            Thread.startVirtualThread(() -> converse(socket, conversation));
+        }
+    }
+
+    private static void converse(Socket socket, Conversation conversation) {
+        try (socket) {
+            socket.setTcpNoDelay(true);
+            conversation.hold(socket.getInputStream(), socket.getOutputStream());
+        } catch (IOException broken) {
+            // The peer has gone, which ends this connection alone.
+        }
+    }
+
+    private static void echo(InputStream input, OutputStream output) throws IOException {
+        var buffer = new byte[4096];
+        for (int received; (received = input.read(buffer)) >= 0; ) {
+            output.write(buffer, 0, received);
+        }
+    }
+
+    /** Sends back each line. Only a line that is not whole stays in the buffer. */
+    private static void line(InputStream input, OutputStream output) throws IOException {
+        var buffer = new byte[LINE_BYTES_MAX];
+        int held = 0;
+        for (int received; (received = input.read(buffer, held, buffer.length - held)) >= 0; ) {
+            int whole = endOfLines(buffer, held, held + received);
+            held += received - whole;
+            output.write(buffer, 0, whole);
+            System.arraycopy(buffer, whole, buffer, 0, held);
+            if (held == buffer.length) {
+                output.write(REFUSAL);
+                return;
+            }
+        }
+    }
+
+    /** Where the last whole line ends; 0 where none does. Before {@code seen} there is no end. */
+    private static int endOfLines(byte[] bytes, int seen, int length) {
+        int end = length;
+        while (end > seen && bytes[end - 1] != '\n') {
+            end--;
+        }
+        return end > seen ? end : 0;
+    }
+}
