@@ -13,6 +13,7 @@ from iolab.machine import needs
 from iolab.machine.cpus import Cpu
 from iolab.machine.needs import Facts
 from iolab.measure.placement import placed
+from iolab.plan import registry
 from iolab.plan.claims import Claim, Published, StatedTest, Test, contestants_of, setting_of
 from iolab.plan.experiment import load_experiment
 from iolab.plan.plan import Comparison, Plan
@@ -54,10 +55,10 @@ CELLS = {
     "io_uring-ladder": Cells(34, 34, 34),
     "line-active": Cells(16, 4, 16),
     "line-endurance": Cells(2, 2, 2),
-    "line-memory": Cells(18, 4, 18),
-    "line-processes": Cells(22, 4, 22),
+    "line-memory": Cells(24, 4, 24),
+    "line-processes": Cells(30, 4, 30),
     "line-rate": Cells(8, 8, 8),
-    "line-select-libevent": Cells(28, 8, 28),
+    "line-select-libevent": Cells(36, 8, 36),
     "models": Cells(87, 87, 87),
     "rpc-gil": Cells(34, 10, 34),
     "rpc-memory": Cells(60, 6, 60),
@@ -159,6 +160,14 @@ def test_server_and_generator_share_no_core_unless_they_are_to(name: str, proces
             assert cell.server.cpus, comparison.name
             assert cell.load.cpus, comparison.name
             assert not {cores[cpu] for cpu in cell.server.cpus} & {cores[cpu] for cpu in cell.load.cpus}
+
+
+def test_every_server_takes_what_the_experiments_ask_of_it() -> None:
+    known = registry.load()
+    for name in NAMES:
+        for cell in (cell for comparison in plan_of(name).comparisons for cell in comparison.cells):
+            server = known.get(cell.contestant.name)
+            assert server is None or registry.refusal(server, cell) == "", name
 
 
 @pytest.mark.parametrize("note", CLAIMS)
