@@ -53,6 +53,7 @@ CELLS = {
     "http-workers": Cells(12, 4, 12),
     "instrument": Cells(6, 6, 6),
     "io_uring-ladder": Cells(34, 34, 34),
+    "languages": Cells(58, 25, 58),
     "line-active": Cells(16, 4, 16),
     "line-endurance": Cells(2, 2, 2),
     "line-memory": Cells(24, 4, 24),

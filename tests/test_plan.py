@@ -37,6 +37,7 @@ LONG_S = {
     "models": 480,
     "io_uring-ladder": 360,
     "active-map": 240,
+    "languages": 180,
     "http-one-request-connections": 135,
     "http-wan": 135,
 }
