@@ -13,7 +13,7 @@ from iolab.contract.types import updated
 from iolab.judge import claims, verdict
 from iolab.judge.claims import ClaimVerdict
 from iolab.plan.claims import RELATIONS, Claim, Published
-from iolab.plan.experiment import parse_experiment
+from iolab.plan.experiment import parse_experiment, vs_plan
 from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
@@ -545,6 +545,33 @@ def test_a_broken_law_contradicts() -> None:
     wrong = first.report.model_copy(update={"rate_per_s": 2 * BASE})
     made[0] = made[0].model_copy(update={"report": wrong})
     check("contradicted", "are printed as", {"relation": "identity", "law": "ab"}, made)
+
+
+COUNTED = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "requests": 100_000})
+OPEN_LOOP = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "rate": "20k"})
+
+
+@pytest.mark.parametrize(
+    ("plan", "in_use", "judgement", "reason"),
+    [
+        (COUNTED, 1.0, "confirmed", "connections = throughput x mean latency holds in all 20 trials"),
+        (COUNTED, 0.99, "confirmed", "holds in all 20 trials"),
+        (COUNTED, 0.9, "direction only", "the equation not in 20 of them"),
+        (COUNTED, 0.9, "direction only", "is only 90 % of the requests that can be in flight"),
+        (COUNTED, 1.03, "contradicted", "fails in 20 of 20 trials"),
+        (OPEN_LOOP, 1.0, "not measurable here", "in an open loop"),
+    ],
+)
+def test_littles_law_is_an_upper_bound_where_fewer_requests_are_in_flight_than_connections_open(
+    plan: Plan, in_use: float, judgement: str, reason: str
+) -> None:
+    made = []
+    for each in schedule(updated(plan, blocks=10)):
+        latency = result(plan, each).report
+        assert latency is not None
+        changes = {"mean": latency.latency_ns.mean * in_use, "max": 200_000_000}
+        made.append(result(plan, each, latency_ns=latency.latency_ns.model_dump() | changes))
+    check(judgement, reason, {"relation": "identity", "law": "littles_law"}, made, plan=updated(plan, blocks=10))
 
 
 def slowing(trial: Trial, per_s: float) -> Result:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # which loads scipy.stats, for more than a second, only where it is used
@@ -274,20 +275,48 @@ def _warnings_of_books(cell: Cell, result: Result, report: Report) -> Iterator[T
     bytes_fault = _bytes_fault(cell, report)
     if bytes_fault:
         yield TrialWarning(word="bytes_open", detail=bytes_fault)
-    yield from _littles_law(cell, result, report)
+    yield from _littles_law(cell, result)
 
 
-def _littles_law(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
-    """Is throughput times mean latency the number of requests in flight?
+def _littles_law(cell: Cell, result: Result) -> Iterator[TrialWarning]:
+    """Is throughput times mean latency the number of requests in flight?"""
+    law = littles_law(cell, result)
+    if law is not None and (law.share - 1 > LITTLE_MAX or (1 - law.share > LITTLE_MAX and not law.is_bound)):
+        yield TrialWarning(word="littles_law", detail=law.words)
+
+
+class LittlesLaw(NamedTuple):
+    """Throughput times mean latency, and the requests in flight that it equals, or at most reaches."""
+
+    concurrency: float
+    in_flight: int
+    is_bound: bool
+
+    @property
+    def share(self) -> float:
+        """Of the requests that may be in flight, those that were, on average."""
+        return self.concurrency / self.in_flight
+
+    @property
+    def words(self) -> str:
+        """Both sides."""
+        most = "at most " if self.is_bound else ""
+        return f"throughput x mean latency is {self.concurrency:.2f}, requests in flight are {most}{self.in_flight}"
+
+
+def littles_law(cell: Cell, result: Result) -> LittlesLaw | None:
+    """Both sides of Little's law in a trial; None where it says nothing.
 
     While a connection is opened anew it has none in flight, and at the end of a count of requests fewer and fewer have:
     then that number is an upper bound. In an open loop a request waits from when it was due, with no bound.
     """
+    report = result.report
+    assert report is not None, "a trial without a report has no latency"
     r, ends = report.requests, _connections_end(cell, result)
     # One that is being opened anew is not open, and is used all the same.
     used = report.connections if ends else report.connections_open - cell.load.idle
     if r.correct == 0 or report.generator.wall_ns == 0 or used <= 0 or cell.load.rate is not None:
-        return
+        return None
     # A request that is in flight when the window begins counts in it whole; one that is in flight when it ends, or that
     # failed, not at all. Their ages are known, so the law is exact whatever stalled at either edge.
     ages_ns = report.age_end_ns + report.age_failed_ns - report.age_begin_ns
@@ -295,11 +324,7 @@ def _littles_law(cell: Cell, result: Result, report: Report) -> Iterator[TrialWa
     # Each thread of the generator has a window of its own.
     concurrency = latencies_ns / (report.generator.wall_ns / report.threads)
     in_flight = min(cell.load.active or used, used) * cell.load.pipeline
-    is_bound = ends or cell.load.requests is not None
-    if concurrency / in_flight - 1 > LITTLE_MAX or (1 - concurrency / in_flight > LITTLE_MAX and not is_bound):
-        most = "at most " if is_bound else ""
-        detail = f"throughput x mean latency is {concurrency:.2f}, requests in flight are {most}{in_flight}"
-        yield TrialWarning(word="littles_law", detail=detail)
+    return LittlesLaw(concurrency, in_flight, is_bound=ends or cell.load.requests is not None)
 
 
 def _connections_end(cell: Cell, result: Result) -> bool:

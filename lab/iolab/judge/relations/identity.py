@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from iolab.contract.histogram import decoded
-from iolab.contract.types import Report, updated
+from iolab.contract.types import Report, percent, updated
 from iolab.judge.relations.holds import ended
 from iolab.judge.relations.quantities import Evidence
 from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
+from iolab.judge.trial import LITTLE_MAX, littles_law
 from iolab.plan.claims import IdentityTest, Published
 from iolab.plan.plan import Comparison
 from iolab.plan.settings import Cell
@@ -91,7 +92,8 @@ def decide(test: IdentityTest, evidence: Evidence) -> TestVerdict:
         return broken
     if not found:
         return hindered(test, stopped[0])
-    return found[0].model_copy(update={"reason": "; ".join(part.reason for part in parts)})
+    weakest = next((part for part in found if part.judgement != "confirmed"), found[0])
+    return weakest.model_copy(update={"reason": "; ".join(part.reason for part in parts)})
 
 
 def _published(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle:
@@ -246,7 +248,26 @@ def _trials(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle:
     if broken:
         reason = f"{_law(test)} fails in {len(broken)} of {len(trials)} trials: {broken[0]}"
         return TestVerdict(test=test, judgement="contradicted", reason=reason)
+    if test.law == "littles_law":
+        return _littles_law(test, evidence, trials)
     return TestVerdict(test=test, judgement="confirmed", reason=f"{_law(test)} holds in all {len(trials)} trials")
+
+
+def _littles_law(test: IdentityTest, evidence: Evidence, trials: Sequence[Result]) -> TestVerdict | Obstacle:
+    """How near the trials come to the law. None of them breaks it, but in some it is an upper bound and no equation."""
+    laws = [law for each in trials if (law := littles_law(evidence.plan.cell(each.trial), each)) is not None]
+    if not laws:
+        return Obstacle("not measurable here", "in an open loop the number of requests in flight is not known")
+    below = [law.share for law in laws if 1 - law.share > LITTLE_MAX]
+    if not below:
+        return TestVerdict(test=test, judgement="confirmed", reason=f"{_law(test)} holds in all {len(laws)} trials")
+    ends = dict.fromkeys(percent(share) for share in (min(below), max(below)))
+    reason = (
+        f"connections >= throughput x mean latency holds in all {len(laws)} trials, and the equation not in "
+        f"{len(below)} of them: there connections are opened anew or a count of requests ends, so throughput x mean "
+        f"latency is only {' to '.join(ends)} of the requests that can be in flight"
+    )
+    return TestVerdict(test=test, judgement="direction only", reason=reason)
 
 
 def _law(test: IdentityTest) -> str:
