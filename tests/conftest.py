@@ -360,7 +360,7 @@ class FakeServer:
         return proc.Size(10 << 20, 12 << 20, 1, 1, 0, 8)
 
     def memory_each(self, tree: proc.Tree) -> dict[int, proc.Memory]:
-        return {tree.pids[0]: proc.Memory(9 << 20, 7 << 20)}
+        return {tree.pids[0]: proc.Memory(9 << 20, 7 << 20, 4 << 20)}
 
     def connections_each(self, tree: proc.Tree) -> dict[int, int]:
         return {tree.pids[0]: self.cell.load.connections}
@@ -372,7 +372,7 @@ class FakeServer:
         return self.path
 
     def memory(self) -> proc.Memory | None:
-        return proc.Memory(9 << 20, 7 << 20)
+        return proc.Memory(9 << 20, 7 << 20, 4 << 20)
 
     def own_bytes(self) -> int | None:
         # It takes 5 MiB for its connections, once they have come.
@@ -446,7 +446,7 @@ class FakeLoad:
         return 3 << 20
 
     def memory(self) -> proc.Memory | None:
-        return proc.Memory(2 << 20, 1 << 20)
+        return proc.Memory(2 << 20, 1 << 20, 1 << 20)
 
     def stop(self) -> None:
         self.host.running.remove(self)
@@ -459,7 +459,7 @@ class FakeClient:
         self.host, self.begin_ns = host, host.now_ns
         self.end_ns = self.begin_ns + 300 * MS
         self.machine_bytes = host.memory_in_use() + (70 << 20)
-        self.server_memory = proc.Memory(11 << 20, 8 << 20)
+        self.server_memory = proc.Memory(11 << 20, 8 << 20, 5 << 20)
         host.running.append(self)
 
     def ended(self, wait_s: float) -> bool:

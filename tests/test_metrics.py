@@ -115,6 +115,7 @@ def test_a_metric_is_read_from_what_the_records_hold(metric: Metric, side: Side,
     [
         ("pss_largest_process", 5e6),
         ("pss_mean_process", 4e6),
+        ("anonymous_mean_process", 2e6),
         ("processes_serving", 2.0),
         ("threads_serving", None),
         ("faults_per_request", 900 / 300_000),
@@ -130,7 +131,10 @@ def test_a_metric_is_read_from_the_accounts_of_a_server(metric: Metric, value: f
     made = result(PLAN, schedule(PLAN)[0])
     assert made.server is not None
     assert value_of(made, metric) is None, "not of what was stored before there were such accounts"
-    each = (ProcessUsage(pid=1, cpu_ns=1, pss_bytes=5_000_000), ProcessUsage(pid=2, cpu_ns=1, pss_bytes=3_000_000))
+    each = (
+        ProcessUsage(pid=1, cpu_ns=1, pss_bytes=5_000_000, anonymous_bytes=1_000_000),
+        ProcessUsage(pid=2, cpu_ns=1, pss_bytes=3_000_000, anonymous_bytes=3_000_000),
+    )
     series = {"times_ns": (0, 10**9, 2 * 10**9), "rss_bytes": (1_000, 9_000, 2_000), "zombies": (0, 9, 0)}
     ones = dict.fromkeys(("threads", "processes"), (1, 1, 1))
     accounts = {

@@ -105,7 +105,7 @@ class Server:
 
     def memory_each(self, tree: proc.Tree) -> dict[int, proc.Memory]:
         self.read.append("memory")
-        return dict.fromkeys(tree.pids, proc.Memory(7, 5))
+        return dict.fromkeys(tree.pids, proc.Memory(7, 5, 5))
 
     def connections_each(self, tree: proc.Tree) -> dict[int, int]:
         self.read.append("connections")
@@ -161,6 +161,7 @@ def test_each_process_is_accounted_for_and_those_that_serve_are_counted() -> Non
         21,
         15,
     )
+    assert [each.anonymous_bytes for each in used.processes_each] == [5, 5, 5]
 
 
 def test_what_the_kernel_counts_is_of_the_window_or_of_the_whole_trial() -> None:

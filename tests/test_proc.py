@@ -143,7 +143,7 @@ def test_what_the_dead_children_of_a_child_have_used_counts_too(accounts: int, m
         assert (tree.settled_ns >= 50 * MS) == (accounts == 0)
 
 
-def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> None:
+def test_forked_memory_is_counted_once_by_pss_and_in_full_for_each_process_by_rss_and_anonymous_memory() -> None:
     program = "held = bytearray(b'x') * (32 << 20)\nif os.fork() == 0: rest()\nsay(held=len(held))"
     with running(program) as (pid, said):
         size, memory = proc.size(pid), proc.memory_each(proc.look(pid).pids)
@@ -156,6 +156,7 @@ def test_forked_memory_is_counted_once_by_pss_and_for_each_process_by_rss() -> N
         assert both is not None
         assert said["held"] < both.pss_bytes < 1.8 * said["held"]
         assert both.private_bytes < said["held"], "what they share is private to neither"
+        assert all(each.anonymous_bytes > said["held"] for each in memory.values())
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ class UsedByProcess(Protocol):
 
     @property
     def pss_bytes(self) -> int | None: ...
+    @property
+    def anonymous_bytes(self) -> int | None: ...
 
 
 class Series(Protocol):
@@ -342,7 +344,14 @@ def _pss_largest(server: Used) -> float | None:
 
 
 def _pss_mean(server: Used) -> float | None:
-    sizes = _pss_of_processes(server)
+    return _mean(_pss_of_processes(server))
+
+
+def _anonymous_mean(server: Used) -> float | None:
+    return _mean([each.anonymous_bytes for each in server.processes_each if each.anonymous_bytes is not None])
+
+
+def _mean(sizes: Sequence[int]) -> float | None:
     return sum(sizes) / len(sizes) if sizes else None
 
 
@@ -786,6 +795,16 @@ _ROWS = (
         column="pss_mean_process_bytes",
         noun="proportional memory of the mean process",
         **_held(_pss_mean),
+    ),
+    Row(
+        key="anonymous_mean_process",
+        title="Anonymous memory of the mean process",
+        unit="MiB",
+        scale=float(1 << 20),
+        heading="mean anonymous MiB",
+        column="anonymous_mean_process_bytes",
+        noun="anonymous memory of the mean process",
+        read=_of_server(_anonymous_mean),
     ),
     Row(
         key="rss_growth",

@@ -101,11 +101,16 @@ class Size:
 
 
 class Memory(NamedTuple):
-    """What processes hold of the machine's memory: shared pages divided among their users, so that forks add up, and
-    the pages of no other process."""
+    """What processes hold of the machine's memory, counted in three ways.
+
+    In `pss_bytes` a page counts once over all processes that share it, so those of forks add up. `private_bytes` are
+    the pages of no other process. `anonymous_bytes` is what belongs to no file (heap and stacks), and each of its pages
+    counts in full, however many processes share it.
+    """
 
     pss_bytes: int
     private_bytes: int
+    anonymous_bytes: int
 
 
 def look(*roots: int) -> Tree:
@@ -206,7 +211,11 @@ def memory_each(pids: Iterable[int]) -> dict[int, Memory]:
     """
     sizes = {pid: _fields(f"{PROC}/{pid}/smaps_rollup") for pid in pids}
     return {
-        pid: Memory(_bytes(size["Pss"]), _bytes(size.get("Private_Clean")) + _bytes(size.get("Private_Dirty")))
+        pid: Memory(
+            _bytes(size["Pss"]),
+            _bytes(size.get("Private_Clean")) + _bytes(size.get("Private_Dirty")),
+            _bytes(size.get("Anonymous")),
+        )
         for pid, size in sizes.items()
         if "Pss" in size
     }

@@ -263,12 +263,13 @@ def usage(window: Window, seen: Observed) -> ServerUsage:
 
 def _each(seen: Observed, made_up: float) -> tuple[ProcessUsage, ...]:
     """What each of the server's processes used that lived at the end, as far as they are accounted for one by one."""
-    before, after = seen.before.server.each_ns, seen.after.server.each_ns
+    before, after, memory = seen.before.server.each_ns, seen.after.server.each_ns, seen.memory_each
     return tuple(
         ProcessUsage(
             pid=pid,
             cpu_ns=round(made_up * max(0, after[pid] - before.get(pid, 0))),
-            pss_bytes=(memory := seen.memory_each.get(pid)) and memory.pss_bytes,
+            pss_bytes=memory[pid].pss_bytes if pid in memory else None,
+            anonymous_bytes=memory[pid].anonymous_bytes if pid in memory else None,
             connections=seen.connections_each.get(pid),
         )
         for pid in seen.last.pids

@@ -26,12 +26,14 @@ RanOut = Literal["descriptors", "processes", "threads", "memory", "backlog", "po
 class ProcessUsage(Frozen):
     """What one process of a server used over the window, and held when it was over.
 
-    `cpu_ns` is without its children. Memory and connections are None where the kernel does not tell.
+    `cpu_ns` is without its children. `anonymous_bytes` is memory that belongs to no file, and counts in full however
+    many processes share it. Memory and connections are None where the kernel does not tell.
     """
 
     pid: int = Field(ge=1)
     cpu_ns: int = Field(ge=0)
     pss_bytes: int | None = Field(default=None, ge=0)
+    anonymous_bytes: int | None = Field(default=None, ge=0)
     connections: int | None = Field(default=None, ge=0)
 
 
