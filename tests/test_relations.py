@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from iolab.contract.types import updated
-from iolab.judge import claims, verdict
+from iolab.judge import claims, stats, verdict
 from iolab.judge.claims import ClaimVerdict
-from iolab.plan.claims import RELATIONS, Claim, Published
+from iolab.judge.relations import quantities, trend
+from iolab.judge.relations.quantities import Evidence, Measure
+from iolab.plan.claims import RELATIONS, Claim, Published, Quantity, TrendTest
 from iolab.plan.experiment import parse_experiment, vs_plan
 from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan, Trial
@@ -300,6 +303,25 @@ CASES = [
         id="stated",
     ),
 ]
+
+
+def test_flat_is_contradicted_by_chance_in_at_most_one_run_of_twenty(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each of these ratios is allowed, and four of the six are on the bound: the hardest case.
+    truth = dict(zip(SIZES, (1.1, 1.1, 1.0, 1.0), strict=True))
+    chance, samples, runs, blocks = np.random.default_rng(1), dict[Any, Any](), 300, 12
+
+    def compare(evidence: Evidence, of: Quantity, to: Quantity, confidence: float) -> Measure:
+        ratio = stats.ratio_unpaired(samples[to.at[AXIS]], samples[of.at[AXIS]], confidence)
+        return Measure(ratio, "exact", blocks, is_paired=False)
+
+    monkeypatch.setattr(quantities, "obstacle", lambda *_, **__: None)
+    monkeypatch.setattr(quantities, "compare", compare)
+    test, evidence, words = TrendTest.model_validate(FLAT), Evidence(PLAN, {}, (), ()), Counter[str]()
+    for _ in range(runs):
+        samples |= {size: factor * chance.lognormal(0, 0.02, blocks) for size, factor in truth.items()}
+        words[trend.decide(test, evidence).judgement] += 1
+    assert words["contradicted"] <= runs / 20
+    assert words["confirmed"] <= runs / 20
 
 
 @pytest.mark.parametrize(("test", "truth", "noise", "judgement", "reason"), CASES)

@@ -159,6 +159,7 @@ def ratio_unpaired(a: Sequence[float] | Floats, b: Sequence[float] | Floats, con
     return Ratio(math.exp(float(np.median(shifts))), low, high, p_value)
 
 
+@lru_cache(maxsize=256)
 def _mann_whitney_law(m: int, n: int) -> Floats:
     """P(U = u) for u = 0 … m n, from the generating function prod (1 - q^(n+i)) / (1 - q^i), i = 1 … m."""
     law = np.zeros(m * n + 1)
@@ -169,6 +170,7 @@ def _mann_whitney_law(m: int, n: int) -> Floats:
         for u in range(i, times.size):
             times[u] += times[u - i]
         law = times * (i / (n + i))
+    law.setflags(write=False)
     return law
 
 

@@ -97,7 +97,7 @@ class Measure(NamedTuple):
         return figure if self.is_paired else f"{figure}, not paired"
 
 
-def compare(evidence: Evidence, of: Quantity, to: Quantity) -> Measure | str:
+def compare(evidence: Evidence, of: Quantity, to: Quantity, confidence: float = stats.CONFIDENCE) -> Measure | str:
     """The ratio of two quantities, or why there is none yet."""
     within = None
     if of.contestant and to.contestant and of.at == to.at:
@@ -106,13 +106,13 @@ def compare(evidence: Evidence, of: Quantity, to: Quantity) -> Measure | str:
     bound = _quotient_bound(above.bound, below.bound)
     if above.where == below.where:
         x = paired(above, below)
-        ratio = stats.ratio_of_pairs(x)
+        ratio = stats.ratio_of_pairs(x, confidence)
         return _too_few(len(x)) if ratio is None else Measure(ratio, bound, len(x), is_paired=True)
     blocks = min(len(above.values), len(below.values))
     if blocks < blocks_min(1):
         return _too_few(blocks)
     before, after = (np.exp(list(each.values.values())) for each in (below, above))
-    ratio = stats.ratio_unpaired(before, after)
+    ratio = stats.ratio_unpaired(before, after, confidence)
     return Measure(ratio, bound, blocks, is_paired=False)
 
 

@@ -1,17 +1,15 @@
 """`trend`: along an axis a quantity rises, falls, stays flat, or has its peak at one value.
 
 Rising and falling need every step between neighbours, and a peak every other value, to be decided. Flat is decided by
-equivalence: all of the interval of largest / smallest is within what is allowed, so "no difference found" is not
-enough. Which values are largest and smallest is chosen by the data, which widens that ratio: it errs to the careful
-side.
+equivalence: the whole interval of every value over every other is within what is allowed, so "no difference found" is
+not enough. One of these ratios beyond it contradicts, and of many one will seem so by chance: so that takes an interval
+that is corrected for their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-
-import numpy as np
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, permutations
 
 from iolab.judge.relations import quantities
 from iolab.judge.relations.order import reversed_ones
@@ -22,14 +20,16 @@ from iolab.judge.relations.verdicts import (
     TestVerdict,
     finite,
     hindered,
-    met,
     more_for_ratio,
     more_words,
 )
+from iolab.judge.stats import CONFIDENCE
 from iolab.plan.claims import Quantity, TrendTest
+from iolab.plan.plan import ALPHA
 from iolab.plan.settings import Scalar
 
 Values = Sequence[tuple[Scalar, Quantity]]
+Pair = tuple[tuple[Scalar, Quantity], tuple[Scalar, Quantity]]
 
 
 def decide(test: TrendTest, evidence: Evidence) -> TestVerdict:
@@ -46,29 +46,37 @@ def decide(test: TrendTest, evidence: Evidence) -> TestVerdict:
 
 
 def _flat(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
-    """The largest over the smallest, by their medians."""
-    centres = [_centre(evidence, quantity) for _, quantity in values]
-    if any(centre is None for centre in centres):
-        return hindered(test, Obstacle("undecided", "too few whole blocks so far"))
-    known = [centre for centre in centres if centre is not None]
-    largest, smallest = values[int(np.argmax(known))], values[int(np.argmin(known))]
-    if largest[0] == smallest[0]:
-        largest, smallest = values[0], values[1]
-    measure = quantities.compare(evidence, largest[1], smallest[1])
-    if isinstance(measure, str):
-        return hindered(test, Obstacle("undecided", measure))
-    words: dict[str, Judgement] = {"met": "confirmed", "violated": "contradicted", "open": "undecided"}
-    judgement = words[met(measure.least, measure.most, None, test.within)]
+    """Every value over every other: all must be within what is allowed, and one beyond it contradicts."""
+    pairs = list(permutations(values, 2))
+    # Each two values are one more chance to seem apart: the first step of Holm's correction, which decides for all.
+    confidence = 1 - ALPHA / (len(pairs) // 2)
+    measures, surest = _compared(evidence, pairs), _compared(evidence, pairs, confidence)
+    if isinstance(measures, str):
+        return hindered(test, Obstacle("undecided", measures))
+    if isinstance(surest, str):
+        return hindered(test, Obstacle("undecided", surest))
+    at = max(range(len(pairs)), key=lambda n: surest[n].least)
+    if surest[at].least > test.within:
+        return _ratio_of_ends(test, "contradicted", pairs[at], surest[at])
+    at = max(range(len(pairs)), key=lambda n: measures[n].ratio.ratio)
+    is_flat = all(each.most <= test.within for each in measures)
+    return _ratio_of_ends(test, "confirmed" if is_flat else "undecided", pairs[at], measures[at])
+
+
+def _compared(evidence: Evidence, pairs: Iterable[Pair], confidence: float = CONFIDENCE) -> list[Measure] | str:
+    """The ratio of each pair, or why one has none yet."""
+    measures = [quantities.compare(evidence, above, below, confidence) for (_, above), (_, below) in pairs]
+    known = [each for each in measures if not isinstance(each, str)]
+    return known if len(known) == len(measures) else next(each for each in measures if isinstance(each, str))
+
+
+def _ratio_of_ends(test: TrendTest, judgement: Judgement, pair: Pair, measure: Measure) -> TestVerdict:
+    """The verdict on a flat trend, by the two values that are furthest apart."""
     more = more_for_ratio(measure.ratio, measure.blocks, test.within) if judgement == "undecided" else None
-    where = f"{test.along}={largest[0]} / {test.along}={smallest[0]}"
+    where = f"{test.along}={pair[0][0]} / {test.along}={pair[1][0]}"
     reason = f"largest / smallest is {measure.words} ({where}), allowed {test.within:g}x{more_words(more)}"
     published = max(test.published) / min(test.published) if test.published else None
     return _verdict(test, judgement, measure, reason, published).model_copy(update={"blocks_more": more})
-
-
-def _centre(evidence: Evidence, quantity: Quantity) -> float | None:
-    values = list(quantities.logarithms(evidence, quantity).values.values())
-    return float(np.median(values)) if values else None
 
 
 def _steps(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
@@ -76,12 +84,9 @@ def _steps(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
     pairs = _pairs(test, values)
     if not pairs:
         return hindered(test, Obstacle("undecided", f"{test.along}={test.peak_at} was not measured with another value"))
-    measures: list[Measure] = []
-    for (_, above), (_, below) in pairs:
-        measure = quantities.compare(evidence, above, below)
-        if isinstance(measure, str):
-            return hindered(test, Obstacle("undecided", measure))
-        measures.append(measure)
+    measures = _compared(evidence, pairs)
+    if isinstance(measures, str):
+        return hindered(test, Obstacle("undecided", measures))
     names = [f"{test.along}={more[0]} / {test.along}={less[0]}: " for more, less in pairs]
     lost = reversed_ones(measures)
     if lost:
@@ -101,9 +106,6 @@ def _steps(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
     )
     found = _verdict(test, "undecided", measures[at], reason, _published(test, values, pairs[at]))
     return found.model_copy(update={"blocks_more": more})
-
-
-Pair = tuple[tuple[Scalar, Quantity], tuple[Scalar, Quantity]]
 
 
 def _pairs(test: TrendTest, values: Values) -> list[Pair]:
