@@ -359,9 +359,32 @@ def test_a_generator_of_several_threads_is_measured_by_the_processors_it_has() -
         (0.90, 0.80, "server"),
     ],
 )
-def test_what_limited_a_trial_is_told_by_both_processors(server: float, generator: float, limit: str) -> None:
+def test_what_limited_a_trial_follows_from_the_processor_time_of_both_sides(
+    server: float, generator: float, limit: str
+) -> None:
     judged = result(PLAN, FIRST, server_share=server, generator_share=generator)
     assert trial.bottleneck(PLAN.cell(FIRST), judged) == limit
+
+
+@pytest.mark.parametrize(
+    ("load", "server", "generator", "limit"),
+    [
+        # Apart, these would be a server, a generator and both that could have done more.
+        ({}, 0.50, 0.49, "shared"),
+        ({}, 0.10, 0.85, "shared"),
+        ({}, 0.92, 0.07, "shared"),
+        ({}, 0.30, 0.30, "latency"),
+        ({"rate": "20k"}, 0.30, 0.30, "rate"),
+        ({"threads": 2}, 0.50, 0.24, "shared"),
+    ],
+)
+def test_on_a_shared_processor_the_limit_is_what_both_sides_used_together(
+    load: dict[str, Any], server: float, generator: float, limit: str
+) -> None:
+    plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "processors": "shared", **load})
+    judged = result(plan, schedule(plan)[0], server_share=server, generator_share=generator)
+    assert trial.bottleneck(plan.cell(judged.trial), judged) == limit
+    assert "generator_saturated" not in [warning.word for warning in judged.warnings]
 
 
 def test_without_the_servers_account_a_busy_generator_is_the_limit() -> None:

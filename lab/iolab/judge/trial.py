@@ -87,13 +87,15 @@ class Bottleneck(StrEnum):
     """What limited a trial.
 
     `server`: its throughput is the server's. `both`: the server was busy too, so it is the server's within what was
-    left idle. `generator`: the server could have done more. `latency`: neither was busy; the round trip decided.
+    left idle. `generator`: the server could have done more. `shared`: together they used up the processors that they
+    share. `latency`: neither was busy; the round trip decided.
     `rate`: the same in an open loop, where the rate that was asked for decided.
     """
 
     SERVER = "server"
     GENERATOR = "generator"
     BOTH = "both"
+    SHARED = "shared"
     LATENCY = "latency"
     RATE = "rate"
 
@@ -116,8 +118,14 @@ def machine_busy(noise: MachineNoise) -> str:
 
 
 def bottleneck(cell: Cell, result: Result) -> Bottleneck:
-    """What limited the trial, from the processor time of both sides. Without the server's it is seen from one side."""
+    """What limited the trial, from the processor time of both sides. Without the server's it is seen from one side.
+
+    On a shared processor each side has what the other leaves, so what they used together counts.
+    """
     assert result.report is not None, "a trial without a report has no bottleneck"
+    neither = Bottleneck.LATENCY if cell.load.rate is None else Bottleneck.RATE
+    if cell.trial.processors == "shared":
+        return Bottleneck.SHARED if _shared_share(cell, result, result.report) >= SERVER_BUSY else neither
     generator_busy = generator_share(cell, result.report) > GENERATOR_BUSY
     share = server_share(cell, result)
     server_busy = share is not None and share >= SERVER_BUSY
@@ -125,9 +133,15 @@ def bottleneck(cell: Cell, result: Result) -> Bottleneck:
         return Bottleneck.BOTH
     if server_busy:
         return Bottleneck.SERVER
-    if generator_busy:
-        return Bottleneck.GENERATOR
-    return Bottleneck.LATENCY if cell.load.rate is None else Bottleneck.RATE
+    return Bottleneck.GENERATOR if generator_busy else neither
+
+
+def _shared_share(cell: Cell, result: Result, report: Report) -> float:
+    """What server and generator together used of the processors that they share."""
+    generator, server = report.generator, result.server
+    cores = generator.cpu_ns * report.threads / generator.wall_ns if generator.wall_ns else 0.0
+    cores += 0.0 if server is None else server.cpu_ns / server.wall_ns
+    return cores / (len({*cell.server.cpus, *cell.load.cpus}) or 1)
 
 
 def generator_share(cell: Cell, report: Report) -> float:
