@@ -263,10 +263,15 @@ class FakeHost:
         self.others = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0)
         self.speaks: Mismatch | None = None
         self.executed: dict[str, dict[str, str]] = {}
+        # How many servers had been started when leftovers were removed.
+        self.sweeps: list[int] = []
         self.started: list[str] = []
         self.counted: list[str] = []
         self.running: list[object] = []
         self.now_ns = 1_000_000_000
+
+    def remove_leftovers(self) -> None:
+        self.sweeps.append(len(self.started))
 
     def describe(self) -> dict[str, Any]:
         return {"schema": 1, "identity": {"engine": self.identity}}

@@ -132,7 +132,7 @@ def test_the_server_can_start_no_more_processes_than_its_limit() -> None:
         applied.undo()
 
 
-def test_groups_go_with_the_trial_and_those_of_a_dead_lab_at_the_next_start() -> None:
+def test_groups_go_with_the_trial_and_those_of_a_dead_lab_with_the_next_run() -> None:
     if why := limits.why_not("cpu_quota"):
         pytest.skip(why)
     home = cgroups.homes(["cpu"])["cpu"].folder
@@ -142,8 +142,8 @@ def test_groups_go_with_the_trial_and_those_of_a_dead_lab_at_the_next_start() ->
     try:
         assert ours.groups is not None
         folder = ours.groups.folders["cpu"].folder
-        assert not left.exists()
         cgroups.remove_leftovers()
+        assert not left.exists()
         assert folder.exists(), "it is empty, and in use"
         # A process that a server left behind is ended with its group.
         begun = subprocess.Popen([*ours.words, "sleep", "60"])

@@ -62,6 +62,7 @@ def test_every_trial_runs_once_in_the_order_of_the_schedule_with_a_fresh_server(
     plan, host = short_plan("epoll", "io_uring"), FakeHost()
     results, events = run(plan, host, tmp_path)
     assert [result.trial for result in results] == list(schedule(plan))
+    assert host.sweeps == [0], "what a killed lab has left is removed before the first server"
     expected = [plan.cell(trial).contestant.text for trial in schedule(plan)]
     assert host.started[2:] == expected, "the first two starts look at each contestant"
     assert sorted(host.started[:2]) == ["epoll", "io_uring"]

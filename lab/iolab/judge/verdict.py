@@ -40,10 +40,10 @@ class ComparisonVerdict(Frozen):
     with the one before it. `left_out` says why a contestant could not take part, in a word or a line; `not_judged` says
     why no word is said of one: too many of its trials are discarded, or its replies are different work. `rankings` are
     there for a comparison of many, once it has blocks enough. `bottlenecks` counts for each contestant what limited
-    its trials under our generator, by the words of `trial.Bottleneck`. `reply_bytes` is the size of its replies as they were seen, headers
-    included. `unequal_work` is a sentence when those sizes are too far apart for any word. The core-to-core latency
-    changed in `blocks_topology_changed` of the blocks used; see `paired`. `inconclusive` is a sentence when the words
-    must not be read.
+    its trials under our generator, by the words of `trial.Bottleneck`. `reply_bytes` is the size of its replies as they
+    were seen, headers included. `unequal_work` is a sentence when those sizes are too far apart for any word. The
+    core-to-core latency changed in `blocks_topology_changed` of the blocks used; see `paired`. `inconclusive` is a
+    sentence when the words must not be read.
     """
 
     name: str

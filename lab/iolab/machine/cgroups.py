@@ -106,7 +106,6 @@ def make(*, cores: float | None = None, memory_bytes: int | None = None, process
     wanted: dict[Controller, float | None] = {"cpu": cores, "memory": memory_bytes, "pids": processes}
     limits = {controller: value for controller, value in wanted.items() if value is not None}
     places = homes(limits.keys())
-    remove_leftovers()
     made: dict[Home, Path] = {}
     locks: list[int] = []
     try:

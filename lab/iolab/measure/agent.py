@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from iolab.contract.ready import ReadyLine
 from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload, updated
-from iolab.machine import cpus, doctor, facts, interpreters, netstat, noise, port_owner, proc, resources
+from iolab.machine import cgroups, cpus, doctor, facts, interpreters, netstat, noise, port_owner, proc, resources
 from iolab.machine.netstat import ListenCounters
 from iolab.measure import contestants, limits, path, programs, protocol_probe, pythons
 from iolab.measure.binary import EngineError
@@ -107,6 +107,7 @@ class RunningClient(Protocol):
 class Host(Protocol):
     """A machine to measure on. `start` and `load` raise TrialFailed."""
 
+    def remove_leftovers(self) -> None: ...
     def describe(self) -> dict[str, Any]: ...
     def noise(self) -> MachineNoise: ...
     def programs(self, plan: Plan) -> dict[str, dict[str, str]]: ...
@@ -129,6 +130,10 @@ class Agent:
     engine: Engine
     registered: contestants.Prepared = field(default_factory=dict)
     unmet: Mapping[Needs, str] = field(default_factory=dict)
+
+    def remove_leftovers(self) -> None:
+        """Removes what labs that were killed have left behind."""
+        cgroups.remove_leftovers()
 
     def describe(self) -> dict[str, Any]:
         """The circumstances of a run, for its record."""

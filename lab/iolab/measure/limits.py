@@ -1,7 +1,7 @@
 """Limits on a server alone: a share of the processors, memory, processes, descriptors, and its priority.
 
 The server is started by a small program that limits itself and then becomes the server (see `limited`). What the
-kernel keeps, a control group, is removed when the trial ends; what a killed lab leaves, at the next start.
+kernel keeps, a control group, is removed when the trial ends; what a killed lab leaves, at the start of the next run.
 """
 
 from __future__ import annotations

@@ -65,6 +65,7 @@ def run(
     other programs is set aside under a new name first; with `repeat` one that has ended too, and with `fresh` any. With
     `all_or_none` a contestant that fails its first look, or dies, ends the run: ContestantFailed.
     """
+    host.remove_leftovers()
     machine = host.describe()
     folder = store.folder_of(plan, runs)
     executed = _executed(plan, host, folder)
