@@ -172,6 +172,23 @@ def test_a_spent_quota_shows_as_throttled_periods() -> None:
         ours.undo()
 
 
+def test_a_program_that_the_limited_user_cannot_execute_is_named_before_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "why_not", lambda controller: "there is no pids group")
+    if why := limits.why_not("processes_max", "true"):
+        pytest.skip(why)
+    program = tmp_path / "server"
+    program.write_text("#!/bin/sh\n")
+    # Root itself could execute it. Other users stay themselves in a namespace, and may execute what is theirs.
+    program.chmod(0o700 if os.geteuid() == 0 else 0o600)
+    reason = limits.why_not("processes_max", str(program))
+    assert reason == (
+        f"there is no pids group; and without one, as another user, {program} cannot be started: "
+        "Permission denied: let all users read and execute it"
+    )
+
+
 def test_a_limit_that_cannot_be_set_ends_the_start_with_the_reason() -> None:
     applied = limits.apply(Server(nice=3))
     words = [*applied.words[:-1], json.dumps({"groups": ["/nowhere/cgroup.procs"], "nice": 3})]

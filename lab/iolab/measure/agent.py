@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -228,15 +229,15 @@ class Agent:
 
 def examine() -> tuple[doctor.Check, ...]:
     """Whether this machine is fit to measure: what `doctor` says of it. Without an engine it says that."""
-    description, trouble, core_to_core_series_ns, no_path = None, "", list[float](), None
+    description, trouble, core_to_core_series_ns, no_path, program = None, "", list[float](), None, sys.executable
     try:
         agent = Agent(open_engine())
         description, core_to_core_series_ns = agent.engine.description, agent.core_to_core_series_ns()
-        no_path = path.why_not(agent.engine)
+        no_path, program = path.why_not(agent.engine), str(agent.engine.path)
     except EngineError as error:
         trouble = str(error)
     machine = facts.describe(description)
-    reasons, found = limits.reasons(), interpreters.found()
+    reasons, found = limits.reasons(program), interpreters.found()
     return doctor.checks(machine, description, trouble, core_to_core_series_ns, reasons, no_path, found)
 
 

@@ -170,15 +170,16 @@ def _about(entry: registry.Entry, name: str, why_not: str | None) -> ModelAbout:
 
 
 def facts(plan: Plan, engine: Engine) -> Facts:
-    """What this machine has of what a plan can need. A path is only tried where one is needed."""
+    """What this machine has of what a plan can need. A path and a limit of processes are only tried where needed."""
     wanted = [*_needs_of_claims(plan)]
     wanted += [plan.needs_of(at, slot) for at, found in enumerate(plan.comparisons) for slot in range(len(found.cells))]
-    limited = limits.reasons()
+    is_limited = any(each.processes_limit for each in wanted)
+    processes_why_not = limits.why_not("processes_max", str(engine.path)) if is_limited else ""
     return needs.here(
         path_why_not=path.why_not(engine) if any(each.path for each in wanted) else "",
-        cpu_quota_why_not=limited["cpu_quota"],
-        memory_limit_why_not=limited["memory_limit_bytes"],
-        processes_limit_why_not=limited["processes_max"],
+        cpu_quota_why_not=limits.why_not("cpu_quota"),
+        memory_limit_why_not=limits.why_not("memory_limit_bytes"),
+        processes_limit_why_not=processes_why_not,
         models_why_not={each.name: each.why_not or "" for each in engine.description.models},
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from iolab.machine import cgroups
 from iolab.machine.cgroups import Groups, NoGroups
 from iolab.machine.files import PROC, read
 from iolab.measure import limited
+from iolab.measure.child import ending
 from iolab.measure.engine import TrialFailed
 
-# Users from here on are nobody's: distributions and containers give out numbers below.
+# No user has such a number: distributions and containers give out lower ones.
 USER_MIN = 2_000_000_000
+# The limit under which a program is tried as another user, and how long that may take.
+TRIED_PROCESSES, TRY_S_MAX = 64, 15.0
 # Where the kernel says whether a user may have a namespace, on the distributions that forbid it.
 FORBIDS = {"kernel/unprivileged_userns_clone": "0", "user/max_user_namespaces": "0"}
 
@@ -76,14 +80,14 @@ def apply(settings: Settings) -> Limits:
     return Limits((sys.executable, "-I", "-S", limited.__file__, json.dumps(given)), groups)
 
 
-def why_not(setting: str) -> str:
-    """Why a limit, named as its setting, cannot be set here; empty where it can."""
-    return LIMITS[setting]()
+def why_not(setting: str, program: str = sys.executable) -> str:
+    """Why a limit, named as its setting, cannot be set here on a server of this program; empty where it can."""
+    return LIMITS[setting](program)
 
 
-def reasons() -> Mapping[str, str]:
-    """For each limit why it cannot be set here; empty where it can."""
-    return {setting: reason() for setting, reason in LIMITS.items()}
+def reasons(program: str = sys.executable) -> Mapping[str, str]:
+    """For each limit why it cannot be set here on a server of this program; empty where it can."""
+    return {setting: reason(program) for setting, reason in LIMITS.items()}
 
 
 def _groups(settings: Settings, *, by_group: bool) -> Groups | None:
@@ -93,20 +97,38 @@ def _groups(settings: Settings, *, by_group: bool) -> Groups | None:
     return cgroups.make(cores=settings.cpu_quota, memory_bytes=settings.memory_limit_bytes, processes=processes)
 
 
-def _why_no_processes() -> str:
-    """Without a group, root becomes another user, and other users need a namespace."""
+def _why_no_processes(program: str) -> str:
+    """Without a group, root becomes another user, and other users need a namespace. Whether that goes is tried."""
     why = cgroups.why_not("pids")
-    if not why or os.geteuid() == 0:
+    if not why:
         return ""
     forbidden = next((name for name, word in FORBIDS.items() if read(PROC / "sys" / name) == word), "")
-    return f"{why}; and {forbidden} forbids user namespaces" if forbidden else ""
+    if forbidden and os.geteuid() != 0:
+        return f"{why}; and {forbidden} forbids user namespaces"
+    failed = _failed_as_another_user(program)
+    return f"{why}; and without one, {failed}" if failed else ""
 
 
-LIMITS: Mapping[str, Callable[[], str]] = {
-    "cpu_quota": lambda: cgroups.why_not("cpu"),
-    "memory_limit_bytes": lambda: cgroups.why_not("memory"),
+def _failed_as_another_user(program: str) -> str:
+    """Why a program cannot be started under a limit of processes without a group; empty where it can."""
+    given = {"processes": TRIED_PROCESSES, "user": USER_MIN + os.getpid()}
+    command = [sys.executable, "-I", "-S", limited.__file__, json.dumps(given), program, "--version"]
+    try:
+        tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRY_S_MAX, check=False)
+    except subprocess.TimeoutExpired:
+        return f"as another user, {program} did not end within {TRY_S_MAX:.0f} s"
+    if tried.returncode == 0:
+        return ""
+    said = tried.stderr.decode(errors="replace").strip().splitlines()
+    advice = ": let all users read and execute it" if tried.returncode == limited.CANNOT_START else ""
+    return f"as another user, {said[-1] if said else f'{program} {ending(tried.returncode)}'}{advice}"
+
+
+LIMITS: Mapping[str, Callable[[str], str]] = {
+    "cpu_quota": lambda _: cgroups.why_not("cpu"),
+    "memory_limit_bytes": lambda _: cgroups.why_not("memory"),
     "processes_max": _why_no_processes,
     # Any process may lower these; a value that it may not set is refused when the server is started.
-    "descriptors_max": lambda: "",
-    "nice": lambda: "",
+    "descriptors_max": lambda _: "",
+    "nice": lambda _: "",
 }
