@@ -456,6 +456,28 @@ def test_a_contestant_that_was_left_out_is_not_measurable_here() -> None:
         check("not measurable here", "the server died", test, made)
 
 
+LAW = {"relation": "identity", "law": "littles_law"}
+
+
+@pytest.mark.parametrize(
+    ("test", "reason"),
+    [
+        (HOLDS, "epoll was given up: cannot be executed"),
+        (BREAKS, "epoll was given up: cannot be executed"),
+        (LAW | {"contestants": ["epoll"]}, "epoll was given up: cannot be executed"),
+        (RATIO | {"published": 1.1}, "epoll could not be measured at message_bytes=64: cannot be executed"),
+        (LEVEL | {"at_least": 1}, "epoll could not be measured at message_bytes=64: cannot be executed"),
+    ],
+)
+def test_a_contestant_that_was_given_up_is_named_with_its_failure(test: dict[str, Any], reason: str) -> None:
+    failure = Failure(kind="cannot_start", message="cannot be executed", final=True)
+    made = [
+        each if each.trial.slot else Result(trial=each.trial, started=each.started, failure=failure)
+        for each in run(fast())
+    ]
+    check("undecided", reason, test, made)
+
+
 LACKING = {Needs(processors=4): "needs 4 processors (2 found)"}
 GOOD, BAD = RATIO | {"published": 1.17}, RATIO | {"at_most": 1}
 OPEN, SMALL = RATIO | {"at_least": 1.17}, RATIO | {"published": 1.5}

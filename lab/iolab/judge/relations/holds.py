@@ -6,6 +6,8 @@ request fails.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from iolab.judge.relations.quantities import Evidence, nowhere
 from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
 from iolab.plan.claims import HoldsTest, Quantity
@@ -51,7 +53,14 @@ def ended(evidence: Evidence, contestant: str, at: Setting) -> list[Result] | Ob
         if (each.report is not None and not each.report.interrupted)
         or (each.failure is not None and each.failure.of_the_server)
     ]
-    return found or Obstacle("undecided", f"no trial of {contestant} so far")
+    return found or _unmeasured(contestant, trials)
+
+
+def _unmeasured(contestant: str, trials: Sequence[Result]) -> Obstacle:
+    """That a contestant has no trial to judge: it was given up, or none has ended so far."""
+    failure = next((each.failure for each in trials if each.failure is not None and each.failure.final), None)
+    reason = f"no trial of {contestant} so far" if failure is None else f"{contestant} was given up: {failure.line}"
+    return Obstacle("undecided", reason)
 
 
 def is_broken(result: Result) -> bool:

@@ -234,16 +234,17 @@ FORMULAS: dict[str, tuple[Formula, ...]] = {
 def _trials(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle:
     """The equation in every trial that ended with a report, the discarded ones among them: a broken law discards."""
     names = test.contestants or tuple(dict.fromkeys(t for each in evidence.plan.comparisons for t in each.titles))
-    trials: list[Result] = []
+    trials, hindered_by = list[Result](), list[Obstacle]()
     for name in names:
         found = ended(evidence, name, test.at)
         if isinstance(found, Obstacle):
             if test.contestants or found.judgement == "full run only":
                 return found
+            hindered_by.append(found)
             continue
         trials += [each for each in found if each.report is not None and each.failure is None]
     if not trials:
-        return Obstacle("undecided", "no trial so far")
+        return hindered_by[0] if hindered_by else Obstacle("undecided", "no trial so far")
     broken = [why for each in trials if (why := _fault(test, each))]
     if broken:
         reason = f"{_law(test)} fails in {len(broken)} of {len(trials)} trials: {broken[0]}"

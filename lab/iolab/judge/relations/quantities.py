@@ -268,8 +268,8 @@ def _obstacle_at(evidence: Evidence, found: ComparisonVerdict, leaf: Quantity) -
     if found.inconclusive is not None:
         return Obstacle("undecided", f"{found.name} is {found.inconclusive}" + (f"; {discarded}" if discarded else ""))
     failed = next((failure for failure in found.failures if failure.contestant == title), None)
-    if failed is not None and found.blocks_used == 0:
-        return Obstacle("undecided", f"{title} could not be measured: {failed.message}")
+    if failed is not None and found.level("throughput", title) is None:
+        return Obstacle("undecided", f"{title} could not be measured at {found.name}: {failed.message}")
     if title in found.not_judged:
         return Obstacle("undecided", f"{title} is not judged at {found.name}: {found.not_judged[title]}")
     if not any(level.contestant == title for level in found.levels):
