@@ -566,6 +566,22 @@ def test_the_formulas_of_a_published_row_hold_within_its_rounding(
     check(judgement, reason, {"relation": "identity", "law": law, "over": "published"}, [], plan=plan)
 
 
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        (P1, "R only with requests 100 instead of the printed 1000"),
+        (AB | {"throughput": {"value": 6700, "should_be": 6733.83}}, "R only with throughput 6733.83 instead of"),
+        # Within the rounding, and in none of the formulas.
+        (AB | {"throughput": {"value": 6733.82, "should_be": 6733.83}}, ""),
+        (AB | {"connections_made": {"value": 9, "should_be": 10}}, ""),
+    ],
+)
+def test_a_correction_is_named_where_a_formula_fails_without_it(figures: dict[str, Any], said: str) -> None:
+    plan = updated(PLAN, published=(Published.model_validate({"id": "R", "figures": {"epoll": figures}}),))
+    found = check("confirmed", said, {"relation": "identity", "law": "ab", "over": "published"}, [], plan=plan)
+    assert ("only with" in found.reason) == bool(said)
+
+
 def test_rows_with_other_figures_of_one_setting_are_lines_of_one_report() -> None:
     rows = [{"id": name, "figures": {"epoll": {name: value}}} for name, value in HEY.items()]
     rows += [{"id": "bins", "note": "histogram", "bins": {"epoll": BINS}}]

@@ -49,17 +49,28 @@ class Span(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A published row of one contestant, with the requests and connections it was measured with."""
+    """A published row of one contestant, and the cell of ours that it stands beside."""
 
     row: Published
     contestant: str
     law: str
-    requests: float | None
-    connections: float | None
+    cell: Cell | None
 
     @property
     def name(self) -> str:
         return f"{self.row.id} ({self.contestant})"
+
+    @property
+    def requests(self) -> float | None:
+        """With how many it was measured: as printed, else as ours."""
+        ours = None if self.cell is None else self.cell.load.requests
+        return self.row.number(self.contestant, "requests") or ours
+
+    @property
+    def connections(self) -> float | None:
+        """With how many it was measured: as printed, else as ours."""
+        ours = None if self.cell is None else self.cell.load.connections
+        return self.row.number(self.contestant, "connections") or ours
 
     def span(self, metric: str) -> Span | None:
         """A figure with its rounding; None where the row has none."""
@@ -68,6 +79,12 @@ class Row(NamedTuple):
             return None
         half = ROUNDING[self.law].get(metric, 0.0) if self.law in ROUNDING else SHARE * abs(value)
         return Span(value - half, value + half)
+
+    def as_printed(self, metric: str) -> Row:
+        """The same row with this figure as it was printed, and not as it should be."""
+        own = self.row.figures[self.contestant]
+        printed = {metric: own[metric].model_copy(update={"should_be": None})}
+        return self._replace(row=updated(self.row, figures={self.contestant: {**own, **printed}}))
 
 
 class Formula(NamedTuple):
@@ -101,14 +118,12 @@ def _published(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle
     checked, corrected = 0, list[str]()
     for row in _rows(test, evidence):
         for formula in FORMULAS[test.law]:
-            left, right = row.span(formula.metric), formula.right(row)
-            if left is None or right is None:
-                continue
-            if not left.meets(right):
-                sides = f"{left.low:.6g} to {left.high:.6g} against {right.low:.6g} to {right.high:.6g}"
-                reason = f"{formula.words} fails in {row.name}: {sides}"
+            sides = _sides(formula, row)
+            if sides is not None and not sides[0].meets(sides[1]):
+                left, right = (f"{side.low:.6g} to {side.high:.6g}" for side in sides)
+                reason = f"{formula.words} fails in {row.name}: {left} against {right}"
                 return TestVerdict(test=test, judgement="contradicted", reason=reason)
-            checked += 1
+            checked += sides is not None
         corrected += _corrections(row)
     if not checked:
         return Obstacle("undecided", "no published row has the figures for it")
@@ -117,10 +132,20 @@ def _published(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle
     return TestVerdict(test=test, judgement="confirmed", reason=f"{names}: {checked} published equations hold{but}")
 
 
+def _sides(formula: Formula, row: Row) -> tuple[Span, Span] | None:
+    """Both sides of an equation in a row; None where the row lacks a figure for it."""
+    left, right = row.span(formula.metric), formula.right(row)
+    return None if left is None or right is None else (left, right)
+
+
 def _corrections(row: Row) -> Iterator[str]:
-    """The figures of a row that hold only as they should be."""
+    """The figures of a row that break a formula as they were printed, and hold as they should be."""
     for metric, figure in row.row.figures.get(row.contestant, {}).items():
-        if figure.should_be is not None:
+        if figure.should_be is None:
+            continue
+        printed = row.as_printed(metric)
+        sides = (_sides(formula, printed) for formula in FORMULAS[row.law])
+        if any(each is not None and not each[0].meets(each[1]) for each in sides):
             yield f"{row.row.id} only with {metric} {figure.should_be:g} instead of the printed {figure.value:g}"
 
 
@@ -129,10 +154,7 @@ def _rows(test: IdentityTest, evidence: Evidence) -> Iterator[Row]:
         if any(row.at.get(axis, value) != value for axis, value in test.at.items()):
             continue
         if not test.contestants or contestant in test.contestants:
-            cell = _cell(evidence.plan.comparisons, row, contestant)
-            requests = row.number(contestant, "requests") or _requests(cell)
-            connections = row.number(contestant, "connections") or _connections(cell)
-            yield Row(row, contestant, test.law, requests, connections)
+            yield Row(row, contestant, test.law, _cell(evidence.plan.comparisons, row, contestant))
 
 
 def _reports(published: Iterable[Published]) -> list[tuple[str, Published]]:
@@ -166,14 +188,6 @@ def _cell(comparisons: Sequence[Comparison], row: Published, contestant: str) ->
         if each.is_at(row.at) and contestant in each.titles
     )
     return next(cells, None)
-
-
-def _requests(cell: Cell | None) -> float | None:
-    return None if cell is None or cell.load.requests is None else float(cell.load.requests)
-
-
-def _connections(cell: Cell | None) -> float | None:
-    return None if cell is None else float(cell.load.connections)
 
 
 def _rate(row: Row) -> Span | None:
