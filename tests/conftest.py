@@ -244,6 +244,8 @@ class FakeHost:
         "large",
         "mute",
         "cut",
+        "load_dies",
+        "dies_late",
     )
 
     def __init__(
@@ -439,13 +441,22 @@ class FakeLoad:
             yield None
             if spec.slice_ms is not None and passed * 100 % spec.slice_ms == 0:
                 yield fake_minute(passed * 100 // spec.slice_ms - 1, spec.slice_ms)
-                if fault == "cut" and passed * 100 == 2 * spec.slice_ms:
-                    raise KeyboardInterrupt
+                if passed * 100 == 2 * spec.slice_ms:
+                    self._interrupt()
         yield Measured(monotonic_ns=self.host.now_ns)
         rate = fake_engine.RATES.get(self.server.cell.contestant.name, 50_000)
         wrong = min(2, spec.requests or 2) if fault == "wrong" else 0
         said = fake_engine.report(spec.model_dump(mode="json", exclude_none=True), rate, begin_ns, wrong)
         yield Report.model_validate({"schema": 1} | said)
+
+    def _interrupt(self) -> None:
+        """What happens after two minutes of a long trial."""
+        if self.server.fault == "cut":
+            raise KeyboardInterrupt
+        if self.server.fault == "load_dies":
+            raise TrialFailed("load_died", "the load generator was ended by SIGKILL")
+        if self.server.fault == "dies_late":
+            self.server.fault = "dies"
 
     def rss_bytes(self) -> int:
         return 3 << 20

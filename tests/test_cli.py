@@ -134,6 +134,61 @@ def test_a_soak_prints_each_minute_and_says_what_it_rests_on(tmp_path: Path) -> 
     assert len((folder / "minutes.jsonl").read_text().splitlines()) == 5
 
 
+SOAK = ("soak", "epoll", "--duration", "5m", "--rate", "300", "--out")
+
+
+def stored_minutes(stdout: str) -> int:
+    folder = Path(last_line(stdout).removeprefix("record: "))
+    return len((folder / layout.MINUTES).read_text().splitlines())
+
+
+def test_a_soak_whose_server_dies_ends_with_what_it_has_and_is_measured_anew(
+    simulated: FakeHost, tmp_path: Path
+) -> None:
+    # The first start is a look at the server.
+    simulated.faults = {1: "dies_late"}
+    done = iolab(*SOAK, tmp_path)
+    assert done.exit_code == 1
+    said = done.stdout.splitlines()
+    assert said[0] == "failed in minute 3: the server ended while it was measured"
+    assert said[1] == "2 errors in 2,002 requests of the whole minutes before"
+    assert said[2] == "memory of the server, MiB: 10.0 after the first minute, 10.0 at the end"
+    assert stored_minutes(done.stdout) == 2
+    assert simulated.counted == [], "it is not started again for a count"
+    again = iolab(*SOAK, tmp_path)
+    assert again.exit_code == 0, again.stderr
+    assert "the earlier run is kept as" in again.stderr
+    assert stored_minutes(again.stdout) == 5
+
+
+def test_a_soak_whose_generator_dies_keeps_its_minutes_and_goes_on_with_the_rest(
+    simulated: FakeHost, tmp_path: Path
+) -> None:
+    simulated.faults = {1: "load_dies"}
+    done = iolab(*SOAK, tmp_path)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "iolab: epoll: the load generator was ended by SIGKILL" in done.stderr
+    assert "its minutes are kept in" in done.stderr
+    assert "to go on: iolab" in done.stderr
+    again = iolab(*SOAK, tmp_path)
+    assert again.exit_code == 0, again.stderr
+    assert "in 2 trials, because it was cut off" in again.stdout
+    assert stored_minutes(again.stdout) == 2 + 3
+
+
+def test_a_soak_whose_server_dies_at_once_begins_again_and_shows_both_trials(
+    simulated: FakeHost, tmp_path: Path
+) -> None:
+    simulated.faults = {1: "dies"}
+    done = iolab(*SOAK, tmp_path)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "iolab: epoll: the server ended while it was measured" in done.stderr
+    again = iolab(*SOAK, tmp_path)
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout.startswith("failed in minute 1: the server ended while it was measured")
+    assert stored_minutes(again.stdout) == 5
+
+
 @pytest.mark.usefixtures("simulated")
 def test_a_server_compared_with_itself_is_legal_and_the_same(tmp_path: Path) -> None:
     done = iolab("vs", "epoll", "epoll", "--quick", "--out", tmp_path, "--json")

@@ -7,7 +7,7 @@ import pytest
 from iolab.judge import endurance
 from iolab.plan.experiment import vs_plan
 from iolab.plan.schedule import schedule
-from iolab.results.records import Minute, Result, pieces
+from iolab.results.records import Failure, Minute, Result, pieces
 from made import result
 
 PLAN = vs_plan(["epoll", "thread"], {"protocol": "echo"})
@@ -30,6 +30,12 @@ def finished(failed: int = 0, earlier: tuple[Minute, ...] = ()) -> Result:
     return made.model_copy(update={"report": report, "pieces": pieces(earlier)})
 
 
+def broken() -> Result:
+    """A trial whose server died in its third minute."""
+    failure = Failure(kind="died", message="the server was ended by SIGSEGV", said=("a stack overflow",))
+    return Result(trial=TRIAL, started="later", failure=failure, pieces=pieces((minute(1), minute(2))))
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -41,10 +47,17 @@ def finished(failed: int = 0, earlier: tuple[Minute, ...] = ()) -> Result:
         ),
         (finished(earlier=(minute(1, failed=2),)), "2 errors in 1,300,002 requests: a rate of 1.5e-06"),
         (Result(trial=TRIAL, started="now"), "no request was answered"),
+        (broken(), "0 errors in 2,000,000 requests of the whole minutes before"),
     ],
 )
 def test_errors_are_said_with_the_rate_that_could_have_been_missed(found: Result, expected: str) -> None:
     assert endurance.errors(found) == expected
+
+
+def test_a_trial_that_broke_says_when_and_how() -> None:
+    first, *others = endurance.lines(broken(), ())
+    assert first == "failed in minute 3: the server was ended by SIGSEGV: a stack overflow"
+    assert not any("cut off" in line for line in others)
 
 
 def test_what_grew_is_said_of_the_last_trial() -> None:

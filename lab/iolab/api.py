@@ -70,8 +70,10 @@ def soak(
 ) -> Results:
     """Loads one server for as long as `duration_ms` says, up to a day, and stores every minute.
 
-    One that was interrupted is continued with what is left, unless it is to be `fresh`. The other arguments are those
-    of `vs`; `judge.endurance.lines` says what was found.
+    One that was interrupted is continued with what is left, unless it is to be `fresh`. A server that dies after the
+    first minute is a result: the last trial has a `failure`. Where anything else ends the trial, `runner.CutOff` is
+    raised, and the same call goes on from the minutes that are kept. The other arguments are those of `vs`;
+    `judge.endurance.lines` says what was found.
     """
     plan = soak_plan(server, _by_name(settings, setting))
     return _run(plan, registry.load(Path(registry.USERS)), Path(out), on_event, fresh=fresh, by_hand=True)

@@ -38,7 +38,7 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Runs the trial and prints what it rests on."""
+    """Runs the trial and prints what it rests on, also where the server broke."""
     from iolab import api
     from iolab.cli.streams import stdout
     from iolab.cli.terminal import say
@@ -53,8 +53,8 @@ def run(options: Namespace) -> int:
     )
     if isinstance(found, int):
         return found
-    result = found.trials[-1]
-    for line in endurance.lines(result, [each for each in found.minutes if each.trial == result.trial]):
-        say(stdout(), line)
+    for result in found.trials:
+        for line in endurance.lines(result, [each for each in found.minutes if each.trial == result.trial]):
+            say(stdout(), line)
     say(stdout(), f"record: {found.folder}")
-    return 0
+    return 0 if found.trials[-1].failure is None else 1

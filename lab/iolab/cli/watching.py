@@ -38,6 +38,11 @@ def followed(measure: Callable[[OnEvent], Results]) -> Results | int:
         advice = protocol_probe.remedy(failed.failure.kind, as_flags=True)
         terminal.show_failure(console, f"iolab: {failed.contestant}", failed.failure, advice)
         return failed.code
+    except runner.CutOff as cut:
+        terminal.show_failure(console, f"iolab: {cut.contestant}", cut.failure)
+        terminal.say(console, f"its minutes are kept in {screen.folder}")
+        terminal.say(console, f"to go on: {again()}")
+        return cut.code
     except stopping.Stopped as stopped:
         is_kept = screen.folder is not None and screen.folder.is_dir()
         kept = f"finished trials are kept in {screen.folder}" if is_kept else "no trial had ended"

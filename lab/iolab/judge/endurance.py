@@ -21,9 +21,13 @@ SIZES = (
 
 def lines(result: Result, minutes: Sequence[Minute]) -> Iterator[str]:
     """What one trial found, with all its minutes in the order in which they were stored."""
+    if result.failure is not None:
+        minute = 1 + round(sum(piece.seconds for piece in result.pieces) / 60)
+        yield f"failed in minute {minute}: {result.failure.line}"
     yield errors(result)
-    if result.pieces:
-        yield f"in {len(result.pieces) + result.is_measured} trials, because it was cut off"
+    trials = len(result.pieces) + result.is_measured
+    if trials > 1:
+        yield f"in {trials} trials, because it was cut off"
     started = minutes[-1].started if minutes else ""
     of_last = [minute for minute in minutes if minute.started == started]
     if len(of_last) < 2:
@@ -38,9 +42,12 @@ def errors(result: Result) -> str:
     asked = result.answered + result.unanswered
     if not asked:
         return "no request was answered"
-    if not result.unanswered:
-        return f"0 errors in {asked:,} requests: the true rate is below {RULE_OF_THREE / asked:.2g} (95 %)"
-    return f"{result.unanswered:,} errors in {asked:,} requests: a rate of {result.unanswered / asked:.2g}"
+    what = f"{result.unanswered:,} errors in {asked:,} requests"
+    if result.failure is not None:
+        return f"{what} of the whole minutes before"
+    if result.unanswered:
+        return f"{what}: a rate of {result.unanswered / asked:.2g}"
+    return f"{what}: the true rate is below {RULE_OF_THREE / asked:.2g} (95 %)"
 
 
 def _number(field: str, value: int) -> str:

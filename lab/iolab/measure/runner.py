@@ -47,6 +47,14 @@ class ContestantFailed(IolabError):
         self.code = BadInput.code if is_bad_input else IolabError.code
 
 
+class CutOff(IolabError):
+    """A long trial was cut off, and not by its server. What it measured is kept, and the next run goes on from it."""
+
+    def __init__(self, contestant: str, failure: Failure) -> None:
+        super().__init__(f"{contestant}: {failure.line}: its minutes are kept: start the run again to go on")
+        self.contestant, self.failure = contestant, failure
+
+
 def run(
     plan: Plan,
     host: Host,
@@ -154,14 +162,24 @@ def _run_trial(progress: Progress, host: Host, scheduled: Trial, capacities: Map
     is_long = progress.plan.cell(scheduled).trial.is_long
     measured = measure(host, cell, scheduled, progress.clocks, progress.keep_minute if is_long else None)
     measured = pythons.beside_its_twin(progress.plan, progress.results, cell, measured)
+    failure, minutes = measured.failure, progress.minutes_of(scheduled)
+    if minutes and failure is not None and not (failure.final or failure.of_the_server):
+        raise CutOff(progress.names(scheduled)[0], failure)
     # The minutes of a trial that has a report are in it.
-    last = () if measured.is_measured else progress.minutes_of(scheduled)[len(earlier) :]
+    last = minutes[len(earlier) :] if not measured.is_measured else ()
     result = trial.judged(cell, measured.model_copy(update={"pieces": (*pieces(earlier), *pieces(last))}))
     progress.keep(result, progress.clocks.monotonic_s() - begin_s)
-    failure = result.failure
-    if progress.all_or_none and failure is not None and (failure.final or failure.kind == "died"):
+    if failure is not None and _ends_the_run(progress, result, failure):
         # Its last lines were printed when the trial ended.
         raise ContestantFailed(progress.names(scheduled)[0], failure.model_copy(update={"said": ()}))
+
+
+def _ends_the_run(progress: Progress, result: Result, failure: Failure) -> bool:
+    """Whether nothing else is worth measuring after a failure in a run whose contestants are all to be compared."""
+    if result.pieces and not progress.rest():
+        # A soak: what its only trial measured until then is its result.
+        return False
+    return progress.all_or_none and (failure.final or failure.kind == "died")
 
 
 def _leave_out(progress: Progress, left_out: Mapping[tuple[int, int], Failure]) -> None:

@@ -121,15 +121,17 @@ def _whole_blocks_again(
     return ()
 
 
-def uncounted(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]) -> tuple[tuple[int, int], ...]:
+def uncounted(plan: Plan, results: Sequence[Result], counts: Iterable[CostCount]) -> tuple[tuple[int, int], ...]:
     """The (comparison, slot) pairs that take part and whose costs are not counted yet."""
     gone = given_up({result.trial.place: result for result in results if plan.holds(result.trial)})
+    # A server that broke in a long trial is not started again for a count.
+    broke = {(each.trial.comparison, each.trial.slot) for each in results if each.failure is not None and each.pieces}
     known = {(count.comparison, count.slot) for count in counts if count.is_of(plan)}
     return tuple(
         (at, slot)
         for at, comparison in enumerate(plan.comparisons)
         for slot in range(len(comparison.cells))
-        if (at, slot) not in gone | known
+        if (at, slot) not in gone | known | broke
     )
 
 
