@@ -24,6 +24,9 @@ def grown(**most: int) -> Growth:
     return Growth(times_ns=(0, 1, 2), **{name: (min(1, value), value, min(1, value)) for name, value in peak.items()})
 
 
+AGAIN = "the client sends them again after a second or more"
+
+
 @pytest.mark.parametrize(
     ("growth", "vitals", "dropped", "ran_out", "evidence"),
     [
@@ -87,13 +90,13 @@ def grown(**most: int) -> Growth:
             {},
             9,
             "backlog",
-            "listeners dropped 9 connections, 9 because the queue of accept was full",
+            f"listeners dropped 9 handshake packets (9 found the queue of accept full): {AGAIN}",
             id="backlog",
         ),
         pytest.param(
             {},
             {"processes_refused": 1},
-            *(9, "processes", "listeners dropped 9 connections, 9 because the queue of accept was full"),
+            *(9, "processes", f"listeners dropped 9 handshake packets (9 found the queue of accept full): {AGAIN}"),
             id="what was refused is surer than a full queue",
         ),
     ],
@@ -106,6 +109,12 @@ def test_a_server_has_run_out_of_what_a_figure_shows(
     assert (found.ran_out, found.recovered) == (ran_out, True)
     assert evidence in found.evidence
     assert (found.request, found.connection, found.phase, found.saw) == (1_001, 1_001, "receive", "closed")
+
+
+def test_drops_of_a_full_queue_of_handshakes_are_named_besides_those_of_accept() -> None:
+    found = how(FIRST, grown(), Vitals(), ListenCounters(overflows=3, drops=35, syn_queue_drops=32), recovered=True)
+    full = "3 found the queue of accept full, 32 too many handshakes under way"
+    assert f"listeners dropped 35 handshake packets ({full}): {AGAIN}" in found.evidence
 
 
 def test_a_connection_that_was_not_opened_has_no_request() -> None:

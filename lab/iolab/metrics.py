@@ -858,8 +858,8 @@ _ROWS = (
     ),
     _held_count(
         "listen_drops",
-        "Connections dropped by listeners",
-        "connections dropped by listeners",
+        "Handshake packets dropped by listeners",
+        "handshake packets dropped by listeners",
         lambda server: server.listen_drops,
         of_failures=True,
     ),

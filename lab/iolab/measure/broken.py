@@ -81,8 +81,10 @@ def _findings(growth: Growth, vitals: Vitals, listening: ListenCounters | None) 
     yield from _refusals(growth, vitals)
     yield from _sizes(growth, vitals)
     if listening is not None and listening.drops:
-        full = f"{listening.overflows} because the queue of accept was full"
-        yield Finding(f"listeners dropped {listening.drops} connections, {full}", "backlog")
+        full = f"{listening.overflows} found the queue of accept full"
+        under_way = f", {listening.syn_queue_drops} too many handshakes under way" if listening.syn_queue_drops else ""
+        again = "the client sends them again after a second or more"
+        yield Finding(f"listeners dropped {listening.drops} handshake packets ({full}{under_way}): {again}", "backlog")
 
 
 def _refusals(growth: Growth, vitals: Vitals) -> Iterator[Finding]:
