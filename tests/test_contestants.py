@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 import urllib.request
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from conftest import FAKE_ENGINE, Done, iolab
+from conftest import FAKE_ENGINE, PATIENCE_S, Done, iolab, is_alive, wait_until
 from iolab.contract.types import WORKLOADS
 from iolab.errors import PlanError
 from iolab.machine import needs
-from iolab.measure import contestants, registered
+from iolab.measure import contestants, registered, scratch
 from iolab.measure.engine import Engine
+from iolab.measure.scratch import Scratch
 from iolab.plan import registry
 from iolab.plan.experiment import vs_plan
 from iolab.plan.settings import Cell, Server
@@ -119,11 +122,11 @@ def test_a_server_is_started_with_its_files_and_environment_and_nothing_of_it_is
     try:
         assert scratch is not None
         port = started.addresses[0].rpartition(":")[2]
-        assert (scratch / "settings.ini").read_text() == f"port = {port}, workers = 3, {{ this stays }}"
+        assert (scratch.folder / "settings.ini").read_text() == f"port = {port}, workers = 3, {{ this stays }}"
         assert {b"WORKERS=3", b"WAIT=poll"} <= set(Path(f"/proc/{started.pids[0]}/environ").read_bytes().split(b"\0"))
     finally:
         started.stop()
-    assert not scratch.exists()
+    assert not scratch.folder.exists()
     assert not Path(f"/proc/{started.pids[0]}").exists()
 
 
@@ -213,6 +216,39 @@ def test_the_list_names_each_server_with_what_it_takes_and_runs_no_command_of_a_
     assert "NOT HERE: /nowhere is not installed: install mine" in lines
     assert any(line.startswith(("system: ", "gil: ")) for line in lines[lines.index(INTERPRETERS) :])
     assert {line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")} >= {"nginx", "raw-hyper"}
+
+
+def test_files_of_a_server_that_a_killed_lab_left_are_removed_and_those_in_use_are_not() -> None:
+    ours, home = Scratch.make(), Path(tempfile.gettempdir())
+    left, others = home / f"{scratch.PREFIX}1-0", [home / f"{scratch.PREFIX}notes", home / "iolab-1-0"]
+    for folder in (left, *others):
+        folder.mkdir()
+        (folder / "file").touch()
+    try:
+        scratch.remove_leftovers()
+        assert not left.exists()
+        assert ours.folder.is_dir(), "it is in use"
+        assert all((folder / "file").exists() for folder in others), "they have other names"
+    finally:
+        ours.remove()
+        for folder in others:
+            shutil.rmtree(folder)
+    assert not ours.folder.exists()
+    ours.remove()
+
+
+def test_a_build_ends_with_a_lab_that_is_killed(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    program = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep({PATIENCE_S})"
+    lab = f"import sys; from iolab.measure import registered; registered.build([sys.executable, '-c', {program!r}])"
+    killed = subprocess.Popen([sys.executable, "-c", lab])
+    try:
+        wait_until(lambda: pid_file.exists() and pid_file.read_text() != "", "the build began")
+    finally:
+        killed.kill()
+        killed.wait()
+    pid = int(pid_file.read_text())
+    wait_until(lambda: not is_alive(pid), "the build ended")
 
 
 def test_the_report_says_how_to_start_a_server_of_the_registry_by_hand() -> None:

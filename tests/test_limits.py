@@ -136,7 +136,7 @@ def test_groups_go_with_the_trial_and_those_of_a_dead_lab_with_the_next_run() ->
     if why := limits.why_not("cpu_quota"):
         pytest.skip(why)
     home = cgroups.homes(["cpu"])["cpu"].folder
-    left = home / f"{cgroups.PREFIX}0-0-of-a-test"
+    left = home / f"{cgroups.PREFIX}0-0"
     left.mkdir()
     ours = limits.apply(Server(cpu_quota=0.5))
     try:

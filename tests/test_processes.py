@@ -101,11 +101,11 @@ def test_a_server_may_listen_on_a_socket_of_the_file_system(tmp_path: Path) -> N
     server = contestants.start(cell_of("mine"), None, known)
     scratch = server.instances[0].scratch
     try:
-        assert server.addresses == (f"unix:{scratch}/socket",)
+        assert scratch is not None
+        assert server.addresses == (f"unix:{scratch.folder}/socket",)
     finally:
         server.stop()
-    assert scratch is not None
-    assert not scratch.exists()
+    assert not scratch.folder.exists()
 
 
 def check_line(folder: Path, program: str, kind: str, message: str, **settings: Any) -> None:

@@ -1,16 +1,13 @@
 """Control groups: limits of the kernel on the processes of one server, and on nothing else.
 
 A controller is in a hierarchy of version 2 or in one of version 1. Groups are made where this process itself is, or
-above, and only where the controller is enabled already: the lab never changes the machine. A group is locked by the
-process that made it. The kernel drops that lock when the process dies, so a group that is left can be told from one in
-use, also by a lab in another container.
+above, and only where the controller is enabled already: the lab never changes the machine. A group is a locked folder,
+so one that is left can be told from one in use.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import itertools
 import os
 import signal
 import time
@@ -20,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from iolab.errors import IolabError
+from iolab.machine import locked_folders
 from iolab.machine.files import PROC, read
 
 Controller = Literal["cpu", "memory", "pids"]
@@ -29,7 +27,6 @@ PREFIX = "iolab-"
 PERIOD_US = 100_000
 # Ended processes leave a group within milliseconds; one that waits for a disk takes longer.
 REMOVE_S_MAX, PAUSE_S = 2.0, 0.01
-_NUMBERS = itertools.count(1)
 
 
 class NoGroups(IolabError):
@@ -110,7 +107,7 @@ def make(*, cores: float | None = None, memory_bytes: int | None = None, process
     locks: list[int] = []
     try:
         for home in dict.fromkeys(places.values()):
-            made[home], lock = _made(home.folder)
+            made[home], lock = locked_folders.made(home.folder, PREFIX)
             locks.append(lock)
         folders = {controller: Home(home.version, made[home]) for controller, home in places.items()}
         for controller, value in limits.items():
@@ -125,8 +122,8 @@ def remove_leftovers() -> None:
     """Removes the empty groups of labs that have died. A group in use is locked, or has tasks."""
     places = (homes({controller}).values() for controller in ("cpu", "memory", "pids") if not why_not(controller))
     for home in {home for place in places for home in place}:
-        for folder in home.folder.glob(f"{PREFIX}*"):
-            with contextlib.suppress(OSError), _locked(folder):
+        for folder in locked_folders.left(home.folder, PREFIX):
+            with contextlib.suppress(OSError):
                 folder.rmdir()
 
 
@@ -191,34 +188,6 @@ def _paths(membership: str) -> Iterator[tuple[str, str]]:
     for line in membership.splitlines():
         _, names, path = line.split(":", 2)
         yield from ((name, path) for name in names.split(","))
-
-
-def _made(home: Path) -> tuple[Path, int]:
-    """A new folder and its lock; raises OSError."""
-    while True:
-        folder = home / f"{PREFIX}{os.getpid()}-{next(_NUMBERS)}"
-        try:
-            folder.mkdir()
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except (FileExistsError, FileNotFoundError):
-            # A dead process had the same number, or another lab took this folder for one that was left.
-            continue
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if folder.is_dir():
-                return folder, lock
-        os.close(lock)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a folder; raises OSError where another process has it."""
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(lock)
 
 
 def _limit(controller: Controller, home: Home, value: float) -> None:

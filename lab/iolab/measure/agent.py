@@ -19,7 +19,7 @@ from iolab.contract.ready import ReadyLine
 from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload, updated
 from iolab.machine import cgroups, cpus, doctor, facts, interpreters, netstat, noise, port_owner, proc, resources
 from iolab.machine.netstat import ListenCounters
-from iolab.measure import contestants, limits, path, programs, protocol_probe, pythons
+from iolab.measure import contestants, limits, path, programs, protocol_probe, pythons, scratch
 from iolab.measure.binary import EngineError
 from iolab.measure.broken import Vitals
 from iolab.measure.child import Ended
@@ -135,6 +135,7 @@ class Agent:
     def remove_leftovers(self) -> None:
         """Removes what labs that were killed have left behind."""
         cgroups.remove_leftovers()
+        scratch.remove_leftovers()
 
     def describe(self) -> dict[str, Any]:
         """The circumstances of a run, for its record."""

@@ -8,7 +8,6 @@ all that it forked.
 from __future__ import annotations
 
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from iolab.measure.limits import Limits
 from iolab.measure.path import RunningPath
 from iolab.measure.processes import Instance, Place, Readiness, refuse_missing, remove, spawn, stop_all
 from iolab.measure.registered import Absent, Command, Registered
+from iolab.measure.scratch import Scratch
 from iolab.plan import registry, settings
 from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
@@ -317,7 +317,7 @@ def _start_commands(cell: Cell, server: Registered | None, place: Place) -> tupl
     with ExitStack() as undo:
         started = list[tuple[Instance, Readiness]]()
         for port in free_ports(cell.server.instances):
-            scratch = None if server is None else Path(tempfile.mkdtemp(prefix="iolab-"))
+            scratch = None if server is None else Scratch.make()
             undo.callback(remove, scratch)
             command = _command(cell, server, place.host, port, scratch)
             keeps_stdout = server is not None and server.listed.entry.ready == "line"
@@ -330,10 +330,10 @@ def _start_commands(cell: Cell, server: Registered | None, place: Place) -> tupl
     return ready
 
 
-def _command(cell: Cell, server: Registered | None, host: str, port: int, scratch: Path | None) -> Command:
+def _command(cell: Cell, server: Registered | None, host: str, port: int, scratch: Scratch | None) -> Command:
     """What starts the contestant of a cell on a port; raises TrialFailed."""
     if server is not None and scratch is not None:
-        command = server.command(cell, host, port, scratch)
+        command = server.command(cell, host, port, scratch.folder)
     else:
         argv = cell.contestant.argv(port, values_of(cell, host))
         refuse_missing(argv[0], "cmd:")

@@ -22,6 +22,7 @@ from iolab.measure.child import Child, Ended, ending
 from iolab.measure.engine import TrialFailed, with_environment
 from iolab.measure.output import Output
 from iolab.measure.registered import Command
+from iolab.measure.scratch import Scratch
 
 POLL_S = 0.01
 # What a shell reads between commands, and a program as an argument.
@@ -56,7 +57,7 @@ class Instance:
     addresses: tuple[str, ...] = ()
     ready: ServeReady | None = None
     line: ReadyLine | None = None
-    scratch: Path | None = None
+    scratch: Scratch | None = None
     stdout: Output | None = None
     began_s: float = 0.0
 
@@ -94,10 +95,10 @@ def stop_all(instances: Sequence[Instance]) -> bool:
     return all(ended)
 
 
-def remove(scratch: Path | None) -> None:
+def remove(scratch: Scratch | None) -> None:
     """Removes a folder that went with an instance."""
     if scratch is not None:
-        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.remove()
 
 
 def refuse_missing(program: str, prefix: str) -> None:
@@ -108,7 +109,7 @@ def refuse_missing(program: str, prefix: str) -> None:
         raise TrialFailed("cannot_start", message, final=True)
 
 
-def spawn(command: Command, place: Place, *, scratch: Path | None = None, keeps_stdout: bool = False) -> Instance:
+def spawn(command: Command, place: Place, *, scratch: Scratch | None = None, keeps_stdout: bool = False) -> Instance:
     """Starts a command, which has not begun to listen yet; raises TrialFailed."""
     words = [*place.before, *with_environment(command.environment, command.argv)]
     cpus, began_s = ",".join(map(str, place.cpus)), time.monotonic()

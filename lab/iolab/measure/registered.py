@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from iolab.errors import IolabError
-from iolab.measure import binary, programs, pythons
+from iolab.measure import binary, programs, pythons, reaper
+from iolab.measure.child import Child
 from iolab.plan import registry
 from iolab.plan.registry import Listed, filled
 from iolab.plan.settings import Cell, values_of
@@ -143,13 +145,23 @@ def _build(server: Listed) -> None:
         built.mkdir(parents=True, exist_ok=True)
     except OSError as why:
         raise Absent(f"it cannot be built in {built}: {why.strerror or why}") from None
-    code, lines = _run(_words(server.entry.build, _places(server)), BUILD_S_MAX)
-    if code != 0:
-        error = next((line for line in lines if "error" in line), lines[0])
-        command = shlex.join(_words(server.entry.build, _places(server)))
-        raise Absent(f"it cannot be built: {error}: see what {command} says")
+    build(_words(server.entry.build, _places(server)))
     if (unmade := _unmade(server)) is not None:
         raise Absent(f"its build made no {unmade}: correct build or start")
+
+
+def build(command: Sequence[str]) -> None:
+    """Runs a build; raises Absent. It ends with the lab, killed or not, and so does the lock that a build may hold."""
+    child = Child([sys.executable, "-I", "-S", reaper.__file__, "", "", "", *command], b"")
+    try:
+        code, said = child.wait(BUILD_S_MAX), child.last_words()
+    finally:
+        child.stop()
+    if code is None:
+        raise Absent(f"{command[0]} did not end within {BUILD_S_MAX:.0f} s")
+    if code != 0:
+        error = next((line for line in said if "error" in line), said[0] if said else "it said nothing")
+        raise Absent(f"it cannot be built: {error.strip()}: see what {shlex.join(command)} says")
 
 
 def _version(server: Listed) -> str:
