@@ -254,10 +254,12 @@ def test_a_build_ends_with_a_lab_that_is_killed(tmp_path: Path) -> None:
 def test_the_report_says_how_to_start_a_server_of_the_registry_by_hand() -> None:
     plan = vs_plan(["epoll", "mine[wait=poll]"], {"protocol": "http", "workers": 2})
     start = ["mine", "-p", "{scratch}", "{host}:{port}", "{workers}", "{wait}", "{queue}"]
-    servers = {"mine": {"start": start, "options": {"wait": "select", "queue": "5"}}}
+    environment = {"WORKERS": "{workers}", "HOME": "{scratch}"}
+    servers = {"mine": {"start": start, "environment": environment, "options": {"wait": "select", "queue": "5"}}}
     ours, mine = commands.by_hand(plan, 0, servers)
     assert ours.server[:4] == ("iolab", "serve", "--model", "epoll")
-    assert mine.server == ("mine", "-p", "{scratch}", "127.0.0.1:8080", "2", "poll", "5")
+    added = ("env", "WORKERS=2", "HOME={scratch}")
+    assert mine.server == (*added, "mine", "-p", "{scratch}", "127.0.0.1:8080", "2", "poll", "5")
     assert "in braces" in mine.note
 
 

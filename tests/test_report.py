@@ -597,6 +597,13 @@ def test_one_trial_by_hand_says_all_that_decides_it(setting: dict[str, Any], ser
     assert bool(by_hand.note) == (setting.get("sockets", 1) > 1), "a load by hand reaches one socket"
 
 
+def test_a_server_by_hand_has_the_environment_that_the_run_adds() -> None:
+    plan = vs_plan(["epoll", "cmd:./mine {port}"], {"protocol": "echo", "server.environment": {"A": "1 2"}})
+    ours, mine = (shlex.join(each.server) for each in commands.by_hand(plan, 0))
+    assert ours.startswith("env 'A=1 2' iolab serve --model epoll")
+    assert mine == "env 'A=1 2' ./mine 8080"
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -73,8 +73,10 @@ class Registered:
 
     def facts(self) -> dict[str, object]:
         """What the record of a run says of it."""
-        about = {"about": self.listed.entry.about, "start": self._words, "options": self.listed.defaults}
-        return {"version": self.version or None, **about}
+        entry, places = self.listed.entry, _places(self.listed)
+        environment = {name: filled(value, places) for name, value in entry.environment.items()}
+        start = {"start": self._words, "environment": environment, "options": self.listed.defaults}
+        return {"version": self.version or None, "about": entry.about, **start}
 
     @property
     def _words(self) -> list[str]:

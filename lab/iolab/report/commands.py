@@ -118,13 +118,25 @@ def _other_words(cell: Cell) -> list[str]:
 
 
 def _server_words(cell: Cell, servers: Servers) -> list[str]:
+    """The command of a server, on its processors and with what the run adds to its environment."""
+    environment: Mapping[str, str] = {}
     pinned = ["taskset", "--cpu-list", _list(cell.server.cpus)] if cell.server.cpus else []
     if cell.contestant.kind == "command":
-        return [*pinned, *cell.contestant.argv(PORT, {**values_of(cell), **PLACES})]
-    if (registered := servers.get(cell.contestant.name)) is not None:
+        words = [*cell.contestant.argv(PORT, {**values_of(cell), **PLACES})]
+    elif (registered := servers.get(cell.contestant.name)) is not None:
         values = {**values_of(cell), **PLACES, "port": str(PORT)}
         values |= registered.get("options", {}) | cell.contestant.options
-        return [*pinned, *(filled(word, values) for word in registered["start"])]
+        words = [filled(word, values) for word in registered["start"]]
+        environment = {name: filled(value, values) for name, value in registered.get("environment", {}).items()}
+    else:
+        # The engine binds itself.
+        pinned, words = [], _serve_words(cell)
+    added = [f"{name}={value}" for name, value in {**environment, **cell.server.environment}.items()]
+    return [*pinned, *(["env", *added] if added else []), *words]
+
+
+def _serve_words(cell: Cell) -> list[str]:
+    """The command of a server of the engine."""
     words = ["iolab", "serve", "--model", cell.contestant.name]
     for name, value in cell.contestant.options.items():
         words += ["--option", f"{name}={value}"]
