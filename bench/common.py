@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 from iolab.contract.literals import Driver
 from iolab.contract.types import Workload
 from iolab.machine import proc
-from iolab.measure import binary
+from iolab.measure import binary, registered
 from iolab.measure.binary import EngineError
 from iolab.measure.engine import Engine, core_to_core_ns
+from iolab.measure.registered import Absent
 from iolab.results.records import SAME_TOPOLOGY_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -140,7 +141,7 @@ def run_with_edges(command: Sequence[str], spec: dict[str, Any], server: Server)
             event = json.loads(line)
             match event["event"]:
                 case "measuring" | "measured" as edge:
-                    cpu_ns[edge] = tree_cpu_ns(server.pid)
+                    cpu_ns[edge] = proc.usage(proc.look(server.pid)).cpu_ns
                 case "report":
                     return event, cpu_ns["measured"] - cpu_ns["measuring"]
                 case "failed":
@@ -156,21 +157,6 @@ def completed(report: dict[str, Any]) -> int:
     if requests["correct"] == 0:
         raise Skipped("no request was answered")
     return int(requests["correct"])
-
-
-def process_tree(pid: int) -> list[int]:
-    """The process and its descendants."""
-    pids = [pid]
-    for parent in pids:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            with suppress(OSError):
-                pids += map(int, task.read_text().split())
-    return pids
-
-
-def tree_cpu_ns(pid: int) -> int:
-    """User and system time of the living processes of a tree. None of the servers here loses any in a run."""
-    return sum(proc.process_cpu_ns(one) for one in process_tree(pid))
 
 
 def spread(values: Sequence[float], digits: int, width: int = 0) -> str:
@@ -207,12 +193,10 @@ def pinned(cpu: int, command: Sequence[str]) -> list[str]:
 
 def build(command: Sequence[str]) -> None:
     """Builds a program; nothing is done where nothing has changed."""
-    if shutil.which(command[0]) is None:
-        raise Skipped(f"{command[0]} is not installed")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        errors = [line.strip() for line in done.stderr.splitlines() if "error" in line]
-        raise Skipped(f"it cannot be built: {errors[0] if errors else last_line(done.stderr)}")
+    try:
+        registered.build(command)
+    except Absent as why:
+        raise Skipped(str(why)) from None
 
 
 def last_line(text: str) -> str:

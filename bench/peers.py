@@ -42,7 +42,6 @@ from common import (
     last_line,
     load_spec,
     pinned,
-    process_tree,
     processor_words,
     processors,
     raise_descriptor_limit,
@@ -52,6 +51,7 @@ from common import (
 from servers import start_server
 
 from iolab.contract.types import EchoWorkload, HttpWorkload, Workload
+from iolab.machine import proc
 from iolab.measure.binary import EngineError
 from iolab.measure.engine import Engine, open_engine
 
@@ -448,7 +448,7 @@ def server_run(scene: Scene, name: str, server: Server, bench: Bench) -> Run:
             report, cpu_ns = run_with_edges(command, spec, server)
             return Sample(scene.name, number, name, completed(report), cpu_ns)
         with tempfile.NamedTemporaryFile() as counts:
-            pids = ",".join(map(str, process_tree(server.pid)))
+            pids = ",".join(map(str, proc.look(server.pid).pids))
             report, _ = run_with_edges(counted(command, Path(counts.name), pids), spec, server)
             return Sample(scene.name, number, name, completed(report), syscalls=read_count(Path(counts.name)))
 
@@ -478,7 +478,7 @@ def run_to_end(command: list[str], seconds_max: float) -> Whole:
                 break
             if time.monotonic() > deadline:
                 process.kill()
-            rss_bytes = max(rss_bytes, tree_peak_bytes(process.pid))
+            rss_bytes = max(rss_bytes, proc.size(process.pid).rss_bytes_max)
             time.sleep(0.05)
         # It has been waited for already; this tells the object so.
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -498,16 +498,6 @@ def read_count(counts: Path) -> int:
     if found is None:
         raise Skipped("perf counted nothing")
     return int(found[1])
-
-
-def tree_peak_bytes(pid: int) -> int:
-    """The most memory that the processes of a tree have had, each by itself."""
-    total = 0
-    for one in process_tree(pid):
-        with contextlib.suppress(OSError):
-            found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{one}/status").read_text())
-            total += int(found[1]) * 1024 if found else 0
-    return total
 
 
 def print_header(bench: Bench, seed: int) -> None:

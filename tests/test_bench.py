@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -77,3 +78,11 @@ def test_every_server_of_a_scene_of_the_peers_is_a_model_or_in_the_registry(monk
     models = {path.stem for path in (BENCH.parent / "crates/models/src").glob("*.rs")}
     scenes, known = import_module("peers").SCENES, import_module("servers").REGISTRY
     assert {name for scene in scenes for name in scene.servers} <= models | set(known)
+
+
+def test_a_program_that_cannot_be_built_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    common = import_module("common")
+    common.build([sys.executable, "-c", ""])
+    with pytest.raises(common.Skipped, match="it cannot be built: error: no such field: see what"):
+        common.build([sys.executable, "-c", "raise SystemExit('error: no such field')"])
