@@ -30,6 +30,11 @@ CRATES: dict[str, set[str]] = {
     "netpath": {"sys", "contract"},
     "engine": {"proto", "sys", "contract", "models", "load", "netpath"},
 }
+# The folders and single files of the engine from the ground up: each may use those before it.
+ENGINE = (
+    *("failure", "units", "wrap", "output", "spec", "result", "process", "export", "compat", "flags", "commands"),
+    "main",
+)
 # Libraries for text from outside, and the crates that may use each. The words of the contract are those of the command
 # line, so the contract derives them for clap; the calls of rpc are JSON too, and proto's.
 TEXT_FROM_OUTSIDE = {
@@ -87,6 +92,17 @@ def test_a_crate_depends_only_on_those_below_it(crate: str) -> None:
 def test_every_crate_of_the_workspace_has_its_place() -> None:
     members = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["members"]
     assert {member.removeprefix("crates/") for member in members} == set(CRATES)
+
+
+ENGINE_FILES = files("crates/engine/src/*.rs")
+
+
+@pytest.mark.parametrize("path", ENGINE_FILES, ids=ids(ENGINE_FILES))
+def test_a_file_of_the_engine_uses_only_its_folder_and_those_below(path: Path) -> None:
+    folder = path.relative_to(ROOT / "crates/engine/src").parts[0].removesuffix(".rs")
+    assert folder in ENGINE, f"give {folder} its place in this test"
+    used = set(re.findall(r"\bcrate::([a-z_]+)\b", re.sub(r"//.*", "", path.read_text())))
+    assert used <= set(ENGINE[: ENGINE.index(folder) + 1])
 
 
 @cache

@@ -26,10 +26,20 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The same for a duration that is counted in milliseconds.
+/// A duration as [`parse_duration`] reads it.
+pub(crate) fn duration_text(duration: Duration) -> String {
+    match duration.as_micros() {
+        us if us > 0 && us % 3_600_000_000 == 0 => format!("{}h", us / 3_600_000_000),
+        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
+        us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
+        us => format!("{us}us"),
+    }
+}
+
+/// Reads a duration that is counted in milliseconds.
 ///
 /// # Errors
-/// And where nothing of it would be left.
+/// Also where nothing of it would be left.
 pub(crate) fn parse_milliseconds(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         duration if !duration.is_zero() && duration < Duration::from_millis(1) => {

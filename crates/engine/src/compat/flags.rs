@@ -9,9 +9,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Parser};
 use contract::limits::DURATION_MS;
 
 use crate::failure::Failure;
-use crate::flags::duration_text;
 use crate::spec::url::{Scheme, Url};
-use crate::units::parse_duration;
+use crate::units::{duration_text, parse_duration};
 
 /// Flags of a tool beside those it has fields for, each written as in the tool's own help: `-q`, or `-v LEVEL` where a
 /// value follows.

@@ -385,16 +385,6 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A duration as flags take it.
-pub(crate) fn duration_text(duration: Duration) -> String {
-    match duration.as_micros() {
-        us if us > 0 && us % 3_600_000_000 == 0 => format!("{}h", us / 3_600_000_000),
-        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
-        us if us % 1_000 == 0 => format!("{}ms", us / 1_000),
-        us => format!("{us}us"),
-    }
-}
-
 fn parse_option(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),

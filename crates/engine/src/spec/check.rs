@@ -15,9 +15,8 @@ use contract::limits::{
 use contract::{Driver, LoadSpec, Opening, Pace, PathSpec, ServeSpec, Shard, Stage, Verification, Workload};
 
 use crate::failure::Failure;
-use crate::flags::duration_text;
 use crate::spec::limits::INTERVALS_MAX;
-use crate::units::counted;
+use crate::units::{counted, duration_text};
 
 /// How a message names a setting: a program knows the fields of its spec, a person the flags and their units.
 #[derive(Clone, Copy, Debug, PartialEq)]

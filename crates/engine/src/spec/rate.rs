@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use contract::Stage;
 
-use crate::flags::duration_text;
-use crate::units::parse_milliseconds;
+use crate::units::{duration_text, parse_milliseconds};
 
 /// A profile of rates.
 #[derive(Clone, Debug, PartialEq)]
