@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each I/O model costs, as a Markdown table: system calls a request, memory a connection, processes and threads.
+"""What each I/O model costs, as a Markdown table: syscalls a request, memory a connection, processes and threads.
 
 Calls: the kernel counts those of the whole server. It is asked for few requests and then for many, over as many
 connections, and the difference of the counts is divided by that of the requests: so what it costs to accept and to
@@ -67,7 +67,7 @@ LOOKS_MAX = 50
 # Memory grows from so many idle connections to so many, or to as many as a model holds.
 IDLE_FEW = 10
 IDLE_MANY = 10_000
-# Nobody would hold more processes than this.
+# No server is run with more processes than this.
 IDLE_MANY_OF = {"fork": 1_000}
 # Of fewer, what each takes cannot be told from what else a server does.
 IDLE_LEAST = 100
@@ -160,7 +160,7 @@ def cells(text: str, engine: Engine, cpus: CpuSets) -> list[str]:
 
 
 def calls_cells(row: Row) -> list[str]:
-    """System calls a request, or why there is no such figure, for each setting."""
+    """Syscalls a request, or why there is no such figure, for each setting."""
     try:
         with row.server(count_calls=True) as (child, address):
             return [calls_cell(row, child, address, connections, many) for connections, many in SETTINGS]

@@ -11,10 +11,10 @@ from when requests were due, whether or not there was a connection free by then.
 of the server held against the schedule; for those that have a schedule of their own, the schedule asked for is
 simulated with the server's record. Beside it stands what a machine that loses no time would have shown.
 
-What is not right is run twice more, whoever says it, and right is then what two of the three were: what a machine does
-to one run it seldom does to the next, and what a generator does wrong it does again. Two kinds of runs are counted by
-themselves: what our generator itself calls not sound, and what the machine alone explains, by the record of the server
-or by a sleeper in the generator's place.
+What is not right is run twice more, for all generators alike, and right is then what two of the three were: what a
+machine does to one run it rarely does to the next, and what a generator does wrong it does again. Two kinds of runs are
+counted by themselves: what our generator itself calls not sound, and what the machine alone explains, by the record of
+the server or by a sleeper in the generator's place.
 The exit code is 1 if our generator said anything wrong, or if too many of its runs are of those kinds.
 """
 
@@ -119,7 +119,7 @@ class Cell:
 
     @property
     def hides_stalls(self) -> bool:
-        """Whether it cannot be measured how long users would have waited: nobody sends during a stall."""
+        """Whether it cannot be measured how long users would have waited: it sends nothing during a stall."""
         return self.case == "stall" and self.loop == "closed"
 
     @property
@@ -313,7 +313,7 @@ class Said:
     """What a generator says of a run; what it does not speak of is absent."""
 
     quantiles_ns: dict[str, float] = field(default_factory=dict)
-    # The same from when requests were sent, if that is told apart.
+    # The same from when requests were sent, if the two are kept apart.
     service_ns: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     # Why its figures should not be believed, in its own words.
@@ -554,7 +554,7 @@ def before_others(cpu: int, command: list[str]) -> list[str]:
 
 def run_to_end(command: list[str], cell: Cell) -> tuple[int, str, str]:
     """Runs a generator; one that is to starve is stopped for a while again and again."""
-    # Files take all it says; pipes that nobody reads would fill.
+    # Files take all it says; pipes that are not read would fill.
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
         # In a backlog, a number of requests takes longer than the schedule.
@@ -583,7 +583,7 @@ def run_to_end(command: list[str], cell: Cell) -> tuple[int, str, str]:
 # --- Verdicts
 
 # A figure is disturbed when it is off by no more than the machine itself moved that quantile on the server's side: what
-# came between the reply and the generator may be the same, and is nobody's record. So is a quantile so far out that a
+# came between the reply and the generator may be the same, and is in no record. So is a quantile so far out that a
 # sleeper in the generator's place is late as often.
 Verdict = Literal["right", "WRONG", "not sound", "disturbed"]
 
@@ -654,7 +654,7 @@ def judge_starved(cell: Cell, said: Said, truth: Truth) -> Row:
 
 
 def judge_closed_stall(said: Said, truth: Truth) -> Row:
-    """Whoever sends nothing during a stall cannot say how long users would have waited, and must say that."""
+    """A generator that sends nothing during a stall cannot say how long users would have waited, and must say that."""
     kept_ns = np.sort(truth.reply_ns - truth.arrival_ns)
     figures = [f"— · — · {ms(said.quantiles_ns.get(name))}" for name, _ in QUANTILES]
     kept = f"not measurable (the server kept p99 {ms(quantile(kept_ns, 0.99))})"

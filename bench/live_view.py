@@ -100,7 +100,7 @@ def on_terminal(argv: Sequence[str]) -> bytes:
         while chunk := os.read(ours, 1 << 16):
             shown += chunk
     except OSError:
-        # So Linux tells that nobody has the terminal open any more.
+        # So Linux says that no process has the terminal open any more.
         pass
     os.close(ours)
     child.wait()

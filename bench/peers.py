@@ -467,7 +467,7 @@ class Whole:
 
 def run_to_end(command: list[str], seconds_max: float) -> Whole:
     """Runs a command; its memory is looked at as it goes, because the kernel's own account of a child
-    includes that of whoever started it."""
+    includes that of its parent."""
     with tempfile.TemporaryFile(mode="w+") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + seconds_max
@@ -488,7 +488,7 @@ def run_to_end(command: list[str], seconds_max: float) -> Whole:
 
 
 def counted(command: list[str], counts: Path, pids: str | None = None) -> list[str]:
-    """The command, with the system calls counted: its own, or those of other processes while it runs."""
+    """The command, with the syscalls counted: its own, or those of other processes while it runs."""
     whose = ["--pid", pids] if pids else []
     return ["perf", "stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-o", str(counts), *whose, "--", *command]
 
@@ -508,7 +508,7 @@ def print_header(bench: Bench, seed: int) -> None:
         f"their start; servers for the measured window only.\n{bench.distance.words()}"
     )
     if not bench.counts_syscalls:
-        print("System calls are not counted: perf, or its trace points, are not to be had here.")
+        print("Syscalls are not counted: perf, or its trace points, are not to be had here.")
 
 
 def print_scene(scene: Scene, outcome: Outcome) -> None:

@@ -90,7 +90,7 @@ def iolab(*arguments: str | Path) -> Done:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs. One that has ended does not, though nobody has waited for it."""
+    """Whether a process runs. One that has ended does not, though it was not waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -1,6 +1,6 @@
 """An engine that keeps the contract and takes no time: figures are computed, the window is only claimed.
 
-A server is a listener that says its model's name to whoever connects; the generator asks it, and reports what that
+A server is a listener that says its model's name to each connection; the generator asks it, and reports what that
 model would have done. `plain PORT` is a server that is no engine's, and `forks PORT` one that forks. The model's
 option `fault` makes either side misbehave in one named way. `FAKE_PACE` is the share of the time a trial would really
 take that is slept through, and `FAKE_RUNS` a file by whose length the generator counts its runs.
@@ -25,7 +25,7 @@ from typing import Any
 BUILD = "fa4efa4efa4efa4e"
 RATES = {"blocking": 20_000, "epoll": 100_000, "io_uring": 125_000, "thread": 80_000, "prefork": 90_000}
 RATES |= {"absent": 50_000}
-# System calls a request.
+# Syscalls a request.
 CALLS = {"epoll": 2.0, "io_uring": 0.5}
 FAULTS = (
     "none",
@@ -148,7 +148,7 @@ def serve(spec: dict[str, Any]) -> int:
         return 78
     listeners = [listener_at(address) for address in spec["listen"]]
     count = spec.get("count_calls", False) and fault != "uncountable"
-    lacks = ["system calls cannot be counted: nobody may"] if fault == "uncountable" else []
+    lacks = ["syscalls cannot be counted: it takes CAP_PERFMON"] if fault == "uncountable" else []
     threading.Thread(target=answer_standard_input, args=(spec["model"], count), daemon=True).start()
     named = spec["model"] if fault == "none" else f"{spec['model']}[fault={fault}]"
     say(
@@ -162,7 +162,7 @@ def serve(spec: dict[str, Any]) -> int:
         worker_kind=spec.get("worker_kind", "thread"),
         holds=None,
         lacks=lacks,
-        defects=["it can be counted by nobody"] if fault == "uncountable" else [],
+        defects=["it cannot be counted"] if fault == "uncountable" else [],
     )
     return accept(listeners[0], spec["model"], fault, counts=spec.get("count_calls", False))
 

@@ -153,7 +153,7 @@ def test_the_precision_decides_how_near_the_search_comes(precision: float) -> No
     check(server, "capacity", server.capacity_per_s, within=0.6 * precision, precision=precision, probes_max=20)
 
 
-def test_a_limit_that_never_holds_is_told_after_a_few_probes() -> None:
+def test_a_limit_that_never_holds_is_reported_after_a_few_probes() -> None:
     done, _ = check(Server(100), "never", probes_max=9)
     assert done.why == "p99 was 10.2 ms"
 
@@ -419,7 +419,7 @@ class SimulatedHost:
 
 
 class SimulatedLoad:
-    """One run of the generator, as fast as it can be told."""
+    """One run of the generator, as fast as it is read."""
 
     def __init__(self, server: Server, spec: LoadSpec) -> None:
         self.server, self.spec = server, spec
@@ -615,7 +615,7 @@ def test_neither_one_slow_slice_nor_one_lucky_one_decides() -> None:
         (10 * "x" + 10 * "." + 5 * "x" + 15 * ".", 2.6),
         (30 * "." + 10 * "x", None),
         (20 * "x.", None),
-        # Too few to tell.
+        # Too few to decide.
         (36 * "x" + 4 * ".", None),
         (35 * "x" + 5 * ".", 3.6),
     ):
@@ -982,7 +982,7 @@ def test_a_run_in_which_the_server_went_away_says_nothing_of_it(
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_server_that_answers_nothing_rightly_is_told_before_anything_is_kept(
+def test_a_server_that_answers_nothing_rightly_is_reported_before_anything_is_kept(
     tmp_path: Path, host: SimulatedHost
 ) -> None:
     host.server = Server(10_000, errors_share=1.0)
@@ -1124,4 +1124,4 @@ def test_who_listens_is_found_on_every_kind_of_address(tmp_path: Path) -> None:
         assert port_owner.find(f"192.0.2.1:{port}") is None, "that may be another machine"
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        assert port_owner.find(f"127.0.0.1:{bound.getsockname()[1]}") is None, "nobody listens there"
+        assert port_owner.find(f"127.0.0.1:{bound.getsockname()[1]}") is None, "nothing listens there"

@@ -99,7 +99,7 @@ def of_four(*, ladder: bool) -> Plan:
     ("contestant", "reference", "ladder", "judgement"),
     [
         pytest.param(1, 0, False, "confirmed", id="a winner"),
-        pytest.param(3, 0, False, "undecided", id="a winner of whom too much is discarded"),
+        pytest.param(3, 0, False, "undecided", id="a winner with too many discarded trials"),
         pytest.param(1, 0, True, "confirmed", id="a rung and the one below it"),
         pytest.param(2, 0, True, "confirmed", id="a rung and one further below"),
     ],

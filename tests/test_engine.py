@@ -136,7 +136,7 @@ def test_the_engine_of_this_checkout_is_known_without_running_it(real_engine: En
     assert binary.belongs(str(real_engine.path))
 
 
-def test_an_engine_named_by_hand_is_used_and_a_wrong_name_is_told(
+def test_an_engine_named_by_hand_is_used_and_a_wrong_name_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake: Engine
 ) -> None:
     assert str(fake.path) == os.environ["IOLAB_ENGINE"]
@@ -154,7 +154,7 @@ def test_an_engine_named_by_hand_is_used_and_a_wrong_name_is_told(
         pytest.param("#!/nowhere/sh\n", "cannot be run", id="cannot be run"),
     ],
 )
-def test_a_broken_engine_is_told_in_one_line(
+def test_a_broken_engine_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
 ) -> None:
     path = tmp_path / "engine"
@@ -240,7 +240,7 @@ def python(program: str) -> list[str]:
         ("import os, signal; print('first', flush=True); os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV"),
     ],
 )
-def test_the_end_of_a_child_is_told_after_its_lines(program: str, message: str) -> None:
+def test_the_end_of_a_child_is_reported_after_its_lines(program: str, message: str) -> None:
     process = Child(python(program), b"{}")
     try:
         assert process.line(PATIENCE_S) == b"first"
@@ -415,7 +415,7 @@ def test_a_command_that_dies_later_is_noticed(fake: Engine) -> None:
         ("os._exit(0)", "ended with code 0"),
     ],
 )
-def test_how_a_command_died_is_told_with_its_last_lines(tmp_path: Path, last_act: str, how: str) -> None:
+def test_how_a_command_died_is_reported_with_its_last_lines(tmp_path: Path, last_act: str, how: str) -> None:
     program = tmp_path / "server.py"
     program.write_text(
         "import os, signal, socket, sys\n"

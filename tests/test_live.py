@@ -22,7 +22,7 @@ from iolab.measure.live import Seen
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "schema/examples"
 SECOND = 1_000_000_000
-# An engine that tells its arguments, two slices and its end; then it waits to be ended, if it is asked to.
+# An engine that prints its arguments, two slices and its end; then it waits to be ended, if it is asked to.
 ENGINE = """#!/bin/sh
 [ "$1" = load ] || exit 3
 [ "$2" = --events-fd ] || { echo "alone: $*"; exit 4; }
@@ -38,7 +38,7 @@ exit 5
 
 
 def interval(index: int, rate: float, p50: int, p99: int, wrong: int = 0) -> dict[str, Any]:
-    """An `interval` of a second, as the engine tells it."""
+    """An `interval` of a second, as the engine prints it."""
     told: dict[str, Any] = json.loads((EXAMPLES / "interval.json").read_text())
     latency = told["latency_ns"] | {"p50": p50, "p99": p99}
     begin, correct = index * SECOND, int(rate)
@@ -79,7 +79,7 @@ def test_before_the_window_there_is_only_a_word() -> None:
     check([SPEC, MEASURING], 0.2, "measuring: 0 s, 10 s left; Ctrl-C ends it early")
 
 
-def test_the_last_slice_is_told_in_figures_and_all_of_them_in_bars() -> None:
+def test_the_last_slice_is_shown_in_figures_and_all_of_them_in_bars() -> None:
     expected = """\
 measuring: 2 s, 8 s left; Ctrl-C ends it early
 rate           500/s  █▅

@@ -115,7 +115,9 @@ def test_proc_stat_is_read(apart: bool, expected: Ticks) -> None:
     [
         pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 2 * S, 0), 2 * S, 0.0, 0.0, id="only ours"),
         pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 1 * S, 0), 2 * S, 0.0, 0.5, id="half a core is foreign"),
-        pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 1 * S, 1 * S), 2 * S, 0.25, 0.0, id="steal is nobody's work"),
+        pytest.param(
+            Ticks(0, 0, 0), Ticks(4 * S, 1 * S, 1 * S), 2 * S, 0.25, 0.0, id="steal is the work of no process"
+        ),
         pytest.param(Ticks(0, 0, 0), Ticks(4 * S, 3 * S, 0), 2 * S, 0.0, 0.0, id="ticks may miss some of ours"),
         pytest.param(Ticks(0, 0, 0, 0), Ticks(4 * S, 1 * S, 0, S), 2 * S, 0.0, 0.0, id="interrupts kept apart"),
         pytest.param(

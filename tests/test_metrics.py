@@ -20,7 +20,7 @@ PLAN = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50})
 
 def test_each_metric_has_a_column_of_its_own_and_those_that_rank_have_a_verb() -> None:
     assert len({row.column for row in METRICS.values()}) == len(METRICS)
-    assert all(row.verb for row in METRICS.values() if row.is_ranked), "a ranking says who uses or serves less"
+    assert all(row.verb for row in METRICS.values() if row.is_ranked), "a ranking says which uses or serves less"
     assert list(COMPARED) == ["throughput", "cpu_per_request", "latency_p50", "latency_p99", "rss"]
 
 

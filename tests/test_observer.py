@@ -1,4 +1,4 @@
-"""What follows a generator and what watches a server beside it: who is called when, and what is handed over."""
+"""What follows a generator and what watches a server beside it: what is called when, and what is handed over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEASURING, MEASURED = Measuring(monotonic_ns=1), Measured(monotonic_ns=2)
 
 
 class Load:
-    """A generator that says what it is told to, and None while there is nothing."""
+    """A generator that says what it is given, and None while there is nothing."""
 
     def __init__(self, events: Sequence[LoadEvent | None]) -> None:
         self._events = events
@@ -173,7 +173,7 @@ def test_what_the_kernel_counts_is_of_the_window_or_of_the_whole_trial() -> None
     assert usage(REPORT, observed(Server([1], threads=1_000))).faults_minor is None
 
 
-def test_the_size_of_a_server_is_sampled_though_nobody_asks_for_it() -> None:
+def test_the_size_of_a_server_is_sampled_without_being_asked() -> None:
     server = Server([1])
     with Observer(server, sample_s=0.001) as observer:
         observer.ready()

@@ -101,7 +101,7 @@ def test_any_text_is_a_contestant_or_one_line(text: str) -> None:
     assert refusal or Contestant.parse(text).text == text
 
 
-def test_a_command_is_told_the_settings_that_its_arguments_name() -> None:
+def test_a_command_gets_the_settings_that_its_arguments_name() -> None:
     text = "cmd:./mine {host}:{port} -w {workers} --body={reply_bytes} -c {load.connections} {driver} {port} {unknown}"
     cell = vs_plan(["epoll", text], {"protocol": "http", "reply_bytes": 9, "workers": 2}).comparisons[0].cells[1]
     values = {**values_of(cell), "host": "127.0.0.1"}
@@ -111,7 +111,7 @@ def test_a_command_is_told_the_settings_that_its_arguments_name() -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("workers", 2), ("worker_kind", "process")])
-def test_a_setting_that_a_command_is_not_told_is_refused(key: str, value: Scalar) -> None:
+def test_a_setting_that_a_command_does_not_take_is_refused(key: str, value: Scalar) -> None:
     with pytest.raises(PlanError, match=f"{key}: the command does not take it: write {{{key}}} in its arguments"):
         vs_plan(["epoll", "cmd:./mine {port}"], {"protocol": "echo", key: value})
     vs_plan(["epoll", f"cmd:./mine {{port}} {{{key}}}"], {"protocol": "echo", key: value})
@@ -501,7 +501,7 @@ def test_every_block_has_each_contestant_once_and_stays_together(plan: Plan) -> 
 
 
 def test_the_order_correlates_with_nothing() -> None:
-    """Over 1,000 plans: who goes first is a fair coin, without runs, and knows nothing of block, size or neighbour."""
+    """Over 1,000 plans: the order is a fair coin, without runs, and knows nothing of block, size or neighbour."""
     first = np.array(
         [
             [[trial.slot for trial in trials if trial.block == block and trial.position == 0] for block in range(12)]

@@ -95,7 +95,7 @@ def test_the_tree_has_used_what_its_processes_say(program: str, processes: int, 
     with running(program) as (pid, said):
         tree = proc.look(pid)
         cpu_ns = proc.usage(tree).cpu_ns
-        # Children that were waited for are told in ticks of 10 ms.
+        # The time of children that were waited for comes in ticks of 10 ms.
         assert cpu_ns == pytest.approx(said["cpu_s"] * 1e9, abs=25 * MS)
         assert tree.user_ns + tree.system_ns == pytest.approx(cpu_ns, abs=processes * 30 * MS)
         assert (len(tree.pids), tree.threads) == (processes, threads)
@@ -150,7 +150,7 @@ def test_forked_memory_is_counted_once_by_pss_and_in_full_for_each_process_by_rs
         assert size.rss_bytes > 2 * said["held"]
         assert size.rss_bytes_max >= size.rss_bytes * 0.95
         if not memory:
-            pytest.skip("this kernel does not tell proportional sizes")
+            pytest.skip("this kernel does not say proportional sizes")
         assert len(memory) == 2
         both = proc.together(memory.values())
         assert both is not None
@@ -216,7 +216,7 @@ def test_page_faults_are_counted_with_those_of_dead_children() -> None:
 
 
 def test_own_memory_grows_with_what_is_written_and_not_with_what_is_read() -> None:
-    """A mapped file is shared with whoever maps it too; memory that was written to is one's own."""
+    """A mapped file is shared with all that map it; memory that was written to is its own."""
     before, after = (grown_bytes(program) for program in ("keep = b''", "keep = b'x' * (32 << 20)"))
     assert 30 << 20 <= after - before <= 36 << 20
     assert proc.own_bytes([0x7FFFFFFF]) is None
@@ -225,7 +225,7 @@ def test_own_memory_grows_with_what_is_written_and_not_with_what_is_read() -> No
 def grown_bytes(program: str) -> int:
     with running(f"{program}\nsay()") as (pid, _):
         size = proc.own_bytes([pid])
-    assert size is not None, "this kernel tells"
+    assert size is not None, "this kernel says it"
     return size
 
 

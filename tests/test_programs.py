@@ -50,7 +50,7 @@ def test_a_digest_is_that_of_the_file_behind_a_link_and_of_a_long_file_its_size_
     assert programs.digest(other) != programs.digest(one)
 
 
-def test_a_process_is_told_by_its_start_its_program_and_its_files(tmp_path: Path) -> None:
+def test_a_process_is_known_by_its_start_its_program_and_its_files(tmp_path: Path) -> None:
     server = tmp_path / "server.py"
     server.write_text("import sys; print(flush=True); sys.stdin.read()")
 

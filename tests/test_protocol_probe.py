@@ -119,7 +119,7 @@ def workload(protocol: str, **settings: Any) -> Workload:
         (silent, workload("http"), "silent", "did not answer one request of HTTP in 3 s", ""),
     ],
 )
-def test_a_server_that_speaks_another_protocol_is_told_by_its_answers(
+def test_a_server_that_speaks_another_protocol_is_known_by_its_answers(
     server: Answer, asked: Workload, kind: str, message: str, flags: str
 ) -> None:
     waits: list[float] = []

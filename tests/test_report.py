@@ -485,7 +485,7 @@ def test_an_inconclusive_setting_never_reads_as_a_result(
     assert "2.2 % stolen" in text
 
 
-def test_warnings_are_counted_over_all_settings_and_told_in_full_below() -> None:
+def test_warnings_are_counted_over_all_settings_and_shown_in_full_below() -> None:
     plan = the_plan()
     results = disturbed(plan, (0, 1))
     table = warning_table.warning_table(plan, verdict.judge(plan, results), results)
@@ -693,7 +693,7 @@ def many(tmp_path: Path) -> str:
     return report.write(read(writer.folder)).read_text(encoding="utf-8")
 
 
-def test_many_contestants_are_a_ranking_with_its_charts_its_costs_and_who_is_not_in_it(tmp_path: Path) -> None:
+def test_many_contestants_are_a_ranking_with_its_charts_its_costs_and_those_not_in_it(tmp_path: Path) -> None:
     text = many(tmp_path)
     drawings = [ElementTree.fromstring(each) for each in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)]
     # For each of two settings a ranking by requests and one by CPU; nothing is drawn for every trial.
@@ -705,7 +705,7 @@ def test_many_contestants_are_a_ranking_with_its_charts_its_costs_and_who_is_not
         "not ranked, because the generator was their limit: io_uring",
         "blocking: holds 1, at connections=50.",
         "5 of 10 discarded: machine busy",
-        "System calls were not counted: it takes CAP_PERFMON.",
+        "Syscalls were not counted: it takes CAP_PERFMON.",
         "KiB per connection",
         "io_uring 20 of 20",
     ):
@@ -757,7 +757,7 @@ def test_ratio_axes_have_round_ticks_and_always_one(low: float, high: float, tic
     assert set(found) <= set(ticks)
 
 
-def test_the_machine_is_told_a_fact_a_line_without_what_is_only_long() -> None:
+def test_the_machine_is_described_a_fact_a_line_without_what_is_only_long() -> None:
     machine = {
         "schema": 1,
         "cpu": {"topology": [{"id": 0}], "caches": [{"level": "1", "size": None}], "governor": None},

@@ -55,7 +55,7 @@ def select_wins_while_few(trial: Trial, setting: Setting) -> float:
     return 10_000 * (1 if trial.slot else 1.5 if watched <= 10 else 0.4)
 
 
-def test_a_heat_map_says_who_serves_most_at_each_setting_and_where_that_changes() -> None:
+def test_a_heat_map_says_which_serves_most_at_each_setting_and_where_that_changes() -> None:
     found = run(the_plan(GRID), select_wins_while_few)
     (grid,) = grids.grids(found.verdicts)
     assert (grid.x_axis, grid.xs, grid.y_axis, grid.ys) == ("active", (1, 10), "connections", (10, 100, 1000))

@@ -78,7 +78,9 @@ def test_every_trial_runs_once_in_the_order_of_the_schedule_with_a_fresh_server(
         (MachineNoise(steal_share=0.2, foreign_cpu_cores=0.0), ["its hypervisor takes 20 % of it"]),
     ],
 )
-def test_a_busy_machine_is_told_before_the_first_trial(tmp_path: Path, others: MachineNoise, why: list[str]) -> None:
+def test_a_busy_machine_is_reported_before_the_first_trial(
+    tmp_path: Path, others: MachineNoise, why: list[str]
+) -> None:
     host = FakeHost()
     host.others = others
     _, events = run(short_plan("epoll", "io_uring"), host, tmp_path)
@@ -88,7 +90,7 @@ def test_a_busy_machine_is_told_before_the_first_trial(tmp_path: Path, others: M
     assert not any(isinstance(event, MachineBusy) for event in again), "nothing is left to measure"
 
 
-def test_without_a_usable_trial_in_three_blocks_the_cause_is_told_once(tmp_path: Path) -> None:
+def test_without_a_usable_trial_in_three_blocks_the_cause_is_reported_once(tmp_path: Path) -> None:
     advice = "The machine was busy with other work: close it, or measure elsewhere."
     checks, blocks = 2, 3
     busy = dict.fromkeys(range(checks, 100), "busy")
@@ -503,7 +505,7 @@ def test_a_trial_whose_connections_were_not_all_accepted_is_void(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("final", "kept", "tried"), [(True, 2, 2), (False, 0, 6)])
-def test_a_count_that_failed_by_chance_is_told_and_tried_again_when_the_run_is_resumed(
+def test_a_count_that_failed_by_chance_is_reported_and_tried_again_when_the_run_is_resumed(
     tmp_path: Path, final: bool, kept: int, tried: int
 ) -> None:
     plan = short_plan("epoll", "io_uring")
@@ -531,15 +533,17 @@ def test_a_server_of_many_tasks_is_measured_without_what_is_slow_to_read(tmp_pat
     assert (unread[0].cpu_ns, unread[0].rss_bytes_median) == (servers[0].cpu_ns, servers[0].rss_bytes_median)
 
 
-@pytest.mark.parametrize(("kind", "told"), [("unavailable", [CanTakePart(("io_uring",))]), ("holds", [])])
-def test_who_was_left_out_and_can_take_part_now_is_named(tmp_path: Path, kind: str, told: list[CanTakePart]) -> None:
+@pytest.mark.parametrize(("kind", "named"), [("unavailable", [CanTakePart(("io_uring",))]), ("holds", [])])
+def test_a_contestant_that_was_left_out_and_can_take_part_now_is_named(
+    tmp_path: Path, kind: str, named: list[CanTakePart]
+) -> None:
     plan, host = short_plan("epoll", "io_uring", "thread"), FakeHost()
     left_out = {(0, 1): Failure(kind=kind, message="not here", final=True)}
     events: list[Event] = []
     runner.run(plan, host, tmp_path, events.append, left_out=left_out, clocks=host.clocks())
     assert not any(isinstance(event, CanTakePart) for event in events)
     _, events = run(plan, FakeHost(), tmp_path)
-    assert [event for event in events if isinstance(event, CanTakePart)] == told
+    assert [event for event in events if isinstance(event, CanTakePart)] == named
 
 
 def test_the_core_to_core_latency_is_measured_before_and_after_each_window(tmp_path: Path) -> None:

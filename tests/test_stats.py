@@ -219,7 +219,7 @@ def simulated_logs(weather: str, truth: float, generator: np.random.Generator) -
 
 @pytest.mark.parametrize("weather", WEATHER)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_server_and_itself_are_seldom_told_apart(weather: str, seed: int) -> None:
+def test_a_server_and_itself_rarely_differ(weather: str, seed: int) -> None:
     _, low, high = stats.hodges_lehmann(simulated_logs(weather, 1.0, np.random.default_rng(seed)))
     assert np.mean((low > 0) | (high < 0)) <= 0.064
 

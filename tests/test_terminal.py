@@ -158,7 +158,7 @@ def left_out(plan: Plan, slot: int, kind: str, message: str) -> Result:
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(width: int) -> None:
+def test_many_are_a_ranking_with_their_costs_and_a_word_for_those_not_in_it(width: int) -> None:
     rates = (100_000.0, 120_000.0, 119_900.0, 0.0, 0.0)
     trials = [trial for trial in schedule(MANY) if trial.slot < 3]
     made = results(MANY, lambda trial: rates[trial.slot] * (1 + 0.002 * ((trial.block + trial.slot) % 3)), trials)
@@ -175,7 +175,7 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(wid
             own_bytes_before=1 << 20,
             own_bytes=(1 << 20) + 500 * 2048,
         ),
-        CostCount(comparison=0, slot=2, cell=cells[2].key, why_not="nobody may"),
+        CostCount(comparison=0, slot=2, cell=cells[2].key, why_not="it takes CAP_PERFMON"),
     ]
     out = StringIO()
     terminal.show_verdicts(Console(file=out, width=width), verdict.judge(MANY, made, counts), [])
@@ -192,7 +192,7 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_who_is_not_in_it(wid
     assert ["blocking", "holds", "1"] in rows
     assert ["select", "not", "here"] in rows
     assert "select was left out: this machine has too old a kernel" in lines
-    assert "system calls not counted of thread: nobody may" in lines
+    assert "syscalls not counted of thread: it takes CAP_PERFMON" in lines
     assert any(line.startswith("Most requests: io_uring and thread (no difference found).") for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""What the documents say of this repository, kept true: who may depend on whom, and what no file may hold."""
+"""What the documents say of this repository, kept true: which part may depend on which, and what no file may hold."""
 
 from __future__ import annotations
 

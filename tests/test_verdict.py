@@ -513,7 +513,7 @@ def ranks(made: list[Result], plan: Plan = MANY) -> list[tuple[str, int | None, 
     return [(row.contestant[-2], row.rank, row.bound) for row in ranking.rows]
 
 
-def test_many_are_ranked_by_paired_ratios_and_share_a_rank_where_they_cannot_be_told_apart() -> None:
+def test_many_are_ranked_by_paired_ratios_and_share_a_rank_where_they_do_not_differ() -> None:
     made = results(MANY, of_levels(1.0, 1.2, 0.8, 1.1999, 0.7))
     assert [(name, rank) for name, rank, _ in ranks(made)] == [("1", 1), ("3", 1), ("0", 3), ("2", 4), ("4", 5)]
     found = check(
@@ -581,7 +581,7 @@ def run_of_many(is_discarded: Callable[[Trial], bool]) -> list[Result]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_contestants_of_whom_three_trials_in_ten_are_void_are_all_ranked(seed: int) -> None:
+def test_contestants_with_three_discarded_trials_in_ten_are_all_ranked(seed: int) -> None:
     random = np.random.default_rng(seed).random((10, 3, 5))
     found = judged(run_of_many(lambda each: bool(random[each.block, each.attempt, each.slot] < 0.3)), TEN)
     ranking = found.ranking("throughput")
@@ -661,7 +661,7 @@ def test_the_best_of_a_ranking_is_the_best_by_pairs_and_all_ratios_are_to_it() -
 
 
 def test_who_has_too_few_blocks_neither_leads_a_ranking_nor_opens_a_group() -> None:
-    """Of seven blocks slot 1 has lost one, and slot 3 another: five in common tell nothing apart."""
+    """Of seven blocks slot 1 has lost one, and slot 3 another: five in common decide nothing."""
     plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "echo"}, blocks=7)
     rate = of_levels(1.0, 1.2, 0.8, 1.1)
     discarded = {(0, 1), (1, 3)}
@@ -719,7 +719,7 @@ def test_a_rung_is_compared_with_the_rung_below_it_and_over_one_that_is_missing(
     [
         (500, {"requests": 200, "calls": 500, "own_bytes_before": 1_000_000, "own_bytes": 6_000_000}, 2.5, 10_000.0),
         (499, {"requests": 200, "calls": 0, "own_bytes_before": 1_000_000, "own_bytes": 1_500_000}, 0.0, None),
-        (500, {"why_not": "nobody may", "own_bytes_before": 1_000}, None, None),
+        (500, {"why_not": "it takes CAP_PERFMON", "own_bytes_before": 1_000}, None, None),
     ],
 )
 def test_costs_are_those_that_were_seen(

@@ -200,10 +200,8 @@ impl Driver {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Epoll => "receives, checks and sends the next request of one connection after the other",
-            Self::IoUring => {
-                "checks all replies that have come, then sends all next requests in one system call"
-            }
-            Self::Thread => "has a thread for each connection, which waits in its system calls",
+            Self::IoUring => "checks all replies that have come, then sends all next requests in one syscall",
+            Self::Thread => "has a thread for each connection, which waits in its syscalls",
         }
     }
 

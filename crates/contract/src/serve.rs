@@ -40,7 +40,7 @@ pub struct ServeSpec {
     #[serde(default = "connections_max")]
     #[schemars(range(min = *CONNECTIONS.start(), max = *CONNECTIONS.end()))]
     pub connections_max: usize,
-    /// Whether to count its system calls, which costs each of them a little time.
+    /// Whether to count its syscalls, which costs each of them a little time.
     #[serde(default)]
     pub count_calls: bool,
 }
@@ -92,7 +92,7 @@ pub struct Served {
     pub workers: Vec<ServedWorker>,
     /// How often a worker process was started again.
     pub restarts: u64,
-    /// System calls of all workers so far, if they are counted and the kernel lets us.
+    /// Syscalls of all workers so far, if they are counted and the kernel lets us.
     pub calls: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! The load generator: sends requests, checks every byte of every reply, and records latencies.
 //!
-//! It shares only the protocols and the system calls with the servers, so a mistake in how a server waits cannot hide
+//! It shares only the protocols and the syscalls with the servers, so a mistake in how a server waits cannot hide
 //! behind the same mistake here. Its threads share nothing while they run: each has its own connections, histogram and
 //! counts, which are merged at the end.
 

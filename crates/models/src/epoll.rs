@@ -1,8 +1,8 @@
 //! epoll: one thread asks the kernel which connections are ready, and serves those.
 //!
 //! By default it is edge-triggered: a connection is registered once for reading and writing, and needs no further
-//! `epoll_ctl`. With `trigger=level` a connection is reported as long as it is ready, and a system call changes what it
-//! waits for. With `trigger=oneshot` it is reported once, until a system call asks again.
+//! `epoll_ctl`. With `trigger=level` a connection is reported as long as it is ready, and a syscall changes what it
+//! waits for. With `trigger=oneshot` it is reported once, until a syscall asks again.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,7 +1,7 @@
-//! io_uring: one thread submits requests and receives completions, both in batches, with one system call.
+//! io_uring: one thread submits requests and receives completions, both in batches, with one syscall.
 //!
 //! One request accepts all connections, and one receives all bytes of a connection. The kernel chooses a buffer when
-//! bytes arrive, and a send completes only if something went wrong. So an iteration of the loop is one system call,
+//! bytes arrive, and a send completes only if something went wrong. So an iteration of the loop is one syscall,
 //! however many connections are ready. Each option takes one of these features away, to show what it is worth, or adds
 //! one that seldom pays.
 
@@ -27,7 +27,7 @@ use crate::workers::{Worker, spread};
 use crate::{Config, Model};
 
 pub(crate) const MODEL: Model = Model {
-    about: "a ring of requests and completions, batched in one system call",
+    about: "a ring of requests and completions, batched in one syscall",
     options: options::ALL,
     missing_features,
     ..Model::DEFAULT

@@ -1,7 +1,7 @@
 //! libevent: the event loop of a C library, which calls back for each ready descriptor.
 //!
 //! Many servers are built on this loop. The model uses plain events, not the library's buffers, so it does what `epoll`
-//! with `trigger=level` does, plus the library's bookkeeping. `backend` is the system call that it waits with.
+//! with `trigger=level` does, plus the library's bookkeeping. `backend` is the syscall that it waits with.
 
 use std::convert::Infallible;
 use std::io;

@@ -3,7 +3,7 @@
 //! The watcher asks epoll which cached connections are ready, each reported once, and queues them. A thread of the pool
 //! takes one, serves it, and gives it back. So a connection belongs to one thread at a time, computing requests spread
 //! over processors, and no thread waits for a slow peer: its connection is in the cache. Each message costs a locked
-//! queue, a switch to another thread, and a system call to watch the connection again.
+//! queue, a switch to another thread, and a syscall to watch the connection again.
 //!
 //! The queue is never longer than the number of open connections, which `cache` and `connections_max` limit.
 

@@ -17,7 +17,7 @@ pub struct Output {
 
 impl Output {
     /// How much a connection may append before [`crate::Next::Send`]: enough for hundreds of small replies in
-    /// one system call, small enough to stay in a core's cache.
+    /// one syscall, small enough to stay in a core's cache.
     pub const LIMIT_BYTES: usize = 64 * 1024;
 
     /// An empty output; the date is that of second zero until [`Self::tick`] is called.

@@ -1,4 +1,4 @@
-//! The only door to the kernel: every system call the engine makes that the standard library does not offer.
+//! The only door to the kernel: every syscall the engine makes that the standard library does not offer.
 //!
 //! All `unsafe` code of the project is in this crate, in short blocks behind safe functions. What the callers
 //! see cannot be misused into memory errors. A number that outlives what it named, a descriptor or a slot, can still

@@ -100,7 +100,7 @@ impl FromStr for Address {
 pub struct Listener(Socket);
 
 impl Listener {
-    /// Opens a listening socket. Accepted sockets inherit its options, so they cost no system call later.
+    /// Opens a listening socket. Accepted sockets inherit its options, so they cost no syscall later.
     ///
     /// With `reuse_port` several sockets may listen on the same TCP address, one for each worker, and the kernel
     /// spreads connections over them. A path in the file system is taken over when nobody listens on it any more.

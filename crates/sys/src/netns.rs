@@ -42,7 +42,7 @@ impl Namespace {
             checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) })?;
             crate::process::release_interrupt()
         };
-        // SAFETY: the closure makes system calls alone: it allocates nothing and takes no lock.
+        // SAFETY: the closure makes syscalls alone: it allocates nothing and takes no lock.
         unsafe { command.pre_exec(begin) };
     }
 }

@@ -1,4 +1,4 @@
-//! Counting the system calls of a process and of all it starts.
+//! Counting the syscalls of a process and of all it starts.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::os::fd::FromRawFd;
 
 use crate::checked;
 
-/// Counts system calls from its creation on: of the calling thread, and of all threads and processes started by it
+/// Counts syscalls from its creation on: of the calling thread, and of all threads and processes started by it
 /// afterwards, the dead ones too.
 pub struct Calls(File);
 
@@ -62,10 +62,7 @@ impl Calls {
             )
         };
         let fd = checked(fd as libc::c_int).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("system calls cannot be counted: {error}; it takes CAP_PERFMON"),
-            )
+            io::Error::new(error.kind(), format!("syscalls cannot be counted: {error}; it takes CAP_PERFMON"))
         })?;
         // SAFETY: the descriptor is new and belongs to nobody else.
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
@@ -82,14 +79,14 @@ impl Calls {
     }
 }
 
-/// The number of the tracepoint at the entry of every system call.
+/// The number of the tracepoint at the entry of every syscall.
 fn entry_point() -> io::Result<u64> {
     const FOLDERS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     let read = |folder| fs::read_to_string(format!("{folder}/events/raw_syscalls/sys_enter/id"));
     let text = FOLDERS.into_iter().find_map(|folder| read(folder).ok());
     text.and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
         io::Error::other(
-            "system calls cannot be counted: the kernel's trace points cannot be read; as root, mount tracefs on \
+            "syscalls cannot be counted: the kernel's trace points cannot be read; as root, mount tracefs on \
              /sys/kernel/tracing",
         )
     })

@@ -169,7 +169,7 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
 }
 
 /// Gives the calling thread a table of descriptors of its own, a copy of the shared one. The kernel then looks a
-/// descriptor up without counting who holds it, in every system call on a socket; and each such thread may open
+/// descriptor up without counting who holds it, in every syscall on a socket; and each such thread may open
 /// as many descriptors as the limit says. Threads started later share the table of the thread that starts them.
 ///
 /// To be called before the thread owns descriptors that others should close for it, and none may be handed to another

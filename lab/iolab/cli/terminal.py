@@ -59,7 +59,7 @@ WIDE_COLUMNS = 120
 NAME_MAX = 24
 # What stands for the ratio of two figures that are both bounds.
 NOT_COMPARABLE = "not comparable"
-# What a request and a connection cost a contestant: system calls, memory, and what the kernel has to schedule.
+# What a request and a connection cost a contestant: syscalls, memory, and what the kernel has to schedule.
 COSTS = ("calls", "KiB/conn", "tasks")
 # A reason longer than this is printed in a line of its own, and not in a column of figures.
 WORD_MAX = 14
@@ -164,11 +164,11 @@ class Screen:
     def _counted(self, event: Counted) -> None:
         where = f"{event.comparison}: {event.contestant}"
         if self._bar is not None:
-            self._bar.update(self._task, description=escape(f"counting system calls: {where}"), left="")
+            self._bar.update(self._task, description=escape(f"counting syscalls: {where}"), left="")
         else:
             calls = event.count.per_request
             counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} a request"
-            self._say(f"system calls: {where}: {counted}")
+            self._say(f"syscalls: {where}: {counted}")
 
     def _failed(self, contestant: str, failure: Failure, advice: str = "") -> None:
         """A failure, once however often it comes again: servers that die tend to die of the same fault."""
@@ -416,7 +416,7 @@ def _of_the_best(row: Ranked | None) -> str:
 
 
 def _cost(cost: Cost | None) -> tuple[str, str, str]:
-    """System calls a request, KiB a connection, and how many tasks the kernel had to schedule."""
+    """Syscalls a request, KiB a connection, and how many tasks the kernel had to schedule."""
     if cost is None:
         return "-", "-", "-"
     calls = "-" if cost.calls_per_request is None else f"{cost.calls_per_request:.2f}"
@@ -501,7 +501,7 @@ def cost_lines(costs: Iterable[Cost]) -> list[str]:
 
 
 def _cost_words(cost: Cost) -> str:
-    parts = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} system calls a request"]
+    parts = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} syscalls a request"]
     if cost.connection_bytes is not None:
         parts.append(f"{cost.connection_bytes / 1024:.1f} KiB a connection")
     parts.append(f"{cost.processes} process{'' if cost.processes == 1 else 'es'}")
@@ -509,12 +509,12 @@ def _cost_words(cost: Cost) -> str:
 
 
 def _uncounted(verdict: ComparisonVerdict) -> list[str]:
-    """Why system calls were not counted, each reason once with those it holds for."""
+    """Why syscalls were not counted, each reason once with those it holds for."""
     whose: dict[str, list[str]] = {}
     for cost in verdict.costs:
         if cost.calls_why_not is not None:
             whose.setdefault(cost.calls_why_not, []).append(cost.contestant)
-    return [f"system calls not counted of {', '.join(titles)}: {why}" for why, titles in whose.items()]
+    return [f"syscalls not counted of {', '.join(titles)}: {why}" for why, titles in whose.items()]
 
 
 def _counted(verdicts: Sequence[ComparisonVerdict], *, discards: bool) -> str:

@@ -129,7 +129,7 @@ class ServeSpec(Frozen):
 
     Each further line asks it for a `served` event. An address is `127.0.0.1:8080`, `[::1]:8080` or `unix:/path`.
     `netns` is the file of a network namespace that it enters before it opens a socket. `count_calls` has it count its
-    system calls, which costs time of its own.
+    syscalls, which costs time of its own.
     """
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
@@ -289,7 +289,7 @@ class WorkerCounts(Frozen):
 
 
 class Served(Frozen):
-    """What a server has done so far. `calls` is None unless system calls are counted, and the kernel lets us."""
+    """What a server has done so far. `calls` is None unless syscalls are counted, and the kernel lets us."""
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     event: Literal["served"] = "served"
@@ -459,7 +459,7 @@ class Latency(Frozen):
     p99: Count
     p99_9: Count
     p99_99: Count
-    # What was stored before it was told has none.
+    # Reports of earlier versions have none.
     p99_999: Count | None = None
     max: Count
     stdev: float = Field(ge=0)
@@ -517,7 +517,7 @@ class Bound(Frozen):
 
 
 class Interval(Frozen):
-    """A slice of the measured window, told when it is over."""
+    """A slice of the measured window, reported when it is over."""
 
     schema_: Literal[1] = Field(default=SCHEMA, alias="schema")
     event: Literal["interval"] = "interval"
@@ -625,7 +625,7 @@ class Option(Frozen):
     """An option of a model; the first value is the default.
 
     A number has its default alone in `values`, and its limits in `min` and `max`; of words these are None. `defects`
-    says what is wrong with a value that is a known fault, offered to be faithful to somebody's server.
+    says what is wrong with a value that is a known fault, offered to be faithful to published servers.
     """
 
     name: str

@@ -107,7 +107,7 @@ def _first(figures: Mapping[str, float], more_is_better: bool) -> str:
 
 
 def _ratios_to(best: str, values: Mapping[str, Mapping[int, Seen]]) -> dict[str, stats.Ratio]:
-    """Every paired ratio to the best; who shares too few blocks with it has none."""
+    """Every paired ratio to the best; one that shares too few blocks with it has none."""
     ratios = {title: _ratio(each, values[best]) for title, each in values.items()}
     return {title: ratio for title, ratio in ratios.items() if ratio is not None}
 

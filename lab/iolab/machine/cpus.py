@@ -125,5 +125,5 @@ def _whole_cores(cores: Sequence[list[int]], wanted: int) -> tuple[tuple[int, ..
 def _cpu(folder: Path, id_: int) -> Cpu:
     core, package = read(folder / "topology/core_id"), read(folder / "topology/physical_package_id")
     node = next((int(path.name[4:]) for path in folder.glob("node[0-9]*")), 0)
-    # A machine that does not tell has a core for each processor, as far as anyone can know.
+    # A machine that does not say has a core for each processor, as far as is known.
     return Cpu(id_, id_ if core is None else int(core), max(0, int(package or 0)), node)

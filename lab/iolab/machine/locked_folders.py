@@ -1,4 +1,4 @@
-"""Folders of a process that another one can tell from those that a killed process left.
+"""Folders of a process, marked so that others know them from those that a killed process left.
 
 Each is locked by the process that made it. The kernel drops the lock when that process dies, also when it is one of
 another container.

@@ -1,7 +1,7 @@
-"""Which process of this machine listens at an address, so that a server somebody else started can be accounted for.
+"""Which process of this machine listens at an address, so that a server the lab did not start is accounted for.
 
-The kernel lists its sockets with their inodes, and each process its descriptors with theirs; a server is who holds
-the socket that listens. Only loopback addresses and sockets in the file system are looked for, because any other
+The kernel lists its sockets with their inodes, and each process its descriptors with theirs; the server is the process
+with the socket that listens. Only loopback addresses and sockets in the file system are looked for, because any other
 address may be another machine's.
 """
 
@@ -40,7 +40,7 @@ class _Listener(NamedTuple):
 def find(connect: str) -> int | None:
     """The process that listens at an address, of several the one that started the others.
 
-    None where it is not here, or belongs to somebody else: then its processor time is not known.
+    None where it is not here, or belongs to another user: then its processor time is not known.
     """
     inodes = set(_listening(connect))
     pids = {pid for pid in _processes() if inodes & set(_sockets(pid))} if inodes else set()
@@ -130,7 +130,7 @@ def _processes() -> Iterator[int]:
 
 
 def _sockets(pid: int) -> Iterator[str]:
-    """The inodes of a process's sockets; none of one that is gone, or somebody else's."""
+    """The inodes of a process's sockets; none of one that is gone, or another user's."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):

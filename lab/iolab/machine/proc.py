@@ -25,7 +25,7 @@ TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 PROCESSES_MAX = 65_536
 
 # Above so many tasks their switches and run delay are not read: two files of each, at 35 µs a file, would take a
-# processor from whoever is measured for longer than a short window may wait.
+# processor from the server for longer than a short window may wait.
 TASKS_READ_MAX = 64
 
 # A tree of so many tasks is small: it is looked at in a millisecond.
@@ -228,7 +228,7 @@ def together(memories: Iterable[Memory]) -> Memory | None:
 
 
 def own_bytes(pids: Iterable[int]) -> int | None:
-    """Proportional memory of these processes without that of files, which a server shares with who runs its program.
+    """Proportional memory of these processes without that of files, which all that run its program share.
 
     So the size of a server before and under load can be compared, though the generator, which is the same program, has
     been started in between. None where the kernel does not say, or not to us.
@@ -266,7 +266,7 @@ def _tasks(pid: int) -> list[str]:
 
 
 def _descriptors(pid: int) -> int:
-    """How many descriptors a process has; 0 once it is gone, or where it is somebody else's."""
+    """How many descriptors a process has; 0 once it is gone, or where it is another user's."""
     folder = f"{PROC}/{pid}/fd"
     try:
         # Since Linux 6.2 this is the size of the folder, which is otherwise empty.

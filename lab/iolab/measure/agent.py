@@ -52,7 +52,7 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How many system calls a server has made at one instant (CLOCK_MONOTONIC); None where they cannot be counted."""
+    """How many syscalls a server has made at one instant (CLOCK_MONOTONIC); None where they cannot be counted."""
 
     read_ns: int
     calls: int | None
@@ -337,7 +337,7 @@ class LocalServer:
         return functools.reduce(_together, others, first)
 
     def calls(self) -> Calls:
-        """Its system calls so far; raises TrialFailed when it does not answer."""
+        """Its syscalls so far; raises TrialFailed when it does not answer."""
         self.ask()
         said = self.served()
         return Calls(time.monotonic_ns(), None if said is None else said.calls)

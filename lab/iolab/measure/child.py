@@ -151,7 +151,7 @@ class Child:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def _signal(self, number: signal.Signals) -> None:
-        # Nobody may be left in the session, or only those who took another user's rights.
+        # The session may be empty, or hold only processes that have become another user's.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 

@@ -1,4 +1,4 @@
-"""The servers that compete: the engine's models, those of the registry, and anybody's as a command.
+"""The servers that compete: the engine's models, those of the registry, and any other as a command.
 
 A command is an argument list and never sees a shell; a server of the registry is a command too, with an environment
 and files of its own. A reaper starts it (see `reaper`), so that it stays on its processors and dies with the lab, with

@@ -1,4 +1,4 @@
-"""What a request and a connection cost a server: system calls and memory, seen in a run that is not timed."""
+"""What a request and a connection cost a server: syscalls and memory, seen in a run that is not timed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iolab.plan.settings import Cell
 # How much of its window a count spans. The rest is for a lab that is late.
 COUNTED_SHARE = 0.5
 # How an engine begins to say that the kernel does not let it count.
-UNCOUNTED = "system calls cannot be counted"
+UNCOUNTED = "syscalls cannot be counted"
 
 
 def costs(host: Host, cell: Cell) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class NothingUsable:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The system calls of a contestant were counted, or could not be."""
+    """The syscalls of a contestant were counted, or could not be."""
 
     contestant: str
     comparison: str

@@ -151,7 +151,7 @@ def show(events: IO[bytes]) -> None:
 
 
 def _stand_aside(cpus: frozenset[int]) -> None:
-    """Runs when nobody else wants to, and not on these processors if there are others."""
+    """Runs when no other process wants to, and not on these processors if there are others."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         if others := os.sched_getaffinity(0) - cpus:

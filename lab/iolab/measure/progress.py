@@ -105,7 +105,7 @@ class Progress:
             self.on_event(NothingUsable(FIRST_BLOCKS, why))
 
     def keep_count(self, count: CostCount, *, passing: bool) -> None:
-        """Stores a count of system calls as a result is stored, and reports it.
+        """Stores a count of syscalls as a result is stored, and reports it.
 
         What only failed in `passing` is reported and not stored, so that the run counts it when it is resumed.
         """

@@ -63,7 +63,7 @@ class Entrant(Frozen):
 class Fault(NamedTuple):
     """What is wrong with a setting, given by its dotted name, with a table, or with all (empty).
 
-    A flag is told a time with its unit, and without its value: that was rounded after it was given. `meant` is the
+    Of a flag, a time has its unit and no value: that was rounded after it was given. `meant` is the
     setting that was written without its table.
     """
 
@@ -74,7 +74,7 @@ class Fault(NamedTuple):
 
     @property
     def for_flag(self) -> str:
-        """The same for somebody who wrote a flag."""
+        """The same for a flag."""
         return self.with_unit or self.why
 
 

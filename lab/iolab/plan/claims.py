@@ -442,7 +442,7 @@ def _one_of_a_list(value: object) -> object:
 
 
 class Claim(Frozen):
-    """A sentence somebody published, where it stands, and the tests that decide it on our figures.
+    """A published sentence, its source, and the tests that decide it on our figures.
 
     A `headline` is one that a run of all published experiments shows first.
     """

@@ -28,7 +28,7 @@ class Contestant(Frozen):
     """A server to be measured, named by the text a person types.
 
     `epoll` and `io_uring[recv=oneshot,send=silent]` name a server of the engine or of the contestants' list, with
-    options in sorted order. `cmd:./mine --port {port}` is anybody's server: split as a shell would split it, but never
+    options in sorted order. `cmd:./mine --port {port}` is any other server: split as a shell would split it, but never
     given to a shell. As JSON a contestant is its text.
     """
 
@@ -80,7 +80,7 @@ class Contestant(Frozen):
         return _filled(self._command, {**values, "port": str(port)})
 
     def takes(self, name: str) -> bool:
-        """Whether a command is told this setting."""
+        """Whether the arguments of a command take this setting."""
         return any(name in PLACEHOLDER.findall(argument) for argument in self._command)
 
     @cached_property

@@ -27,7 +27,7 @@ from iolab.plan.settings import (
     dotted,
 )
 
-# Limits, in one place. Each is far beyond honest use and keeps a slip of the pen from becoming a week of measuring.
+# Limits, in one place. Each is far beyond ordinary use and keeps a slip of the pen from becoming a week of measuring.
 CONTESTANTS_MAX = 16
 COMPARISONS_MAX = 256
 BLOCKS_MAX = 1_000
@@ -36,7 +36,7 @@ ALPHA = 0.05
 # A discarded block is run again at most this often, and so is a discarded trial of many contestants. Discarded trials
 # stay in the record.
 RETRIES_MAX = 2
-# A trial in which system calls are counted is apart from those that are timed, because that takes time from the
+# A trial in which syscalls are counted is apart from those that are timed, because that takes time from the
 # server. Such figures hardly vary, so one short window for each contestant and setting is enough.
 COUNT_WARMUP_MS, COUNT_DURATION_MS = 100, 300
 # From so many contestants on, a comparison has a ranking (or a ladder), because a sentence about each is too much to
@@ -141,7 +141,7 @@ class Comparison(Frozen):
 
     @property
     def ranked(self) -> bool:
-        """Whether it is told as a ranking and not as a sentence about each contestant."""
+        """Whether it is reported as a ranking, and not with a sentence about each contestant."""
         return self.many and not self.ladder
 
     def reference(self, slot: int) -> int:
@@ -307,7 +307,7 @@ class Plan(Frozen):
 
     @property
     def blocks_min(self) -> int:
-        """The fewest blocks that can tell the contestants of the largest comparison apart."""
+        """The fewest blocks that can distinguish the contestants of the largest comparison."""
         return _blocks_min(self.comparisons)
 
     def needs_of(self, comparison: int, slot: int) -> Needs:
@@ -333,7 +333,7 @@ class Trial(Frozen):
 
     @property
     def place(self) -> Place:
-        """What tells this trial from every other of its plan."""
+        """Its identity among the trials of its plan."""
         return Place(self.comparison, self.block, self.attempt, self.slot)
 
 
@@ -347,7 +347,7 @@ class Place(NamedTuple):
 
 
 def blocks_min(rivals: int) -> int:
-    """The fewest blocks from which `rivals` contestants can be told from one reference by the exact signed-rank law.
+    """The fewest blocks that distinguish `rivals` contestants from one reference by the exact signed-rank law.
 
     The smallest p-value of n blocks is 2 / 2**n, and Holm multiplies it by the number of rivals: 6 blocks for one.
     """

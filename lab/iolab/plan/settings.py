@@ -377,7 +377,7 @@ def settings_of(cell: Cell) -> dict[str, Any]:
 
 
 def values_of(cell: Cell) -> dict[str, str]:
-    """What a command line is told of a cell, by the short and the dotted names of its settings.
+    """What a command line may take of a cell, by the short and the dotted names of its settings.
 
     What its protocol does not have is at its default. `body` is a body of the size that is to be answered.
     """

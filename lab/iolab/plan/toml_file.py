@@ -8,7 +8,7 @@ from typing import Any
 from iolab.errors import PlanError
 from iolab.plan import mistakes
 
-# Far beyond honest use: a larger file is not one of ours.
+# Far beyond ordinary use: a larger file is not one of ours.
 BYTES_MAX = 1 << 20
 
 

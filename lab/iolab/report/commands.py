@@ -18,7 +18,7 @@ PLACES = {"host": "127.0.0.1", "python": "python3", "contestants": str(OURS.pare
 # What the record of a run says of the servers of the registry, by their names.
 Servers = Mapping[str, Mapping[str, Any]]
 NO_SERVERS: Servers = {}
-# What `iolab vs` is told in words of their own, or has no flag for. A run that is repeated has the times of its own.
+# What `iolab vs` has other flags for, or none. A run that is repeated has the times of its own.
 OTHERWISE = frozenset(
     {
         *("load.connections", "load.threads", "load.driver", "load.cpus"),
@@ -180,7 +180,7 @@ def _load_words(cell: Cell) -> list[str]:
 
 
 def _pattern_words(load: Load) -> list[str]:
-    """The flags of `iolab load` for what is seldom set: only those that differ from their defaults."""
+    """The flags of `iolab load` for what is rarely set: only those that differ from their defaults."""
     flags = {
         "--active": load.active,
         "--idle": load.idle or None,

@@ -82,7 +82,7 @@ def standalone(
 ) -> str:
     """Charts beside each other as an SVG file with a ground of its own, fit for any page, light or dark.
 
-    Words are wrapped by counting characters, because who will draw them, and in which letters, is not known here.
+    Words are wrapped by counting characters, because the font that they will have is not known here.
     """
     roots = [(heading, _drawn(chart)) for heading, chart in panels]
     width = sum(int(float(root.get("width", "0"))) for _, root in roots) + GAP * (len(roots) - 1)

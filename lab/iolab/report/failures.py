@@ -46,7 +46,7 @@ class Broken(NamedTuple):
 def broken(
     comparison: Comparison, at: int, done: Mapping[Place, Result], published: Sequence[Published]
 ) -> tuple[Broken, ...]:
-    """The contestants of a comparison that broke, in its order; the first of their broken trials tells how."""
+    """The contestants of a comparison that broke, in its order; the first of their broken trials says how."""
     found = []
     for slot, title in enumerate(comparison.titles):
         mine = [result for place, result in sorted(done.items()) if (place.comparison, place.slot) == (at, slot)]

@@ -50,7 +50,7 @@ class ContestantRow(NamedTuple):
 
     Quantiles are in nanoseconds and missing where a trial is too short for them. Sizes are in bytes. `cores` is
     processor time over wall time. `switches` are context switches per request. `latency_bound` is "at most" where the
-    generator was the limit. `serving` says how many of several processes served anybody.
+    generator was the limit. `serving` says how many of several processes serve.
     """
 
     slot: int
@@ -164,7 +164,7 @@ def _contestant_row(found: ComparisonVerdict, slot: int, results: Sequence[Resul
 
 
 def _serving(servers: Sequence[ServerUsage]) -> str:
-    """How many of a server's processes served anybody, in most of its trials; empty of one process."""
+    """How many of a server's processes serve, in most of its trials; empty of one process."""
     counts = Counter((each.processes_serving, each.processes) for each in servers if each.processes > 1)
     if not counts:
         return ""

@@ -39,7 +39,7 @@ from iolab.results.records import Result
 from iolab.wording import BOUND_SIGNS
 
 # Comparisons whose drawings would be more than these together get their tables only: each drawing takes a tenth of a
-# second to make and some kilobytes to load, and nobody scrolls through more.
+# second to make and some kilobytes to load, and no reader scrolls through more.
 DRAWINGS_MAX = 120
 # The drawings of a comparison besides one over time for each contestant: of levels, context switches and quantiles.
 DRAWINGS_OF_LEVELS = sum(not row.is_time for row in COMPARED.values()) + 2

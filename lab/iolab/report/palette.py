@@ -26,7 +26,7 @@ SHADES: dict[str, Shade] = {
     "good": Shade("#1a7f4b", "#5cc98d"),
     "warn": Shade("#a85d00", "#f0b055"),
     "bad": Shade("#b3261e", "#ff8a80"),
-    # Contestants, in the order of the comparison: told apart by people with any kind of colour vision.
+    # Contestants, in the order of the comparison: colours that all kinds of colour vision distinguish.
     "c0": Shade("#2463c4", "#7fb0ff"),
     "c1": Shade("#b54f08", "#ff9d57"),
     "c2": Shade("#0e7561", "#4fd0b2"),
@@ -45,7 +45,7 @@ def light(role: str) -> str:
 
 
 def contestant(slot: int) -> str:
-    """The role of a contestant's colour. The ninth shares the first's: its label tells them apart."""
+    """The role of a contestant's colour. The ninth shares the first's: its label distinguishes them."""
     return CONTESTANTS[slot % len(CONTESTANTS)]
 
 

@@ -27,7 +27,7 @@ class ProcessUsage(Frozen):
     """What one process of a server used over the window, and held when it was over.
 
     `cpu_ns` is without its children. `anonymous_bytes` is memory that belongs to no file, and counts in full however
-    many processes share it. Memory and connections are None where the kernel does not tell.
+    many processes share it. Memory and connections are None where the kernel does not say.
     """
 
     pid: int = Field(ge=1)
@@ -66,7 +66,7 @@ class ServerUsage(Frozen):
     `cpu_ns` is the figure to judge by; its split into user and system is sampled by the kernel's tick and only
     informs. Context switches and run delay are None of a server of so many tasks that to read them would slow it down.
     `rss_bytes_max` is the highest resident size, `rss_bytes_median` the median of samples, both summed over
-    processes; `pss_bytes` counts shared pages once (None where the kernel does not tell). `connections_taken` is how
+    processes; `pss_bytes` counts shared pages once (None where the kernel does not say). `connections_taken` is how
     many it had accepted when the window began (None of a command, which does not say).
 
     `processes_each` are at most 256 of its processes. Of those that lived at the end, `processes_serving` used more
@@ -324,7 +324,7 @@ class CostCount(Frozen):
     """What a request and a connection cost one contestant at one setting, seen in a short trial that is not timed.
 
     `comparison` and `slot` are indices into the plan, `cell` the key of the planned cell. `calls` are the server's
-    system calls for `requests`; None where they could not be counted, and `why_not` then says why. The server's own
+    syscalls for `requests`; None where they could not be counted, and `why_not` then says why. The server's own
     memory, in bytes, is taken before the first connection and while all are at work; None where it is unknown.
     """
 
@@ -347,7 +347,7 @@ class CostCount(Frozen):
 
     @property
     def per_request(self) -> float | None:
-        """System calls per request; None where they could not be counted."""
+        """Syscalls per request; None where they could not be counted."""
         return self.calls / self.requests if self.calls is not None and self.requests else None
 
 

@@ -3,7 +3,7 @@
     runs/<name>-<plan digest>/  plan.json  machine.json  trials.jsonl  costs.jsonl  report.html
 
 A trial is appended to trials.jsonl when it is over (see `journal`), so a crash loses at most the trial that was being
-written; it is run again. Trials that counted system calls have a file of their own, costs.jsonl, because they
+written; it is run again. Trials that counted syscalls have a file of their own, costs.jsonl, because they
 must not be mixed with timed ones. A long trial is also written down minute by minute, in minutes.jsonl, and continued
 when it was cut off. One process at a time may write a run.
 """

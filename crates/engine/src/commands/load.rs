@@ -79,12 +79,12 @@ fn for_a_program() -> Result<(), Failure> {
         output::line(&event_line(&spec, event));
         if is_held { wait_for_line(&lines) } else { None }
     })?;
-    output::line(&contract::line(&told(&spec, missing_features, &ran)));
+    output::line(&contract::line(&whole_report(&spec, missing_features, &ran)));
     ran.lost.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// The report of a run, which says what is missing in it.
-fn told(spec: &LoadSpec, missing_features: Vec<String>, ran: &Ran) -> Report {
+fn whole_report(spec: &LoadSpec, missing_features: Vec<String>, ran: &Ran) -> Report {
     let mut report = report(spec, missing_features, &ran.measured);
     report.unsound.splice(0..0, ran.lost.iter().map(|failure| failure.message.clone()));
     report
@@ -138,7 +138,7 @@ fn for_a_person(flags: &LoadFlags, compat: Option<&Compat>) -> Result<(), Failur
     })?;
     // The clock stops the run as an interruption does, but a run that ends on time was not interrupted.
     ran.measured.interrupted &= !clock.is_some_and(|clock| clock.has_struck());
-    let report = told(&spec, missing_features, &ran);
+    let report = whole_report(&spec, missing_features, &ran);
     let Ran { measured, lost } = ran;
     let written = files.end(&Ended { report: &report, measured: &measured, subject: flags.subject() });
     output::line(&match compat {

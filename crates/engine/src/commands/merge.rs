@@ -83,7 +83,7 @@ fn merge(parts: &[Report]) -> Result<(Report, ::load::Report), Failure> {
     parts.iter().for_each(|part| sum.add(&measured(part)));
     let mut lacks = Vec::new();
     parts.iter().for_each(|part| unite(&mut lacks, &part.lacks));
-    // Whoever merges may be of another build than those that measured.
+    // The engine that merges may be of another build than those that measured.
     let report = Report { build: first.build.clone(), ..report(&whole, lacks, &sum) };
     Ok((report, sum))
 }

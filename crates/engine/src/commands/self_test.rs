@@ -79,7 +79,7 @@ fn say(label: &str, text: &str) {
     output::line(&format!("{label:<12}{text}"));
 }
 
-/// What is done for each request beside the system calls.
+/// What is done for each request beside the syscalls.
 fn write_costs() {
     say("Clock", &format!("{} a reading", each(|_| black_box(monotonic_ns()))));
     let mut histogram = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("bounds are valid");

@@ -26,7 +26,7 @@ mod load;
 mod path;
 mod tls;
 
-/// Servers for every I/O model, and an honest load generator.
+/// Servers for every I/O model, and a load generator that checks every reply.
 #[derive(Debug, Parser)]
 #[command(name = "iolab-engine", version)]
 struct Cli {

@@ -195,7 +195,7 @@ fn write_times(out: &mut String, report: &Report, rows: &Rows<'_>) -> fmt::Resul
         writeln!(out, "              connect, write, wait and read are the parts of the service time")?;
     }
     if report.probe.is_some() {
-        writeln!(out, "              probes are connections apart from the load, asked seldom")?;
+        writeln!(out, "              probes are extra connections at a low rate: what other clients see")?;
     }
     write_rows(out, rows)
 }

@@ -128,7 +128,7 @@ fn a_report_alone_comes_out_as_it_went_in() {
         json!({"loop": "open", "arrivals": "poisson", "seed": 9, "stages": [ramp, last]}),
     ];
     for pace in paces {
-        let report = told(&json!({
+        let report = reported(&json!({
             "schema": 1, "role": "load", "workload": {"protocol": "http"}, "connect": [address.to_string()],
             "connections": 6, "threads": 2, "spin_us": 20, "pace": pace, "duration_ms": 500, "warmup_ms": 100,
         }));
@@ -310,7 +310,7 @@ fn merge(words: &[&str], reports: &[Value]) -> Outcome {
 }
 
 /// The report of a run.
-fn told(spec: &Value) -> Value {
+fn reported(spec: &Value) -> Value {
     last(&Engine::start(spec))
 }
 

@@ -1,6 +1,6 @@
 //! The epoll driver: receives a reply, checks it, and sends the next request on the same connection at once.
 //!
-//! A request takes two system calls and a share of one wait. A connection is registered once, edge-triggered, and a
+//! A request takes two syscalls and a share of one wait. A connection is registered once, edge-triggered, and a
 //! receive that does not fill the buffer counts as the last.
 
 use std::io;

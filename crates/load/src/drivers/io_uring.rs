@@ -1,4 +1,4 @@
-//! The io_uring driver: checks all replies that have come, then sends all next requests in one system call.
+//! The io_uring driver: checks all replies that have come, then sends all next requests in one syscall.
 //!
 //! In a closed loop the latency of a request begins when the call that brought the previous reply returned, and ends
 //! when the call that brings its own reply returns. So checking and batching count as the server's time. They can make

@@ -148,7 +148,7 @@ impl<C, T: Transport> Plan<C, T> {
         }
     }
 
-    /// The longest time that a system call may block, so that timeouts are seen.
+    /// The longest time that a syscall may block, so that timeouts are seen.
     fn moment(&self) -> Duration {
         Duration::from_nanos(self.sweep_ns)
     }

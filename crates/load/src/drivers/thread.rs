@@ -4,7 +4,7 @@
 //! hundred threads the scheduler decides the result. It sends a complete request before it receives the reply.
 //!
 //! It notices that a server has closed a connection when the next request fails. Looking before each request would cost
-//! one more system call.
+//! one more syscall.
 //!
 //! No call blocks for longer than a moment, so that the end of a run and timeouts are noticed while a server accepts
 //! nothing. Blocking calls count as waits, not as time in which the generator was busy.
@@ -31,7 +31,7 @@ use crate::{Failure, ThreadLoad, failure};
 
 /// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// At most this is passed in one call to a transport that may need several blocking system calls for it.
+/// At most this is passed in one call to a transport that may need several blocking syscalls for it.
 const SEND_BYTES: usize = 64 * 1024;
 
 /// A thread's one connection.

@@ -27,7 +27,7 @@ pub(crate) trait Transport: Sized {
 
     fn socket(&self) -> &Socket;
 
-    /// Receives with at most one system call. 0 is the end that the other side has announced. `Interrupted` means that
+    /// Receives with at most one syscall. 0 is the end that the other side has announced. `Interrupted` means that
     /// something has come which is not for the protocol: call again.
     fn read(&mut self, input: &mut [u8]) -> io::Result<usize>;
 

@@ -1,9 +1,9 @@
 //! The bytes that a connection has still to send.
 //!
 //! A single request is sent from the protocol's table without a copy, however long it is. The requests of a pipeline
-//! are copied into one buffer, so that one system call sends them all.
+//! are copied into one buffer, so that one syscall sends them all.
 
-/// Requests are copied for one call until there are so many bytes. Beyond that, another system call costs little.
+/// Requests are copied for one call until there are so many bytes. Beyond that, another syscall costs little.
 const BATCH_BYTES: usize = 16 * 1024;
 
 #[derive(Debug, Default)]

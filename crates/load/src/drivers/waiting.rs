@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// The pause after an attempt that found no room. An attempt costs three system calls.
+/// The pause after an attempt that found no room. An attempt costs three syscalls.
 const PAUSE_NS: u64 = 200_000;
 
 /// The connections, longest waiting first.

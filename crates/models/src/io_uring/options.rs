@@ -38,7 +38,7 @@ const FILES: ModelOption = ModelOption {
 const TASK_RUN: ModelOption = ModelOption {
     name: "taskrun",
     values: Values::Words(&["deferred", "cooperative", "interrupting"]),
-    about: "when the kernel completes requests: while we wait, at any system call, or at once",
+    about: "when the kernel completes requests: while we wait, at any syscall, or at once",
     defects: &[],
 };
 const SEND: ModelOption = ModelOption {
@@ -52,7 +52,7 @@ const SEND: ModelOption = ModelOption {
 const SUBMIT: ModelOption = ModelOption {
     name: "submit",
     values: Values::Words(&["call", "sqpoll"]),
-    about: "whether requests are handed over by a system call, or found by a thread of the kernel, which keeps a \
+    about: "whether requests are handed over by a syscall, or found by a thread of the kernel, which keeps a \
             processor busy: the first that the server has beyond one a worker, else one that a worker runs on; it \
             sleeps after 10 ms without requests (with taskrun=interrupting and no silent sends)",
     defects: &[],

@@ -20,7 +20,7 @@ use crate::net::Socket;
 pub enum TaskRun {
     /// Only when the thread waits: completions come in batches (Linux 6.1).
     Deferred,
-    /// At the thread's next system call, without interrupting it (Linux 5.19).
+    /// At the thread's next syscall, without interrupting it (Linux 5.19).
     Cooperative,
     /// At once: the thread is interrupted wherever it is.
     Interrupting,
@@ -52,7 +52,7 @@ pub struct Variant {
     /// come. Then each receive is for one message, whatever the options say.
     pub own_buffers: bool,
     pub sending: Sending,
-    /// Whether a thread of the kernel looks for submissions, so that none needs a system call. Then completions come
+    /// Whether a thread of the kernel looks for submissions, so that none needs a syscall. Then completions come
     /// at once, whatever the options say; and as nobody knows when that thread takes a send, none is silent.
     pub polling: Option<Polling>,
     /// Whether the kernel finds the ring by an index of the thread instead of a descriptor of the process.

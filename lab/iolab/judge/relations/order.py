@@ -36,7 +36,7 @@ class Neighbours(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The ratio, and of whom where."""
+        """The ratio, its two quantities, and where."""
         return f"{self.more} / {self.less}{f' at {self.where}' if self.where else ''}: {self.measure.words}"
 
 

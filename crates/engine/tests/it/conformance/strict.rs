@@ -171,8 +171,8 @@ pub(crate) fn differences() -> Vec<String> {
 pub(crate) fn refuses(subject: &Subject) -> Outcome {
     for case in cases() {
         for pieces in [1, 2] {
-            let came =
-                told(subject, &case.request, pieces).map_err(|error| format!("{}: {error}", case.name))?;
+            let came = answer_to(subject, &case.request, pieces)
+                .map_err(|error| format!("{}: {error}", case.name))?;
             let is_hyper = subject.variant.model == "hyper";
             if !(if is_hyper { case.is_done_by_hyper(&came) } else { case.is_refused(&came) }) {
                 let came = String::from_utf8_lossy(&came);
@@ -198,7 +198,7 @@ impl Case {
 }
 
 /// Sends a request in pieces, ends our side, and returns all that comes.
-fn told(subject: &Subject, request: &[u8], pieces: usize) -> Outcome<Vec<u8>> {
+fn answer_to(subject: &Subject, request: &[u8], pieces: usize) -> Outcome<Vec<u8>> {
     let mut client = subject.connect()?;
     for piece in request.chunks(request.len().div_ceil(pieces)) {
         // A server that has refused what came need not take the rest.

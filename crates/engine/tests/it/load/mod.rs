@@ -480,7 +480,7 @@ fn a_server_that_closes_without_saying_so_neither_hangs_a_run_nor_loses_a_reques
 
 #[test]
 fn nothing_is_sent_on_a_connection_whose_end_came_with_the_last_reply() {
-    // A thread would need a system call more for each request to know of it.
+    // A thread would need a syscall more for each request to know of it.
     for driver in ["epoll", "io_uring"] {
         for in_flight in [4, 1] {
             // A machine that is too busy for an end to come with its reply shows nothing.
