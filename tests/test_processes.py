@@ -302,9 +302,7 @@ def test_a_command_that_takes_twenty_seconds_is_started_if_it_is_given_them(
     if limit_s > 20:
         assert contestants.start(cell, None).stop()
     else:
-        message = (
-            "it listens nowhere 15 s after its start: let it listen on {port}, or give it longer "
-        )
+        message = "it listens nowhere 15 s after its start: let it listen on {port}, or give it longer "
         with pytest.raises(TrialFailed, match=message):
             contestants.start(cell, None)
     assert nothing_is_left()

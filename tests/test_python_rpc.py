@@ -193,7 +193,7 @@ def check(contestant: Contestant, address: str, way: Way, asked: Sequence[Call])
                 assert connection.recv(1) == b"", "a connection serves one call"
 
 
-# Each byte of a request costs a system call on both sides: a hundred calls have some thousands.
+# Each byte of a request costs a syscalls on both sides: a hundred calls have some thousands.
 @pytest.mark.parametrize(("way", "count"), [(one_by_one, 1_000), (at_random_splits, 1_000), (byte_by_byte, 100)])
 @each_contestant
 def test_a_server_gives_the_engines_answers(contestant: Contestant, way: Way, count: int) -> None:

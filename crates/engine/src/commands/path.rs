@@ -178,7 +178,8 @@ fn summary(report: &PathReport) -> String {
             0 => String::new(),
             _ => format!(", {} dropped because {why}", count(packets)),
         };
-        let unplanned = more(overrun, "this machine was too slow") + &more(overflowed, "no more can be on its way");
+        let unplanned =
+            more(overrun, "this machine was too slow") + &more(overflowed, "no more can be on its way");
         format!(
             "{name}: {} packets ({}), {} dropped at the queue, {} lost{unplanned}; late by {} (p99), {} (max)",
             count(carried.packets),
