@@ -71,6 +71,7 @@ def label_of(words: Sequence[str], at: Path) -> str:
         return f"header {Path(words[-1]).read_text().split()[1].strip('<>')}"
     twin = "nogil" if "nogil" in f"{at} {words[0]}" else "gil"
     if "pip" in words:
+        assert (at / words[-1]).is_file()
         return f"{twin}: pip {Path(words[-1]).name}"
     if twins.CHECK in words:
         return f"{twin}: check"
@@ -90,6 +91,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine with every program that a build needs, and a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", "lab")
+    monkeypatch.chdir(ROOT)
     monkeypatch.setattr("iolab.machine.twins.shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(twins, "SOURCE_SHA256", hashlib.sha256(SOURCE).hexdigest())
     return Machine()
@@ -99,7 +101,7 @@ def build(machine: Machine) -> list[str]:
     """Builds, and returns the commands of it."""
     machine.ran.clear()
     with twins.alone():
-        Builder(machine.run, lambda line: None, ROOT / "requirements").build()
+        Builder(machine.run, lambda line: None, Path("requirements")).build()
     return machine.ran
 
 

@@ -198,7 +198,7 @@ def _asked(program: Path) -> tuple[Path, PythonState] | None:
 @functools.lru_cache(maxsize=64)
 def _answer(program: Path, _changed_ns: int, _size: int) -> tuple[Path, PythonState] | None:
     # -I, so that neither a variable nor a file of the user decides what it says.
-    words = [program, "-I", "-S", "-c", QUESTION]
+    words = [str(program), "-I", "-S", "-c", QUESTION]
     try:
         ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS_S_MAX, check=True)
         answer = json.loads(ended.stdout)

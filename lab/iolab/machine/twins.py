@@ -140,7 +140,8 @@ class Builder:
     """Builds both twins below `folder()`. `say` is told what is done, a line at a time."""
 
     def __init__(self, run: Run, say: Callable[[str], None], requirements: Path) -> None:
-        self._run, self._say, self._requirements = run, say, requirements
+        # Commands run in folders of their own.
+        self._run, self._say, self._requirements = run, say, requirements.resolve()
         # What is set for the Python that runs this file is not meant for the one it builds.
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
