@@ -27,6 +27,9 @@ import pytest
 
 import iolab
 from conftest import PATIENCE_S
+from iolab.measure import contestants, registered
+from iolab.plan import registry
+from iolab.plan.settings import Cell
 from iolab.work import compute
 
 FOLDER = Path(iolab.__file__).parent / "contestants/python"
@@ -383,3 +386,30 @@ def test_a_pickle_that_names_a_function_runs_nothing(private: Path) -> None:
             assert client.recv() == "closed"
             with pytest.raises(EOFError):
                 client.recv()
+
+
+STARTED: tuple[tuple[str, dict[str, int]], ...] = (
+    ("python-rpc", {"workers": 2}),
+    ("python-rpc[cached=50,select=each,system=4,wait=epoll,work=imported]", {"workers": 2, "sockets": 3}),
+    ("tornado-rpc", {}),
+    ("asyncio-rpc", {}),
+    ("uvloop-rpc", {}),
+)
+
+
+@pytest.mark.parametrize(("text", "settings"), STARTED)
+def test_the_lab_starts_a_server_by_its_name_in_the_registry(text: str, settings: dict[str, int]) -> None:
+    cell = Cell.model_validate({"contestant": text, "workload": {"protocol": "rpc"}, "server": settings})
+    name = cell.contestant.name
+    try:
+        prepared = registered.prepare(registry.load()[name])
+    except registered.Absent as why:
+        pytest.skip(f"{name}: {why}")
+    server = contestants.start(cell, None, {name: prepared})
+    try:
+        assert len(server.addresses) == cell.server.sockets
+        for address in server.addresses:
+            with connected(address) as connection:
+                one_by_one(connection, calls()[:20])
+    finally:
+        server.stop()
