@@ -63,6 +63,8 @@ CELLS = {
     "models": Cells(87, 87, 87),
     "rpc-gil": Cells(34, 10, 34),
     "rpc-memory": Cells(60, 6, 60),
+    "rpc-sockets": Cells(16, 2, 16),
+    "rpc-systems": Cells(15, 3, 15),
 }
 
 # The claims of each note and those that a quick run decides; `stated` ones are decided by no run.
@@ -70,10 +72,10 @@ CLAIMS = {
     note: [f"C{note[1:]}-{number}" for number in range(1, last + 1)]
     for note, last in (("S0", 14), ("S1", 6), ("S3", 14), ("S4", 13))
 }
-CLAIMS["S2"] = [f"C2-{number}" for number in (2, 3, 4, 10, 11, 12, 13)]
+CLAIMS["S2"] = [f"C2-{number}" for number in range(1, 14)]
 FULL_RUN = {
     *("C0-12", "C0-13"),
-    *("C2-2", "C2-3", "C2-4", "C2-10", "C2-11", "C2-13"),
+    *("C2-2", "C2-3", "C2-4", "C2-7", "C2-8", "C2-9", "C2-10", "C2-11", "C2-13"),
     *("C3-1", "C3-3", "C3-5", "C3-6", "C3-7", "C3-8", "C3-12", "C3-13"),
     *("C4-1", "C4-4", "C4-6", "C4-7", "C4-11", "C4-12"),
 }
@@ -81,6 +83,7 @@ STATED = {"C2-12", "C4-8", "C4-9", "C4-10"}
 HEADLINE = {
     *("C0-1", "C0-2", "C0-4", "C0-5", "C0-6", "C0-8", "C0-10", "C0-11", "C0-14"),
     *("C1-1", "C1-2", "C1-3", "C1-4", "C1-5"),
+    *("C2-1", "C2-5", "C2-6"),
     *("C3-2", "C3-4", "C3-9", "C3-11"),
     *("C4-2", "C4-3", "C4-13"),
 }
@@ -89,6 +92,8 @@ ROWS = {
     **{f"S0-row-L{number}": "http-ab-table" for number in range(1, 26)},
     **{f"S1-row-{number}": "echo-io_uring-epoll" for number in range(1, 5)},
     **{f"S2-row-{number}": "rpc-gil" for number in (3, 4, 6)},
+    **{f"S2-row-{number}": "rpc-systems" for number in (1, 2, 5)},
+    **{f"S2-row-{number}": "rpc-sockets" for number in range(7, 15)},
     **{f"S3-row-{number}": "line-processes" for number in range(1, 14)},
     **{f"S4-row-{number}": "http-hyper-monoio" for number in range(1, 22)},
 }
