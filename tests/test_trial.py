@@ -538,3 +538,21 @@ def test_a_server_of_one_connection_ends_it_with_its_http_reply(
     report = good.report.model_copy(update={"latency_ns": latency})
     judged = trial.judged(plan.cell(good.trial), good.model_copy(update={"ready": ready, "report": report}))
     assert [warning.word for warning in judged.warnings] == words
+
+
+@pytest.mark.parametrize(
+    ("protocol", "made", "errors", "words"),
+    [
+        ("http", 1_587, {}, []),
+        ("http", 50, {}, ["connections_missing", "littles_law"]),
+        ("http", 1_587, {"reset": 1}, ["connections_missing", "littles_law"]),
+        ("echo", 1_587, {}, ["connections_missing", "littles_law"]),
+    ],
+)
+def test_a_server_that_ends_its_connections_over_http_misses_none(
+    protocol: str, made: int, errors: dict[str, int], words: list[str]
+) -> None:
+    """As `python3 -m http.server` does, which speaks HTTP/1.0: some are always being opened anew."""
+    plan = vs_plan(["cmd:./mine {port}", "epoll"], {"protocol": protocol, "connections": 50})
+    good = result(plan, schedule(plan)[0], connections_open=48, connections_made=made, errors=errors)
+    assert [warning.word for warning in good.warnings] == words

@@ -344,13 +344,16 @@ def littles_law(cell: Cell, result: Result) -> LittlesLaw | None:
 def _connections_end(cell: Cell, result: Result) -> bool:
     """Whether connections end within the trial and are opened anew.
 
-    Over HTTP a server that holds one connection ends it with its reply, whatever it was asked for.
+    Over HTTP a server that holds one connection ends it with its reply, whatever it was asked for. Others may end them
+    too, as one that speaks HTTP/1.0 does: then more are made than were asked for, and no request fails.
     """
-    workload = cell.workload
-    ends_with_reply = isinstance(workload, HttpWorkload) and (
-        not workload.keep_alive or (result.ready is not None and result.ready.holds == 1)
-    )
-    return ends_with_reply or cell.load.requests_per_connection is not None
+    workload, report = cell.workload, result.report
+    if cell.load.requests_per_connection is not None or not isinstance(workload, HttpWorkload):
+        return cell.load.requests_per_connection is not None
+    holds_one = result.ready is not None and result.ready.holds == 1
+    asked = cell.load.connections + cell.load.idle + cell.load.probes
+    are_ended = report is not None and report.connections_made > asked and not any(dict(report.errors).values())
+    return not workload.keep_alive or holds_one or are_ended
 
 
 def _accepted_before(cell: Cell) -> bool:
