@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import FakeHost, FakeServer
+from conftest import FakeHost, FakeLoad, FakeServer
 from iolab.contract.types import LoadSpec, OpenLoop
 from iolab.judge import verdict
 from iolab.machine.cpus import Cpu
@@ -191,6 +191,20 @@ def test_a_first_look_that_fails_by_chance_is_taken_once_more(tmp_path: Path) ->
     results, _ = run(short_plan("epoll", "io_uring"), FakeHost({0: "not_started"}), tmp_path)
     assert len(results) == 12
     assert not any(result.failure for result in results)
+
+
+def test_a_first_look_makes_as_many_requests_a_connection_as_a_trial(tmp_path: Path) -> None:
+    asked: list[LoadSpec] = []
+
+    class Recording(FakeHost):
+        def load(self, spec: LoadSpec) -> FakeLoad:
+            asked.append(spec)
+            return super().load(spec)
+
+    plan = vs_plan(("epoll", "io_uring"), {**SHORT, "requests_per_connection": 1}, blocks=BLOCKS[2])
+    run(plan, Recording(), tmp_path)
+    # A server may close each connection after one call: to keep it open would take that for a mistake.
+    assert {spec.requests_per_connection for spec in asked} == {1}
 
 
 def test_a_contestant_this_machine_cannot_run_is_started_no_more(tmp_path: Path) -> None:

@@ -64,7 +64,6 @@ def _reply_bytes(host: Host, cell: Cell, server: RunningServer) -> int:
         # Few requests of a closed loop: whether it answers rightly, and not how it bears the load.
         idle=0,
         active=None,
-        requests_per_connection=None,
         probes=0,
         threads=1,
         processes=1,
