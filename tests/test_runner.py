@@ -474,7 +474,7 @@ def test_every_experiment_has_its_place_on_machines_small_and_large(path: Path, 
             continue
         server, load = ({core_of.get(number, number) for number in cpus} for cpus in (cell.server.cpus, cell.load.cpus))
         assert not server & load
-        workers, threads = cell.server.workers, cell.load.threads * cell.load.processes
+        workers, threads = cell.server.workers_in_all, cell.load.threads_in_all
         is_chosen = not asked.server.cpus and not asked.load.cpus
         if is_chosen and workers + threads <= len(set(core_of.values())):
             assert (len(server), len(load)) == (workers, threads)
