@@ -48,6 +48,8 @@ CHECK = """
 import bz2, ctypes, hashlib, json, lzma, multiprocessing, selectors, ssl, sys, sysconfig, zlib
 print(json.dumps([sys.version.split()[0], sys._is_gil_enabled(), sysconfig.get_config_var("Py_GIL_DISABLED") == 1]))
 """
+# What a command that failed has printed.
+FAILED = "failed.log"
 TO_DO = "make interpreters"
 
 
@@ -155,6 +157,8 @@ class Builder:
             self._build(twin)
         for twin in TWINS:
             self._packages(twin)
+        (folder() / FAILED).unlink(missing_ok=True)
+        for twin in TWINS:
             self._say(f"{twin}: CPython {VERSION}, {_megabytes(prefix(twin))} MB: {program(twin)}")
 
     def _refuse_without_tools(self) -> None:
@@ -285,7 +289,7 @@ class Builder:
         code, output = self._run(words, at, self._environment)
         if code == 0:
             return output
-        log = folder() / "failed.log"
+        log = folder() / FAILED
         log.write_text(f"{shlex.join(words)}\n{output}")
         last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "it said nothing")
         raise CannotBuild(f"{wrong}: {last}{advice or f': see {log}'}")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from iolab.contract.ready import PythonState
 from iolab.machine import interpreters
 from iolab.machine.interpreters import NoInterpreter
+from iolab.machine.twins import TO_DO
 from iolab.measure import programs
 from iolab.measure.engine import TrialFailed
 from iolab.plan.plan import Plan
@@ -42,7 +43,8 @@ def why_not(name: str | None, packages: tuple[str, ...] = (), install: str = "")
     if why := interpreters.why_not(name):
         return why
     python = str(interpreters.find(name).program)
-    return _no_package(python, packages, f"{python} -m pip install {' '.join(packages)}")
+    install = TO_DO if name in TWIN else f"{python} -m pip install {' '.join(packages)}"
+    return _no_package(python, packages, install)
 
 
 @functools.cache
