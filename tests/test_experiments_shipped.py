@@ -62,7 +62,7 @@ CELLS = {
     "line-select-libevent": Cells(36, 8, 36),
     "models": Cells(87, 87, 87),
     "rpc-gil": Cells(34, 10, 34),
-    "rpc-memory": Cells(60, 6, 60),
+    "rpc-memory": Cells(60, 3, 60),
     "rpc-sockets": Cells(16, 2, 16),
     "rpc-systems": Cells(15, 3, 15),
 }
