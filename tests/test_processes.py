@@ -143,7 +143,7 @@ def test_a_ready_line_that_is_wrong_is_one_clear_line(tmp_path: Path, program: s
     check_line(tmp_path, program, kind, message)
 
 
-def test_a_server_that_prints_no_ready_line_is_told_of_its_time(tmp_path: Path) -> None:
+def test_a_server_that_prints_no_ready_line_fails_after_its_time(tmp_path: Path) -> None:
     # It never prints one, so the time may be short.
     message = "it has printed no ready line 0.1 s after its start: flush its output, or give it longer"
     check_line(tmp_path, "import time; time.sleep(600)", "hung", message, start_ms=100)
@@ -194,7 +194,7 @@ def test_of_several_instances_none_is_left_where_one_cannot_start(tmp_path: Path
     assert nothing_is_left()
 
 
-def test_a_command_is_told_its_host_its_interpreter_and_the_folder_of_the_registry(tmp_path: Path) -> None:
+def test_a_command_gets_its_host_its_interpreter_and_the_folder_of_the_registry(tmp_path: Path) -> None:
     program = f"import json, sys; json.dump(sys.argv[2:], open({str(tmp_path / 'argv')!r}, 'w')); {LISTENS}"
     words = ("{host}:{port}", "{python}", "{contestants}/x", "{workers}", "{load.connections}", "{unknown}")
     text = command(f"{program}; time.sleep(600)") + " " + " ".join(words)

@@ -248,7 +248,7 @@ ERRORS = (
 
 
 @each_contestant
-def test_a_bad_request_is_told_why_after_the_replies_to_those_before_it(contestant: Contestant) -> None:
+def test_a_bad_request_gets_the_reason_after_the_replies_to_those_before_it(contestant: Contestant) -> None:
     before = () if contestant.takes_one_call else calls()[:3]
     with running(contestant) as server:
         for sent, error in ERRORS:

@@ -82,7 +82,7 @@ def _descriptors(pid: int) -> Used | None:
 
 
 def memory_in_use() -> int:
-    """How much of the machine's memory nobody else can have now, in bytes."""
+    """How much of the machine's memory no other process can have now, in bytes."""
     fields = dict(line.partition(":")[::2] for line in (read(PROC / "meminfo") or "").splitlines())
     total, available = (int(fields[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
     return total - available

@@ -117,7 +117,7 @@ class Child:
         """
         if self._popen.returncode is not None:
             return True
-        # The process is not reaped before the last signal is sent: until then nobody else can have its id.
+        # The process is not reaped before the last signal is sent: until then no other process has its id.
         self.ask_to_end()
         is_polite = self.wait((self._asked_s or 0.0) + GRACE_S - time.monotonic()) is not None
         self._stdin.close()

@@ -225,7 +225,7 @@ def _without_python(cell: Cell, server: Registered | None) -> Failure | None:
 def refuse_unfit(
     plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts, prepared: Prepared = NONE_PREPARED
 ) -> None:
-    """Raises PlanError for the first contestant that cannot take part: who was named by hand is to be compared."""
+    """Raises PlanError for the first contestant that cannot take part: those named by hand are to be compared."""
     for (at, slot), failure in left_out(plan, variants, facts, prepared).items():
         cell = plan.comparisons[at].cells[slot]
         if failure.kind == "unavailable":
@@ -347,7 +347,7 @@ def values_of(cell: Cell, host: str) -> dict[str, str]:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Ports nobody listens on now. Another process may take one first: the command then fails, and is tried again."""
+    """Free ports. Another process may take one first: the command then fails, and is tried again."""
     with ExitStack() as closing:
         listeners = [closing.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
         return tuple(listener.getsockname()[1] for listener in listeners)

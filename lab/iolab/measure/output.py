@@ -1,4 +1,4 @@
-"""What a process writes, kept in a file without a name: a pipe that nobody reads would stop it, and a reader would cost
+"""What a process writes, kept in a file without a name: a pipe that is not read would stop it, and a reader would cost
 time.
 
 Only the end is kept of much. What writes faster than a log does is refused.

@@ -94,7 +94,7 @@ def cell_or_faults(contestant: Contestant, settings: Mapping[str, Any]) -> Cell 
 
 
 def _untold(cell: Cell) -> list[Fault]:
-    """The settings of its server that a command is not told, so that it cannot obey them."""
+    """The settings of its server that the arguments of a command do not take."""
     if cell.contestant.kind != "command":
         return []
     faults = [

@@ -59,7 +59,7 @@ def _trial_row(plan: Plan, result: Result, axes: Sequence[str]) -> dict[str, Any
 
 
 def _cpu_per_request_ns(result: Result) -> float | None:
-    """The server's processor time over the requests that were answered, whoever counted them."""
+    """The server's processor time over the requests that were answered, by whichever client counted them."""
     requests = result.report.requests.correct if result.report else result.client.requests if result.client else 0
     return result.server.cpu_ns / requests if result.server is not None and requests else None
 

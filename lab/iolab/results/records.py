@@ -462,7 +462,7 @@ class Result(Frozen):
 
     @property
     def discarded(self) -> bool:
-        """Whether the trial counts for nothing, by rules that do not look at who is ahead."""
+        """Whether the trial counts for nothing, by rules that do not depend on which contestant is ahead."""
         return self.failure is not None or not self.is_measured or any(each.discards for each in self.warnings)
 
     @property
