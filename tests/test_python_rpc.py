@@ -398,7 +398,11 @@ STARTED: tuple[tuple[str, dict[str, int]], ...] = (
 
 
 @pytest.mark.parametrize(("text", "settings"), STARTED)
-def test_the_lab_starts_a_server_by_its_name_in_the_registry(text: str, settings: dict[str, int]) -> None:
+def test_the_lab_starts_a_server_by_its_name_in_the_registry(
+    text: str, settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The python3 of PATH is the one that has what the tests need.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     cell = Cell.model_validate({"contestant": text, "workload": {"protocol": "rpc"}, "server": settings})
     name = cell.contestant.name
     try:

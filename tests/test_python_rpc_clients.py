@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,13 @@ def test_clients_are_ended_with_the_process_that_forked_them() -> None:
         with subprocess.Popen(asked, stdout=subprocess.DEVNULL, start_new_session=True) as process:
             wait_until(lambda: len(proc.look(process.pid).pids) == 4, "three clients")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE_S) == 0
-            with pytest.raises(ProcessLookupError):
-                os.killpg(process.pid, 0)
+            try:
+                assert process.wait(PATIENCE_S) == 0
+                with pytest.raises(ProcessLookupError):
+                    os.killpg(process.pid, 0)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_addresses_that_services_cannot_share_are_refused() -> None:

@@ -206,9 +206,12 @@ def in_processes(runs: Iterable[Callable[[], Times]]) -> Iterator[Times]:
     forked = []
     try:
         for run in runs:
+            # A signal that came to a child before it has its own handler would be lost.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             if (pid := os.fork()) == 0:
                 in_child(run, writing)
             forked.append(pid)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.close(writing)
         with open(reading) as lines:
             yield from (Times(*json.loads(line)) for line in lines)
@@ -221,6 +224,7 @@ def in_processes(runs: Iterable[Callable[[], Times]]) -> Iterator[Times]:
 def in_child(run: Callable[[], Times], writing: int) -> NoReturn:
     """Runs a client, writes what it reports, and ends the process."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
         # The kernel writes so short a line at once.
         os.write(writing, f"{json.dumps(run())}\n".encode())
