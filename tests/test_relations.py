@@ -136,6 +136,11 @@ CASES = [
         id="alike by lack of blocks is not alike",
     ),
     pytest.param(
+        RATIO | {"published": 1.85, "at_least": 1},
+        *(fast(), 0.01, "undecided", "it may be at least 1x or not, and the published ratio is outside"),
+        id="next to its bound, and far from what was published",
+    ),
+    pytest.param(
         RATIO | {"metric": "latency_mean", "published": 0.5}, fast(io_uring=2.0), 0.01, "confirmed", "", id="latency"
     ),
     pytest.param(
@@ -371,7 +376,7 @@ def limited(truth: Truth) -> list[Result]:
         (RATIO | {"at_least": 1.2}, "confirmed", "≥ 1.3"),
         (RATIO | {"at_least": 1.2, "published": 1.3}, "direction only", "the generator was the limit"),
         (RATIO | {"at_most": 1.2}, "contradicted", "it is not at most 1.2x"),
-        (RATIO | {"at_most": 1.4}, "undecided", "it may be at most 1.4x or not"),
+        (RATIO | {"at_most": 1.4}, "undecided", "the generator was the limit, so it may be at most 1.4x or not"),
         (ORDER, "confirmed", "io_uring > epoll"),
         (ORDER | {"contestants": ["epoll", "io_uring"]}, "contradicted", "≤ 0.7"),
         (ORDER | {"contestants": ["io_uring", "thread", "epoll"]}, "undecided", "4 of 8"),

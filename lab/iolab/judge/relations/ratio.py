@@ -37,7 +37,9 @@ def decide(test: RatioTest, evidence: Evidence) -> TestVerdict:
         return hindered(test, Obstacle("undecided", measure), test.published)
     judgement, why = _within(test, measure) if has_bounds else _beside(test, measure.ratio)
     edges = (test.at_least, test.at_most) if has_bounds else (1.0,)
-    more = more_for_ratio(measure.ratio, measure.blocks, *edges) if judgement == "undecided" else None
+    # No number of blocks tells more about a ratio that the generator limits.
+    is_open = judgement == "undecided" and measure.bound == "exact"
+    more = more_for_ratio(measure.ratio, measure.blocks, *edges) if is_open else None
     published = "" if test.published is None else f"published {test.published:.3g}x, "
     return TestVerdict(
         test=test,
@@ -57,8 +59,11 @@ def _within(test: RatioTest, measure: Measure) -> tuple[Judgement, str]:
     found = met(measure.least, measure.most, test.at_least, test.at_most)
     if found == "violated":
         return "contradicted", f"it is not {bounds}"
+    if found == "open" and measure.bound != "exact":
+        return "undecided", f"the generator was the limit, so it may be {bounds} or not"
     if found == "open":
-        return "undecided", f"it may be {bounds} or not"
+        outside = test.published is not None and not _agrees(measure.ratio, test.published, test.tolerance)
+        return "undecided", f"it may be {bounds} or not{', and the published ratio is outside' if outside else ''}"
     if test.published is None:
         return "confirmed", f"it is {bounds}"
     if measure.bound != "exact":
