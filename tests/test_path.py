@@ -72,6 +72,28 @@ def test_a_trial_over_a_late_path_is_discarded(delay_ms: float, changes: dict[st
     assert made.discarded == (words in (["path_late"], ["path_full"]))
 
 
+@pytest.mark.parametrize(
+    ("delay_ms", "word"),
+    [
+        pytest.param(100, "processor_shared", id="no longer than the path worked"),
+        pytest.param(101, "generator_starved", id="longer than the path worked"),
+    ],
+)
+def test_a_generator_that_waits_for_the_path_shares_its_processor(delay_ms: int, word: str) -> None:
+    plan = plan_over()
+    trial = schedule(plan)[0]
+    made = result(plan, trial)
+    assert made.report is not None
+    generator = made.report.generator.model_copy(
+        update={"cpu_ns": 500 * MS, "wall_ns": 1_000 * MS, "turns": 1, "run_delay_ns": delay_ms * MS}
+    )
+    report = made.report.model_copy(update={"generator": generator})
+    found = judged(plan.cell(trial), made.model_copy(update={"path": carried(), "report": report}))
+    assert [
+        warning.word for warning in found.warnings if warning.word in ("processor_shared", "generator_starved")
+    ] == [word]
+
+
 def test_the_detail_of_a_warning_has_the_figures() -> None:
     plan = plan_over(delay_ms=24.5)
     trial = schedule(plan)[0]

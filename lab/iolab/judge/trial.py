@@ -401,8 +401,11 @@ def _reply_bytes_min(workload: Workload, *, named: bool) -> int:
 def _warnings_of_generator(cell: Cell, result: Result, report: Report) -> Iterator[TrialWarning]:
     """Could the generator see what it reports?"""
     shared = cell.trial.processors == "shared"
+    # A path needs a processor, too. Where there is none left for it, it takes the generator's.
+    path_ns = 0 if result.path is None else result.path.cpu_ns
     for word, detail in _lateness(report):
-        yield TrialWarning(word="processor_shared" if shared else word, detail=detail)
+        by_path = word == "generator_starved" and report.generator.run_delay_ns <= path_ns
+        yield TrialWarning(word="processor_shared" if shared or by_path else word, detail=detail)
     if bottleneck(cell, result) is Bottleneck.GENERATOR:
         server = server_share(cell, result)
         beside = "unknown" if server is None else percent(server)

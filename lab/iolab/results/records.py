@@ -243,7 +243,8 @@ WARNINGS: dict[str, WarningKind] = {
     ),
     "processor_shared": WarningKind(
         False,
-        "Server and generator shared a processor, as was asked for: compare throughput and CPU, and no latency.",
+        "The generator shared its processor, as was asked for or with the path: compare throughput and CPU, and no "
+        "latency.",
     ),
     "rate_missed": WarningKind(
         False, "The rate was not served: its latency grows with the window. Ask for a lower rate."
