@@ -86,7 +86,11 @@ fn start_counted<P: Protocol>(
 }
 
 /// Forks a child for a connection. If the system allows no further process, the connection is closed.
-fn start<P: Protocol>(socket: Socket, workload: &'static P::Workload, scratch: &mut Scratch) -> Result<(), Limit> {
+fn start<P: Protocol>(
+    socket: Socket,
+    workload: &'static P::Workload,
+    scratch: &mut Scratch,
+) -> Result<(), Limit> {
     let parent = std::process::id();
     let forked = process::fork(|| {
         if process::die_with_parent(parent).is_ok() {
