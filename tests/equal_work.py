@@ -207,7 +207,7 @@ def prepared(listed: Listed) -> Registered:
 @contextlib.contextmanager
 def running(text: str, server: Registered, workload: dict[str, Any]) -> Iterator[str]:
     """The address of a contestant while it runs as the lab runs it."""
-    cell = Cell.model_validate({"contestant": text, "workload": workload})
+    cell = Cell.model_validate({"contestant": text, "workload": workload, "trial": {"start_ms": 120_000}})
     assert registry.refusal(server.listed, cell) == ""
     started = contestants.start(cell, None, {server.listed.name: server})
     try:

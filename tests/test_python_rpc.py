@@ -10,10 +10,12 @@ import os
 import pickle
 import random
 import resource
+import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -97,13 +99,22 @@ def running(contestant: Contestant, *before: str) -> Iterator[Running]:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
+        # Whatever waits for it without a limit ends when it is killed.
+        watchdog = threading.Timer(5 * PATIENCE_S, lambda: os.killpg(process.pid, signal.SIGKILL))
+        watchdog.daemon = True
+        watchdog.start()
         try:
             line = process.stdout.readline()
             assert line, process.stderr.read()
             yield Running(process, json.loads(line))
         finally:
             process.terminate()
-            code = process.wait(PATIENCE_S)
+            try:
+                code = process.wait(PATIENCE_S)
+            finally:
+                watchdog.cancel()
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
             assert (code, process.stdout.read()) == (0, ""), process.stderr.read()
             with pytest.raises(ProcessLookupError):
                 os.killpg(process.pid, 0)
@@ -403,8 +414,10 @@ def test_the_lab_starts_a_server_by_its_name_in_the_registry(
 ) -> None:
     # The python3 of PATH is the one that has what the tests need.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    cell = Cell.model_validate({"contestant": text, "workload": {"protocol": "rpc"}, "server": settings})
+    cell = Cell.model_validate({"contestant": text, "workload": {"protocol": "rpc"}, "server": settings, "trial": {"start_ms": 120_000}})
     name = cell.contestant.name
+    for package in registry.load()[name].entry.packages:
+        pytest.importorskip(package)
     try:
         prepared = registered.prepare(registry.load()[name])
     except registered.Absent as why:

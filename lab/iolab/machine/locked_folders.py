@@ -23,9 +23,13 @@ def made(home: Path, prefix: str) -> tuple[Path, int]:
         folder = home / f"{prefix}{os.getpid()}-{next(_NUMBERS)}"
         try:
             folder.mkdir(mode=0o700)
+        except FileExistsError:
+            # A dead process had the same number.
+            continue
+        try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except (FileExistsError, FileNotFoundError):
-            # A dead process had the same number, or another lab took this folder for one that was left.
+        except FileNotFoundError:
+            # Another lab took this folder for one that was left.
             continue
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

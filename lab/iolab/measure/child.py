@@ -21,6 +21,8 @@ from iolab.measure.output import Output
 LINE_BYTES_MAX = 16 << 20
 # How long a process may take to end by itself before it is killed.
 GRACE_S = 1.0
+# How long its reaper may take to end what has left its session: it tries for half of that.
+REAPED_S = 10.0
 # How much of its standard error is quoted when it fails: so many lines, and so much of each.
 LAST_LINES, LAST_LINE_CHARACTERS = 20, 200
 LAST_WORDS_BYTES = 16_384
@@ -123,7 +125,7 @@ class Child:
         self._stdin.close()
         if not is_polite:
             # A reaper now ends what has left the session, too.
-            self.wait(GRACE_S)
+            self.wait(REAPED_S)
         self._signal(signal.SIGKILL)
         self._popen.wait()
         self._selector.close()

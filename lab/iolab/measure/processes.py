@@ -25,10 +25,12 @@ from iolab.measure.registered import Command
 from iolab.measure.scratch import Scratch
 
 POLL_S = 0.01
+# A port where nothing listens refuses at once. A busy machine may need longer for a handshake.
+CONNECT_S_MAX = 5.0
 # What a shell reads between commands, and a program as an argument.
 OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<"})
 # How long its reaper may take until it has started it.
-REAPER_S_MAX = 10.0
+REAPER_S_MAX = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +218,10 @@ class Readiness:
 
     def _not_there(self, instance: Instance) -> TrialFailed:
         """Why a server that runs does not listen on its port, as far as its sockets show."""
-        elsewhere, said = port_owner.addresses(proc.look(instance.pid).pids), instance.child.last_words()
-        host, port = self.place.host, self.port
+        said, host, port = instance.child.last_words(), self.place.host, self.port
+        addresses = port_owner.addresses(proc.look(instance.pid).pids)
+        # At its own address it may listen now, and came too late.
+        elsewhere = [address for address in addresses if address != f"{host}:{port}"]
         if any(address.endswith(f":{port}") for address in elsewhere):
             message = f"it listens on {', '.join(elsewhere)}, not on {host}: let it listen there"
         elif elsewhere:
@@ -238,11 +242,11 @@ def accepts(address: str) -> bool:
     with suppress(OSError):
         if address.startswith("unix:"):
             with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(POLL_S * 10)
+                client.settimeout(CONNECT_S_MAX)
                 client.connect(address.removeprefix("unix:"))
             return True
         host, _, port = address.rpartition(":")
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=POLL_S * 10):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S_MAX):
             return True
     return False
 

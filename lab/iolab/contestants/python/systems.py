@@ -43,10 +43,12 @@ def one_call_each(listener: socket.socket, open_: Open, workers: int) -> NoRetur
                     connection.serve()
                 connection.close()
 
+    # A signal that came just before a wait for signals would not end it, so it is held back for sigwait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     for _ in range(workers):
         Thread(target=work, daemon=True).start()
-    while True:
-        signal.pause()
+    signal.sigwait({signal.SIGTERM})
+    sys.exit()
 
 
 def accepted(listener: socket.socket, open_: Open) -> Connection | None:
@@ -143,6 +145,8 @@ class CachedConnections:
             waited.setblocking(False)
             self._waits.listen(waited)
         self._wake.setblocking(False)
+        # A signal that comes just before the wait ends it, too.
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for _ in range(workers):
             Thread(target=self._work, daemon=True).start()
         while True:
