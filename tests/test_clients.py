@@ -88,7 +88,7 @@ def test_a_client_says_its_figures_and_all_its_processes_are_accounted_for() -> 
     [
         ("raise SystemExit('no server')", "client_failed", "the client ended with code 1: no server$"),
         ("import os; os.kill(os.getpid(), 11)", "client_failed", "the client was ended by SIGSEGV"),
-        ("", "no_figures", "the client printed no figures: its last line must be as "),
+        ("", "no_figures", "the client printed no figures: its last line must be like "),
         ("print('1000 requests in 2 s')", "no_figures", r"no figures: .*Invalid JSON.*: 1000 requests in 2 s$"),
         ("print('{\"requests\": 1}')", "no_figures", "elapsed_s: Field required"),
         ('print(\'{"requests": -1, "elapsed_s": 1.0}\')', "no_figures", "requests: "),

@@ -140,7 +140,7 @@ def check_line(folder: Path, program: str, kind: str, message: str, **settings: 
         (
             LINE.replace("print(", "[each.close() for each in listeners]; print("),
             "wrong_address",
-            "which accepts no connection: print it once all do$",
+            "which accepts no connection: print the line when all accept$",
         ),
         ("print('x' * 70_000, end='', flush=True); import time; time.sleep(600)", "no_ready_line", "its ready line is"),
         ("raise SystemExit('no licence')", "died", "the server ended with code 1 before it was ready: no licence$"),

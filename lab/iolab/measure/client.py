@@ -122,7 +122,7 @@ class Client:
             return parse_client_figures(line), stdout
         except ContractError as error:
             example = '{"requests": 1000, "failed": 0, "elapsed_s": 1.5, "clients_s": [1.5]}'
-            message = f"the client printed no figures: its last line must be as {example} ({error})"
+            message = f"the client printed no figures: its last line must be like {example} ({error})"
             raise TrialFailed("no_figures", message, final=True, said=_shown(line)) from None
 
     def _sample(self) -> None:

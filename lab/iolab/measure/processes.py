@@ -200,7 +200,7 @@ class Readiness:
             if not address.startswith("unix:/") and (host != self.place.host or not port.isdecimal()):
                 return f"its ready line names {address}: listen on {self.place.host}, or on unix:/path"
             if not self._accepts(address, pid):
-                return f"its ready line names {address}, which accepts no connection: print it once all do"
+                return f"its ready line names {address}, which accepts no connection: print the line when all accept"
         return ""
 
     def _accepts(self, address: str, pid: int) -> bool:

@@ -61,8 +61,8 @@ def _no_package(python: str, packages: tuple[str, ...], install: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{python} cannot be asked for {', '.join(packages)}: {error}"
-    said = ran.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        return f"{python} did not say whether it can import {', '.join(packages)}: {error}"
+    said = ran.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"]
     return f"{python} cannot import {', '.join(packages)} ({said[-1]}): {install}" if ran.returncode else ""
 
 

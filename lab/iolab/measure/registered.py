@@ -162,7 +162,7 @@ def build(command: Sequence[str]) -> None:
     if code is None:
         raise Absent(f"{command[0]} did not end within {BUILD_S_MAX:.0f} s")
     if code != 0:
-        error = next((line for line in said if "error" in line), said[0] if said else "it said nothing")
+        error = next((line for line in said if "error" in line), said[0] if said else "it printed nothing")
         raise Absent(f"it cannot be built: {error.strip()}: see what {shlex.join(command)} says")
 
 
@@ -205,7 +205,7 @@ def _run(command: Sequence[str], seconds_max: float) -> tuple[int, list[str]]:
     except subprocess.TimeoutExpired:
         raise Absent(f"{command[0]} did not end within {seconds_max:.0f} s") from None
     lines = (line.strip() for line in ran.stdout.decode(errors="replace").splitlines())
-    return ran.returncode, [line for line in lines if line] or ["it said nothing"]
+    return ran.returncode, [line for line in lines if line] or ["it printed nothing"]
 
 
 def _places(server: Listed, python: str = pythons.PYTHON) -> dict[str, str]:
