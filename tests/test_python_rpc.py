@@ -414,7 +414,9 @@ def test_the_lab_starts_a_server_by_its_name_in_the_registry(
 ) -> None:
     # The python3 of PATH is the one that has what the tests need.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    cell = Cell.model_validate({"contestant": text, "workload": {"protocol": "rpc"}, "server": settings, "trial": {"start_ms": 120_000}})
+    cell = Cell.model_validate(
+        {"contestant": text, "workload": {"protocol": "rpc"}, "server": settings, "trial": {"start_ms": 120_000}}
+    )
     name = cell.contestant.name
     for package in registry.load()[name].entry.packages:
         pytest.importorskip(package)
