@@ -155,7 +155,8 @@ class Client:
                     done, ended_s = done + 1, time.monotonic()
                 time.sleep(self._asked.idle_s)
         except FAILURES as why:
-            print(f"client {self._number}: {why or type(why).__name__}", file=sys.stderr)
+            # In one piece: other clients write there, too.
+            os.write(sys.stderr.fileno(), f"client {self._number}: {why or type(why).__name__}\n".encode())
         return ended_s, done
 
     def _channels(self, addresses: Sequence[str]) -> Generator[Channel, None, None]:
