@@ -1,7 +1,7 @@
 """What a server that is not ours says when it is ready: one line of JSON on its standard output.
 
-`{"event": "ready", "listen": ["127.0.0.1:4000"]}`, once every listener accepts. A server in Python that is told its
-interpreter adds what it runs on, looked at after its imports.
+`{"event": "ready", "listen": ["127.0.0.1:4000"]}`, once every listener accepts. A Python server that takes the
+setting interpreter adds a description of its interpreter, made after its imports.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 class Refused(Exception):
-    """A call that cannot be answered. The client is told why, and the connection closed."""
+    """A call that the server cannot answer: it sends the client the reason and closes the connection."""
 
 
 class Session:

@@ -65,7 +65,7 @@ class Framed(Connection):
 class Pickled(Connection):
     """Messages of multiprocessing over a Unix socket, as published: calls and replies are dicts.
 
-    A message that has begun is waited for. A call that cannot be answered is told why, as over TCP.
+    The server waits for the rest of a message. To a call that it cannot answer, it sends the reason, as over TCP.
     """
 
     def __init__(self, accepted: socket.socket, compute: Compute, calls_max: int | None) -> None:
