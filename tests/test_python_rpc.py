@@ -54,8 +54,8 @@ def system(number: int, workers: int, *options: str) -> Contestant:
 
 
 LOOPS = (
-    Contestant("asyncio", ("asyncio_rpc.py", "127.0.0.1", "0")),
-    Contestant("uvloop", ("uvloop_rpc.py", "127.0.0.1", "0"), package="uvloop"),
+    Contestant("asyncio", ("loop_rpc.py", "asyncio", "127.0.0.1", "0")),
+    Contestant("uvloop", ("loop_rpc.py", "uvloop", "127.0.0.1", "0"), package="uvloop"),
     Contestant("Tornado", ("tornado_rpc.py", "tcp", "127.0.0.1", "0"), package="tornado"),
 )
 SYSTEMS = tuple(system(number, workers) for number in (1, 2, 4) for workers in (1, 25))
