@@ -38,8 +38,9 @@ lint: build
 test-rust: build
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --workspace
 
+# The files of a run that passed go with it; those of one that failed stay, and pytest names them.
 test-python: build
-	$(BIN)/pytest --numprocesses=$$(nproc) --dist=worksteal
+	files=$$(mktemp -d) && $(BIN)/pytest --basetemp=$$files/pytest --numprocesses=$$(nproc) --dist=worksteal && rm -r $$files
 
 bench-peers: build
 	$(BIN)/python bench/peers.py
