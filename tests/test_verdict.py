@@ -278,6 +278,13 @@ def test_more_than_a_fifth_of_void_blocks_is_inconclusive() -> None:
     assert {estimate.word for estimate in found.estimates} == {"not decided"}
 
 
+def test_two_void_blocks_of_few_may_be_chance_and_three_are_not() -> None:
+    few = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "connections": 50}, blocks=6)
+    assert judged(run_with_discarded({1, 3}, few), few).inconclusive is None
+    sentence = "Inconclusive: the machine was too busy (3 of 9 blocks were discarded)."
+    check(sentence, run_with_discarded({1, 3, 4}, few), few)
+
+
 def run_with_slow_starts(unsettled: dict[int, int], plan: Plan = PAIR) -> list[Result]:
     """A run in which the contestant does not settle in so many attempts at each of these blocks."""
     rate = noisy(1.13)

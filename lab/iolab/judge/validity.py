@@ -12,6 +12,9 @@ from iolab.results.records import Result, TrialWarning
 
 # More discarded blocks than this and the machine, not the server, decided what was kept.
 DISCARDED_SHARE_MAX = 0.20
+# So many blocks may be discarded by chance: of nine, two are more than a fifth, and a machine that spoils one block in
+# ten does that in one comparison of five.
+DISCARDED_BY_CHANCE = 2
 
 
 class WarningCount(Frozen):
@@ -57,7 +60,7 @@ def _discarded_for(result: Result) -> list[str]:
 def inconclusive_of(
     comparison: Comparison, index: int, done: Mapping[Place, Result], complete: int, discarded: int
 ) -> str | None:
-    if complete == 0 or discarded / complete <= DISCARDED_SHARE_MAX:
+    if discarded <= DISCARDED_SHARE_MAX * complete or (discarded <= DISCARDED_BY_CHANCE and discarded < complete):
         return None
     words = Counter(
         warning.word
