@@ -416,15 +416,18 @@ def test_a_command_that_dies_later_is_noticed(fake: Engine) -> None:
     ],
 )
 def test_how_a_command_died_is_reported_with_its_last_lines(tmp_path: Path, last_act: str, how: str) -> None:
-    program = tmp_path / "server.py"
+    program, gate = tmp_path / "server.py", tmp_path / "gate"
     program.write_text(
-        "import os, signal, socket, sys\n"
+        "import os, signal, socket, sys, time\n"
         "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
-        "listener.accept()\n"
+        f"while not os.path.exists({str(gate)!r}):\n"
+        "    time.sleep(0.01)\n"
         "print('out of tickets\\nfatal: aborting', file=sys.stderr, flush=True)\n"
         f"{last_act}\n"
     )
     server = contestants.start(cell_of(f"cmd:{sys.executable} {program} {{port}}"), None)
+    # Not before: whether a server that dies at its first connection has begun to serve is a race.
+    gate.touch()
     try:
         with pytest.raises(TrialFailed) as raised:
             server.check(30)
