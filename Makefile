@@ -40,7 +40,8 @@ test-rust: build
 
 # The files of a run that passed go with it; those of one that failed stay, and pytest names them.
 test-python: build
-	files=$$(mktemp -d) && $(BIN)/pytest --basetemp=$$files/pytest --numprocesses=$$(nproc) --dist=worksteal && rm -r $$files
+	files=$$(mktemp -d) && $(BIN)/pytest --numprocesses=$$(nproc) --dist=worksteal --basetemp=$$files/pytest \
+		&& rm -r $$files
 
 bench-peers: build
 	$(BIN)/python bench/peers.py
