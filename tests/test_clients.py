@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import FakeHost
+from conftest import FakeHost, is_alive, wait_until
 from iolab.errors import PlanError
 from iolab.judge import results as judged
 from iolab.judge.trial import judged as judge_trial
@@ -81,6 +82,17 @@ def test_a_client_says_its_figures_and_all_its_processes_are_accounted_for() -> 
     assert made.wall_ns == client.end_ns - client.begin_ns
     assert made.processes_max >= 1
     assert client.machine_bytes > 0
+
+
+def test_the_window_of_a_client_ends_when_it_ends_and_not_when_that_is_read() -> None:
+    client = client_of(PROGRAM, "127.0.0.1:1")
+    try:
+        wait_until(lambda: not is_alive(client._instance.child.pid), "the client and its reaper have ended")
+        over_ns = time.monotonic_ns()
+        assert client.ended(0)
+        assert client.begin_ns < client.end_ns < over_ns
+    finally:
+        client.stop()
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,7 +20,7 @@ import pytest
 from conftest import FAKE_ENGINE, PATIENCE_S, iolab, is_alive, wait_until
 from iolab.contract.ready import PythonState, ReadyLine
 from iolab.machine import proc
-from iolab.measure import contestants, output, processes, pythons, registered
+from iolab.measure import contestants, output, processes, pythons, reaper, registered
 from iolab.measure.agent import Agent
 from iolab.measure.engine import Engine, TrialFailed
 from iolab.measure.first_look import check as look_at
@@ -244,6 +247,77 @@ def test_what_a_server_puts_into_the_background_ends_with_it(tmp_path: Path) -> 
     wait_until(said.exists, "the daemon runs")
     server.stop()
     assert not is_alive(int(said.read_text()))
+
+
+def reaped(folder: Path, program: str, change: str = "") -> subprocess.Popen[bytes]:
+    """A reaper of its own, changed before it starts this program, which is told a file for its process id."""
+    words = ["", "", "", "", sys.executable, "-S", "-c", program, str(folder / "pid")]
+    code = f"import sys; from iolab.measure import reaper; {change}; sys.argv = {words!r}; sys.exit(reaper.main())"
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def said_pid(folder: Path) -> int:
+    """The process id that a program has written."""
+    wait_until(lambda: (folder / "pid").exists() and (folder / "pid").read_text() != "", "it said its process id")
+    return int((folder / "pid").read_text())
+
+
+def test_a_server_ends_with_a_lab_that_is_killed_before_it_reads_a_line(tmp_path: Path) -> None:
+    # The lab dies before the server is started.
+    late = "read = reaper.checked; reaper.checked = lambda result: (sys.stdin.read(), read(result))"
+    with reaped(tmp_path, "import time; time.sleep(600)", late) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdin.close()
+        process.wait(PATIENCE_S)
+        try:
+            wait_until(lambda: not is_session(process.pid), "the server has ended")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_session(leader: int) -> bool:
+    """Whether a process is left in the session of one that has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, 0)
+        return True
+    return False
+
+
+def test_the_processor_time_of_what_has_ended_is_as_fine_as_the_kernel_counts_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used = SimpleNamespace(ru_utime=0.003141, ru_stime=0.000002)
+    monkeypatch.setattr("resource.getrusage", lambda whose: used)
+    assert reaper.used_ns() == 3_143_000
+
+
+def test_a_process_that_cannot_be_killed_is_named_and_holds_nothing_up(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, time\n"
+        "if not os.fork():\n"
+        "    open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+        "    time.sleep(600)\n"
+        "while not os.path.exists(sys.argv[1]) or not open(sys.argv[1]).read(): time.sleep(0.01)"
+    )
+    # As the kernel does with a process of another user, and with one that waits for a device.
+    with reaped(tmp_path, program, "reaper.kill = lambda pid: None; reaper.AGAIN_MAX = 3") as process:
+        pid = said_pid(tmp_path)
+        try:
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert re.fullmatch(rf"processes are left that cannot be killed: {pid} \(python\S*, state S\)\n", said)
 
 
 IGNORES = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {LISTENS}; time.sleep(600)"

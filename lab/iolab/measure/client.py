@@ -72,8 +72,7 @@ class Client:
         except Ended as ended:
             raise TrialFailed("client_failed", f"the reaper of the client {ended}") from None
         if line is not None:
-            self.end_ns = time.monotonic_ns()
-            code, cpu_ns = map(int, line.split())
+            code, self.end_ns, cpu_ns = map(int, line.split())
             self._ended = (code, cpu_ns)
         self._instance.refuse_flood()
         return line is not None

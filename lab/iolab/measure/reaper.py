@@ -1,11 +1,11 @@
 """Starts a server that is not ours on its processors, and ends all of it when the lab is gone.
 
 Run as a program, by its path, with a list of processors, the file of a network namespace, the descriptor of a file for
-the server's standard output (each may be empty) and the command. It prints the server's process id, and at the end the
-server's exit code, negative for a signal, and the nanoseconds of processor time that all of it used; then it ends as
-the server ended. Its standard input is the lab's lifeline: at its end, also when the lab was killed, it kills whatever
-the server has started. What goes into the background becomes its child, so it finds that too. It is a process of its
-own, so that the server's process tree holds the server alone.
+the server's standard output (each may be empty) and the command. It prints the server's process id. At the end it
+prints the server's exit code, negative for a signal, when the server ended (CLOCK_MONOTONIC), and the processor time
+that all of it used, both in nanoseconds; then it ends as the server ended. Its standard input is the lab's lifeline: at
+its end, also when the lab was killed, it kills whatever the server has started. What goes into the background becomes
+its child, so it finds that too. It is a process of its own, so that the server's process tree holds the server alone.
 """
 
 from __future__ import annotations
@@ -46,13 +46,19 @@ def main() -> int:
     except OSError as error:
         print(f"{command[0]} cannot be started: {error.strerror}", file=sys.stderr)  # noqa: T201 (its last words)
         return 127
-    print(server.pid, flush=True)  # noqa: T201 (what the lab reads)
     threading.Thread(target=end_with_the_lab, daemon=True).start()
+    tell(server.pid)
     code = server.returncode = wait_for(server.pid)
-    # Before the lab is told, which may be gone.
+    ended_ns = time.monotonic_ns()
     kill_children()
-    print(code, used_ns(), flush=True)  # noqa: T201 (what the lab reads)
+    tell(code, ended_ns, used_ns())
     return code if code >= 0 else 128 - code
+
+
+def tell(*figures: int) -> None:
+    """Prints a line for the lab. The lab may be gone; then standard input has ended too, and with it the server."""
+    with suppress(BrokenPipeError):
+        os.write(sys.stdout.fileno(), f"{' '.join(map(str, figures))}\n".encode())
 
 
 def wait_for(server: int) -> int:
@@ -70,12 +76,21 @@ def used_ns() -> int:
 
 
 def kill_children() -> None:
-    """Kills all children, and theirs as they become its own, until none is left."""
-    with suppress(ChildProcessError):
-        while True:
-            for pid in children():
-                kill(pid)
-            os.waitpid(-1, 0)
+    """Kills all children, and theirs as they become its own, and says which are left after a while.
+
+    A process in an uninterruptible wait ends only when the wait is over, and that of another user is not to be killed.
+    """
+    for _ in range(AGAIN_MAX):
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+        left = children()
+        if not left:
+            return
+        for pid in left:
+            kill(pid)
+        time.sleep(AGAIN_S)
+    print(f"processes are left that cannot be killed: {', '.join(map(named, left))}", file=sys.stderr)  # noqa: T201
 
 
 def end_with_the_lab() -> None:
@@ -99,6 +114,16 @@ def children() -> list[int]:
         with suppress(OSError), open(path, encoding="ascii") as file:
             found += map(int, file.read().split())
     return found
+
+
+def named(pid: int) -> str:
+    """A process as people look for it: its id, name and state."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            name, _, rest = file.read().partition("(")[2].rpartition(")")
+        return f"{pid} ({name}, state {rest.split()[0]})"
+    except OSError:
+        return str(pid)
 
 
 def kill(pid: int) -> None:
