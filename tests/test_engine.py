@@ -305,6 +305,20 @@ def test_stopping_a_child_ends_all_it_forked_even_what_ignores_a_polite_word() -
     wait_until(lambda: not is_alive(int(line)), "the grandchild is gone")
 
 
+def test_a_child_that_cannot_be_killed_does_not_hold_up_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "GRACE_S", 0.0)
+    monkeypatch.setattr(child, "REAPED_S", 0.0)
+    process = Child(python("import time; time.sleep(600)"), b"{}")
+    # As where it waits for a device that does not answer.
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "killpg", lambda leader, number: None)
+        assert not process.stop()
+    assert process.alive()
+    monkeypatch.setattr(child, "REAPED_S", PATIENCE_S)
+    process.stop()
+    assert not process.alive()
+
+
 WORDS = (
     "; rm -rf /", "$(touch x)", "`touch x`", "a\nb", "--flag", "-", "../../etc/passwd", "a b", "'", '"', "\\", "*", "?",
     "~", "&", "|", ">", "<", "#", "!", "$HOME", "${IFS}", "%s", "%n", "{}", "{0}", "{{port}}", "\t", "\x07", "\x1b[2J",

@@ -127,7 +127,9 @@ class Child:
             # A reaper now ends what has left the session, too.
             self.wait(REAPED_S)
         self._signal(signal.SIGKILL)
-        self._popen.wait()
+        # One in an uninterruptible wait, for a device or a file system that does not answer, is left to the kernel.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(REAPED_S)
         self._selector.close()
         self._stdout.close()
         self.stderr.close()
