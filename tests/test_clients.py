@@ -95,6 +95,17 @@ def test_the_window_of_a_client_ends_when_it_ends_and_not_when_that_is_read() ->
         client.stop()
 
 
+def test_a_client_may_say_the_times_of_a_hundred_thousand_clients_after_much_output() -> None:
+    program = (
+        "import json, sys\n"
+        "for _ in range(17): sys.stdout.write('x' * (1 << 20) + '\\n')\n"
+        "print(json.dumps({'requests': 1, 'elapsed_s': 1.0, 'clients_s': [86399.123456789] * 100_000}))"
+    )
+    made = followed(client_of(program))
+    assert len(made.clients_s) == 100_000
+    assert len(made.stdout) == 64 << 10
+
+
 @pytest.mark.parametrize(
     ("program", "kind", "message"),
     [

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -396,15 +397,38 @@ def test_a_command_that_takes_twenty_seconds_is_started_if_it_is_given_them(
     assert nothing_is_left()
 
 
-def test_output_keeps_its_end_and_counts_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "TRIMMED_BYTES", 100)
-    monkeypatch.setattr(output, "KEPT_BYTES", 10)
+def test_output_keeps_its_beginning_and_its_end_and_counts_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("TRIMMED_BYTES", 100), ("HEAD_BYTES", 10), ("TAIL_BYTES", 20)):
+        monkeypatch.setattr(output, name, size)
     kept = output.Output()
     for number in range(50):
         os.write(kept.fileno(), b"%04d\n" % number)
         assert not kept.floods(0)
-    assert (kept.tail(10), kept.written()) == (b"0048\n0049\n", 250)
-    assert len(kept.tail(1_000)) <= 110
+    assert (kept.head(10), kept.tail(10), kept.written()) == (b"0000\n0001\n", b"0048\n0049\n", 250)
+    assert b"0002" not in kept.head(250), "what is between them is freed"
+    kept.close()
+
+
+def test_a_line_that_is_written_while_output_is_trimmed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "TRIMMED_BYTES", 0)
+    kept, lines = output.Output(), list[bytes]()
+    os.write(kept.fileno(), b"x" * (5 << 20))
+
+    def with_a_line(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: int) -> Any:
+            found = call(*arguments)
+            lines.append(b"line %d\n" % len(lines))
+            os.write(kept.fileno(), lines[-1])
+            return found
+
+        return called
+
+    with monkeypatch.context() as patch:
+        for name in ("fstat", "pread"):
+            patch.setattr(os, name, with_a_line(getattr(os, name)))
+        kept.floods(0)
+    assert lines
+    assert kept.tail(1_000).endswith(b"".join(lines))
     kept.close()
 
 

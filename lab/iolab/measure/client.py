@@ -16,12 +16,14 @@ from iolab.measure import processes
 from iolab.measure.child import Ended, ending
 from iolab.measure.engine import LOAD_SLACK_S, TrialFailed
 from iolab.measure.observer import SAMPLE_S, pause_s
-from iolab.measure.output import KEPT_BYTES
+from iolab.measure.output import TAIL_BYTES
 from iolab.measure.processes import Place
 from iolab.measure.registered import Command
 from iolab.plan.settings import Cell
 from iolab.results.records import ClientRun
 
+# How much of what a client prints is kept with its run: the end.
+KEPT_BYTES = 64 << 10
 # Reads the memory of a server.
 Weigh = Callable[[], proc.Memory | None]
 
@@ -115,10 +117,10 @@ class Client:
     def _figures(self) -> tuple[ClientFigures, bytes]:
         """The figures in its last line, and the end of all it printed."""
         assert self._instance.stdout is not None, "it is kept"
-        stdout = self._instance.stdout.tail(KEPT_BYTES)
+        stdout = self._instance.stdout.tail(TAIL_BYTES)
         line = stdout.rstrip().rpartition(b"\n")[2]
         try:
-            return parse_client_figures(line), stdout
+            return parse_client_figures(line), stdout[-KEPT_BYTES:]
         except ContractError as error:
             example = '{"requests": 1000, "failed": 0, "elapsed_s": 1.5, "clients_s": [1.5]}'
             message = f"the client printed no figures: its last line must be like {example} ({error})"

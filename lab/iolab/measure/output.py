@@ -1,19 +1,22 @@
 """What a process writes, kept in a file without a name: a pipe that is not read would stop it, and a reader would cost
 time.
 
-Only the end is kept of much. What writes faster than a log does is refused.
+Only the beginning and the end are kept of much. What writes faster than a log does is refused.
 """
 
 from __future__ import annotations
 
-import fcntl
+import ctypes
 import os
 import tempfile
 
-# Of more than so much, only the end is kept.
-TRIMMED_BYTES, KEPT_BYTES = 4 << 20, 64 << 10
+# Of more than so much, only the beginning and the end are kept. A ready line is in the first part, and in the last one
+# the figures of a client, which may be those of 100,000 clients of its own.
+TRIMMED_BYTES, HEAD_BYTES, TAIL_BYTES = 16 << 20, 64 << 10, 4 << 20
 # A process may write so much, and so much more in each second: a line for each of ten thousand requests.
 FLOOD_BYTES, FLOOD_BYTES_PER_S = 64 << 20, 1 << 20
+# Makes a hole in a file, whose size stays (linux/falloc.h).
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 0x01, 0x02
 
 
 class Output:
@@ -21,39 +24,42 @@ class Output:
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
-        self._dropped = 0
-        # After it was cut, the process goes on at its end.
-        fcntl.fcntl(self.fileno(), fcntl.F_SETFL, fcntl.fcntl(self.fileno(), fcntl.F_GETFL) | os.O_APPEND)
+        self._trimmed = 0
 
     def fileno(self) -> int:
         """The descriptor to give to a process."""
         return self._file.fileno()
 
     def head(self, size: int) -> bytes:
-        """The first bytes, before anything was cut."""
+        """The first bytes, at most HEAD_BYTES of them."""
         return os.pread(self.fileno(), size, 0)
 
     def tail(self, size: int) -> bytes:
-        """The last bytes."""
-        return os.pread(self.fileno(), size, max(0, self._size() - size))
+        """The last bytes, at most TAIL_BYTES of them."""
+        return os.pread(self.fileno(), size, max(0, self.written() - size))
 
     def written(self) -> int:
         """How much was written so far."""
-        return self._dropped + self._size()
+        return os.fstat(self.fileno()).st_size
 
     def floods(self, seconds: float) -> bool:
-        """Whether a process has written too much within so many seconds. What is not kept of it is cut."""
-        size = self._size()
-        if size > TRIMMED_BYTES:
-            tail = self.tail(KEPT_BYTES)
-            os.ftruncate(self.fileno(), 0)
-            os.write(self.fileno(), tail)
-            self._dropped += size - len(tail)
-        return self.written() > FLOOD_BYTES + FLOOD_BYTES_PER_S * seconds
+        """Whether a process has written too much within so many seconds. What is not kept of it is freed."""
+        size = self.written()
+        if size - self._trimmed > TRIMMED_BYTES:
+            _free(self.fileno(), max(HEAD_BYTES, self._trimmed), size - TAIL_BYTES)
+            self._trimmed = size - TAIL_BYTES
+        return size > FLOOD_BYTES + FLOOD_BYTES_PER_S * seconds
 
     def close(self) -> None:
         """Frees it."""
         self._file.close()
 
-    def _size(self) -> int:
-        return os.fstat(self.fileno()).st_size
+
+def _free(file: int, begin: int, end: int) -> None:
+    """Frees a part of a file, which reads as zeros then. A file system that has no holes keeps it.
+
+    Nothing is moved, so a line that a process writes meanwhile is not lost.
+    """
+    fallocate = ctypes.CDLL(None).fallocate
+    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, end - begin)
