@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from iolab.contract.types import (
 )
 from iolab.machine import noise, proc
 from iolab.machine.netstat import ListenCounters
-from iolab.measure import agent, binary, observer
+from iolab.measure import agent, binary, contestants, observer
 from iolab.measure.agent import Calls, Passed, RunningServer
 from iolab.measure.broken import Vitals
 from iolab.measure.engine import Engine, LoadEvent, TrialFailed, open_engine
@@ -188,6 +189,25 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is on a disk after a power cut no test can see. A test of what is synced has a patch of its own."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+@pytest.fixture(autouse=True)
+def ports_stay_free(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No other process gets a port that a server is started on, before it listens there: each is bound here too.
+
+    Linux allows that while it does not listen and both sides set SO_REUSEADDR, as all servers of the tests do.
+    """
+    with ExitStack() as bound:
+
+        def free_ports(count: int) -> tuple[int, ...]:
+            sockets = [bound.enter_context(socket.socket()) for _ in range(count)]
+            for each in sockets:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                each.bind((contestants.HOST, 0))
+            return tuple(each.getsockname()[1] for each in sockets)
+
+        monkeypatch.setattr(contestants, "free_ports", free_ports)
+        yield
 
 
 @pytest.fixture
