@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -219,7 +223,7 @@ def test_the_list_names_each_server_with_what_it_takes_and_runs_no_command_of_a_
 
 
 def test_files_of_a_server_that_a_killed_lab_left_are_removed_and_those_in_use_are_not() -> None:
-    ours, home = Scratch.make(), Path(tempfile.gettempdir())
+    ours, home = Scratch.make(), scratch.home()
     left, others = home / f"{scratch.PREFIX}1-0", [home / f"{scratch.PREFIX}notes", home / "iolab-1-0"]
     for folder in (left, *others):
         folder.mkdir()
@@ -235,6 +239,59 @@ def test_files_of_a_server_that_a_killed_lab_left_are_removed_and_those_in_use_a
             shutil.rmtree(folder)
     assert not ours.folder.exists()
     ours.remove()
+
+
+@pytest.mark.parametrize(("length", "is_long"), [(64, False), (65, True)])
+def test_a_unix_socket_of_a_server_has_a_path_that_the_kernel_takes(
+    monkeypatch: pytest.MonkeyPatch, length: int, is_long: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", f"/{'x' * (length - 1)}")
+    home = scratch.home()
+    assert (home == Path("/tmp")) is is_long
+    longest = home / f"{scratch.PREFIX}4194304-99999"
+    with socket.socket(socket.AF_UNIX) as unix, pytest.raises(FileNotFoundError):
+        unix.bind(str(longest / "socket-number1"))
+
+
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.usefixtures("fake", "quiet", "no_charts")
+@pytest.mark.parametrize("at", [0, 1, 5])
+def test_a_full_disk_is_one_clear_line_and_what_was_measured_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    make, made = tempfile.TemporaryFile, itertools.count()
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: no_space() if next(made) == at else make())
+    done = vs(folder, "epoll", "thread")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (
+        2,
+        "iolab vs: a temporary file cannot be written: No space left on device: "
+        "free some space, or set TMPDIR to another folder",
+    )
+    assert "Traceback" not in done.stderr
+    again = vs(folder, "epoll", "thread")
+    assert again.exit_code == 0, again.stderr
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("home", "why"),
+    [
+        ("/nowhere", "/nowhere.*: No such file or directory: free some space, or set TMPDIR to another folder$"),
+        (None, r"No usable temporary directory found in \["),
+    ],
+)
+def test_without_a_temporary_folder_there_is_one_clear_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, home: str | None, why: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", home)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+    done = vs(folder, "epoll", "mine")
+    assert done.exit_code == 2
+    assert re.match(f"iolab vs: a temporary file cannot be written: {why}", done.stderr.splitlines()[-1])
+    assert list(folder.glob("runs/*")) == []
 
 
 def test_a_build_ends_with_a_lab_that_is_killed(tmp_path: Path) -> None:

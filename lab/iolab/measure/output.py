@@ -10,6 +10,8 @@ import ctypes
 import os
 import tempfile
 
+from iolab.measure import scratch
+
 # Of more than so much, only the beginning and the end are kept. A ready line is in the first part, and in the last one
 # the figures of a client, which may be those of 100,000 clients of its own.
 TRIMMED_BYTES, HEAD_BYTES, TAIL_BYTES = 16 << 20, 64 << 10, 4 << 20
@@ -20,10 +22,11 @@ FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 0x01, 0x02
 
 
 class Output:
-    """A file that a process is given to write to."""
+    """A file that a process is given to write to; raises NoTemporaryFile where there can be none."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
+        with scratch.writing():
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         self._trimmed = 0
 
     def fileno(self) -> int:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from iolab.errors import IolabError
 from iolab.measure import binary, programs, pythons, reaper
 from iolab.measure.child import Child
+from iolab.measure.scratch import writing
 from iolab.plan import registry
 from iolab.plan.registry import Listed, filled
 from iolab.plan.settings import Cell, values_of
@@ -51,7 +52,8 @@ class Registered:
         entry = self.listed.entry
         for name in entry.files:
             text = filled((self.listed.folder / name).read_text(encoding="utf-8"), values)
-            (scratch / Path(name).name).write_text(text, encoding="utf-8")
+            with writing():
+                (scratch / Path(name).name).write_text(text, encoding="utf-8")
         environment = {name: filled(value, values) for name, value in entry.environment.items()}
         return Command(_words(entry.start, values), environment)
 

@@ -1,16 +1,46 @@
-"""A folder for the files of one server, in the system's temporary folder. It is removed with its server."""
+"""Temporary files: a folder for the files of one server, which is removed with its server, and what is said where none
+can be made.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from iolab.errors import BadInput
 from iolab.machine import locked_folders
 
 PREFIX = "iolab-scratch-"
+# The path of a Unix socket has 107 bytes at most. Of these, a folder here takes 28, and a name in it 15.
+HOME_BYTES_MAX = 64
+SHORT_HOME = Path("/tmp")
+
+
+class NoTemporaryFile(BadInput):
+    """A temporary file cannot be made. The message is one line: which, why, and what to do."""
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Raises NoTemporaryFile where a file cannot be written, as on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        message = f"a temporary file cannot be written: {why}: free some space, or set TMPDIR to another folder"
+        raise NoTemporaryFile(message) from None
+
+
+def home() -> Path:
+    """The system's temporary folder, or /tmp where a Unix socket in it would have too long a path."""
+    with writing():
+        found = Path(tempfile.gettempdir())
+    return found if len(os.fsencode(found)) <= HOME_BYTES_MAX else SHORT_HOME
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +52,9 @@ class Scratch:
 
     @classmethod
     def make(cls) -> Scratch:
-        """A new one; raises OSError."""
-        folder, lock = locked_folders.made(Path(tempfile.gettempdir()), PREFIX)
+        """A new one; raises NoTemporaryFile."""
+        with writing():
+            folder, lock = locked_folders.made(home(), PREFIX)
         return cls(folder, [lock])
 
     def remove(self) -> None:
@@ -35,5 +66,5 @@ class Scratch:
 
 def remove_leftovers() -> None:
     """Removes the folders of labs that were killed."""
-    for folder in locked_folders.left(Path(tempfile.gettempdir()), PREFIX):
+    for folder in locked_folders.left(home(), PREFIX):
         shutil.rmtree(folder, ignore_errors=True)
