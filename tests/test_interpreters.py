@@ -252,6 +252,28 @@ def test_a_server_on_another_interpreter_is_refused(asked: str, state: PythonSta
 
 
 @pytest.mark.parametrize(
+    ("asked", "state", "why"),
+    [
+        ("system", said("3.9.2"), ""),
+        ("system", said("3.9.2", gil=False, gil_built=True, flags=FLAGS), ""),
+        ("system", said("3.9.2", extensions=("uvloop.loop",)), ""),
+        ("system", said("3.9.7"), "on 3.9.7"),
+        ("system", said("3.13.5"), "on 3.13.5"),
+        ("system", said("3.9.2", flags="OPT=-O0"), "on another build of it"),
+        ("system", said("3.9.2").model_copy(update={"version": "3.9.2 (main) [Clang]"}), "on another build of it"),
+        ("3.9", said("3.9.7"), "on 3.9.7"),
+        ("gil", said("3.9.2", flags="OPT=-O0"), "on another build of it"),
+    ],
+)
+def test_a_server_on_another_build_than_the_one_that_was_found_is_refused(
+    asked: str, state: PythonState, why: str
+) -> None:
+    found = Interpreter(asked, Path("/bin/python3"), said("3.9.2"))
+    line = f"asked for {asked}, which is 3.9.2 here (/bin/python3), and the server runs {why}"
+    assert interpreters.other_build(found, state) == (line if why else "")
+
+
+@pytest.mark.parametrize(
     ("state", "twin", "why"),
     [
         (said(extensions=("tornado.speedups",)), said(gil=False, extensions=("tornado.speedups",)), ""),

@@ -21,6 +21,7 @@ import pytest
 from conftest import FAKE_ENGINE, PATIENCE_S, iolab, is_alive, wait_until
 from iolab.contract.ready import PythonState, ReadyLine
 from iolab.machine import proc
+from iolab.machine.interpreters import Interpreter
 from iolab.measure import contestants, output, processes, pythons, reaper, registered
 from iolab.measure.agent import Agent
 from iolab.measure.engine import Engine, TrialFailed
@@ -177,6 +178,32 @@ def test_a_server_on_another_interpreter_is_refused(
         contestants.start(cell_of("mine", interpreter="3.99"), None, known)
     assert (raised.value.failure.kind, raised.value.failure.final) == ("other_interpreter", True)
     assert nothing_is_left()
+
+
+def test_a_server_that_brings_an_interpreter_of_its_own_is_not_called_the_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Interpreter("system", Path(sys.executable), PythonState.model_validate(PYTHON | {"version": "3.11.2 (x)"}))
+    monkeypatch.setattr("iolab.machine.interpreters.find", lambda name: found)
+    known = registry_of(tmp_path, LINE, {"interpreter": PYTHON})
+    message = r"asked for system, which is 3.11.2 here \(.*\), and the server runs on 3.13.5$"
+    with pytest.raises(TrialFailed, match=message) as raised:
+        contestants.start(cell_of("mine", interpreter="system"), None, known)
+    assert (raised.value.failure.kind, raised.value.failure.final) == ("other_interpreter", True)
+    assert nothing_is_left()
+
+
+def test_a_file_of_the_working_directory_is_not_taken_for_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pythons, "PYTHON", sys.executable)
+    monkeypatch.chdir(tmp_path)
+    for name in ("importlib", "package_that_is_not_installed"):
+        (tmp_path / f"{name}.py").touch()
+    assert pythons.why_not(None, ("json",)) == ""
+    why = pythons.why_not(None, ("package_that_is_not_installed",), "install it")
+    assert why.startswith(f"{sys.executable} cannot import package_that_is_not_installed (ModuleNotFoundError: ")
+    assert why.endswith(": install it")
 
 
 @pytest.mark.parametrize("contestant", ["epoll", f"cmd:{sys.executable} -S {FAKE_ENGINE} plain {{port}}", "mine"])

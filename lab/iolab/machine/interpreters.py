@@ -105,6 +105,15 @@ def refusal(asked: str, said: PythonState | None, twin: PythonState | None = Non
     return f"asked for {asked}, and {wrong}" if wrong else ""
 
 
+def other_build(found: Interpreter, said: PythonState | None) -> str:
+    """Why a server did not run on the interpreter that was found under its name, in one line; empty where it did."""
+    own = found.said
+    if said is None or (said.version, said.flags, said.gil_built) == (own.version, own.flags, own.gil_built):
+        return ""
+    wrong = "on another build of it" if number(said) == found.version else f"on {number(said)}"
+    return f"asked for {found.name}, which is {found.version} here ({found.program}), and the server runs {wrong}"
+
+
 def number(said: PythonState) -> str:
     """A version without what follows, as 3.13.5."""
     return said.version.partition(" ")[0]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from iolab.contract.ready import PythonState
 from iolab.machine import interpreters
-from iolab.machine.interpreters import NoInterpreter
+from iolab.machine.interpreters import Interpreter, NoInterpreter
 from iolab.machine.twins import TO_DO
 from iolab.measure import programs
 from iolab.measure.engine import TrialFailed
@@ -24,14 +24,24 @@ PYTHON = "python3"
 # Of two builds that differ in the GIL alone, the other one.
 TWIN = {"gil": "nogil", "nogil": "gil"}
 IMPORT_S_MAX = 30.0
-IMPORT = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+# Not from the working directory, where a server of the registry does not look either.
+IMPORT = """
+import sys
+sys.path[:] = filter(None, sys.path)
+import importlib
+for name in sys.argv[1:]: importlib.import_module(name)
+"""
 OTHER = "other_interpreter"
 
 
 def program(name: str | None) -> str:
     """What `{python}` stands for; raises TrialFailed where it is not here."""
+    return PYTHON if name is None else str(_found(name).program)
+
+
+def _found(name: str) -> Interpreter:
     try:
-        return PYTHON if name is None else str(interpreters.find(name).program)
+        return interpreters.find(name)
     except NoInterpreter as error:
         raise TrialFailed("unavailable", str(error), final=True) from None
 
@@ -67,8 +77,14 @@ def _no_package(python: str, packages: tuple[str, ...], install: str) -> str:
 
 
 def refuse_other(name: str | None, said: PythonState | None) -> None:
-    """Raises TrialFailed where a server does not run on the interpreter that was asked for."""
-    if name is not None and (why := interpreters.refusal(name, said)):
+    """Raises TrialFailed where a server does not run on the interpreter that was asked for.
+
+    Which one that is, a name such as system does not say: the one that is found under it here, and that the record of
+    the run names, is the one that must run.
+    """
+    if name is None:
+        return
+    if why := interpreters.refusal(name, said) or interpreters.other_build(_found(name), said):
         raise TrialFailed(OTHER, why, final=True)
 
 
