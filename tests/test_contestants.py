@@ -222,6 +222,19 @@ def test_the_list_names_each_server_with_what_it_takes_and_runs_no_command_of_a_
     assert {line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")} >= {"nginx", "raw-hyper"}
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_iolabs_own_servers_are_asked_for_their_version_outside_the_working_directory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, is_ours: bool
+) -> None:
+    (folder / "contestants.toml").write_text(
+        MINE.replace("print('mine version: 1.2')", "import os; print(os.getcwd())")
+    )
+    mine = registry.load(folder / "contestants.toml")["mine"]
+    if is_ours:
+        monkeypatch.setattr(registry, "OURS", mine.file)
+    assert registered.prepare(mine).version == ("/" if is_ours else str(folder))
+
+
 def test_files_of_a_server_that_a_killed_lab_left_are_removed_and_those_in_use_are_not() -> None:
     ours, home = Scratch.make(), scratch.home()
     left, others = home / f"{scratch.PREFIX}1-0", [home / f"{scratch.PREFIX}notes", home / "iolab-1-0"]

@@ -175,7 +175,9 @@ def _version(server: Listed) -> str:
         return " on ".join(f"{name} {versions.get(name, 'unknown')}" for name in server.entry.crates)
     if not server.entry.version:
         return ""
-    code, lines = _run(_words(server.entry.version, _places(server)), VERSION_S_MAX)
+    # Python would take a file of the working directory for the package whose version is asked.
+    at = "/" if server.file == registry.OURS else None
+    code, lines = _run(_words(server.entry.version, _places(server)), VERSION_S_MAX, at)
     if code != 0:
         raise Absent(f"its version command failed: {lines[0]}: correct version")
     # `nginx version: nginx/1.22.1`
@@ -191,11 +193,12 @@ def _locked(server: Listed) -> dict[str, str]:
     return {}
 
 
-def _run(command: Sequence[str], seconds_max: float) -> tuple[int, list[str]]:
-    """The exit code of a command and the lines it said, at least one; raises Absent where it cannot be run."""
+def _run(command: Sequence[str], seconds_max: float, at: str | None) -> tuple[int, list[str]]:
+    """The exit code of a command run in a folder and the lines it said, at least one; raises Absent where it cannot."""
     try:
         ran = subprocess.run(
             command,
+            cwd=at,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -232,4 +235,6 @@ def _words(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _found(program: str) -> str | None:
-    return shutil.which(program) or shutil.which(program, path=DAEMONS)
+    """Where a program is, from the root on: PATH may have folders of the working directory."""
+    found = shutil.which(program) or shutil.which(program, path=DAEMONS)
+    return None if found is None else os.path.abspath(found)
