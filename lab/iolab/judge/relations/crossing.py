@@ -122,5 +122,11 @@ def _verdict(test: CrossingTest, judgement: Judgement, reason: str, of: Point) -
     """The figure is the ratio where it decides, in the direction of "better"."""
     figure = Interval(*of.measure.ratio[:3])
     return TestVerdict(
-        test=test, judgement=judgement, reason=reason, value=figure.ratio, low=figure.low, high=figure.high
+        test=test,
+        judgement=judgement,
+        reason=reason,
+        value=figure.ratio,
+        low=figure.low,
+        high=figure.high,
+        blocks=of.measure.blocks,
     )

@@ -50,6 +50,7 @@ def decide(test: LevelTest, evidence: Evidence) -> TestVerdict:
         value=value,
         low=finite(least),
         high=finite(most),
+        blocks=blocks,
         blocks_more=more,
     )
 

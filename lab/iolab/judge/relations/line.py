@@ -83,6 +83,7 @@ def decide(test: LineTest, evidence: Evidence) -> TestVerdict:
         value=line.slope.value,
         low=line.slope.low,
         high=line.slope.high,
+        blocks=line.blocks,
         blocks_more=more,
     )
 

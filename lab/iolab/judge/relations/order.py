@@ -102,4 +102,5 @@ def _verdict(test: OrderTest, judgement: Judgement, of: Neighbours, reason: str)
         value=of.measure.ratio.ratio,
         low=of.measure.least or None,
         high=finite(of.measure.most),
+        blocks=of.measure.blocks,
     )

@@ -49,6 +49,7 @@ def decide(test: RatioTest, evidence: Evidence) -> TestVerdict:
         value=measure.ratio.ratio,
         low=measure.least if measure.least > 0 else None,
         high=finite(measure.most),
+        blocks=measure.blocks,
         blocks_more=more,
     )
 

@@ -141,4 +141,5 @@ def _verdict(
         value=measure.ratio.ratio,
         low=measure.least or None,
         high=finite(measure.most),
+        blocks=measure.blocks,
     )

@@ -24,7 +24,7 @@ class TestVerdict(Frozen):
 
     `value`, `low` and `high` are the measured figure beside the `published` one, in the same unit: a ratio, or a
     metric's base unit. Each is None where there is none; an end is None where the generator was the limit.
-    `blocks_more` is about how many more blocks would decide, where that is known.
+    `blocks` is how many blocks it is from, and `blocks_more` about how many more would decide, where that is known.
     """
 
     __test__ = False  # pytest takes the name for a test of its own
@@ -36,6 +36,7 @@ class TestVerdict(Frozen):
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    blocks: int | None = None
     blocks_more: int | None = None
 
 
