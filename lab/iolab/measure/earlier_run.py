@@ -28,6 +28,11 @@ def earlier(folder: Path, identity: Mapping[str, Any], ended: Callable[[Path], E
         return "the earlier run cannot be read", None
 
 
+def began_before(folder: Path, since: str) -> bool:
+    """Whether the run of a folder began before a time, given as its trials note theirs; not where there is none."""
+    return bool(since) and min((each.started for each in store.read_trials(folder).results), default=since) < since
+
+
 @contextmanager
 def moved_aside(folder: Path, *, is_old: bool, put_back: Callable[[], None]) -> Iterator[Path | None]:
     """Gives an old run another name, and its own again where the new one leaves nothing: then `put_back` is called."""

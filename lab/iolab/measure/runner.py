@@ -17,7 +17,7 @@ from iolab.judge import trial
 from iolab.measure import programs, pythons, rates
 from iolab.measure.agent import Host
 from iolab.measure.cost_run import costs
-from iolab.measure.earlier_run import earlier, moved_aside
+from iolab.measure.earlier_run import began_before, earlier, moved_aside
 from iolab.measure.engine import TrialFailed
 from iolab.measure.events import CanTakePart, CapacityMeasured, MachineBusy, OnEvent, Opened, PutBack, TrialBegan
 from iolab.measure.first_look import check
@@ -65,13 +65,15 @@ def run(
     all_or_none: bool = False,
     repeat: bool = False,
     fresh: bool = False,
+    since: str = "",
     clocks: Clocks = CLOCKS,
 ) -> Path:
     """Runs what is left of a plan and returns its folder; raises StoreError when results cannot be kept.
 
     `left_out` are the (comparison, slot) pairs that cannot take part. A run of another engine, another machine or
-    other programs is set aside under a new name first; with `repeat` one that has ended too, and with `fresh` any. With
-    `all_or_none` a contestant that fails its first look, or dies, ends the run: ContestantFailed.
+    other programs is set aside under a new name first; with `repeat` one that has ended too, with `fresh` any, and
+    with `since`, a time as trials note theirs, one that began before it. With `all_or_none` a contestant that fails its
+    first look, or dies, ends the run: ContestantFailed.
     """
     host.remove_leftovers()
     machine = host.describe()
@@ -80,7 +82,7 @@ def run(
     if executed:
         machine["identity"]["programs"] = executed
     changed, ended = earlier(folder, machine["identity"], store.ended)
-    is_old = fresh or bool(changed) or (repeat and ended is not None)
+    is_old = fresh or bool(changed) or (repeat and ended is not None) or began_before(folder, since)
     machine[rates.RECORDED] = {} if is_old else _recorded(folder).get(rates.RECORDED, {})
     with (
         moved_aside(folder, is_old=is_old, put_back=lambda: on_event(PutBack(folder))) as set_aside,
@@ -93,6 +95,8 @@ def run(
         if progress.rest() and (why := trial.machine_busy(host.noise())):
             on_event(MachineBusy(why))
         _leave_out(progress, left_out or {})
+        if ended is not None:
+            return folder
         _check_contestants(progress, host)
         if executed:
             executed = _settled(executed, host.programs(plan))
@@ -108,7 +112,7 @@ def run(
         _refuse_changed(plan, host, executed)
         are_counted = [_count(progress, host, comparison, slot, machine[rates.RECORDED]) for comparison, slot in left]
         if all(are_counted):
-            writer.end(ended or clocks.wall())
+            writer.end(clocks.wall())
     return folder
 
 

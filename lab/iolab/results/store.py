@@ -78,7 +78,8 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
     """Opens the folder of a plan for writing, made or resumed; raises StoreError.
 
     `machine` is any JSON document. To resume a run, its key `identity` (engine build, kernel, host, processor) must be
-    equal, because trials of two builds or two machines are not one comparison.
+    equal, because trials of two builds or two machines are not one comparison. That of a run which has ended stays: it
+    says how the machine was when it was measured.
     """
     folder = folder_of(plan, runs)
     make_folder(folder)
@@ -86,7 +87,8 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
         trials = read_trials(folder)
         _check_identity(folder, machine, resumed=bool(trials.results))
         write_file(folder / layout.PLAN, plan.model_dump_json(indent=2) + "\n")
-        write_machine(folder, machine)
+        if noted_end(folder) is None:
+            write_machine(folder, machine)
         results.cut_torn_line()
         counts.cut_torn_line()
         try:
@@ -131,12 +133,18 @@ def ended(folder: Path) -> str | None:
     """
     if not (folder / layout.PLAN).exists() or not (folder / layout.MACHINE).exists():
         return None
-    noted = read_machine(folder).get(ENDED)
+    noted = noted_end(folder)
     if noted is not None:
-        return str(noted)
+        return noted
     plan, trials = read_plan(folder), read_trials(folder)
     is_done = not remaining(plan, trials.results) and not uncounted(plan, trials.results, trials.counts)
     return max(result.started for result in trials.results) if is_done else None
+
+
+def noted_end(folder: Path) -> str | None:
+    """When a run ended, as its machine's record notes; None where it does not. Raises StoreError."""
+    noted = read_machine(folder).get(ENDED) if (folder / layout.MACHINE).exists() else None
+    return None if noted is None else str(noted)
 
 
 def read_machine(folder: Path) -> dict[str, Any]:
