@@ -228,8 +228,8 @@ def test_the_page_is_as_it_was_agreed_on(html: str) -> None:
 
 def test_each_chart_draws_every_figure_it_is_about(html: str) -> None:
     drawings = [ElementTree.fromstring(text) for text in re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL)]
-    # Four of ratios; per comparison four of levels, one of quantiles and three over time.
-    assert len(drawings) == 4 + 2 * (4 + 1 + 3)
+    # Four of ratios; per comparison four of levels, one of percentiles, one of the price and three over time.
+    assert len(drawings) == 4 + 2 * (4 + 1 + 1 + 3)
     for root in drawings:
         assert [child.tag.removeprefix(f"{{{drawing.SVG}}}") for child in root][:2] == ["title", "desc"]
         assert root[0].text
@@ -238,9 +238,9 @@ def test_each_chart_draws_every_figure_it_is_about(html: str) -> None:
     assert [marks(root, "line", "stroke-width", "2.5") for root in drawings[:4]] == [4] * 4
     # Twenty-four trials count at each setting; nine of a contestant are drawn over time where one block was run again.
     assert [marks(root, "path", "opacity", "0.55") for root in drawings[4:8]] == [24] * 4
-    assert [marks(root, "path", "opacity", "0.35") for root in drawings[9:12]] == [9, 9, 9]
+    assert [marks(root, "path", "opacity", "0.35") for root in drawings[10:13]] == [9, 9, 9]
     # Over them the median of those that count, once.
-    assert [marks(root, "path", "stroke-width", "2.5") for root in drawings[9:12]] == [1, 1, 1]
+    assert [marks(root, "path", "stroke-width", "2.5") for root in drawings[10:13]] == [1, 1, 1]
 
 
 def marks(root: ElementTree.Element, tag: str, attribute: str, value: str) -> int:
@@ -267,7 +267,9 @@ def test_the_page_has_no_script_no_inline_style_and_loads_nothing(html: str) -> 
     assert not {tag for tag, _ in tags} & {"script", "iframe", "object", "embed", "form", "base", "use", "image", "img"}
     for tag, names in tags:
         assert not [name for name in names if name.startswith("on") or name in ("style", "src", "srcdoc", "xlink:href")]
-        assert "href" not in names or tag == "link"
+        assert "href" not in names or tag in ("link", "a")
+    # What is linked is the record beside the page.
+    assert set(re.findall(r'<a [^>]*href="([^"]*)"', html)) == set(page.RAW)
     assert re.findall(r'<link[^>]*href="([^"]*)"', html) == ["data:,"]
     assert "url(" not in html
     assert "@import" not in html
@@ -522,7 +524,7 @@ def test_a_page_of_very_many_comparisons_keeps_its_tables_and_draws_the_first(mo
     monkeypatch.setattr(page, "DRAWINGS_MAX", 10)
     plan = the_plan()
     text = report.render(judged(plan, {}, Trials(tuple(synthetic(plan)), ())))
-    assert len(re.findall("<svg", text)) == 4 + 8
+    assert len(re.findall("<svg", text)) == 4 + 9
     assert text.count("Not drawn, because") == 1
     assert text.count("<caption>Medians over trials") == 2
 
@@ -696,12 +698,12 @@ def many(tmp_path: Path) -> str:
 def test_many_contestants_are_a_ranking_with_its_charts_its_costs_and_those_not_in_it(tmp_path: Path) -> None:
     text = many(tmp_path)
     drawings = [ElementTree.fromstring(each) for each in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)]
-    # For each of two settings a ranking by requests and one by CPU; nothing is drawn for every trial.
-    assert len(drawings) == 4
-    assert [marks(root, "line", "stroke-width", "2.5") for root in drawings] == [14, 14, 13, 13]
+    # For each of two settings a ranking by requests, one by CPU, and the price; nothing is drawn for every trial.
+    assert len(drawings) == 6
+    assert [marks(root, "line", "stroke-width", "2.5") for root in drawings] == [14, 14, 0, 13, 13, 0]
     plain = unescape(re.sub(r"<[^>]*>", " ", text))
     for said in (
-        "connections=50: Most requests: ",
+        "Most requests, first or no difference found, of 2 settings: ",
         "not ranked, because the generator was their limit: io_uring",
         "blocking: holds 1, at connections=50.",
         "5 of 10 discarded: machine busy",

@@ -16,7 +16,7 @@ from iolab.plan.experiment import parse_experiment
 from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.settings import Setting
-from iolab.report import grids, headline
+from iolab.report import curves, figures, grids, headline, markdown, matrix, price
 from iolab.results.records import Break, Failure, Growth, Result
 from iolab.results.store import Trials
 
@@ -258,3 +258,91 @@ def test_the_page_says_how_many_requests_a_trial_has_and_what_is_between_server_
     text = report.render(run(plan, lambda trial, _: 10_000))
     assert "1,000 requests without a warm-up; over a path with 24.5 ms each way, MTU 1500;" in text
     assert "A real network: the path is delay, rate and loss on one machine" in text
+
+
+def test_many_contestants_at_many_settings_are_a_matrix_of_ratios_to_the_best_and_of_ranks() -> None:
+    plan = the_plan(GRID.replace('"epoll"]', '"poll", "epoll", "thread"]'))
+    # select is the best with one active connection, and thread has half of its requests.
+    found = run(plan, lambda trial, at: (10_000 if at["load.active"] == 1 else 6_000, 8_000, 8_000, 5_200)[trial.slot])
+    by_requests, by_cpu = matrix.matrices(found.verdicts)
+    assert by_requests.settings == tuple(each.name for each in found.verdicts)
+    cells = {row.title: row.cells for row in by_requests.rows}
+    assert [(cell.text, cell.rank, cell.shade, cell.is_first) for cell in cells["select"][:2]] == [
+        ("1.00", "1", 4, True),
+        ("0.75", "3", 2, False),
+    ]
+    assert [cell.text for cell in cells["thread"][:2]] == ["0.52", "0.65"]
+    assert by_requests.rows[-1].title == "thread"
+    # Less CPU is better, and its ratios are above 1.
+    assert [cell.text for row in by_cpu.rows if row.title == "thread" for cell in row.cells[:1]] == ["1.92"]
+    page = unescape(report.render(found))
+    assert "Most requests, first or no difference found, of 6 settings: poll at 3, epoll at 3, select at 3." in page
+    assert page.index("<h2>At a glance</h2>") < page.index("<h2>Ratios</h2>")
+
+
+def test_two_contestants_need_no_matrix() -> None:
+    assert list(matrix.matrices(run(the_plan(GRID), select_wins_while_few).verdicts)) == []
+
+
+def test_the_price_of_a_request_is_split_into_the_servers_own_time_and_the_kernels() -> None:
+    found = run(the_plan(GRID), lambda trial, _: 10_000)
+    used = figures.counted(found.plan, 0, {result.trial.place: result for result in found.trials})
+    own, kernel = next(price.bars(found.verdicts[0], used)).parts
+    level = found.verdicts[0].level("cpu_per_request", "select")
+    assert level is not None
+    # A made server spends a quarter of its time outside the kernel.
+    assert own / (own + kernel) == pytest.approx(0.25, abs=1e-6)
+    assert own + kernel == pytest.approx(level.median / 1e3)
+    assert "Server CPU per request, µs" in unescape(report.render(found))
+
+
+def test_figures_are_drawn_along_an_axis_of_three_values_and_more() -> None:
+    plan = the_plan(GRID.replace("load.active = [1, 10]", ""))
+    found = run(plan, lambda trial, at: 20_000 - 10 * int(at["load.connections"]) + trial.slot)
+    (along,) = curves.groups(found.verdicts)
+    assert (along.axis, along.titles, [x for x, _ in along.found]) == (
+        "load.connections",
+        ("select", "epoll"),
+        [10, 100, 1000],
+    )
+    headings = [each.heading for each in curves.drawings(found.verdicts)]
+    assert headings == [
+        "Throughput over connections, requests/s",
+        "CPU per request over connections, µs",
+        "Latency p99 over connections, µs",
+        "Resident memory over connections, MiB",
+    ]
+    assert list(curves.groups(run(the_plan(GRID), select_wins_while_few).verdicts)) == []
+
+
+def test_memory_over_connections_has_a_straight_line_with_its_parts_in_words() -> None:
+    plan = the_plan(GRID.replace("load.active = [1, 10]", ""))
+
+    def grown(result: Result) -> Result:
+        assert result.server is not None
+        connections = int(plan.comparisons[result.trial.comparison].setting["load.connections"])
+        usage = result.server.model_copy(update={"rss_bytes_median": (4 << 20) + connections * 2_048})
+        return result.model_copy(update={"server": usage})
+
+    drawn = list(curves.drawings(run(plan, lambda trial, _: 10_000, grown).verdicts))
+    assert "select 4.00 MiB + 2.00 KiB a connection (R² 1.000)" in drawn[-1].caption
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_run_as_markdown_has_its_verdict_its_claims_and_its_ratios(quick: bool) -> None:
+    plan = the_plan(PUBLISHED)
+    text = markdown.of_run(run(plan.quick() if quick else plan, lambda trial, _: (10_000, 5_000, 8_000)[trial.slot]))
+    lines = text.splitlines()
+    assert lines[0] == "## Does the note come out again?"
+    assert "| Claim | Verdict | Published | Measured [95 %] | Why |" in lines
+    assert any(line.startswith("| **C-1** fork costs half | ") for line in lines)
+    assert any(re.search(r"\| fork / epoll \| \*\*0\.50*x \[", line) for line in lines)
+    tables = [line for line in lines if line.startswith("|")]
+    assert all(line.endswith("|") for line in tables)
+    assert lines[-1].startswith("Measured 2026-01-01 00:00 UTC. Run it again: `iolab run note")
+
+
+def test_markdown_has_no_markup_from_outside() -> None:
+    text = PUBLISHED.replace("fork costs half", "a | [link](x) <b>*bold*</b>")
+    found = run(the_plan(text), lambda trial, _: 10_000)
+    assert "a \\| \\[link\\](x) \\<b\\>\\*bold\\*\\</b\\>" in markdown.of_run(found)

@@ -46,7 +46,7 @@ def check(engine: Engine, arguments: str, absent: set[str]) -> None:
     assert loaded & absent == set()
 
 
-@pytest.mark.parametrize("verb", ["", "vs", "run", "soak", "capacity", "list", "report", "doctor"])
+@pytest.mark.parametrize("verb", ["", "vs", "run", "check", "soak", "capacity", "list", "report", "doctor"])
 def test_help_loads_no_library_of_the_work(fake: Engine, verb: str) -> None:
     check(fake, f"{verb} --help", SLOW)
 

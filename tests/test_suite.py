@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from conftest import iolab
+from conftest import FakeHost, iolab
+from iolab import api
+from iolab.measure.progress import Clocks
 from iolab.plan import catalog
 
 EXPERIMENT = """
@@ -30,10 +37,12 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A suite of two experiments, of which one has a headline."""
     folder = tmp_path / "experiments"
     (folder / "suites").mkdir(parents=True)
-    for name, headline in (("first", "true"), ("second", "false")):
+    for name, headline in (("first", "true"), ("second", "false"), ("third", "false")):
         (folder / f"{name}.toml").write_text(EXPERIMENT.replace("NAME", name).replace("HEADLINE", headline))
     (folder / "suites/both.toml").write_text(
-        'name = "both"\nquestion = "Are they?"\nexperiments = ["first", "second"]\n'
+        'name = "both"\nquestion = "Are they?"\n'
+        '[[parts]]\nname = "A"\nabout = "the first note"\nexperiments = ["first"]\n'
+        '[[parts]]\nname = "B"\nabout = "the second note"\nexperiments = ["second"]\nfull = ["third"]\n'
     )
     monkeypatch.setattr(catalog, "FOLDER", folder)
     monkeypatch.setattr(catalog, "SUITES", folder / "suites")
@@ -41,16 +50,16 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("simulated", "quiet")
-def test_a_suite_runs_its_experiments_in_turn_and_ends_with_one_table_of_its_headline_claims(both: Path) -> None:
+def test_a_suite_runs_its_experiments_in_turn_and_ends_with_its_headline_claims(both: Path) -> None:
     done = iolab("run", "both", "--quick", "--out", both)
     assert done.exit_code == 0, done.stderr
     assert done.stderr.index("1 of 2: first") < done.stderr.index("2 of 2: second")
     lines = done.stdout.splitlines()
-    head = next(number for number, line in enumerate(lines) if line.split()[:2] == ["claim", "verdict"])
-    table = [line.split() for line in lines[head + 2 :] if line.strip()]
-    assert table[0][0] == "C-first"
-    assert "1.2x" in table[0]
-    assert not any("C-second" in line for line in lines[head:])
+    at = next(number for number, line in enumerate(lines) if line.startswith("  C-first "))
+    assert lines[at].endswith(": io_uring serves more")
+    assert lines[at + 1].startswith("      published 1.2x, measured ")
+    assert not any("C-second" in line for line in lines[at:])
+    assert any(line.startswith("all claims: ") for line in lines[at:])
 
 
 @pytest.mark.usefixtures("simulated", "quiet")
@@ -73,4 +82,153 @@ def test_every_suite_names_experiments_that_there_are() -> None:
         suite = catalog.suite_of(path.stem)
         assert suite is not None
         assert suite.name == path.stem
-        assert all(catalog.path_of(name).is_file() for name in suite.experiments)
+        assert all(catalog.path_of(name).is_file() for name in suite.experiments(quick=False))
+
+
+def without_times(page: str) -> str:
+    """A page without what no two runs have in common: when they were measured."""
+    return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00| UTC)?", "TIME", page)
+
+
+def the_page(out: Path) -> str:
+    (page,) = out.glob("both-*/report.html")
+    return without_times(page.read_text())
+
+
+def killed_at(operation: int, *arguments: str | Path) -> int:
+    """Runs a command in a child that dies, as of SIGKILL, while it writes for the so manieth time; returns its code.
+
+    What it writes then is left half written: a torn line, or a file that was not yet renamed.
+    """
+    child = os.fork()
+    if child == 0:
+        left = [operation]
+        write = os.write
+
+        def torn(file: int, data: bytes | memoryview) -> int:
+            left[0] -= 1
+            if left[0] == 0:
+                write(file, bytes(data)[: len(data) // 2])
+                os._exit(137)
+            return write(file, data)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "write", torn)
+            patch.setattr(os, "fsync", lambda file: None)
+            patch.setattr(Path, "replace", killing(Path.replace, left))
+            os._exit(min(iolab(*arguments).exit_code, 127))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killing(replace: Callable[[Path, Path], Path], left: list[int]) -> Callable[[Path, Path], Path]:
+    """`Path.replace`, before which the process dies when its time has come."""
+
+    def replaced(path: Path, to: Path) -> Path:
+        left[0] -= 1
+        if left[0] == 0:
+            os._exit(137)
+        return replace(path, to)
+
+    return replaced
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_a_suite_that_was_killed_twenty_times_has_the_page_of_one_that_was_not(both: Path) -> None:
+    whole = both.with_name("whole")
+    assert iolab("run", "both", "--quick", "--out", whole).exit_code == 0
+    random = np.random.default_rng(1)
+    kills = 0
+    # A kill within so few operations is sure to come before the end, and later ones leave some progress each time.
+    while killed_at(int(random.integers(1, 12)), "run", "both", "--quick", "--out", both) == 137:
+        kills += 1
+    assert kills >= 20
+    assert the_page(both) == the_page(whole)
+    reports = [
+        {path.parent.name: without_times(path.read_text()) for path in out.glob("*/report.html")}
+        for out in (both, whole)
+    ]
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_an_ended_run_is_not_measured_again_and_its_machine_stays_as_it_was(both: Path) -> None:
+    iolab("run", "both", "--quick", "--out", both)
+    before = {path: path.read_bytes() for path in both.glob("*/machine.json")}
+    assert len(before) == 2
+    page = the_page(both)
+    assert iolab("run", "both", "--quick", "--out", both).exit_code == 0
+    assert {path: path.read_bytes() for path in both.glob("*/machine.json")} == before
+    assert the_page(both) == page
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_a_fresh_suite_that_was_interrupted_uses_no_trial_from_before(
+    both: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iolab("run", "both", "--quick", "--out", both)
+    (path,) = both.glob("second-*/trials.jsonl")
+    old = path.read_bytes()
+    # The clock of the suite is a minute ahead: all that was stored is from before.
+    later = (datetime.now(UTC) + timedelta(minutes=1)).isoformat(timespec="seconds")
+    monkeypatch.setattr(api, "CLOCKS", Clocks(wall=lambda: later))
+    with monkeypatch.context() as patch:
+        patch.setattr(api, "run", lambda name, **given: pytest.fail("stopped before the first experiment"))
+        with pytest.raises(pytest.fail.Exception):
+            iolab("run", "both", "--quick", "--fresh", "--out", both)
+    iolab("run", "both", "--quick", "--out", both)
+    assert (path.parent.with_name(f"{path.parent.name}.1") / "trials.jsonl").read_bytes() == old
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_one_part_of_a_suite_is_run_alone_and_an_unknown_one_is_named(both: Path) -> None:
+    done = iolab("run", "both", "--quick", "--only", "B", "--out", both)
+    assert done.exit_code == 0, done.stderr
+    assert "1 of 1: second" in done.stderr
+    assert not list(both.glob("first-*"))
+    assert "iolab run both --only B" in the_page(both).replace("\n", " ")
+    assert "--only: both has no part 'C': use one of A, B" in iolab("run", "both", "--only", "C").stderr
+    assert "--only: is for suites, and first is an experiment" in iolab("run", "first", "--only", "A").stderr
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_the_page_of_a_suite_has_the_findings_first_and_then_claims_tables_and_charts(both: Path) -> None:
+    iolab("run", "both", "--quick", "--out", both)
+    page = the_page(both)
+    heads = ["What the notes got right", "What they got wrong, and why", "All claims", "Published tables", "Charts"]
+    there = [page.find(f"<h2>{head}") for head in heads]
+    assert [at for at in there if at >= 0] == sorted(at for at in there if at >= 0)
+    assert 'id="finding-C-first"' in page
+    assert 'href="#chart-C-first"' in page
+    assert 'id="chart-C-first"' in page
+    # What a quick run leaves out is there with its reason.
+    assert "the quick run leaves out third" in page
+    (folder,) = both.glob("first-*")
+    assert f'href="../{folder.name}/trials.jsonl"' in page
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_a_stored_suite_is_found_by_its_name_listed_and_reported_again(both: Path) -> None:
+    iolab("run", "both", "--quick", "--out", both)
+    page = the_page(both)
+    assert iolab("report", "both", "--out", both).exit_code == 0
+    assert the_page(both) == page
+    assert "full run only" in iolab("list", "runs", "--out", both).stdout
+    markdown = iolab("report", "both", "--markdown", "--out", both).stdout
+    assert markdown.startswith("## Are they?\n")
+    assert "| **C-first** io\\_uring serves more |" in markdown
+    assert "--csv: a suite has no trials of its own" in iolab("report", "both", "--csv", "--out", both).stderr
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_check_judges_stored_runs_without_measuring(both: Path, simulated: FakeHost) -> None:
+    iolab("run", "both", "--quick", "--out", both)
+    started = len(simulated.started)
+    for arguments, claims in (((), 2), (("both",), 3), (("first",), 1)):
+        done = iolab("check", *arguments, "--out", both)
+        assert done.exit_code == 0, done.stderr
+        assert done.stdout.count("\nclaim C-") == (2 if arguments == ("both",) else claims)
+        document = json.loads(iolab("check", *arguments, "--json", "--out", both).stdout)
+        assert len(document["claims"]) == claims
+    assert len(simulated.started) == started
+    assert iolab("check", "nothing", "--out", both).exit_code == 2
+    assert iolab("check", "--out", both / "empty").exit_code == 2

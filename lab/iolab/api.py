@@ -8,22 +8,28 @@ What goes wrong is an `IolabError`, whose message is one line that says what to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from iolab import report, runs
+from iolab.contract.types import updated
 from iolab.judge import results
+from iolab.judge import suite as judge_suite
 from iolab.judge.results import Results
+from iolab.judge.suite import SuiteResults
 from iolab.machine import cpus
 from iolab.measure import agent, contestants, engine, events, placement, runner
 from iolab.measure.events import Event, OnEvent
+from iolab.measure.progress import CLOCKS
 from iolab.plan import catalog, registry
 from iolab.plan.experiment import load_experiment, soak_plan, vs_plan
 from iolab.plan.overrides import with_settings
 from iolab.plan.plan import Plan
 from iolab.plan.settings import DOTTED, whole_intervals_ms
-from iolab.results import layout
+from iolab.plan.suite import Suite
+from iolab.results import layout, suites
+from iolab.results.suites import SuiteRun
 
 # The settings of a trial that are times.
 TIMES = ("trial.warmup_ms", "trial.duration_ms")
@@ -85,14 +91,15 @@ def run(
     settings: Mapping[str, Any] = NO_SETTINGS,
     quick: bool = False,
     fresh: bool = False,
+    since: str = "",
     out: str | Path = layout.RUNS,
     on_event: OnEvent = _ignored,
 ) -> Results:
     """Runs an experiment, given by its name, its file or its plan, or what is left of it.
 
     With other `settings`, as `{"load.connections": 200}`, it is another run, in a folder of its own. One that has ended
-    is measured anew only if it is to be `fresh`. `on_event` is given each event of the run. A
-    `contestants.toml` beside the file adds servers to the registry.
+    is measured anew only if it is to be `fresh`, or if it began before `since`, a time in ISO 8601. `on_event` is given
+    each event of the run. A `contestants.toml` beside the file adds servers to the registry.
     """
     if isinstance(experiment, Plan):
         plan, known = experiment, registry.load(Path(registry.USERS))
@@ -101,7 +108,47 @@ def run(
         known = registry.load(registry.beside(file))
         plan = load_experiment(file, contestants.options(engine.open_engine().description, known))
     plan = with_settings(plan, settings)
-    return _run(plan.quick() if quick else plan, known, Path(out), on_event, fresh=fresh, by_hand=False)
+    plan = plan.quick() if quick else plan
+    return _run(plan, known, Path(out), on_event, fresh=fresh, since=since, by_hand=False)
+
+
+def begin_suite(
+    suite: Suite,
+    *,
+    only: Sequence[str] = (),
+    settings: Mapping[str, Any] = NO_SETTINGS,
+    quick: bool = False,
+    fresh: bool = False,
+    out: str | Path = layout.RUNS,
+) -> SuiteRun:
+    """The record of a run of a suite, or of the parts in `only`, before its experiments.
+
+    Each is then opened, and the ended ones take no time. A run that is gone on with counts no trial from before it was
+    last asked to be `fresh`.
+    """
+    suite = suite.only(only)
+    since = CLOCKS.wall() if fresh else ""
+    asked = SuiteRun(suite=suite, only=tuple(only), is_quick=quick, settings=dict(settings), since=since)
+    earlier = Path(out, asked.folder_name)
+    if not fresh and (earlier / layout.SUITE).exists():
+        asked = updated(asked, since=suites.read(earlier).since)
+    waiting = {name: catalog.claims_of(name) for name in suite.experiments(quick=False)}
+    begun = updated(asked, waiting=waiting)
+    suites.write(Path(out), begun)
+    return begun
+
+
+def with_experiment(record: SuiteRun, experiment: str, found: Results) -> SuiteRun:
+    """The record of a run of a suite with an experiment that has ended, stored beside it."""
+    waiting = {name: claims for name, claims in record.waiting.items() if name != experiment}
+    further = updated(record, runs={**record.runs, experiment: found.folder.name}, waiting=waiting)
+    suites.write(found.folder.parent, further)
+    return further
+
+
+def open_suite(folder: Path) -> SuiteResults:
+    """The results of a stored run of a suite, given by its folder."""
+    return judge_suite.read(folder)
 
 
 def open_run(name: str | Path, *, out: str | Path = layout.RUNS) -> Results:
@@ -109,8 +156,8 @@ def open_run(name: str | Path, *, out: str | Path = layout.RUNS) -> Results:
     return results.read(runs.find(name, Path(out)))
 
 
-def write_report(found: Results) -> Path:
-    """Writes the report of a run into its folder again: one HTML file."""
+def write_report(found: Results | SuiteResults) -> Path:
+    """Writes the report of a run, or of one of a suite, into its folder again: one HTML file."""
     return report.write(found)
 
 
@@ -121,7 +168,16 @@ def _by_name(settings: Mapping[str, Any], short: Mapping[str, Any]) -> dict[str,
     return given | {name: whole_intervals_ms(each) for name in TIMES if isinstance(each := given.get(name), int)}
 
 
-def _run(plan: Plan, known: registry.Registry, out: Path, on_event: OnEvent, *, fresh: bool, by_hand: bool) -> Results:
+def _run(
+    plan: Plan,
+    known: registry.Registry,
+    out: Path,
+    on_event: OnEvent,
+    *,
+    fresh: bool,
+    by_hand: bool,
+    since: str = "",
+) -> Results:
     """Runs a plan to its end.
 
     Of a plan made by hand, all contestants are to be compared, and it is measured anew once it has ended.
@@ -137,7 +193,17 @@ def _run(plan: Plan, known: registry.Registry, out: Path, on_event: OnEvent, *, 
     on_event(events.Planned(plan, why))
     left_out = contestants.left_out(plan, variants, facts, ready)
     host = agent.Agent(ours, ready, contestants.unmet_by_claims(plan, facts))
-    folder = runner.run(plan, host, out, on_event, left_out=left_out, all_or_none=by_hand, repeat=by_hand, fresh=fresh)
+    folder = runner.run(
+        plan,
+        host,
+        out,
+        on_event,
+        left_out=left_out,
+        all_or_none=by_hand,
+        repeat=by_hand,
+        fresh=fresh,
+        since=since,
+    )
     found = results.read(folder)
     report.write(found)
     runs.summary(folder, found)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # What comes after an experiment's name in the name of a run's folder.
 DIGEST = "-[0-9a-f]{16}"
+# The files that make a folder a run.
+KINDS = (layout.PLAN, layout.QUESTION, layout.SUITE)
 # What is made from the record, and is no part of it.
 MADE = frozenset({layout.SUMMARY, layout.REPORT})
 
@@ -51,10 +53,11 @@ class LastVerdict(NamedTuple):
 def find(name: str | Path, out: Path) -> Path:
     """The folder of a stored run, given by its path, or by its name in `out`; raises BadInput.
 
-    The beginning of a name will do if no other run's begins so. An experiment's name stands for its newest run.
+    The beginning of a name will do if no other run's begins so. The name of an experiment or a suite stands
+    for its newest run.
     """
     for folder in (Path(name), out / name):
-        if any((folder / file).is_file() for file in (layout.PLAN, layout.QUESTION)):
+        if any((folder / file).is_file() for file in KINDS):
             return folder
     begun = [folder for folder in _folders(out) if folder.name.startswith(str(name))]
     newest = [folder for folder in begun if re.fullmatch(DIGEST, folder.name.removeprefix(str(name)))]
@@ -71,6 +74,11 @@ def find(name: str | Path, out: Path) -> Path:
 def is_capacity(folder: Path) -> bool:
     """Whether a run is a search for a capacity."""
     return (folder / layout.QUESTION).is_file()
+
+
+def is_suite(folder: Path) -> bool:
+    """Whether a run is one of a suite."""
+    return (folder / layout.SUITE).is_file()
 
 
 def stored(out: Path) -> list[StoredRun]:
@@ -103,7 +111,7 @@ def summary(folder: Path, found: Results | None = None) -> StoredRun:
 
 
 def _folders(out: Path) -> list[Path]:
-    return sorted({path.parent for file in (layout.PLAN, layout.QUESTION) for path in out.glob(f"*/{file}")})
+    return sorted({path.parent for file in KINDS for path in out.glob(f"*/{file}")})
 
 
 def _listed(folder: Path) -> StoredRun:
@@ -137,7 +145,7 @@ def _judged(folder: Path, found: Results | None) -> StoredRun:
     from iolab.capacity.progress import state_of
     from iolab.capacity.records import read_records, read_spec
     from iolab.capacity.sentences import verdict
-    from iolab.judge import results
+    from iolab.judge import results, suite
     from iolab.results import store
 
     if is_capacity(folder):
@@ -145,6 +153,10 @@ def _judged(folder: Path, found: Results | None) -> StoredRun:
         state = state_of(read_spec(folder), records)
         began = _first(record.started for record in records)
         return StoredRun(folder.name, began, f"capacity of {state.spec.url}?", verdict(state))
+    if is_suite(folder):
+        whole = suite.read(folder)
+        found_so_far = f"claims: {suite.counted([each.found.judgement for each in whole.claims])}"
+        return StoredRun(folder.name, whole.began, whole.record.suite.question, found_so_far)
     if store.ended(folder) is None:
         plan, trials = store.read_plan(folder), store.read_trials(folder).results
         return StoredRun(
@@ -165,6 +177,11 @@ def _first(times: Iterable[str]) -> str:
 def _key(folder: Path) -> str:
     """A digest of all that decides what is said of a run: its record, and the code of the lab."""
     sha256 = hashlib.sha256(_code())
+    if is_suite(folder):
+        from iolab.results import suites
+
+        for run in suites.read(folder).runs.values():
+            sha256.update(_key(folder.parent / run).encode())
     for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in MADE):
         with suppress(OSError), path.open("rb") as file:
             sha256.update(path.name.encode() + b"\0" + hashlib.file_digest(file, "sha256").digest())

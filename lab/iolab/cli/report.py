@@ -26,6 +26,12 @@ def add(parser: Parser) -> None:
     parser.add_argument(
         "--csv", action="store_true", dest="as_csv", help="print its trials as a table, with units in the headings"
     )
+    parser.add_argument(
+        "--markdown",
+        action="store_true",
+        dest="as_markdown",
+        help="print it as Markdown, as for a comment on a pull request",
+    )
     add_shared(parser, "--out")
 
 
@@ -33,19 +39,37 @@ def run(options: Namespace) -> int:
     """Writes the report and prints the results."""
     from iolab import runs
 
-    if options.as_json and options.as_csv:
-        raise BadInput("--json and --csv do not fit: leave one of them out")
+    given = [f"--{name}" for name in ("json", "csv", "markdown") if getattr(options, f"as_{name}")]
+    if len(given) > 1:
+        raise BadInput(f"{' and '.join(given)} do not fit: leave one of them out")
     folder = runs.find(options.run, options.out)
     if runs.is_capacity(folder):
+        if options.as_markdown:
+            raise BadInput("as_markdown: a search for a capacity has no Markdown: leave it out")
         return _capacity(folder, as_json=options.as_json, as_csv=options.as_csv)
 
     from iolab import api
+    from iolab.cli import suite
     from iolab.cli.watching import show
+    from iolab.report import markdown
     from iolab.results import export
 
+    if runs.is_suite(folder):
+        if options.as_csv:
+            raise BadInput("as_csv: a suite has no trials of its own: name the run of one of its experiments")
+        whole = api.open_suite(folder)
+        if options.as_markdown:
+            sys.stdout.write(markdown.of_suite(whole))
+            return 0
+        api.write_report(whole)
+        suite.show(whole, as_json=options.as_json)
+        return 0
     found = api.open_run(folder)
     if options.as_csv:
         sys.stdout.write(export.csv_of(found.rows()))
+        return 0
+    if options.as_markdown:
+        sys.stdout.write(markdown.of_run(found))
         return 0
     api.write_report(found)
     return show(found, as_json=options.as_json)

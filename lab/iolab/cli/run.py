@@ -5,11 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 
 from iolab.cli.parser import Parser, add_shared, named_value
+from iolab.errors import BadInput
 
 USAGE = "[FLAGS] EXPERIMENT"
 EXAMPLES = (
     "iolab run echo-io_uring-epoll --quick",
     "iolab run published --quick",
+    "iolab run published --only S3",
     "iolab run ./my-question.toml",
     "iolab run models --set load.connections=200",
 )
@@ -31,6 +33,13 @@ def add(parser: Parser) -> None:
         metavar="NAME=VALUE",
         help="another value of a setting, as load.connections=200; may be given several times",
     )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PART",
+        help="of a suite, this part alone, as S3; may be given several times",
+    )
     add_shared(parser, "--quick", "--fresh", "--out", "--json")
 
 
@@ -43,6 +52,8 @@ def run(options: Namespace) -> int:
 
     if (found := catalog.suite_of(options.experiment)) is not None:
         return suite.run(found, options)
+    if options.only:
+        raise BadInput(f"only: is for suites, and {options.experiment} is an experiment: leave it out")
     return watched(
         lambda on_event: api.run(
             options.experiment,

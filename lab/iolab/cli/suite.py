@@ -1,68 +1,87 @@
-"""Runs the experiments of a suite in turn, and prints what became of their headline claims."""
+"""Runs the experiments of a suite in turn, writes its page, and prints what became of its headline claims."""
 
 from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Sequence
 from functools import partial
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from iolab import api, cli
+from iolab import api, cli, runs
 from iolab.cli import terminal, watching
 from iolab.cli.streams import stderr, stdout
 from iolab.judge.results import Results
+from iolab.judge.suite import SuiteResults, counted
 from iolab.measure.events import OnEvent
 from iolab.plan.suite import Suite
-from iolab.report import claim_table
+from iolab.report import findings
+from iolab.wording import when
 
 
 def run(suite: Suite, options: Namespace) -> int:
     """Runs a suite; returns the exit code. One that was interrupted goes on where it stopped."""
-    done: list[Results] = []
-    failed = 0
-    for number, name in enumerate(suite.experiments, start=1):
-        terminal.say(stderr(), f"{number} of {len(suite.experiments)}: {name}")
-        found = watching.followed(partial(_measured, name, options))
+    record = api.begin_suite(
+        suite,
+        only=options.only,
+        settings=dict(options.settings),
+        quick=options.quick,
+        fresh=options.fresh,
+        out=options.out,
+    )
+    experiments = record.suite.experiments(quick=options.quick)
+    failed, is_inconclusive = 0, True
+    for number, name in enumerate(experiments, start=1):
+        terminal.say(stderr(), f"{number} of {len(experiments)}: {name}")
+        found = watching.followed(partial(_measured, name, options, record.since))
         if not isinstance(found, Results):
             if found >= cli.SIGNALLED:
                 return found
             failed = failed or found
             continue
-        done.append(found)
+        record = api.with_experiment(record, name, found)
         failed = failed or (0 if options.as_json else watching.show(found, as_json=False))
-    if options.as_json:
-        print(json.dumps({"schema": 1, "suite": suite.name, "runs": [each.document() for each in done]}, indent=2))
-    else:
-        show_headline(stdout(), done)
-    if not failed and done and all(each.is_inconclusive for each in done):
+        is_inconclusive = is_inconclusive and found.is_inconclusive
+    whole = api.open_suite(options.out / record.folder_name)
+    api.write_report(whole)
+    runs.summary(whole.folder)
+    show(whole, as_json=options.as_json)
+    if not failed and is_inconclusive:
         return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
     return failed
 
 
-def _measured(name: str, options: Namespace, on_event: OnEvent) -> Results:
+def _measured(name: str, options: Namespace, since: str, on_event: OnEvent) -> Results:
     return api.run(
         name,
         settings=dict(options.settings),
         quick=options.quick,
-        fresh=options.fresh,
+        since=since,
         out=options.out,
         on_event=on_event,
     )
 
 
-def show_headline(console: Console, done: Sequence[Results]) -> None:
-    """The headline claims in one table: the word, and the figures of the first test that has any."""
-    table = Table("claim", "verdict", "published", "measured", "what", box=SIMPLE_HEAD)
-    for found in done:
-        for row in claim_table.rows([each for each in found.claims if each.claim.headline]):
-            figures = next((test for test in row.tests if test.measured), row)
-            cells = (row.id, row.word, figures.published, figures.measured, row.text)
-            table.add_row(*(Text(cell or "–") for cell in cells))
-    if table.row_count:
-        console.print()
-        console.print(table)
+def show(whole: SuiteResults, *, as_json: bool) -> None:
+    """Prints the results of a suite: its headline claims, how all of its claims were judged, and where the page is."""
+    if as_json:
+        print(json.dumps(whole.document(), indent=2))
+        return
+    console = stdout()
+    _show_headline(console, whole)
+    console.print()
+    terminal.prose(console, f"all claims: {counted([each.found.judgement for each in whole.claims])}")
+    if whole.began:
+        terminal.say(console, f"measured {when(whole.began)}")
+    terminal.say(console, f"report: {whole.report}")
+
+
+def _show_headline(console: Console, whole: SuiteResults) -> None:
+    """The headline claims as the page has them: under each heading the sentence, and below it the evidence."""
+    for group in findings.groups(whole):
+        if group.headline:
+            console.print()
+            terminal.say(console, group.heading)
+        for each in group.headline:
+            terminal.prose(console, f"{each.id} {each.word}: {each.text}", indent=2)
+            terminal.prose(console, each.evidence or each.why, indent=6)

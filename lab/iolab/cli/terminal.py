@@ -7,6 +7,7 @@ that a log of a CI run stays readable and can be searched.
 from __future__ import annotations
 
 import os
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -47,6 +48,7 @@ from iolab.measure.events import (
 from iolab.measure.protocol_probe import remedy
 from iolab.metrics import COMPARED, Metric
 from iolab.plan.plan import Plan
+from iolab.report import matrix
 from iolab.results.records import WARNINGS, Break, Failure, Minute
 from iolab.wording import BOUND_SIGNS, when, wrapped
 
@@ -57,6 +59,8 @@ COLUMNS = tuple((row.key, row.short or row.heading, row.scale) for row in COMPAR
 WIDE_COLUMNS = 120
 # A longer name is shortened in tables, and a line above the table says what it stands for.
 NAME_MAX = 24
+# A column of a matrix: a ratio with a sign and a rank of two digits.
+MATRIX_COLUMNS = 12
 # What stands for the ratio of two figures that are both bounds.
 NOT_COMPARABLE = "not comparable"
 # What a request and a connection cost a contestant: syscalls, memory, and what the kernel has to schedule.
@@ -240,10 +244,11 @@ def show_plan(console: Console, plan: Plan, why: Sequence[str]) -> None:
         say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(why)})")
 
 
-def prose(console: Console, line: str) -> None:
+def prose(console: Console, line: str, *, indent: int = 0) -> None:
     """Prints one line for people: in lines of the terminal's width, and whole where it goes to a file."""
     fits = console.is_terminal or "COLUMNS" in os.environ
-    say(console, wrapped(line, console.width) if fits else line)
+    text = wrapped(line, console.width - indent) if fits else line
+    say(console, textwrap.indent(text, " " * indent))
 
 
 def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claims: Iterable[ClaimVerdict]) -> None:
@@ -251,8 +256,10 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
     for verdict in verdicts:
         console.print()
         _show_comparison(console, verdict)
+    for each in matrix.matrices(verdicts):
+        _show_matrix(console, each)
     for claim in claims:
-        _show_claim(console, claim)
+        show_claim(console, claim)
     lines = notices(verdicts)
     if lines:
         console.print()
@@ -260,7 +267,32 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
         prose(console, line)
 
 
-def _show_claim(console: Console, claim: ClaimVerdict) -> None:
+def _show_matrix(console: Console, found: matrix.Matrix) -> None:
+    """Ratios to the best and ranks over all settings, which letters stand for, in as many tables as the width takes."""
+    letters = [chr(ord("A") + at % 26) * (1 + at // 26) for at in range(len(found.settings))]
+    columns = max(1, (console.width - NAME_MAX) // MATRIX_COLUMNS)
+    console.print()
+    for begin in range(0, len(letters), columns):
+        part = slice(begin, begin + columns)
+        shown = Table(
+            title=f"{found.heading}: ratio to the best (rank)",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+            show_edge=False,
+        )
+        shown.add_column("", overflow="fold", max_width=NAME_MAX)
+        for letter in letters[part]:
+            shown.add_column(letter, justify="right", no_wrap=True)
+        for row in found.rows:
+            cells = (f"{cell.text} ({cell.rank})" if cell.rank else cell.text for cell in row.cells[part])
+            shown.add_row(escape(row.title), *cells)
+        console.print(shown)
+    prose(console, "; ".join(f"{letter}: {name}" for letter, name in zip(letters, found.settings, strict=True)))
+
+
+def show_claim(console: Console, claim: ClaimVerdict) -> None:
     """The verdict with its reason; where a claim has several tests, a line for each."""
     prose(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
     if len(claim.tests) > 1:

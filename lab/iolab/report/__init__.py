@@ -11,6 +11,8 @@ from pathlib import Path
 
 from iolab.judge import results
 from iolab.judge.results import Results
+from iolab.judge.suite import SuiteResults
+from iolab.report import suite_page
 from iolab.report.page import render
 from iolab.report.picture import ratios_svg
 from iolab.results import store
@@ -18,12 +20,15 @@ from iolab.results import store
 __all__ = ["render", "save_picture", "write"]
 
 
-def write(found: Results) -> Path:
-    """Writes `report.html` into a run's folder and returns its path; raises StoreError with one line.
+def write(found: Results | SuiteResults) -> Path:
+    """Writes `report.html` into the folder of a run, or of one of a suite, and returns its path.
+
+    Raises StoreError with one line.
 
     The same results give the same bytes: the page holds no date of its own and nothing random.
     """
-    return store.write_report(found.folder, render(found))
+    html = suite_page.render(found) if isinstance(found, SuiteResults) else render(found)
+    return store.write_report(found.folder, html)
 
 
 def save_picture(run_dir: Path, path: Path) -> Path:

@@ -7,6 +7,7 @@ and its figures above its marks, because beside them a phone has no room for eit
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,10 @@ from iolab.report.drawing import clean
 WIDTH = 340
 ROW = 40
 HEADING = 24
+# A row of evidence has its figures in a line of their own: its question is a sentence.
+EVIDENCE_ROW = 56
+LINE = 15
+LINE_CHARACTERS_MAX = 54
 # A chart with more rows than this is a wall; the table below it holds the rest.
 ROWS_MAX = 48
 LABEL_CHARACTERS_MAX = 48
@@ -37,6 +42,22 @@ class RatioRow(NamedTuple):
     low: float
     high: float
     decided: bool
+
+
+class EvidenceRow(NamedTuple):
+    """One test of a claim on a scale of ratios: `low` and `high` are the measured interval, `least` and `most` what is
+    allowed. What is not known, or open, is None. `role` is that of the colour.
+    """
+
+    label: str
+    text: str
+    role: str
+    value: float
+    low: float | None
+    high: float | None
+    published: float | None
+    least: float | None
+    most: float | None
 
 
 class StripRow(NamedTuple):
@@ -62,6 +83,14 @@ class QuantilePoint(NamedTuple):
     value: float
     low: float | None
     high: float | None
+
+
+class QuantileCurve(NamedTuple):
+    """The medians over trials of many latency quantiles of one contestant, in microseconds."""
+
+    slot: int
+    quantiles: tuple[float, ...]
+    values: tuple[float, ...]
 
 
 class Line(NamedTuple):
@@ -113,6 +142,65 @@ def ratios(rows: Sequence[RatioRow], axis_title: str) -> alt.TopLevelMixin:
     )
 
 
+def evidence(rows: Sequence[EvidenceRow], axis_title: str) -> alt.TopLevelMixin:
+    """Measured intervals beside published figures on an axis of ratios, each below its question and its figures."""
+    rows = rows[:ROWS_MAX]
+    known = [end for row in rows for end in (*row[3:], 1.0) if end]
+    room = max((max(known) / min(known)) ** 0.06, 1.02)
+    domain = (min(known) / room, max(known) * room)
+    questions = [textwrap.wrap(clean(row.label), LINE_CHARACTERS_MAX)[:2] for row in rows]
+    # All rows are as high as the one with the longest question.
+    row_height = EVIDENCE_ROW + LINE * (max(map(len, questions)) - 1)
+    height = row_height * len(rows) + 4
+    ticks = _within(_ratio_ticks(*domain), *domain)
+    axis = styled_axis(axis_title, values=ticks, expression="format(datum.value, '~g') + 'x'")
+    scale = alt.Scale(type="log", domain=domain, nice=False, zero=False)
+    marks = [
+        {
+            "y": at * row_height + row_height - 13.5,
+            "top": at * row_height + row_height - 22,
+            "bottom": at * row_height + row_height - 5,
+            "one": 1,
+            "role": palette.light(row.role),
+            "value": row.value,
+            "low": row.low or domain[0],
+            "high": row.high or domain[1],
+            "published": row.published,
+            "least": row.least or domain[0],
+            "most": row.most or domain[1],
+            "bounded": bool(row.least or row.most),
+        }
+        for at, row in enumerate(rows)
+    ]
+    y, colour = _pixels("y", height), alt.Color("role:N", scale=None)
+    base = alt.Chart(data_of(marks)).encode(y=y)
+    lane = alt.Chart(data_of(marks)).encode(y=_pixels("top", height), y2="bottom:Q")
+    allowed = alt.Chart(data_of([mark for mark in marks if mark["bounded"]])).encode(
+        y=_pixels("top", height), y2="bottom:Q"
+    )
+    published = alt.Chart(data_of([mark for mark in marks if mark["published"]])).encode(y=y)
+    said = [
+        {"y": at * row_height + 11 + LINE * number, "text": line, "role": role}
+        for at, (question, row) in enumerate(zip(questions, rows, strict=True))
+        for number, (line, role) in enumerate([*((line, "ink") for line in question), (clean(row.text), "muted")])
+    ]
+    words = alt.Chart(data_of([{**each, "role": palette.light(str(each["role"]))} for each in said]))
+    diamond = published.mark_point(shape="diamond", size=80, strokeWidth=1.5, opacity=1, color=palette.light("ink"))
+    return framed_layers(
+        allowed.mark_rect(color=palette.light("band")).encode(x=alt.X("least:Q", scale=scale, axis=axis), x2="most:Q"),
+        lane.mark_rule(color=palette.light("muted")).encode(x=alt.X("one:Q", scale=scale, axis=axis)),
+        base.mark_rule(strokeWidth=2.5, strokeCap="round").encode(
+            x=alt.X("low:Q", scale=scale), x2="high:Q", color=colour
+        ),
+        base.mark_point(size=60, filled=True, opacity=1).encode(x=alt.X("value:Q", scale=scale), color=colour),
+        diamond.encode(x=alt.X("published:Q", scale=scale)),
+        words.mark_text(align="left", fontSize=FONT, limit=WIDTH).encode(
+            y=y, x=alt.value(0), text="text:N", color=colour
+        ),
+        height=height,
+    )
+
+
 def strips(rows: Sequence[StripRow], axis_title: str) -> alt.TopLevelMixin:
     """A row a contestant: every trial that counts as a dot, the median as a tick, its interval as a bar."""
     rows = rows[:ROWS_MAX]
@@ -150,42 +238,75 @@ def strips(rows: Sequence[StripRow], axis_title: str) -> alt.TopLevelMixin:
     )
 
 
-def quantiles(points: Sequence[QuantilePoint]) -> alt.TopLevelMixin:
-    """Latency quantiles on a logarithmic axis, a line a contestant; the legend is the page's."""
-    order = list(dict.fromkeys(point.quantile for point in points))
-    slots = sorted({point.slot for point in points})
-    width = 0.5 / max(1, len(slots))
+def quantiles(points: Sequence[QuantilePoint], curves: Sequence[QuantileCurve] = ()) -> alt.TopLevelMixin:
+    """Latency by percentile, a line a contestant, the tail as wide as the rest; the legend is the page's.
+
+    Dots with intervals are the quantiles of the tables. Lines go through every quantile in `curves`, or else through
+    the dots.
+    """
+    named = {point.quantile: _nines(float(f"0.{point.quantile[1:].replace('.', '')}")) for point in points}
+    lows = [point.value if point.low is None else point.low for point in points]
+    highs = [point.value if point.high is None else point.high for point in points]
+    drawn = [value for curve in curves for value in curve.values]
+    domain = (min(lows + drawn) / 1.15, max(highs + drawn) * 1.15)
     marks: list[dict[str, Any]] = [
         {
-            "at": order.index(point.quantile) + (slots.index(point.slot) - (len(slots) - 1) / 2) * width,
+            "at": named[point.quantile],
             "value": point.value,
-            "low": point.value if point.low is None else point.low,
-            "high": point.value if point.high is None else point.high,
+            "low": low,
+            "high": high,
             "role": palette.light(palette.contestant(point.slot)),
         }
-        for point in points
+        for point, low, high in zip(points, lows, highs, strict=True)
     ]
-    lows, highs = [mark["low"] for mark in marks], [mark["high"] for mark in marks]
-    domain = (min(lows) / 1.15, max(highs) * 1.15)
-    names = "[" + ",".join(f"'{quantile}'" for quantile in order) + "][datum.value]"
-    base = alt.Chart(data_of(marks)).encode(
-        x=alt.X(
-            "at:Q",
-            scale=alt.Scale(domain=(-0.5, len(order) - 0.5), nice=False),
-            axis=styled_axis("quantile of the requests of a trial", values=list(range(len(order))), expression=names),
-        ),
-        color=alt.Color("role:N", scale=None),
-    )
+    line: list[dict[str, Any]] = [
+        {"at": _nines(quantile), "value": value, "role": palette.light(palette.contestant(curve.slot))}
+        for curve in curves
+        for quantile, value in zip(curve.quantiles, curve.values, strict=True)
+    ]
+    ends = [mark["at"] for mark in (*marks, *line)]
+    labels = {at: name.removeprefix("p") + " %" for name, at in named.items()}
+    said = "{" + ",".join(f"'{at:.3f}':'{name}'" for at, name in labels.items()) + "}[format(datum.value, '.3f')]"
+    axis = styled_axis("share of the requests of a trial that were faster", values=list(labels), expression=said)
+    room = 0.04 * (max(ends) - min(ends)) or 0.5
+    x = alt.X("at:Q", scale=alt.Scale(domain=(min(ends) - room, max(ends) + room), nice=False), axis=axis)
     y = alt.Y(
         "value:Q",
         scale=alt.Scale(type="log", domain=domain, nice=False),
         axis=styled_axis("microseconds", values=log_ticks(*domain), expression="format(datum.value, ',~r')", grid=True),
     )
+    colour = alt.Color("role:N", scale=None)
+    base = alt.Chart(data_of(marks)).encode(x=x, color=colour)
     return framed_layers(
-        base.mark_line(strokeWidth=1.25, opacity=0.6).encode(y=y),
+        alt.Chart(data_of(line or marks)).mark_line(strokeWidth=1.5, opacity=0.7).encode(x=x, y=y, color=colour),
         base.mark_rule(strokeWidth=5, opacity=0.3).encode(y=alt.Y("low:Q"), y2="high:Q"),
         base.mark_circle(size=44, opacity=1).encode(y=y),
         height=220,
+    )
+
+
+def _nines(quantile: float) -> float:
+    """The place of a quantile on an axis on which 90 %, 99 % and 99.9 % are equally far apart."""
+    return -math.log10(1 - quantile)
+
+
+def bars(segments: list[dict[str, Any]], words: Sequence[tuple[str, str]], axis_title: str) -> alt.TopLevelMixin:
+    """Stacked bars, a row for each of the words; a segment has its row (`at`), its two ends and its `role`."""
+    top = max(each["end"] for each in segments)
+    axis = styled_axis(axis_title, count=5, expression=ROUNDED)
+    placed = [{**each, "top": each["at"] * ROW + 20, "bottom": each["at"] * ROW + 35} for each in segments]
+    height = ROW * len(words) + 4
+    blocks = alt.Chart(data_of(placed)).mark_rect(stroke=palette.light("ground"), strokeWidth=1.5)
+    return framed_layers(
+        blocks.encode(
+            x=alt.X("begin:Q", scale=alt.Scale(domain=(0, 1.02 * top), nice=False), axis=axis),
+            x2="end:Q",
+            y=_pixels("top", height),
+            y2="bottom:Q",
+            fill=alt.Fill("role:N", scale=None),
+        ),
+        *_words([], ((at * ROW, label, text) for at, (label, text) in enumerate(words)), height),
+        height=height,
     )
 
 

@@ -62,11 +62,12 @@ class ClaimRow(NamedTuple):
 
 def rows(verdicts: Sequence[ClaimVerdict]) -> tuple[ClaimRow, ...]:
     """A row for each claim, in the order of the file."""
-    return tuple(map(_claim_row, verdicts))
+    return tuple(map(claim_row, verdicts))
 
 
-def _claim_row(found: ClaimVerdict) -> ClaimRow:
-    tests = tuple(map(_test_row, found.tests))
+def claim_row(found: ClaimVerdict) -> ClaimRow:
+    """One claim as rows."""
+    tests = tuple(map(test_row, found.tests))
     alone = tests[0] if len(tests) == 1 else None
     return ClaimRow(
         id=found.claim.id,
@@ -87,7 +88,8 @@ def _weakest(found: ClaimVerdict) -> str:
     return f"The weakest of {voting} tests" if voting > 1 else found.reason
 
 
-def _test_row(found: TestVerdict) -> TestRow:
+def test_row(found: TestVerdict) -> TestRow:
+    """One test as a row."""
     test = found.test
     word = f"{found.judgement} (shown only)" if test.shown else found.judgement
     return TestRow(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iolab import metrics
+from iolab.contract.histogram import decoded
 from iolab.contract.literals import WorkerKind
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Workload
 from iolab.judge import blocks, stats, trial
@@ -19,11 +20,14 @@ from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
 from iolab.plan.contestant import client_title
 from iolab.plan.plan import Comparison, Place, Plan
 from iolab.plan.settings import Cell, Load, Path, settings_of
+from iolab.report.charts import QuantileCurve
 from iolab.results.records import Result, ServerUsage
 from iolab.wording import Bound
 
 # A further quantile needs a hundred thousand requests in each trial.
 QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
+# The quantiles of a curve: twelve between 90 % and 99 %, as many between any two nines.
+CURVE = tuple(round(1 - 10 ** (-step / 12), 7) for step in range(2, 37))
 # Contestants whose servers used processors this differently did not spend equal means; in cores.
 CORES_APART = 0.1
 # Of more than these, a fact that is not the same for all is listed for the exceptions alone.
@@ -170,6 +174,22 @@ def _serving(servers: Sequence[ServerUsage]) -> str:
         return ""
     (serving, processes), _ = counts.most_common(1)[0]
     return "" if serving is None else f"{serving} of {processes} processes served"
+
+
+def quantile_curve(slot: int, results: Sequence[Result]) -> QuantileCurve | None:
+    """The medians over trials of the latency at many quantiles; None where a trial has no histogram.
+
+    It ends where the shortest trial has too few requests for more.
+    """
+    reports = [result.report for result in results if result.report is not None]
+    histograms = [decoded(report.latency_ns.histogram) for report in reports]
+    known = [histogram for histogram in histograms if histogram is not None and histogram.total]
+    if not known or len(known) < len(results):
+        return None
+    fewest = min(histogram.total for histogram in known)
+    quantiles = [each for each in CURVE if metrics.quantile_supported(fewest, each)]
+    values = [float(np.median([histogram.at(each) or 0 for histogram in known])) / 1e3 for each in quantiles]
+    return QuantileCurve(slot, tuple(quantiles), tuple(values)) if values and min(values) > 0 else None
 
 
 def _figure(values: Sequence[float]) -> Figure:

@@ -19,6 +19,7 @@ from iolab.plan.plan import Plan
 from iolab.report import (
     claim_table,
     commands,
+    curves,
     document,
     failures,
     figures,
@@ -26,8 +27,10 @@ from iolab.report import (
     grids,
     growth,
     headline,
+    matrix,
     palette,
     pictures,
+    price,
     published_table,
     timelines,
     warning_table,
@@ -35,17 +38,21 @@ from iolab.report import (
 from iolab.report.failures import Broken
 from iolab.report.figures import ContestantRow, RankRow
 from iolab.report.pictures import Drawing
+from iolab.results import layout
 from iolab.results.records import Result
 from iolab.wording import BOUND_SIGNS
 
 # Comparisons whose drawings would be more than these together get their tables only: each drawing takes a tenth of a
 # second to make and some kilobytes to load, and no reader scrolls through more.
 DRAWINGS_MAX = 120
-# The drawings of a comparison besides one over time for each contestant: of levels, context switches and quantiles.
-DRAWINGS_OF_LEVELS = sum(not row.is_time for row in COMPARED.values()) + 2
+# The drawings of a comparison besides one over time for each contestant: of levels, context switches, percentiles and
+# the price of a request.
+DRAWINGS_OF_LEVELS = sum(not row.is_time for row in COMPARED.values()) + 3
 # Trials beyond these are left to the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
 LATENCY = str(Bottleneck.LATENCY)
+# The record of a run, which is beside its report.
+RAW = (layout.TRIALS, layout.PLAN, layout.MACHINE)
 # What was not equal, in the box above the charts; the rest of it is folded away.
 LINES_MAX = 3
 # A line that a person wrapped in the file goes on; only an item of a list begins a line of its own.
@@ -79,9 +86,10 @@ def render(run: Results) -> str:
     rows = figures.trial_rows(plan, used, results)
     broken = [failures.broken(each, at, done, plan.published) for at, each in enumerate(plan.comparisons)]
     drawings = itertools.accumulate(
-        len(RANKED_BY) if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
+        len(RANKED_BY) + 1 if comparison.many else DRAWINGS_OF_LEVELS + len(comparison.cells)
         for comparison in plan.comparisons
     )
+    at_a_glance = list(matrix.matrices(verdicts))
     drawn = sum(count <= DRAWINGS_MAX for count in drawings)
     return (
         document.templates()
@@ -91,7 +99,7 @@ def render(run: Results) -> str:
             policy=document.policy_of(style),
             style=Markup(style),
             claims_line=headline.of_claims(run.claims),
-            headline=headline.headline(verdicts),
+            headline=matrix.summary(at_a_glance) or headline.headline(verdicts),
             verdicts=verdicts,
             unfinished=headline.unfinished(plan, verdicts),
             faults=run.faults,
@@ -102,13 +110,16 @@ def render(run: Results) -> str:
             warnings=warning_table.warning_table(plan, verdicts, results),
             inconclusive=[found.name for found in verdicts if found.inconclusive is not None],
             limits=figures.limits(plan),
+            matrices=at_a_glance,
             grids=list(grids.drawings(verdicts)),
+            curves=list(curves.drawings(verdicts)),
             ratios=pictures.ratio_drawings(verdicts),
             parts=[
                 _part(run, at, found, done, used[at], broken[at], draws=at < drawn) for at, found in enumerate(verdicts)
             ],
             claims=claim_table.rows(run.claims),
             published=published_table.tables(plan, used, broken, run.machine.get("cpu", {}).get("logical")),
+            published_notes=published_table.notes(plan),
             trials=rows[:TRIALS_MAX],
             trials_left_out=max(0, len(rows) - TRIALS_MAX),
             machine=figures.machine_rows(run.machine),
@@ -120,6 +131,7 @@ def render(run: Results) -> str:
             ranked_by=RANKED_BY,
             quantiles={name: f"{name.replace('_', '.')} µs" for name in figures.QUANTILES},
             bounds=BOUND_SIGNS,
+            raw=RAW,
             effect=stats.EFFECT,
         )
     )
@@ -139,6 +151,7 @@ def _part(
     rows = figures.contestant_rows(found, used)
     # Of many, dots and lines of every trial would be a wall of drawings: the ranking stands for them.
     details = draws and not comparison.many
+    prices = price.drawings(found, used) if draws else ()
     return ComparisonPart(
         draws=draws,
         found=found,
@@ -148,8 +161,8 @@ def _part(
         ranks=figures.rank_rows(found),
         broken=broken,
         latency_bound=_latency_bound(found),
-        rankings=tuple(pictures.ranking_drawings(found)) if draws else (),
-        drawings=tuple(pictures.level_drawings(found, rows, broken)) if details else (),
+        rankings=(*pictures.ranking_drawings(found), *prices) if draws and comparison.many else (),
+        drawings=(*pictures.level_drawings(found, rows, broken, used), *prices) if details else (),
         timelines=tuple(timelines.drawings(plan, index, found, done)) if details else (),
         growth=tuple(growth.drawings(found, index, done)) if draws else (),
         by_hand=commands.by_hand(plan, index, commands.servers_of(run.machine)),

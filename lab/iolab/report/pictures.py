@@ -99,7 +99,7 @@ def ranking_drawings(found: ComparisonVerdict) -> Iterable[Drawing]:
 
 
 def level_drawings(
-    found: ComparisonVerdict, rows: Sequence[ContestantRow], broken: Sequence[Broken]
+    found: ComparisonVerdict, rows: Sequence[ContestantRow], broken: Sequence[Broken], used: figures.Counted
 ) -> Iterable[Drawing]:
     """The trials of each contestant by each metric, and its latencies; of one that broke, how, instead of its bar."""
     for metric, shown in COMPARED.items():
@@ -128,10 +128,11 @@ def level_drawings(
         said = "; ".join(
             f"{found.titles[p.slot]} {p.quantile} {bounds[p.slot]}{formats.number(p.value)} µs" for p in points
         )
-        svg = drawing.inline(charts.quantiles(points), "Latency by quantile", said)
+        curves = [curve for row in rows if (curve := figures.quantile_curve(row.slot, used[row.slot])) is not None]
+        svg = drawing.inline(charts.quantiles(points, curves), "Latency by percentile", said)
         legend = tuple((row.slot % len(palette.CONTESTANTS), f"{bounds[row.slot]}{row.title}".strip()) for row in rows)
         caption = "≤: the generator was the limit, so these latencies are upper bounds." if any(bounds.values()) else ""
-        yield Drawing("Latency, µs, service time", caption, svg, legend)
+        yield Drawing("Latency by percentile, µs, service time", caption, svg, legend)
 
 
 def _strips(name: str, unit: str, rows: Sequence[charts.StripRow]) -> Drawing:

@@ -109,6 +109,11 @@ def _table(
     )
 
 
+def notes(plan: Plan) -> tuple[str, ...]:
+    """What is to be said of published rows."""
+    return tuple(f"{row.id}: {row.note}" for row in plan.published if row.note)
+
+
 def _head(metric: Metric) -> str:
     row = METRICS[metric]
     return f"{row.title}, {row.unit}" if row.unit else row.title

@@ -7,8 +7,8 @@ from pathlib import Path
 # The folder of all runs, from the working directory.
 RUNS = Path("runs")
 
-# The file that makes a folder a run: of a comparison or an experiment, or of a search for a capacity.
-PLAN, QUESTION = "plan.json", "question.json"
+# The file that makes a folder a run: of a comparison or an experiment, of a search for a capacity, or of a suite.
+PLAN, QUESTION, SUITE = "plan.json", "question.json", "suite.json"
 # The rest of its record.
 MACHINE, TRIALS, COUNTS, PROBES = "machine.json", "trials.jsonl", "costs.jsonl", "probes.jsonl"
 MINUTES = "minutes.jsonl"

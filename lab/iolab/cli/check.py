@@ -1,0 +1,143 @@
+"""Judge stored runs without measuring: the verdict on every claim, with its evidence."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from iolab.cli.parser import Parser, add_shared, one_of, usage_of
+from iolab.errors import BadInput
+
+if TYPE_CHECKING:
+    from iolab.judge.claims import ClaimVerdict
+    from iolab.judge.results import Results
+
+USAGE = "[FLAGS] [RUN | SUITE]"
+EXAMPLES = (
+    "iolab check published",
+    "iolab check http-wan --json",
+    "iolab check --out records",
+    "iolab check my-question --fail-on contradicted",
+)
+# The verdicts that a script may take for a failure.
+FAILURES = ("contradicted", "undecided")
+
+
+class Checked(NamedTuple):
+    """What was judged: the runs, and every claim, also of those experiments of a suite that have no run."""
+
+    runs: tuple[Results, ...]
+    claims: tuple[ClaimVerdict, ...]
+
+
+def add(parser: Parser) -> None:
+    """Declares the flags."""
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN",
+        help="a run's folder, its name in --out or the beginning of it; or the name of an experiment or a suite, for "
+        "its newest run (default: the newest run of each experiment in --out)",
+    )
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        type=one_of(FAILURES),
+        metavar=usage_of(FAILURES),
+        help="exit with code 1 if a claim has this verdict; may be given twice",
+    )
+    add_shared(parser, "--out", "--json")
+
+
+def run(options: Namespace) -> int:
+    """Judges the runs and prints what became of their claims; returns the exit code."""
+    from iolab import cli
+
+    checked = _checked(options)
+    if options.as_json:
+        print(json.dumps(_document(checked), indent=2))
+    else:
+        _show(checked)
+    failed = [each for each in checked.claims if each.judgement in options.fail_on]
+    if failed:
+        return cli.failed("; ".join(f"{each.claim.id} is {each.judgement}" for each in failed), 1)
+    if all(each.is_inconclusive for each in checked.runs) and not _decided(checked.claims):
+        return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
+    return 0
+
+
+def _checked(options: Namespace) -> Checked:
+    """The runs that are asked for; raises BadInput where there is none to judge."""
+    from iolab import api, runs
+
+    if options.run is None:
+        found = [api.open_run(folder) for folder in _newest(options.out)]
+        if not found:
+            raise BadInput(f"there is no run of an experiment in {options.out}: iolab run measures one")
+        return Checked(tuple(found), tuple(claim for each in found for claim in each.claims))
+    folder = runs.find(options.run, options.out)
+    if runs.is_capacity(folder):
+        raise BadInput(f"{folder} is a search for a capacity, which has no claims: iolab report {folder} shows it")
+    if runs.is_suite(folder):
+        whole = api.open_suite(folder)
+        return Checked(tuple(whole.runs.values()), tuple(each.found for each in whole.claims))
+    one = api.open_run(folder)
+    return Checked((one,), one.claims)
+
+
+def _newest(out: Path) -> list[Path]:
+    """The folders of the newest run of each experiment, by the experiment's name."""
+    from iolab import runs
+
+    newest: dict[str, str] = {}
+    for each in runs.stored(out):
+        if each.claims:
+            newest[each.name.rpartition("-")[0]] = each.name
+    return [out / name for _, name in sorted(newest.items())]
+
+
+def _decided(claims: Sequence[ClaimVerdict]) -> bool:
+    """Whether a measurement decided any claim."""
+    return any(each.judgement in ("confirmed", "direction only", "contradicted") for each in claims)
+
+
+def _show(checked: Checked) -> None:
+    """Every claim with its evidence, experiment by experiment, and last those that are contradicted or undecided."""
+    from iolab.cli import terminal
+    from iolab.cli.streams import stdout
+    from iolab.judge.suite import counted
+    from iolab.wording import when
+
+    console = stdout()
+    for each in checked.runs:
+        began = f", measured {when(each.began)}" if each.began else ""
+        terminal.say(console, f"{each.folder}{began}")
+        if not each.claims:
+            for verdict in each.verdicts:
+                terminal.prose(console, f"{verdict.name}: {verdict.sentence}")
+        for claim in each.claims:
+            terminal.show_claim(console, claim)
+        console.print()
+    if not checked.claims:
+        return
+    terminal.prose(console, f"{len(checked.claims)} claims: {counted([each.judgement for each in checked.claims])}")
+    for word in FAILURES:
+        named = [each.claim.id for each in checked.claims if each.judgement == word]
+        if named:
+            terminal.prose(console, f"{word}: {', '.join(named)}")
+
+
+def _document(checked: Checked) -> dict[str, Any]:
+    """The verdicts as a JSON document."""
+    return {
+        "schema": 1,
+        "runs": [
+            {"folder": str(each.folder), "experiment": each.plan.name, "began": each.began} for each in checked.runs
+        ],
+        "claims": [each.model_dump(mode="json") for each in checked.claims],
+        **{word: [each.claim.id for each in checked.claims if each.judgement == word] for word in FAILURES},
+    }

@@ -1,0 +1,174 @@
+"""What a suite found, sorted by what a reader asks first: what was right, what was wrong and why, what stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from iolab.judge.claims import ClaimVerdict
+from iolab.judge.suite import SuiteClaim, SuiteResults
+from iolab.metrics import METRICS
+from iolab.plan.claims import Figure
+from iolab.report import claim_charts, claim_table, formats
+from iolab.report.claim_table import TestRow
+
+
+class Finding(NamedTuple):
+    """A claim among the findings: its verdict, its figures, the reason, and where its chart is on the page.
+
+    `folder` is that of the experiment's run, empty where there is none. `beside` are tests that decide nothing and
+    explain something, such as a control.
+    """
+
+    id: str
+    part: str
+    experiment: str
+    folder: str
+    text: str
+    word: str
+    kind: str
+    evidence: str
+    why: str
+    beside: tuple[str, ...]
+    has_chart: bool
+    is_headline: bool
+
+
+class Group(NamedTuple):
+    """Findings under one heading: those of the headline, and the others, which are folded away."""
+
+    heading: str
+    about: str
+    headline: tuple[Finding, ...]
+    others: tuple[Finding, ...]
+    slips: tuple[str, ...] = ()
+
+
+# The verdicts under each heading, and what it means.
+HEADINGS = (
+    (
+        "What the notes got right",
+        ("confirmed", "direction only"),
+        "The relation holds here too. “Direction only”: the size of the effect is another one on this machine.",
+    ),
+    (
+        "What they got wrong, and why",
+        ("contradicted",),
+        "The intervals measured here lie beyond what the sentence allows.",
+    ),
+    (
+        "What this machine cannot decide",
+        ("undecided", "not measurable here", "stated"),
+        "The blocks of this run leave it open, the machine lacks what it takes, or no measurement could show it.",
+    ),
+    ("Left to the full run", ("full run only",), "The quick run has only what its headline needs."),
+)
+
+
+def groups(found: SuiteResults) -> tuple[Group, ...]:
+    """The findings under their headings; a heading without any is left out."""
+    claims, slips = found.claims, tuple(_slips(found))
+    made = []
+    for heading, words, about in HEADINGS:
+        mine = [_finding(each, found) for each in claims if each.found.judgement in words]
+        mine.sort(key=lambda each: words.index(each.word))
+        headline = tuple(each for each in mine if each.is_headline)
+        others = tuple(each for each in mine if not each.is_headline)
+        errors = slips if "contradicted" in words else ()
+        if mine or errors:
+            made.append(Group(heading, about, headline, others, errors))
+    return tuple(made)
+
+
+def _finding(each: SuiteClaim, whole: SuiteResults) -> Finding:
+    claim, row = each.found.claim, claim_table.claim_row(each.found)
+    deciding = each.found.tests[_deciding(each.found)]
+    evidence = _evidence(claim_table.test_row(deciding), deciding.blocks)
+    return Finding(
+        id=claim.id,
+        part=each.part.name,
+        experiment=each.experiment,
+        folder=whole.runs[each.experiment].folder.name if each.experiment in whole.runs else "",
+        text=claim.text,
+        word=row.word,
+        kind=row.kind,
+        evidence=evidence,
+        why=_why(each.found.reason, evidence),
+        beside=tuple(_beside(each.found)),
+        has_chart=any(claim_charts.evidence(each.found)),
+        is_headline=claim.headline,
+    )
+
+
+def _why(reason: str, evidence: str) -> str:
+    """The reason without the figures that the evidence has already."""
+    figures, _, why = reason.partition(": ")
+    return why if figures and evidence.startswith(figures) else reason
+
+
+def _deciding(found: ClaimVerdict) -> int:
+    """The test whose verdict is that of the claim: its place."""
+    return next(
+        at
+        for at, each in enumerate(found.tests)
+        if not each.test.shown and (each.judgement, each.reason) == (found.judgement, found.reason)
+    )
+
+
+def _evidence(row: TestRow, blocks: int | None) -> str:
+    """The figures of a test in a few words: published, measured with its interval, and from how many blocks."""
+    parts = [f"published {row.published}"] if row.published else []
+    parts += [f"measured {row.measured}"] if row.measured else []
+    parts += [f"n = {formats.count(blocks, 'block')}"] if blocks and row.measured else []
+    return ", ".join(parts)
+
+
+def _beside(found: ClaimVerdict) -> Iterator[str]:
+    """What tests without a vote show, where they have a figure."""
+    for each in found.tests:
+        if each.test.shown and each.value is not None:
+            row = claim_table.test_row(each)
+            yield f"{row.asked}: {_evidence(row, each.blocks)}"
+
+
+def _slips(found: SuiteResults) -> Iterator[str]:
+    """Where the notes contradict themselves: figures that do not follow from the others of their row."""
+    for run in found.runs.values():
+        for row in run.plan.published:
+            for title, figures in row.figures.items():
+                for metric, figure in figures.items():
+                    if figure.value is not None and figure.should_be is not None and _is_wrong(figure.value, figure):
+                        yield f"{row.id}, {title}: {_slip(metric, figure, figure.value, figure.should_be)}"
+
+
+def _is_wrong(printed: float, figure: Figure) -> bool:
+    """Whether a printed figure is further from what it should be than a digit of its own, by cutting or by rounding."""
+    decimals = len(f"{printed:.10g}".partition(".")[2])
+    return figure.should_be is not None and abs(figure.should_be - printed) >= 10.0**-decimals
+
+
+def _slip(metric: str, figure: Figure, printed: float, should_be: float) -> str:
+    shown = METRICS[metric]
+    note = f" ({figure.note})" if figure.note else ""
+    return f"{shown.title.lower()} is printed as {_digits(printed / shown.scale)} and should be " + (
+        f"{_digits(should_be / shown.scale)} {shown.unit}".rstrip() + note
+    )
+
+
+def _digits(value: float) -> str:
+    """All digits of a printed figure."""
+    return f"{value:,.10g}"
+
+
+def again(found: SuiteResults) -> tuple[str, ...]:
+    """The command that runs it again."""
+    return ("iolab", "run", found.record.suite.name, *_flags(found))
+
+
+def _flags(found: SuiteResults) -> Iterator[str]:
+    for name in found.record.only:
+        yield from ("--only", name)
+    for name, value in found.record.settings.items():
+        yield from ("--set", f"{name}={value}")
+    if found.record.is_quick:
+        yield "--quick"

@@ -1,0 +1,96 @@
+"""A run as Markdown, short enough for a pull request: the verdict, the claims, the ratios, and what to know besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from iolab.judge.claims import ClaimVerdict
+from iolab.judge.results import Results
+from iolab.judge.suite import SuiteResults, counted
+from iolab.judge.verdict import ComparisonVerdict
+from iolab.metrics import COMPARED
+from iolab.report import claim_table, commands, findings, formats, headline, matrix
+from iolab.report.drawing import clean
+from iolab.wording import when
+
+# More rows than these are folded away, so that a comment stays short.
+ROWS_MAX = 16
+
+
+def of_run(found: Results) -> str:
+    """The Markdown of a comparison or an experiment."""
+    lines = [f"## {_text(found.plan.question)}", "", *_verdict(found), ""]
+    lines += _table(("Claim", "Verdict", "Published", "Measured [95 %]", "Why"), map(_claim, found.claims))
+    for each in matrix.matrices(found.verdicts):
+        rows = ((_text(row.title), *(cell.text for cell in row.cells)) for row in each.rows)
+        lines += [f"**{each.heading}**, ratio to the best:", "", *_table(("Contestant", *each.settings), rows)]
+    ratios = [row for verdict in found.verdicts if not verdict.rankings for row in _ratios(verdict)]
+    lines += _table(("Setting", "Contestant / reference", *(row.title for row in COMPARED.values())), ratios)
+    lines += [f"- {_text(line)}" for line in headline.unfinished(found.plan, found.verdicts)]
+    return "\n".join([*lines, *_end(found.began, commands.again(found.plan))])
+
+
+def of_suite(found: SuiteResults) -> str:
+    """The Markdown of a suite: its findings, group by group."""
+    lines = [f"## {_text(found.record.suite.question)}", ""]
+    lines += [f"{counted([each.found.judgement for each in found.claims])}.", ""]
+    for group in findings.groups(found):
+        rows = (
+            (f"**{each.id}** {_text(each.text)}", each.word, _text(each.evidence or each.why))
+            for each in (*group.headline, *group.others)
+        )
+        lines += [f"### {group.heading}", "", *_table(("Claim", "Verdict", "Evidence"), rows)]
+    return "\n".join([*lines, *_end(found.began, findings.again(found))])
+
+
+def _verdict(found: Results) -> Iterator[str]:
+    """The verdict of the whole run, a list where it has several lines."""
+    at_a_glance = matrix.summary(list(matrix.matrices(found.verdicts)))
+    said = [_text(line) for line in (at_a_glance or headline.headline(found.verdicts)).splitlines()]
+    if found.claims:
+        yield f"**{_text(headline.of_claims(found.claims))}**"
+        yield ""
+    yield from (f"- {line}" for line in said) if len(said) > 1 else (f"**{line}**" for line in said)
+
+
+def _claim(found: ClaimVerdict) -> tuple[str, ...]:
+    row = claim_table.claim_row(found)
+    figures = next((test for test in row.tests if test.measured), row)
+    return f"**{row.id}** {_text(row.text)}", row.word, figures.published, figures.measured, _text(found.reason)
+
+
+def _ratios(found: ComparisonVerdict) -> Iterator[tuple[str, ...]]:
+    """A row for each two that are compared: the ratio of every metric, bold where it differs."""
+    pairs = dict.fromkeys((each.contestant, each.reference) for each in found.estimates)
+    for contestant, reference in pairs:
+        cells = []
+        for metric in COMPARED:
+            each = found.estimate(metric, contestant, reference)
+            known = each is not None and each.bound != "unknown"
+            text = formats.ratio_text(each) if each is not None and known else "–"
+            cells.append(f"**{text}**" if each is not None and known and each.word == "differs" else text)
+        yield found.name, f"{_text(contestant)} / {_text(reference)}", *cells
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table; nothing without rows, and folded away where they are many."""
+    body = ["| " + " | ".join(cell or "–" for cell in row) + " |" for row in rows]
+    if not body:
+        return []
+    table = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads), *body, ""]
+    if len(body) <= ROWS_MAX:
+        return table
+    return ["<details>", f"<summary>{len(body)} rows</summary>", "", *table, "</details>", ""]
+
+
+def _text(text: str) -> str:
+    """Words from outside, without what would be markup."""
+    plain = clean(text)
+    for sign in "\\`*_[]<>|":
+        plain = plain.replace(sign, f"\\{sign}")
+    return plain.replace("\n", " ")
+
+
+def _end(began: str, again: Sequence[str]) -> list[str]:
+    measured = f"Measured {when(began)}. " if began else ""
+    return [f"{measured}Run it again: `{' '.join(again)}`", ""]

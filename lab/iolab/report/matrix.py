@@ -1,0 +1,98 @@
+"""Many contestants at many settings at a glance: the ratio of each to the best of its setting, and its rank."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from iolab.judge.rankings import Ranked, Ranking
+from iolab.judge.verdict import ComparisonVerdict
+from iolab.metrics import METRICS, RANKED_BY
+from iolab.wording import BOUND_SIGNS
+
+# From these shares of the best on, a cell has one more step of shade.
+STEPS = (0.2, 0.5, 0.8, 0.95)
+NOTHING = "–"
+# More contestants are not named in the head of a page.
+NAMED_MAX = 5
+
+
+class MatrixCell(NamedTuple):
+    """One contestant at one setting: its ratio to the best, its rank, and how dark the cell is, from 0 to 4."""
+
+    text: str
+    rank: str
+    shade: int
+    is_first: bool
+
+
+class MatrixRow(NamedTuple):
+    """One contestant over all settings."""
+
+    title: str
+    cells: tuple[MatrixCell, ...]
+
+
+class Matrix(NamedTuple):
+    """The rankings of several settings by one metric; the contestants are in the order of their mean ratio."""
+
+    heading: str
+    settings: tuple[str, ...]
+    rows: tuple[MatrixRow, ...]
+
+
+def matrices(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Matrix]:
+    """A matrix for each metric that contestants are ranked by, where two settings or more have a ranking."""
+    for metric in RANKED_BY:
+        ranked = [(found.name, ranking) for found in verdicts if (ranking := found.ranking(metric)) is not None]
+        if len(ranked) > 1:
+            yield _matrix(METRICS[metric].best, ranked)
+
+
+def summary(found: Sequence[Matrix]) -> str:
+    """Which contestants are ranked first at how many settings, a line for each metric: the head of the page."""
+    lines = []
+    for each in found:
+        firsts = [(sum(cell.is_first for cell in row.cells), row.title) for row in each.rows]
+        named = [f"{title} at {count}" for count, title in sorted(firsts, key=lambda one: -one[0]) if count]
+        more = f", and {len(named) - NAMED_MAX} others at fewer" if len(named) > NAMED_MAX else ""
+        said = ", ".join(named[:NAMED_MAX]) + more
+        lines.append(f"{each.heading}, first or no difference found, of {len(each.settings)} settings: {said}.")
+    return "\n".join(lines)
+
+
+def _matrix(heading: str, ranked: Sequence[tuple[str, Ranking]]) -> Matrix:
+    places = [{row.contestant: row for row in ranking.rows} for _, ranking in ranked]
+    ranked_titles = [row.contestant for _, ranking in ranked for row in ranking.rows]
+    titles = dict.fromkeys((*ranked_titles, *(title for _, ranking in ranked for title in ranking.absent)))
+    rows = (
+        MatrixRow(title, tuple(_cell(place.get(title)) for place in places))
+        for title in sorted(titles, key=lambda title: -_mean_share(title, places))
+    )
+    return Matrix(heading, tuple(name for name, _ in ranked), tuple(rows))
+
+
+def _mean_share(title: str, places: Sequence[dict[str, Ranked]]) -> float:
+    """The mean share of the best, of logarithms; one that is at fewer settings comes after those at more."""
+    shares = [math.log(_share(place[title])) for place in places if title in place]
+    return statistics.fmean(shares) - 1_000 * (len(places) - len(shares)) if shares else -math.inf
+
+
+def _share(row: Ranked) -> float:
+    """How near to the best: 1 is the best, also where less is better."""
+    return min(row.ratio, 1 / row.ratio)
+
+
+def _cell(row: Ranked | None) -> MatrixCell:
+    if row is None or row.bound == "unknown":
+        return MatrixCell(NOTHING, "", 0, False)
+    rank = "" if row.rank is None else str(row.rank)
+    shade = sum(_share(row) >= step for step in STEPS)
+    return MatrixCell(f"{BOUND_SIGNS[row.bound]}{_digits(row.ratio)}", rank, shade, row.rank == 1)
+
+
+def _digits(ratio: float) -> str:
+    """Two digits that matter, as a cell has room for."""
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"

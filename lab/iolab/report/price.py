@@ -1,0 +1,70 @@
+"""The price of a request: the server's processor time, split into its own and the kernel's, as stacked bars."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+
+from iolab.judge.verdict import ComparisonVerdict
+from iolab.metrics import METRICS
+from iolab.report import charts, drawing, formats, palette
+from iolab.report.figures import Counted
+from iolab.report.pictures import Drawing
+from iolab.results.records import Result
+
+HEADING = "Server CPU per request, µs"
+CAPTION = "The whole bar is exact. Its split is sampled by the kernel's tick, so it is coarse in short trials."
+# What a bar consists of, from the left: the colour of each is that of a contestant's place, as in the legend.
+PARTS = ("user", "kernel")
+
+
+class Bar(NamedTuple):
+    """One contestant: microseconds of a request, part by part."""
+
+    title: str
+    parts: tuple[float, ...]
+
+
+def bars(found: ComparisonVerdict, used: Counted) -> Iterator[Bar]:
+    """The median price of each contestant, and the median share of its parts."""
+    for slot, title in enumerate(found.titles):
+        level = found.level("cpu_per_request", title)
+        shares = [share for each in used.get(slot, ()) if (share := _user_share(each)) is not None]
+        if level is not None and shares:
+            total, user = level.median / METRICS["cpu_per_request"].scale, statistics.median(shares)
+            yield Bar(title, (total * user, total * (1 - user)))
+
+
+def _user_share(result: Result) -> float | None:
+    """The share of its processor time that a server spent outside the kernel; None where it used none."""
+    server = result.server
+    total = 0 if server is None else server.user_ns + server.system_ns
+    return server.user_ns / total if server is not None and total else None
+
+
+def drawings(found: ComparisonVerdict, used: Counted) -> Iterator[Drawing]:
+    """The chart of a comparison, where its trials have what it takes."""
+    drawn = list(bars(found, used))
+    if drawn:
+        said = "; ".join(f"{bar.title} {_words(bar)}" for bar in drawn)
+        yield Drawing(HEADING, CAPTION, drawing.inline(chart(drawn), HEADING, said), tuple(enumerate(PARTS)))
+
+
+def _words(bar: Bar) -> str:
+    """`4.10 + 12.3 = 16.4`, in the order of the parts."""
+    return f"{' + '.join(map(formats.number, bar.parts))} = {formats.number(sum(bar.parts))}"
+
+
+def chart(drawn: Sequence[Bar]) -> alt.TopLevelMixin:
+    """A bar a contestant, its parts beside each other."""
+    segments: list[dict[str, Any]] = []
+    for at, bar in enumerate(drawn):
+        begin = 0.0
+        for number, part in enumerate(bar.parts):
+            role = palette.light(palette.contestant(number))
+            segments.append({"at": at, "begin": begin, "end": begin + part, "role": role})
+            begin += part
+    return charts.bars(segments, [(bar.title, _words(bar)) for bar in drawn], "microseconds")

@@ -1,0 +1,61 @@
+"""A stored run of a suite: one folder beside those of its experiments, which hold the trials.
+
+runs/<suite>-<digest>/  suite.json  report.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from iolab.contract.types import Frozen, one_line
+from iolab.errors import StoreError
+from iolab.plan.claims import Claim
+from iolab.plan.suite import Suite
+from iolab.results import layout
+from iolab.results.files import make_folder, unread, write_file
+
+
+class SuiteRun(Frozen):
+    """What a run of a suite consists of: the folders of the experiments that have ended, by their names.
+
+    `suite` has the parts that were asked for: those of `only`, or all where that is empty. `waiting` are the claims of
+    the others, which are still to be run or are left to the full run. A run that was asked to be fresh counts no
+    trial from before `since`, also when it is gone on with; it is empty otherwise.
+    """
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    suite: Suite
+    only: tuple[str, ...] = ()
+    is_quick: bool
+    settings: dict[str, Any] = Field(default={})
+    since: str = ""
+    runs: dict[str, str] = Field(default={})
+    waiting: dict[str, tuple[Claim, ...]] = Field(default={})
+
+    @property
+    def folder_name(self) -> str:
+        """The same suite, parts and settings have the same folder, others another one."""
+        asked = self.model_dump_json(include={"suite", "is_quick", "settings"})
+        return f"{self.suite.name}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+
+
+def read(folder: Path) -> SuiteRun:
+    """The record of a run; raises StoreError."""
+    try:
+        return SuiteRun.model_validate_json((folder / layout.SUITE).read_bytes())
+    except OSError as error:
+        raise unread(folder / layout.SUITE, error) from error
+    except ValidationError as error:
+        raise StoreError(f"{folder / layout.SUITE}: {one_line(error)}: run the suite again") from None
+
+
+def write(out: Path, run: SuiteRun) -> Path:
+    """Stores the record of a run and returns its folder; raises StoreError."""
+    folder = out / run.folder_name
+    make_folder(folder)
+    write_file(folder / layout.SUITE, run.model_dump_json(indent=2) + "\n")
+    return folder
