@@ -16,6 +16,7 @@ from iolab.judge import verdict
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
+from iolab.report import matrix
 from iolab.results.records import WARNINGS, CostCount, Failure, MachineNoise, Result
 from made import result, results
 from scenarios import SCENARIOS
@@ -225,3 +226,18 @@ def test_the_verdicts_are_as_they_were_agreed_on() -> None:
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_many_settings_of_many_contestants_are_a_matrix_that_fits_80_columns() -> None:
+    cell = matrix.MatrixCell("1.58", "10", 3, False)
+    settings = tuple(f"echo connections={count}" for count in range(6))
+    rows = (matrix.MatrixRow("monoio[driver=legacy]", (cell,) * 6), matrix.MatrixRow("x" * 40, (cell,) * 6))
+    out = StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    terminal._show_matrix(console, matrix.Matrix("Most requests", settings, rows))
+    text = out.getvalue()
+    assert all(len(line) <= 80 for line in text.splitlines())
+    # All six settings are in one table, and each letter is explained.
+    assert text.count("monoio[driver=legacy]") == 1
+    assert text.count("1.58 #10") == 12
+    assert all(f"{letter}: {name}" in " ".join(text.split()) for letter, name in zip("ABCDEF", settings, strict=True))

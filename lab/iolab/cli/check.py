@@ -12,6 +12,8 @@ from iolab.cli.parser import Parser, add_shared, one_of, usage_of
 from iolab.errors import BadInput
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from iolab.judge.claims import ClaimVerdict
     from iolab.judge.results import Results
 
@@ -120,7 +122,7 @@ def _show(checked: Checked) -> None:
             for verdict in each.verdicts:
                 terminal.prose(console, f"{verdict.name}: {verdict.sentence}")
         for claim in each.claims:
-            terminal.show_claim(console, claim)
+            _show_claim(console, claim)
         console.print()
     if not checked.claims:
         return
@@ -129,6 +131,17 @@ def _show(checked: Checked) -> None:
         named = [each.claim.id for each in checked.claims if each.judgement == word]
         if named:
             terminal.prose(console, f"{word}: {', '.join(named)}")
+
+
+def _show_claim(console: Console, found: ClaimVerdict) -> None:
+    """A claim with the word on it, the reason, and where it has several tests a line for each."""
+    from iolab.cli import terminal
+
+    terminal.prose(console, f"{found.claim.id} {found.judgement}: {found.claim.text}")
+    terminal.prose(console, found.reason, indent=4)
+    for each in found.tests if len(found.tests) > 1 else ():
+        shown = " (shown only)" if each.test.shown else ""
+        terminal.prose(console, f"{each.test.relation}{shown}: {each.judgement}: {each.reason}", indent=8)
 
 
 def _document(checked: Checked) -> dict[str, Any]:

@@ -59,8 +59,6 @@ COLUMNS = tuple((row.key, row.short or row.heading, row.scale) for row in COMPAR
 WIDE_COLUMNS = 120
 # A longer name is shortened in tables, and a line above the table says what it stands for.
 NAME_MAX = 24
-# A column of a matrix: a ratio with a sign and a rank of two digits.
-MATRIX_COLUMNS = 12
 # What stands for the ratio of two figures that are both bounds.
 NOT_COMPARABLE = "not comparable"
 # What a request and a connection cost a contestant: syscalls, memory, and what the kernel has to schedule.
@@ -259,7 +257,7 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
     for each in matrix.matrices(verdicts):
         _show_matrix(console, each)
     for claim in claims:
-        show_claim(console, claim)
+        _show_claim(console, claim)
     lines = notices(verdicts)
     if lines:
         console.print()
@@ -270,29 +268,31 @@ def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claim
 def _show_matrix(console: Console, found: matrix.Matrix) -> None:
     """Ratios to the best and ranks over all settings, which letters stand for, in as many tables as the width takes."""
     letters = [chr(ord("A") + at % 26) * (1 + at // 26) for at in range(len(found.settings))]
-    columns = max(1, (console.width - NAME_MAX) // MATRIX_COLUMNS)
+    names = [row.title if len(row.title) <= NAME_MAX else f"{row.title[: NAME_MAX - 1]}…" for row in found.rows]
+    cells = [[f"{cell.text} #{cell.rank}" if cell.rank else cell.text for cell in row.cells] for row in found.rows]
+    room = console.width - max(map(len, names))
+    columns = max(1, room // (1 + max(len(cell) for row in cells for cell in row)))
     console.print()
     for begin in range(0, len(letters), columns):
         part = slice(begin, begin + columns)
         shown = Table(
-            title=f"{found.heading}: ratio to the best (rank)",
+            title=f"{found.heading}: ratio to the best, # rank",
             title_justify="left",
             box=SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
+            padding=0,
             pad_edge=False,
             show_edge=False,
         )
-        shown.add_column("", overflow="fold", max_width=NAME_MAX)
+        shown.add_column("", no_wrap=True)
         for letter in letters[part]:
             shown.add_column(letter, justify="right", no_wrap=True)
-        for row in found.rows:
-            cells = (f"{cell.text} ({cell.rank})" if cell.rank else cell.text for cell in row.cells[part])
-            shown.add_row(escape(row.title), *cells)
+        for name, row in zip(names, cells, strict=True):
+            shown.add_row(escape(name), *row[part])
         console.print(shown)
     prose(console, "; ".join(f"{letter}: {name}" for letter, name in zip(letters, found.settings, strict=True)))
 
 
-def show_claim(console: Console, claim: ClaimVerdict) -> None:
+def _show_claim(console: Console, claim: ClaimVerdict) -> None:
     """The verdict with its reason; where a claim has several tests, a line for each."""
     prose(console, f"claim {claim.claim.id}: {claim.judgement}: {claim.reason}")
     if len(claim.tests) > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,10 +12,9 @@ from iolab.metrics import METRICS
 from iolab.report import charts, drawing, formats, palette
 from iolab.report.figures import Counted
 from iolab.report.pictures import Drawing
-from iolab.results.records import Result
 
 HEADING = "Server CPU per request, µs"
-CAPTION = "The whole bar is exact. Its split is sampled by the kernel's tick, so it is coarse in short trials."
+CAPTION = "The whole bar is exact. Its split is sampled by the kernel's tick, over all trials that count."
 # What a bar consists of, from the left: the colour of each is that of a contestant's place, as in the legend.
 PARTS = ("user", "kernel")
 
@@ -29,20 +27,17 @@ class Bar(NamedTuple):
 
 
 def bars(found: ComparisonVerdict, used: Counted) -> Iterator[Bar]:
-    """The median price of each contestant, and the median share of its parts."""
+    """The median price of each contestant, and the shares of its parts over all trials that count.
+
+    The tick that samples the split is as long as thousands of requests, so that of one trial alone says little.
+    """
     for slot, title in enumerate(found.titles):
         level = found.level("cpu_per_request", title)
-        shares = [share for each in used.get(slot, ()) if (share := _user_share(each)) is not None]
-        if level is not None and shares:
-            total, user = level.median / METRICS["cpu_per_request"].scale, statistics.median(shares)
-            yield Bar(title, (total * user, total * (1 - user)))
-
-
-def _user_share(result: Result) -> float | None:
-    """The share of its processor time that a server spent outside the kernel; None where it used none."""
-    server = result.server
-    total = 0 if server is None else server.user_ns + server.system_ns
-    return server.user_ns / total if server is not None and total else None
+        servers = [each.server for each in used.get(slot, ()) if each.server is not None]
+        spent_ns = [sum(each.user_ns for each in servers), sum(each.system_ns for each in servers)]
+        if level is not None and sum(spent_ns):
+            total = level.median / METRICS["cpu_per_request"].scale
+            yield Bar(title, tuple(total * part_ns / sum(spent_ns) for part_ns in spent_ns))
 
 
 def drawings(found: ComparisonVerdict, used: Counted) -> Iterator[Drawing]:
