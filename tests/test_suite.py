@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,28 +97,37 @@ def the_page(out: Path) -> str:
 
 
 def killed_at(operation: int, *arguments: str | Path) -> int:
-    """Runs a command in a child that dies, as of SIGKILL, while it writes for the so manieth time; returns its code.
+    """Runs a command in a child that dies at its write of this number, as of SIGKILL; returns its exit code.
 
-    What it writes then is left half written: a torn line, or a file that was not yet renamed.
+    That write is left half done: a torn line, or a file that is not renamed yet.
     """
-    child = os.fork()
+    with warnings.catch_warnings():
+        # From Python 3.12 on it warns of other threads; the child waits for none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
-        left = [operation]
-        write = os.write
-
-        def torn(file: int, data: bytes | memoryview) -> int:
-            left[0] -= 1
-            if left[0] == 0:
-                write(file, bytes(data)[: len(data) // 2])
-                os._exit(137)
-            return write(file, data)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, "write", torn)
-            patch.setattr(os, "fsync", lambda file: None)
-            patch.setattr(Path, "replace", killing(Path.replace, left))
-            os._exit(min(iolab(*arguments).exit_code, 127))
+        try:
+            os._exit(_dying(operation, *arguments))
+        finally:
+            # An error must not go on with the tests in the child.
+            os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _dying(operation: int, *arguments: str | Path) -> int:
+    left, write = [operation], os.write
+
+    def torn(file: int, data: bytes | memoryview) -> int:
+        left[0] -= 1
+        if left[0] == 0:
+            write(file, bytes(data)[: len(data) // 2])
+            os._exit(137)
+        return write(file, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", torn)
+        patch.setattr(Path, "replace", killing(Path.replace, left))
+        return min(iolab(*arguments).exit_code, 127)
 
 
 def killing(replace: Callable[[Path, Path], Path], left: list[int]) -> Callable[[Path, Path], Path]:

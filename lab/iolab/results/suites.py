@@ -50,7 +50,7 @@ def read(folder: Path) -> SuiteRun:
     except OSError as error:
         raise unread(folder / layout.SUITE, error) from error
     except ValidationError as error:
-        raise StoreError(f"{folder / layout.SUITE}: {one_line(error)}: run the suite again") from None
+        raise StoreError(f"{folder / layout.SUITE}: {one_line(error)}: remove it and run the suite again") from None
 
 
 def write(out: Path, run: SuiteRun) -> Path:
