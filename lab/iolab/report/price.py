@@ -34,10 +34,11 @@ def bars(found: ComparisonVerdict, used: Counted) -> Iterator[Bar]:
     for slot, title in enumerate(found.titles):
         level = found.level("cpu_per_request", title)
         servers = [each.server for each in used.get(slot, ()) if each.server is not None]
-        spent_ns = [sum(each.user_ns for each in servers), sum(each.system_ns for each in servers)]
-        if level is not None and sum(spent_ns):
+        user_ns, kernel_ns = sum(each.user_ns for each in servers), sum(each.system_ns for each in servers)
+        if level is not None and user_ns + kernel_ns:
             total = level.median / METRICS["cpu_per_request"].scale
-            yield Bar(title, tuple(total * part_ns / sum(spent_ns) for part_ns in spent_ns))
+            user = total * user_ns / (user_ns + kernel_ns)
+            yield Bar(title, (user, total - user))
 
 
 def drawings(found: ComparisonVerdict, used: Counted) -> Iterator[Drawing]:
