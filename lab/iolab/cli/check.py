@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,6 +57,7 @@ def add(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Judges the runs and prints what became of their claims; returns the exit code."""
     from iolab import cli
+    from iolab.judge.suite import is_decided
 
     checked = _checked(options)
     if options.as_json:
@@ -67,7 +67,8 @@ def run(options: Namespace) -> int:
     failed = [each for each in checked.claims if each.judgement in options.fail_on]
     if failed:
         return cli.failed("; ".join(f"{each.claim.id} is {each.judgement}" for each in failed), 1)
-    if all(each.is_inconclusive for each in checked.runs) and not _decided(checked.claims):
+    decided = any(is_decided(each.judgement) for each in checked.claims)
+    if not decided and all(each.is_inconclusive for each in checked.runs):
         return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
     return 0
 
@@ -100,11 +101,6 @@ def _newest(out: Path) -> list[Path]:
         if each.claims:
             newest[each.name.rpartition("-")[0]] = each.name
     return [out / name for _, name in sorted(newest.items())]
-
-
-def _decided(claims: Sequence[ClaimVerdict]) -> bool:
-    """Whether a measurement decided any claim."""
-    return any(each.judgement in ("confirmed", "direction only", "contradicted") for each in claims)
 
 
 def _show(checked: Checked) -> None:

@@ -12,7 +12,7 @@ from iolab import api, cli, runs
 from iolab.cli import terminal, watching
 from iolab.cli.streams import stderr, stdout
 from iolab.judge.results import Results
-from iolab.judge.suite import SuiteResults, counted
+from iolab.judge.suite import SuiteResults, counted, is_decided
 from iolab.measure.events import OnEvent
 from iolab.plan.suite import Suite
 from iolab.report import findings
@@ -46,7 +46,8 @@ def run(suite: Suite, options: Namespace) -> int:
     api.write_report(whole)
     runs.summary(whole.folder)
     show(whole, as_json=options.as_json)
-    if not failed and is_inconclusive:
+    decided = any(is_decided(each.found.judgement) for each in whole.claims)
+    if not failed and is_inconclusive and not decided:
         return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
     return failed
 

@@ -91,6 +91,11 @@ def read(folder: Path) -> SuiteResults:
     return SuiteResults(folder, record, runs)
 
 
+def is_decided(judgement: Judgement) -> bool:
+    """Whether a measurement decided a claim, for or against it."""
+    return judgement in ("confirmed", "direction only", "contradicted")
+
+
 def counted(judgements: Sequence[Judgement]) -> str:
     """How many claims have each verdict: `11 confirmed, 2 contradicted`."""
     words = dict.fromkeys(judgements)

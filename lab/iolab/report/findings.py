@@ -83,7 +83,8 @@ def groups(found: SuiteResults) -> tuple[Group, ...]:
 def _finding(each: SuiteClaim, whole: SuiteResults) -> Finding:
     claim, row = each.found.claim, claim_table.claim_row(each.found)
     deciding = each.found.tests[_deciding(each.found)]
-    evidence = _evidence(claim_table.test_row(deciding), deciding.blocks)
+    row_of_test = claim_table.test_row(deciding)
+    evidence = _evidence(row_of_test, deciding.blocks)
     return Finding(
         id=claim.id,
         part=each.part.name,
@@ -93,15 +94,17 @@ def _finding(each: SuiteClaim, whole: SuiteResults) -> Finding:
         word=row.word,
         kind=row.kind,
         evidence=evidence,
-        why=_why(each.found.reason, evidence),
+        why=_why(each.found.reason, evidence, row_of_test.published),
         beside=tuple(_beside(each.found)),
         has_chart=any(claim_charts.evidence(each.found)),
         is_headline=claim.headline,
     )
 
 
-def _why(reason: str, evidence: str) -> str:
-    """The reason without the figures that the evidence has already."""
+def _why(reason: str, evidence: str, published: str) -> str:
+    """The reason without the figures that the evidence has already, or with the published one where there is none."""
+    if not evidence:
+        return f"published {published}; {reason}" if published else reason
     figures, _, why = reason.partition(": ")
     return why if figures and evidence.startswith(figures) else reason
 
@@ -116,10 +119,15 @@ def _deciding(found: ClaimVerdict) -> int:
 
 
 def _evidence(row: TestRow, blocks: int | None) -> str:
-    """The figures of a test in a few words: published, measured with its interval, and from how many blocks."""
+    """The figures of a test in a few words: published, measured with its interval, and from how many blocks.
+
+    Empty where nothing was measured.
+    """
+    if not row.measured:
+        return ""
     parts = [f"published {row.published}"] if row.published else []
-    parts += [f"measured {row.measured}"] if row.measured else []
-    parts += [f"n = {formats.count(blocks, 'block')}"] if blocks and row.measured else []
+    parts.append(f"measured {row.measured}")
+    parts += [f"n = {formats.count(blocks, 'block')}"] if blocks else []
     return ", ".join(parts)
 
 
