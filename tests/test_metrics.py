@@ -152,6 +152,14 @@ def test_a_metric_is_read_from_the_accounts_of_a_server(metric: Metric, value: f
     )
 
 
+@pytest.mark.parametrize(
+    ("value_ns", "shown"),
+    [(4_560, "4.56 µs"), (999_400, "999 µs"), (999_700, "1,000 µs"), (1_234_000, "1,234 µs")],
+)
+def test_a_value_is_shown_with_three_digits_and_no_exponent(value_ns: float, shown: str) -> None:
+    assert METRICS["latency_p50"].shown(value_ns) == shown
+
+
 def test_a_cell_that_answers_nothing_has_errors_and_no_speed() -> None:
     made = result(PLAN, schedule(PLAN)[0], rate_per_s=0.0, errors={"reset": 7})
     assert value_of(made, "errors_reset") == 7

@@ -214,7 +214,8 @@ class Row:
     def shown(self, value: float) -> str:
         """A value for people, with its unit."""
         scaled = value / self.scale
-        digits = f"{scaled:,.0f}" if abs(scaled) >= 1_000 else f"{scaled:.3g}"
+        # 999.6 has four digits once it is rounded.
+        digits = f"{scaled:,.0f}" if abs(scaled) >= 999.5 else f"{scaled:.3g}"
         return f"{digits} {self.unit}".rstrip()
 
 
