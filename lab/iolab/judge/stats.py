@@ -167,8 +167,8 @@ def _mann_whitney_law(m: int, n: int) -> Floats:
     for i in range(1, m + 1):
         times = law.copy()
         times[n + i :] -= law[: max(law.size - n - i, 0)]
-        for u in range(i, times.size):
-            times[u] += times[u - i]
+        for first in range(i):
+            times[first::i] = np.cumsum(times[first::i])
         law = times * (i / (n + i))
     law.setflags(write=False)
     return law
