@@ -11,7 +11,7 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.[ch]'
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
 .PHONY: main build test lint test-rust test-python interpreters clean
-.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup
+.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup bench-compare
 
 # A machine that is too busy for a conclusion (3) has said so: that is an answer, not a failure.
 main: build
@@ -60,6 +60,9 @@ bench-path: build
 
 bench-startup: build
 	$(BIN)/python bench/startup.py
+
+bench-compare: build
+	$(BIN)/python bench/compare.py
 
 # One version of CPython with its GIL and without, in the cache of the user: all checkouts share them. Needs no .venv.
 interpreters:

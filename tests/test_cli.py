@@ -748,6 +748,8 @@ def printed_under(path: Path, commands: tuple[str, ...]) -> tuple[str, ...]:
     """The commands that print the messages of a module."""
     if path.parent.name == "cli":
         return commands
+    if path.name in ("comparison.py", "run_pairs.py", "changes.py"):
+        return ("compare",)
     is_capacity = path.parent.name == "capacity" or path.name == "port_owner.py"
     return ("capacity",) if is_capacity else ("vs", "run", "report")
 

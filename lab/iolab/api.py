@@ -8,15 +8,18 @@ What goes wrong is an `IolabError`, whose message is one line that says what to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from iolab import report, runs
 from iolab.contract.types import updated
-from iolab.judge import results
+from iolab.errors import BadInput
+from iolab.judge import comparison, results, stats
 from iolab.judge import suite as judge_suite
+from iolab.judge.comparison import RunComparison
 from iolab.judge.results import Results
+from iolab.judge.run_pairs import Circumstance
 from iolab.judge.suite import SuiteResults
 from iolab.machine import cpus
 from iolab.measure import agent, contestants, engine, events, placement, runner
@@ -154,6 +157,36 @@ def open_suite(folder: Path) -> SuiteResults:
 def open_run(name: str | Path, *, out: str | Path = layout.RUNS) -> Results:
     """The results of a stored comparison or experiment, given by its folder or by its name in `out`."""
     return results.read(runs.find(name, Path(out)))
+
+
+def compare(
+    a: str | Path,
+    b: str | Path | None = None,
+    *,
+    threshold: float = stats.EFFECT,
+    allow: Set[Circumstance] = frozenset(),
+    out: str | Path = layout.RUNS,
+) -> RunComparison:
+    """What changed from stored run `a` to stored run `b`, or from the first contestant of `a` to its others.
+
+    Runs are given by their folders or by their names in `out`. A difference counts beyond the `threshold`, a share.
+    Runs of different machines, load generators or plans are refused unless `allow` names that.
+    """
+    runs_folder = Path(out)
+    first = _comparable(a, runs_folder)
+    if b is None:
+        return comparison.compare_within(first, threshold=threshold)
+    second = _comparable(b, runs_folder)
+    if first.folder.resolve() == second.folder.resolve():
+        raise BadInput(f"{first.folder} is both runs: name two, or one alone to compare its contestants")
+    return comparison.compare(first, second, threshold=threshold, allow=allow)
+
+
+def _comparable(name: str | Path, out: Path) -> Results:
+    folder = runs.find(name, out)
+    if runs.is_capacity(folder):
+        raise BadInput(f"{folder} is a search for a capacity: compare takes runs of iolab vs and iolab run")
+    return results.read(folder)
 
 
 def write_report(found: Results | SuiteResults) -> Path:

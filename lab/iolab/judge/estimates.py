@@ -109,7 +109,7 @@ def _estimate(
     seed: int,
     rivals: int,
 ) -> Estimate:
-    word = _bounded_word(stats.word(ratio, p_holm), ratio, bound)
+    word = bounded_word(stats.word(ratio, p_holm), ratio, bound)
     bootstrap = stats.bootstrap_interval(x, seed)
     low = None if bootstrap.low is None else math.exp(bootstrap.low)
     high = None if bootstrap.high is None else math.exp(bootstrap.high)
@@ -147,7 +147,7 @@ def ratio_bound(metric: Metric, contestant_limited: bool, reference_limited: boo
     return "at least" if contestant_limited else "at most"
 
 
-def _bounded_word(word: stats.Word, ratio: stats.Ratio, bound: Bound) -> stats.Word:
+def bounded_word(word: stats.Word, ratio: stats.Ratio, bound: Bound) -> stats.Word:
     """A bound may only take away: "at least 1.1 x" still differs, "at least 0.9 x" or "at least the same" does not."""
     survives = (
         bound == "exact"

@@ -150,13 +150,25 @@ def ratio_unpaired(a: Sequence[float] | Floats, b: Sequence[float] | Floats, con
 
     "Unpaired: drift is not removed" must stand beside it. Where n is too small for an interval it is (0, infinity).
     """
-    log_a, log_b = np.log(np.asarray(a, dtype=np.float64)), np.log(np.asarray(b, dtype=np.float64))
+    return ratio_of_samples(
+        np.log(np.asarray(a, dtype=np.float64)), np.log(np.asarray(b, dtype=np.float64)), confidence
+    )
+
+
+def ratio_of_samples(log_a: Floats, log_b: Floats, confidence: float = CONFIDENCE) -> Ratio:
+    """The same of two samples of logarithms, of values or of ratios to something that both have."""
     shifts = np.sort((log_b[:, None] - log_a[None, :]).ravel())
     cumulated = np.cumsum(_mann_whitney_law(log_a.size, log_b.size))
     k = int(np.searchsorted(cumulated, (1 - confidence) / 2 * (1 + 1e-12), side="right"))
     low, high = (math.exp(shifts[k - 1]), math.exp(shifts[-k])) if k else (0.0, math.inf)
     p_value = float(scipy.stats.mannwhitneyu(log_a, log_b, alternative="two-sided").pvalue)
     return Ratio(math.exp(float(np.median(shifts))), low, high, p_value)
+
+
+def drift_within(x: Floats) -> float:
+    """By how much the second half of a series is above or below the first: the Hodges-Lehmann shift, without a sign."""
+    half = x.size // 2
+    return abs(float(np.median(x[-half:, None] - x[None, :half])))
 
 
 @lru_cache(maxsize=256)
@@ -185,6 +197,12 @@ def smallest_effect(x: Sequence[float] | Floats) -> float:
     """The smallest relative effect these blocks would find in 80 % of cases: 0.03 means 3 %."""
     x = np.asarray(x, dtype=np.float64)
     return math.expm1((Z_ALPHA + Z_POWER) * spread(x) / math.sqrt(EFFICIENCY * x.size))
+
+
+def smallest_effect_of_samples(a: Floats, b: Floats) -> float:
+    """The same of two samples of logarithms that share no blocks."""
+    error = math.hypot(spread(a) / math.sqrt(a.size), spread(b) / math.sqrt(b.size))
+    return math.expm1((Z_ALPHA + Z_POWER) * error / math.sqrt(EFFICIENCY))
 
 
 def blocks_for(x: Sequence[float] | Floats, effect: float) -> int:

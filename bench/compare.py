@@ -1,0 +1,102 @@
+"""How often `iolab compare` is right: the same build twice, and a build with 5 % more work for each request.
+
+    make bench-compare
+
+Simulated runs go through the real store, with noise of each trial, a slow drift and a level of each run that the other
+has not. With --real, servers are measured here: epoll beside epoll, whose second run does 5 % more work in rpc. That
+takes about a minute for each pair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import common
+
+# The simulation is that of the tests.
+sys.path.insert(0, str(common.ROOT / "tests"))
+
+import simulated_runs
+from iolab import api
+from iolab.plan.experiment import parse_experiment
+from simulated_runs import Weather
+
+WORK, THRESHOLD = 0.05, 0.03
+# What makes up a run: the noise of its trials, its blocks, the drift of the machine (the step from trial to trial, and
+# the level of each run), and whether the server is alone.
+STEADY, DRIFTING, WILD = (0.0, 0.0), (0.01, 0.03), (0.03, 0.0)
+RUNS = (
+    *((0.02, blocks, DRIFTING, False) for blocks in (12, 20, 40)),
+    *((0.05, blocks, DRIFTING, False) for blocks in (40, 80)),
+    *((0.02, 20, drift, True) for drift in (STEADY, DRIFTING, WILD)),
+)
+WORKS_ALONE = (0.0, WORK, 0.25)
+REAL = """
+name = "bench-compare"
+question = "Is the same build the same?"
+blocks = 20
+contestants = ["epoll", {{ name = "mine", server = "epoll", workload = {{ work_ns = {work_ns} }} }}]
+[fixed.workload]
+protocol = "rpc"
+[fixed.trial]
+warmup_ms = 260
+duration_ms = 800
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--pairs", type=common.at_least_one, default=40, help="pairs of runs for each line")
+    options.add_argument("--real", action="store_true", help="measure servers here, and simulate nothing")
+    chosen = options.parse_args()
+    print(f"threshold {THRESHOLD:.0%}; {chosen.pairs} pairs of runs each\n")
+    with tempfile.TemporaryDirectory() as folder:
+        for line in real(Path(folder), chosen.pairs) if chosen.real else simulated(Path(folder), chosen.pairs):
+            print(line, flush=True)
+
+
+def simulated(folder: Path, pairs: int) -> Iterator[str]:
+    """A line for each kind of run and each amount of work."""
+    yield f"{'':16}{'noise':>6}{'blocks':>7}{'drift':>7}{'level':>7}{'work':>7}  result"
+    for noise, blocks, (step, level), alone in RUNS:
+        plan = simulated_runs.plan_of(blocks, alone=alone)
+        for work in WORKS_ALONE if alone else (0.0, WORK):
+            # Nothing here has to survive a loss of power.
+            with mock.patch.object(os, "fsync"), tempfile.TemporaryDirectory(dir=folder) as runs:
+                counts = simulated_runs.outcomes(
+                    Path(runs), plan, Weather(noise, step, level), pairs, work=work, threshold=THRESHOLD
+                )
+            name = "unpaired" if alone else "beside another"
+            figures = f"{noise:6.0%}{blocks:7}{step:7.0%}{level:7.0%}{work:+7.0%}"
+            yield f"{name:16}{figures}  {words(counts, pairs)}"
+
+
+def real(folder: Path, pairs: int) -> Iterator[str]:
+    """The same build twice, and one that does more work, measured here."""
+    counts: dict[str, Counter[str]] = {"the same build": Counter(), f"{WORK:+.0%} work": Counter()}
+    for pair in range(pairs):
+        first = api.run(parse_experiment(REAL.format(work_ns=0).encode()), out=folder / f"{pair}-a")
+        cpu_ns = first.verdicts[0].level("cpu_per_request", "mine")
+        if cpu_ns is None:
+            continue
+        for name, work_ns in zip(counts, (0, round(WORK * cpu_ns.median)), strict=True):
+            second = api.run(parse_experiment(REAL.format(work_ns=work_ns).encode()), out=folder / f"{pair}-{work_ns}")
+            found = api.compare(first.folder, second.folder, threshold=THRESHOLD, allow={"plan"})
+            counts[name][simulated_runs.outcome(found)] += 1
+    for name, results in counts.items():
+        yield f"{name:16}{words(results, results.total())}"
+
+
+def words(counts: Counter[str], pairs: int) -> str:
+    return ", ".join(f"{counts[each]} of {pairs} {each}" for each in ("passes", "regression", "too noisy"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,437 @@
+"""What changed between two stored runs, or between the contestants of one: B / A with its interval, and one word.
+
+Two runs share no blocks, so the machine may have been faster during one of them. Where a contestant is the same program
+in both runs, it is the reference: each block gives the ratio of the others to it, in which the speed of the machine
+cancels, and the ratios of both runs are two samples. Without a reference the values themselves are, and the speed of
+the machine is in the result: "unpaired". The two samples are judged by Mann-Whitney with the Hodges-Lehmann shift of
+the logarithms. The contestants of one run share blocks, so their ratio is the paired one of the verdict.
+
+All ratios that can show a regression are one family for Holm's correction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from iolab.contract.types import Frozen
+from iolab.errors import BadInput
+from iolab.judge import stats
+from iolab.judge.blocks import Seen, Used, paired, used_blocks, values_of
+from iolab.judge.estimates import bounded_word, ratio_bound
+from iolab.judge.levels import Level, limited_by_generator
+from iolab.judge.replies import different_work
+from iolab.judge.results import Results
+from iolab.judge.run_pairs import (
+    ADVICE,
+    CellPair,
+    Circumstance,
+    cell_pairs,
+    differences,
+    reference_of,
+    unpaired_contestants,
+)
+from iolab.judge.verdict import ComparisonVerdict
+from iolab.metrics import COMPARED, METRICS, RANKED_BY, Metric
+from iolab.plan.plan import Comparison
+from iolab.wording import Bound, Interval
+
+# Unpaired, a difference in speed below 15 % may be the machine's: its speed differs between two runs by more than
+# either of them shows. `make bench-compare` prints what this limit costs and saves.
+UNPAIRED_MIN = 0.15
+# What does not follow the speed of the machine.
+STEADY: Set[Metric] = frozenset({"rss"})
+# Fewer trials than these in each run give no interval at 95 %: 2 / (8 over 4) = 0.029.
+TRIALS_MIN = 4
+
+Kind = Literal["regression", "improvement", "same", "not decided"]
+
+
+class Change(Frozen):
+    """`metric` of one contestant in B / the same in A.
+
+    `contestant` is its title, with both where it was renamed; `name_a` and `name_b` are what sentences call the two.
+    `level_a` and `level_b` are medians in the metric's base unit. `low` and `high` are the interval of the ratio, and
+    unpaired they also hold what the machine visibly drifted. `p_holm` is adjusted over all changes. A difference counts
+    beyond `effect`. `blocks` are those of each side. `effect_min` is the smallest relative effect that they would have
+    found. `reference` is the contestant that stands beside it in every block; None where there is none. `without_drift`
+    says whether the speed of the machine is not in the ratio.
+    `blocks_more` is given where more blocks would decide, and `why_not` where something else keeps it undecided.
+    """
+
+    comparison: str
+    contestant: str
+    metric: Metric
+    name_a: str
+    name_b: str
+    level_a: Level
+    level_b: Level
+    ratio: float
+    low: float
+    high: float
+    p_value: float
+    p_holm: float
+    effect: float
+    word: stats.Word
+    bound: Bound
+    blocks: tuple[int, int]
+    blocks_more: int | None
+    effect_min: float
+    without_drift: bool
+    reference: str | None
+    why_not: str
+
+    @property
+    def interval(self) -> Interval:
+        """The ratio as it is written."""
+        return Interval(self.ratio, self.low, self.high, self.bound)
+
+    @property
+    def kind(self) -> Kind:
+        """The word, with the direction that a person thinks of."""
+        if self.word != "differs":
+            return self.word
+        return "improvement" if (self.ratio > 1) == METRICS[self.metric].more_is_better else "regression"
+
+    @property
+    def clause(self) -> str:
+        """What is said of a difference, in the direction of "more"."""
+        more, less, ratio = self.name_b, self.name_a, self.interval
+        if self.ratio < 1:
+            more, less, ratio = less, more, ratio.inverse
+        return METRICS[self.metric].clause(more, ratio, less)
+
+
+class RunComparison(Frozen):
+    """What changed from A to B. The words are those of a verdict, held to the `threshold`.
+
+    `folder_a` and `began_a` name run A, and so of B; in a comparison within one run they are the same. `differences`
+    are those of the two runs that were allowed. `left_out` says what was not compared, and why.
+    """
+
+    folder_a: str
+    began_a: str
+    folder_b: str
+    began_b: str
+    threshold: float
+    changes: tuple[Change, ...]
+    differences: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def is_within(self) -> bool:
+        """Whether it is of the contestants of one run."""
+        return self.folder_a == self.folder_b
+
+    @property
+    def regressions(self) -> tuple[Change, ...]:
+        """What became worse beyond the threshold."""
+        return tuple(each for each in self.changes if each.kind == "regression")
+
+    @property
+    def is_too_noisy(self) -> bool:
+        """Whether no regression was found because none as small as the threshold could have been found."""
+        return not self.regressions and not any(
+            each.metric in RANKED_BY and each.bound == "exact" and each.effect_min <= self.threshold
+            for each in self.changes
+        )
+
+    @property
+    def kinds(self) -> Mapping[Kind, int]:
+        """How many changes there are of each kind."""
+        counts = Counter(each.kind for each in self.changes)
+        kinds: tuple[Kind, ...] = ("regression", "improvement", "same", "not decided")
+        return {kind: counts[kind] for kind in kinds}
+
+    @property
+    def cells(self) -> list[tuple[Change, ...]]:
+        """The changes of each contestant at each setting."""
+        return [tuple(cell) for _, cell in groupby(self.changes, lambda each: (each.comparison, each.contestant))]
+
+
+def compare(a: Results, b: Results, *, threshold: float, allow: Set[Circumstance] = frozenset()) -> RunComparison:
+    """What changed from run A to run B; raises BadInput where they cannot be compared."""
+    pairs = cell_pairs(a, b)
+    if not pairs:
+        raise BadInput(f"{a.folder} and {b.folder} have no comparison in common: name two runs of one plan")
+    differ = differences(a, b)
+    refused = [f"{line}: {ADVICE[of]}, or allow it with --allow {of}" for of, line in differ.items() if of not in allow]
+    if refused:
+        raise BadInput("\n".join(refused))
+    drafts, left_out = list[_Draft](), unpaired_contestants(a, b)
+    for _, group in groupby(pairs, lambda pair: pair.at_a):
+        found, absent = _of_comparison(a, b, list(group), threshold)
+        drafts += found
+        left_out += absent
+    return _judged(a, b, drafts, threshold, tuple(differ.values()), left_out)
+
+
+def compare_within(run: Results, *, threshold: float) -> RunComparison:
+    """What changed from the first contestant of each comparison to the others, paired by their common blocks."""
+    drafts, left_out = list[_Draft](), list[str]()
+    if all(len(verdict.titles) == 1 for verdict in run.verdicts):
+        raise BadInput(f"{run.folder} measured one contestant alone: name the run to compare it with")
+    for comparison, verdict in zip(run.plan.comparisons, run.verdicts, strict=True):
+        blocked = _blocked_in(verdict, verdict.titles)
+        left_out += [f"{where(verdict.name, title)} is not compared: {why}" for title, why in blocked.items()]
+        for title in verdict.titles[1:]:
+            if not {title, verdict.titles[0]} & blocked.keys():
+                drafts += _paired_drafts(comparison, verdict, title, threshold)
+    return _judged(run, run, drafts, threshold, (), left_out)
+
+
+def where(comparison: str, contestant: str) -> str:
+    """A contestant at a setting, as lists and tables name it; `iolab vs` has one comparison, which needs no name."""
+    return contestant if comparison in ("vs", "all") else f"{comparison}: {contestant}"
+
+
+class _Draft(NamedTuple):
+    """A change before the family is known that it is judged in."""
+
+    comparison: str
+    contestant: str
+    metric: Metric
+    names: tuple[str, str]
+    levels: tuple[Level, Level]
+    ratio: stats.Ratio
+    effect: float
+    bound: Bound
+    blocks: tuple[int, int]
+    effect_min: float
+    without_drift: bool = True
+    reference: str | None = None
+    undecidable: str = ""
+
+
+def _judged(
+    a: Results,
+    b: Results,
+    drafts: Sequence[_Draft],
+    threshold: float,
+    differ: tuple[str, ...],
+    left_out: Iterable[str],
+) -> RunComparison:
+    """The drafts with their words, by Holm's correction over all of them."""
+    adjusted = stats.holm([draft.ratio.p_value for draft in drafts])
+    return RunComparison(
+        folder_a=str(a.folder),
+        began_a=a.began,
+        folder_b=str(b.folder),
+        began_b=b.began,
+        threshold=threshold,
+        changes=tuple(_change(draft, p, len(drafts)) for draft, p in zip(drafts, adjusted, strict=True)),
+        differences=differ,
+        left_out=tuple(left_out),
+    )
+
+
+def _change(draft: _Draft, p_holm: float, family: int) -> Change:
+    word = bounded_word(stats.word(draft.ratio, p_holm, draft.effect), draft.ratio, draft.bound)
+    why_not = draft.undecidable
+    if not why_not and word == "not decided":
+        why_not = "the generator was the limit" if draft.bound != "exact" else "" if draft.without_drift else "unpaired"
+    more = None
+    if word == "not decided" and not why_not:
+        more = stats.blocks_to_decide(draft.ratio, min(draft.blocks), family, draft.effect)
+    return Change(
+        comparison=draft.comparison,
+        contestant=draft.contestant,
+        metric=draft.metric,
+        name_a=draft.names[0],
+        name_b=draft.names[1],
+        level_a=draft.levels[0],
+        level_b=draft.levels[1],
+        **draft.ratio._asdict(),
+        p_holm=p_holm,
+        effect=draft.effect,
+        word="not decided" if draft.undecidable else word,
+        bound=draft.bound,
+        blocks=draft.blocks,
+        blocks_more=more,
+        effect_min=draft.effect_min,
+        without_drift=draft.without_drift,
+        reference=draft.reference,
+        why_not=why_not,
+    )
+
+
+def _paired_drafts(
+    comparison: Comparison, verdict: ComparisonVerdict, title: str, threshold: float
+) -> Iterator[_Draft]:
+    """The ratios of one contestant to the first one of its run."""
+    for estimate in verdict.estimates:
+        if estimate.contestant != title:
+            continue
+        levels = [verdict.level(estimate.metric, name) for name in (estimate.reference, title)]
+        if levels[0] is None or levels[1] is None:
+            continue
+        yield _Draft(
+            comparison=verdict.name,
+            contestant=f"{estimate.reference} → {title}",
+            metric=estimate.metric,
+            names=(estimate.reference, title),
+            levels=(levels[0], levels[1]),
+            ratio=stats.Ratio(estimate.ratio, estimate.low, estimate.high, estimate.p_value),
+            effect=threshold,
+            bound=estimate.bound,
+            blocks=(estimate.blocks, estimate.blocks),
+            effect_min=estimate.effect_min,
+            undecidable=_undecidable(estimate.metric, comparison),
+        )
+
+
+def _undecidable(metric: Metric, *comparisons: Comparison) -> str:
+    """Why nothing is said of a metric; empty where there is no reason.
+
+    Where server and generator share a processor, a latency is mostly the time until the other gives it up.
+    """
+    cells = (cell for comparison in comparisons for cell in comparison.cells)
+    shared = METRICS[metric].is_time and any(cell.trial.processors == "shared" for cell in cells)
+    return "server and generator share a processor" if shared else ""
+
+
+@dataclass(frozen=True)
+class _Contestant:
+    """One contestant of a comparison in one run."""
+
+    run: Results
+    at: int
+    slot: int
+
+    @property
+    def comparison(self) -> Comparison:
+        return self.run.plan.comparisons[self.at]
+
+    @property
+    def verdict(self) -> ComparisonVerdict:
+        return self.run.verdicts[self.at]
+
+    @property
+    def title(self) -> str:
+        return self.comparison.titles[self.slot]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the generator limited it."""
+        return limited_by_generator(self.verdict.bottlenecks[self.title])
+
+    @cached_property
+    def used(self) -> Used:
+        done = {result.trial.place: result for result in self.run.trials}
+        return used_blocks(self.run.plan, self.at, done)[0]
+
+    def values(self, metric: Metric) -> Mapping[int, Seen]:
+        return values_of(self.used, metric, self.slot)
+
+    def x(self, metric: Metric, reference: _Contestant | None) -> tuple[float, ...]:
+        """The logarithm of each block that counts: of the value, or of its ratio to that of the reference."""
+        mine = self.values(metric)
+        if reference is None:
+            return tuple(math.log(mine[block].value) for block in sorted(mine))
+        return paired((mine, reference.values(metric)))
+
+
+def _of_comparison(
+    a: Results, b: Results, pairs: Sequence[CellPair], threshold: float
+) -> tuple[list[_Draft], list[str]]:
+    """The changes of the contestants of one comparison, and a line on each that is not compared."""
+    chosen = reference_of(a, b, pairs)
+    blocked = _blocked(a, b, pairs)
+    if chosen is not None and chosen in blocked:
+        chosen = None
+    reference = None if chosen is None else _both(a, b, chosen)
+    drafts, left_out = list[_Draft](), list[str]()
+    for pair in pairs:
+        sides = _both(a, b, pair)
+        if pair in blocked:
+            left_out.append(f"{where(sides[0].comparison.name, _title(sides))} is not compared: {blocked[pair]}")
+        elif pair != chosen:
+            found = list(_drafts(sides, reference, threshold))
+            drafts += found
+            few = f"fewer than {TRIALS_MIN} blocks of one run can be used"
+            left_out += [] if found else [f"{where(sides[0].comparison.name, _title(sides))} is not compared: {few}"]
+    return drafts, left_out
+
+
+def _both(a: Results, b: Results, pair: CellPair) -> tuple[_Contestant, _Contestant]:
+    return _Contestant(a, pair.at_a, pair.slot_a), _Contestant(b, pair.at_b, pair.slot_b)
+
+
+def _title(sides: tuple[_Contestant, _Contestant]) -> str:
+    return " → ".join(dict.fromkeys(side.title for side in sides))
+
+
+def _blocked(a: Results, b: Results, pairs: Sequence[CellPair]) -> dict[CellPair, str]:
+    """The contestants of which nothing may be said, and why."""
+    found = {}
+    for pair in pairs:
+        for name, side in zip("AB", _both(a, b, pair), strict=True):
+            if why := _blocked_in(side.verdict, [side.title]).get(side.title):
+                found[pair] = f"{why} in {name}"
+        sides = _both(a, b, pair)
+        sizes = {name: side.verdict.reply_bytes.get(side.title) for name, side in zip("AB", sides, strict=True)}
+        known = {name: size for name, size in sizes.items() if size is not None}
+        if different_work(known):
+            replies = " and ".join(f"{size:,.0f} bytes in {name}" for name, size in known.items())
+            found[pair] = f"its replies are of {replies}, so its work is different"
+    return found
+
+
+def _blocked_in(verdict: ComparisonVerdict, titles: Iterable[str]) -> dict[str, str]:
+    """Of these contestants of one run those of which nothing may be said."""
+    known = verdict.left_out | verdict.not_judged
+    if verdict.inconclusive is not None:
+        known |= dict.fromkeys(titles, verdict.inconclusive)
+    return {title: known[title] for title in titles if title in known}
+
+
+def _drafts(
+    sides: tuple[_Contestant, _Contestant], reference: tuple[_Contestant, _Contestant] | None, threshold: float
+) -> Iterator[_Draft]:
+    """The change of each metric of one contestant, as two samples."""
+    beside = reference or (None, None)
+    for metric in COMPARED:
+        levels = [side.verdict.level(metric, side.title) for side in sides]
+        x = [np.asarray(side.x(metric, other)) for side, other in zip(sides, beside, strict=True)]
+        if levels[0] is None or levels[1] is None or min(map(len, x)) < TRIALS_MIN:
+            continue
+        without_drift = reference is not None or metric in STEADY
+        ratio = stats.ratio_of_samples(x[0], x[1])
+        effect_min = stats.smallest_effect_of_samples(x[0], x[1])
+        if not without_drift:
+            drift = max(map(stats.drift_within, x))
+            ratio = ratio._replace(low=ratio.low / math.exp(drift), high=ratio.high * math.exp(drift))
+            effect_min = max(effect_min, UNPAIRED_MIN, math.expm1(drift))
+        yield _Draft(
+            comparison=sides[0].comparison.name,
+            contestant=_title(sides),
+            metric=metric,
+            names=("A", "B"),
+            levels=(levels[0], levels[1]),
+            ratio=ratio,
+            effect=threshold if without_drift else max(threshold, UNPAIRED_MIN),
+            bound=_bound(metric, sides, reference),
+            blocks=(len(x[0]), len(x[1])),
+            effect_min=effect_min,
+            without_drift=without_drift,
+            reference=None if reference is None else reference[0].title,
+            undecidable=_undecidable(metric, *(side.comparison for side in sides)),
+        )
+
+
+def _bound(
+    metric: Metric,
+    sides: tuple[_Contestant, _Contestant],
+    reference: tuple[_Contestant, _Contestant] | None,
+) -> Bound:
+    """What is left of (B / its reference) / (A / its reference) where the generator limited some of them."""
+    limited = [side.is_limited for side in sides]
+    beside = [False, False] if reference is None else [side.is_limited for side in reference]
+    return ratio_bound(metric, limited[1] or beside[0], limited[0] or beside[1])

@@ -1,0 +1,226 @@
+"""What changed between two runs, in words and in the formats of others: Markdown, JUnit, annotations of GitHub.
+
+A and B are the runs in the order of the command. Within one run A is its first contestant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+from xml.etree import ElementTree
+
+from iolab.contract.types import percent
+from iolab.judge.comparison import Change, Kind, RunComparison, where
+from iolab.judge.levels import Level
+from iolab.judge.sentences import MORE_BLOCKS_MAX
+from iolab.metrics import METRICS, RANKED_BY
+from iolab.report.formats import count
+from iolab.wording import BOUND_SIGNS, when
+
+UNPAIRED = (
+    "Unpaired: drift is not removed. The runs share no contestant whose program is the same, so the speed of the "
+    "machine is in every ratio but that of memory"
+)
+SIDE_BY_SIDE = (
+    "to decide less, measure both builds in one run, iolab vs 'cmd:OLD ...' 'cmd:NEW ...', and give that run alone to "
+    "iolab compare; or measure a server that does not change beside each build"
+)
+PLURALS: dict[Kind, tuple[str, str]] = {
+    "regression": ("regression", "regressions"),
+    "improvement": ("improvement", "improvements"),
+    "same": ("the same", "the same"),
+    "not decided": ("not decided", "not decided"),
+}
+
+
+def document(found: RunComparison) -> dict[str, Any]:
+    """The comparison as a JSON document."""
+    changes = [
+        {**change.model_dump(mode="json"), "kind": change.kind, "verdict": verdict(change)} for change in found.changes
+    ]
+    summary = {"too_noisy": found.is_too_noisy, "headline": headline(found)}
+    return {"schema": 1, **found.model_dump(mode="json", exclude={"changes"}), **summary, "changes": changes}
+
+
+def verdict(change: Change) -> str:
+    """The word on a change, with what a reader asks next: worse or better, within what, or what would decide."""
+    if change.kind == "same":
+        return f"same within {share(change.effect)}"
+    if change.kind != "not decided":
+        return f"differs: {'worse' if change.kind == 'regression' else 'better'}"
+    if change.blocks_more is None:
+        return f"not decided: {change.why_not}"
+    if change.blocks_more > MORE_BLOCKS_MAX:
+        return f"not decided: over {MORE_BLOCKS_MAX} more blocks"
+    return f"not decided: about {count(change.blocks_more, 'more block')}"
+
+
+def share(value: float) -> str:
+    """A threshold or an effect with as many digits as it has: `3 %`, `2.5 %`."""
+    return f"{100 * value:.2g} %"
+
+
+def level(of: Level) -> str:
+    """A median with its unit."""
+    return BOUND_SIGNS[of.bound] + METRICS[of.metric].shown(of.median)
+
+
+def heading(change: Change) -> str:
+    """The contestant and setting of a table, and how many blocks it rests on."""
+    a, b = change.blocks
+    blocks = count(a, "block") if a == b else f"{count(a, 'block')} of A, {b} of B"
+    return f"{where(change.comparison, change.contestant)} ({blocks})"
+
+
+def preamble(found: RunComparison) -> list[str]:
+    """What is compared, and what a reader has to know of how."""
+    if found.is_within:
+        lines = [
+            f"{_run(found.folder_a, found.began_a)}; A is its first contestant, and each block pairs the others with it"
+        ]
+    else:
+        lines = [f"{name}: {_run(*run)}" for name, run in zip("AB", _runs(found), strict=True)]
+    lines += [f"allowed: {difference}" for difference in found.differences]
+    references = dict.fromkeys(change.reference for change in found.changes if change.reference is not None)
+    lines += [
+        f"Each ratio is beside {name}, whose program is the same in both runs, block by block: drift cancels"
+        for name in references
+    ]
+    if _is_unpaired(found):
+        least = max(change.effect for change in found.changes)
+        lines.append(f"{UNPAIRED}: differences below {share(least)} are not decided")
+    return [*lines, *found.left_out]
+
+
+def headline(found: RunComparison) -> str:
+    """The answer in one line."""
+    beyond = f"beyond {share(found.threshold)}"
+    if not found.changes:
+        return "Nothing could be compared"
+    if found.is_too_noisy:
+        what = "Unpaired runs" if _is_unpaired(found) else "Too noisy: these blocks"
+        return f"{what} cannot show a change of {share(found.threshold)}"
+    parts = [f"{number or 'no'} {PLURALS[kind][number != 1]}" for kind, number in found.kinds.items() if number]
+    if not found.regressions:
+        parts.insert(0, f"no regression {beyond}")
+    else:
+        parts[0] = f"{parts[0]} {beyond}"
+    line = ", ".join(parts)
+    return f"{line[0].upper()}{line[1:]}"
+
+
+def sentences(found: RunComparison) -> list[str]:
+    """Every regression and improvement, in the direction of "more"; then how small a change would have been seen."""
+    lines = [
+        f"{kind}: {where(change.comparison, change.contestant)}: {change.clause}"
+        for kind in ("regression", "improvement")
+        for change in found.changes
+        if change.kind == kind
+    ]
+    seen = [
+        f"{share(max(of))} of {METRICS[metric].noun}"
+        for metric in RANKED_BY
+        if (of := [change.effect_min for change in found.changes if change.metric == metric])
+    ]
+    if seen:
+        lines.append(f"smallest change that stands out from the noise in every cell: {', '.join(seen)}")
+    return [*lines, *_advice(found)]
+
+
+def _is_unpaired(found: RunComparison) -> bool:
+    return any(not change.without_drift for change in found.changes)
+
+
+def _advice(found: RunComparison) -> list[str]:
+    """What to do where these blocks cannot show a change as small as the threshold."""
+    if not found.is_too_noisy or not found.changes:
+        return []
+    if _is_unpaired(found):
+        return [SIDE_BY_SIDE]
+    best = min(
+        (change for change in found.changes if change.metric in RANKED_BY and change.bound == "exact"),
+        key=lambda change: change.effect_min,
+        default=None,
+    )
+    if best is None:
+        return ["the generator was the limit everywhere: use more of its threads, or fewer connections"]
+    blocks = round(min(best.blocks) * (best.effect_min / found.threshold) ** 2)
+    runs = "run it" if found.is_within else "run each"
+    return [f"to decide, {runs} with about {blocks} blocks, or raise the threshold to {percent(best.effect_min)}"]
+
+
+def markdown(found: RunComparison) -> str:
+    """The comparison for a pull request."""
+    lines = [f"### {headline(found)}", ""]
+    lines += [f"- {_escaped(line)}" for line in sentences(found)]
+    lines += ["", "| | metric | A | B | B / A | verdict |", "| --- | --- | ---: | ---: | ---: | --- |"]
+    for change in found.changes:
+        bold = "**" if change.kind == "regression" else ""
+        figures = (
+            where(change.comparison, change.contestant),
+            METRICS[change.metric].title,
+            level(change.level_a),
+            level(change.level_b),
+            str(change.interval),
+        )
+        cells = (*map(_escaped, figures), f"{bold}{_escaped(verdict(change))}{bold}")
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *(f"- {_escaped(line)}" for line in preamble(found))]
+    return "\n".join(lines) + "\n"
+
+
+def junit(found: RunComparison) -> str:
+    """The comparison as JUnit's XML: a test case for each change, which a regression fails."""
+    kinds = found.kinds
+    suite = ElementTree.Element(
+        "testsuite",
+        name="iolab compare",
+        tests=str(len(found.changes)),
+        failures=str(kinds["regression"]),
+        errors="0",
+        skipped=str(kinds["not decided"]),
+    )
+    for change in found.changes:
+        name, title = where(change.comparison, change.contestant), METRICS[change.metric].title
+        case = ElementTree.SubElement(suite, "testcase", classname=name, name=title)
+        said = f"{verdict(change)}: B / A is {change.interval}"
+        if change.kind == "regression":
+            ElementTree.SubElement(case, "failure", message=f"{title}: {change.clause}").text = said
+        elif change.kind == "not decided":
+            ElementTree.SubElement(case, "skipped", message=said)
+        else:
+            ElementTree.SubElement(case, "system-out").text = said
+    ElementTree.SubElement(suite, "system-out").text = "\n".join([headline(found), *sentences(found), *preamble(found)])
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def github(found: RunComparison) -> Iterator[str]:
+    """Commands for the log of a GitHub workflow: an error for each regression, a warning for what is not known."""
+    for change in found.regressions:
+        yield _command("error", "iolab regression", f"{where(change.comparison, change.contestant)}: {change.clause}")
+    if found.is_too_noisy:
+        yield _command("warning", "iolab", "; ".join([headline(found), *_advice(found)]))
+    for line in found.left_out:
+        yield _command("warning", "iolab", line)
+
+
+def _command(kind: str, title: str, message: str) -> str:
+    """A command is one line, in which GitHub wants these characters as they are in an address."""
+    data = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::{kind} title={title}::{data}"
+
+
+def _runs(found: RunComparison) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (found.folder_a, found.began_a), (found.folder_b, found.began_b)
+
+
+def _run(folder: str, began: str) -> str:
+    return f"{PurePath(folder)}, measured {when(began)}" if began else str(PurePath(folder))
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown takes as it is."""
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)

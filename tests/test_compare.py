@@ -1,0 +1,442 @@
+"""`iolab compare`: what it finds, what it refuses, how often it is right, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from conftest import Done, iolab
+from iolab import api, cli
+from iolab.judge import comparison, stats
+from iolab.report import changes
+from iolab.results import layout, store
+from simulated_runs import MACHINE, MINE, Weather, outcomes, plan_of, store_run
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/continuous-integration.md"
+CALM = Weather(0.004)
+LIMITED = {"generator_share": 0.95, "server_share": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These runs need not survive a loss of power."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+class Run(NamedTuple):
+    """One stored run: what differs from a run of the first build on the first machine."""
+
+    work: float = 0.0
+    blocks: int = 8
+    alone: bool = False
+    weather: Weather = CALM
+    identity: Mapping[str, Any] = {}
+    settings: Mapping[str, Any] = {}
+    changes: Mapping[str, Any] = {}
+
+    def store(self, runs: Path, seed: int) -> Path:
+        plan = plan_of(self.blocks, alone=self.alone, **self.settings)
+        identity = {**MACHINE["identity"], **self.identity}
+        machine = {**MACHINE, "identity": identity, "engine": {"sha256": identity["engine"]}}
+        return store_run(runs, plan, self.weather, seed, work=self.work, machine=machine, **self.changes)
+
+
+def compared(tmp_path: Path, a: Run, b: Run, *flags: str) -> Done:
+    """What the command prints of two runs, with their folders as A and B."""
+    folders = [run.store(tmp_path / name, seed) for seed, (name, run) in enumerate((("a", a), ("b", b)))]
+    done = iolab("compare", *folders, *flags)
+    return Done(done.exit_code, *(text.replace(str(tmp_path), "") for text in done[1:]))
+
+
+def check(tmp_path: Path, a: Run, b: Run, flags: str, code: int, says: tuple[str, ...]) -> None:
+    done = compared(tmp_path, a, b, *flags.split())
+    text = " ".join(f"{done.stdout} {done.stderr}".split())
+    assert done.exit_code == code, text
+    for words in says:
+        assert words in text
+
+
+BOTH = "Each ratio is beside epoll, whose program is the same in both runs, block by block: drift cancels"
+CASES: dict[str, tuple[Run, Run, str, int, tuple[str, ...]]] = {
+    "the same build twice is the same": (
+        Run(),
+        Run(),
+        "--threshold 3%",
+        0,
+        (BOTH, "same within 3 %", "No regression beyond 3 %, 5 the same"),
+    ),
+    "more work is a regression, in the direction of more": (
+        Run(),
+        Run(work=0.1),
+        "--threshold 3%",
+        1,
+        ("regression: ./mine: A serves 1.10", "B uses 1.10", "differs: worse", "4 regressions beyond 3 %, 1 the same"),
+    ),
+    "less work is an improvement and no failure": (
+        Run(work=0.1),
+        Run(),
+        "--threshold 3%",
+        0,
+        ("improvement: ./mine: B serves 1.10", "differs: better", "No regression beyond 3 %, 4 improvements"),
+    ),
+    "a difference below the threshold is the same": (Run(), Run(work=0.02), "--threshold 5%", 0, ("5 the same",)),
+    "a difference on the threshold asks for more blocks": (
+        Run(weather=Weather(0.01)),
+        Run(work=0.025, weather=Weather(0.01)),
+        "--threshold 3%",
+        0,
+        ("not decided: about", "more blocks", "No regression beyond 3 %"),
+    ),
+    "a slower machine is not a slower server": (
+        Run(),
+        Run(weather=Weather(0.004, level=0.5)),
+        "",
+        0,
+        (BOTH, "5 the same"),
+    ),
+    "noise that hides the threshold is no pass": (
+        Run(weather=Weather(0.2)),
+        Run(weather=Weather(0.2)),
+        "",
+        3,
+        ("Too noisy: these blocks cannot show a change of 2 %", "to decide, run each with about", "blocks, or raise"),
+    ),
+    "alone, a small difference may be the machine's": (
+        Run(alone=True),
+        Run(alone=True, work=0.07),
+        "--threshold 3%",
+        3,
+        (
+            "Unpaired: drift is not removed",
+            "differences below 15 % are not decided",
+            "same within 15 %",
+            "Unpaired runs cannot show a change of 3 %",
+            "measure both builds in one run, iolab vs 'cmd:OLD ...' 'cmd:NEW ...'",
+        ),
+    ),
+    "alone, a large difference is one": (
+        Run(alone=True),
+        Run(alone=True, work=0.5),
+        "--threshold 3%",
+        1,
+        ("Unpaired", "4 regressions beyond 3 %", "same within 3 %"),
+    ),
+    "of two builds of the engine the server that stayed is the reference": (
+        Run(),
+        Run(identity={"engine": "fedcba9876543210"}),
+        "--allow engine",
+        0,
+        (
+            "allowed: the load generators are of different builds: 0123456789abcdef in A and fedcba9876543210 in B",
+            "Each ratio is beside ./mine, whose program is the same in both runs",
+            "epoll (8 blocks)",
+        ),
+    ),
+    "where every program changed, the runs are unpaired": (
+        Run(),
+        Run(identity={"engine": "fedcba9876543210", "programs": {MINE: {"./mine": "new"}}}),
+        "--allow engine",
+        3,
+        ("Unpaired: drift is not removed", "Unpaired runs cannot show a change of 2 %"),
+    ),
+    "a server that was built anew is compared beside the one that stayed": (
+        Run(),
+        Run(work=0.1, identity={"programs": {MINE: {"./mine": "new"}}}),
+        "",
+        1,
+        (BOTH, "4 regressions beyond 2 %"),
+    ),
+    "a limited generator leaves the CPU to judge by": (
+        Run(changes=LIMITED),
+        Run(changes=LIMITED),
+        "",
+        0,
+        ("not decided: the generator was the limit", "No regression beyond 2 %"),
+    ),
+    "replies of another size are other work": (
+        Run(),
+        Run(changes={"bytes": {"sent": 300_000 * 200, "received": 300_000 * 2_000}}),
+        "",
+        3,
+        ("./mine is not compared:", "Nothing could be compared"),
+    ),
+    "the same settings on another machine are refused": (
+        Run(),
+        Run(identity={"kernel": "6.18", "host": "other"}),
+        "",
+        2,
+        (
+            "iolab compare: the runs are of different machines: host bench in A and other in B, "
+            "kernel 6.1 in A and 6.18 in B: measure both on one machine, or allow it with --allow machine",
+        ),
+    ),
+    "another machine can be allowed, and is named": (
+        Run(),
+        Run(identity={"kernel": "6.18"}),
+        "--allow machine",
+        0,
+        ("allowed: the runs are of different machines: kernel 6.1 in A and 6.18 in B",),
+    ),
+    "another load generator is refused": (
+        Run(),
+        Run(identity={"engine": "fedcba9876543210"}),
+        "",
+        2,
+        ("the load generators are of different builds", "or allow it with --allow engine"),
+    ),
+    "other settings are refused by their names": (
+        Run(),
+        Run(settings={"connections": 100, "threads": 2}),
+        "",
+        2,
+        (
+            "the runs have different plans: load.connections is 50 in A and 100 in B; load.threads is 1 in A and 2 "
+            "in B: measure both with the same settings, or allow it with --allow plan",
+        ),
+    ),
+    "every refusal has its line": (
+        Run(),
+        Run(identity={"kernel": "6.18"}, settings={"connections": 100}),
+        "",
+        2,
+        ("iolab compare: the runs are of different machines", "iolab compare: the runs have different plans"),
+    ),
+    "another number of blocks is the same question": (
+        Run(),
+        Run(blocks=12),
+        "",
+        0,
+        ("./mine (8 blocks of A, 12 of B)", "5 the same"),
+    ),
+    "what only one run measured is named": (Run(), Run(alone=True), "", 3, ("only A measured epoll", "Unpaired")),
+    "alone, a threshold above what the machine does can pass": (
+        Run(alone=True),
+        Run(alone=True, work=0.05),
+        "--threshold 16%",
+        0,
+        ("5 the same", "No regression beyond 16 %"),
+    ),
+    "alone, noise is not told from the machine": (
+        Run(alone=True, weather=Weather(0.1)),
+        Run(alone=True, weather=Weather(0.1), work=0.1),
+        "",
+        3,
+        ("not decided: unpaired", "Unpaired runs cannot show a change of 2 %"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_runs_are_compared(tmp_path: Path, name: str) -> None:
+    check(tmp_path, *CASES[name])
+
+
+@pytest.mark.parametrize(("noise", "blocks", "pairs"), [(0.02, 20, 20), (0.05, 80, 4)])
+def test_the_same_build_never_fails_and_one_with_more_work_does(
+    tmp_path: Path, noise: float, blocks: int, pairs: int
+) -> None:
+    """What `make bench-compare` prints for more pairs: seeded, so these come out the same each time."""
+    plan, weather = plan_of(blocks), Weather(noise, 0.01, 0.03)
+    same = outcomes(tmp_path / "same", plan, weather, pairs, work=0.0, threshold=0.03)
+    assert same["regression"] == 0
+    slower = outcomes(tmp_path / "slower", plan, weather, pairs // 2, work=0.05, threshold=0.03)
+    assert slower["regression"] >= 0.9 * (pairs // 2)
+
+
+def test_unpaired_runs_of_one_build_do_not_fail_where_the_machine_drifts(tmp_path: Path) -> None:
+    counts = outcomes(tmp_path, plan_of(12, alone=True), Weather(0.02, 0.01, 0.03), 12, work=0.0, threshold=0.03)
+    assert counts == {"too noisy": 12}
+
+
+def test_the_contestants_of_one_run_are_compared_with_the_first(tmp_path: Path) -> None:
+    folder = Run(work=0.1).store(tmp_path, 1)
+    done = iolab("compare", folder, "--threshold", "3%")
+    assert done.exit_code == 1
+    assert "A is its first contestant, and each block pairs the others with it" in " ".join(done.stdout.split())
+    assert "regression: epoll → ./mine: epoll serves 1." in " ".join(done.stdout.split())
+    verdict = api.open_run(folder).verdicts[0]
+    for change in api.compare(folder, threshold=0.03).changes:
+        estimate = verdict.estimate(change.metric, "./mine")
+        assert estimate is not None
+        assert (change.ratio, change.low, change.high) == (estimate.ratio, estimate.low, estimate.high)
+
+
+def test_a_renamed_server_is_compared_with_what_it_was(tmp_path: Path) -> None:
+    before = Run().store(tmp_path / "a", 1)
+    after = Run(work=0.1).store(tmp_path / "b", 2)
+    plan = json.loads((after / layout.PLAN).read_text().replace("./mine", "./new"))
+    (after / layout.PLAN).write_text(json.dumps(plan))
+    renamed = store.read_plan(after)
+    keys = {
+        old.key: new.key for old, new in zip(plan_of(8).comparisons[0].cells, renamed.comparisons[0].cells, strict=True)
+    }
+    results = [
+        each.model_copy(update={"trial": each.trial.model_copy(update={"cell": keys[each.trial.cell]})})
+        for each in store.read_trials(after).results
+    ]
+    with store.writing(renamed, MACHINE, tmp_path / "c") as writer:
+        for each in results:
+            writer.append(each)
+    found = api.compare(before, store.folder_of(renamed, tmp_path / "c"), threshold=0.03)
+    assert {change.contestant for change in found.changes} == {"./mine → ./new"}
+    assert found.kinds["regression"] == 4
+
+
+@pytest.fixture
+def slower(tmp_path: Path) -> list[Path]:
+    """The folders of a run and of a slower one."""
+    return [Run().store(tmp_path / "a", 1), Run(work=0.1).store(tmp_path / "b", 2)]
+
+
+def test_json_has_every_change_with_its_words(slower: list[Path]) -> None:
+    done = iolab("compare", *slower, "--threshold", "3%", "--json")
+    found = json.loads(done.stdout)
+    assert (found["schema"], found["threshold"], found["headline"]) == (1, 0.03, "4 regressions beyond 3 %, 1 the same")
+    first = found["changes"][0]
+    assert {key: first[key] for key in ("metric", "contestant", "kind", "word", "reference", "blocks")} == {
+        "metric": "throughput",
+        "contestant": "./mine",
+        "kind": "regression",
+        "word": "differs",
+        "reference": "epoll",
+        "blocks": [8, 8],
+    }
+    assert first["low"] < first["ratio"] < first["high"] < 1
+    assert done.stderr == "iolab: 4 regressions beyond 3 %, 1 the same\n"
+
+
+def test_junit_has_a_case_for_each_change_and_a_failure_for_each_regression(slower: list[Path], tmp_path: Path) -> None:
+    done = iolab("compare", *slower, "--junit", tmp_path / "changes.xml")
+    assert done.exit_code == 1
+    suite = ElementTree.parse(tmp_path / "changes.xml").getroot()
+    assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {
+        "tests": "5",
+        "failures": "4",
+        "skipped": "0",
+    }
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    failures = {name: case.find("failure") for name, case in cases.items()}
+    assert failures["Resident memory"] is None
+    assert failures["Throughput"] is not None
+    assert str(failures["Throughput"].get("message")).startswith("Throughput: A serves 1.10")
+    assert cases["Throughput"].get("classname") == "./mine"
+
+
+def test_markdown_leads_with_the_answer_and_marks_regressions(slower: list[Path]) -> None:
+    text = iolab("compare", *slower, "--threshold", "3%", "--markdown").stdout
+    assert text.startswith("### 4 regressions beyond 3 %, 1 the same\n")
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == 2 + 5
+    assert len({line.count("|") for line in table}) == 1
+    assert "| **differs: worse** |" in table[2]
+    assert "\\[" in table[2]
+
+
+def test_annotations_are_one_line_for_each_regression(slower: list[Path]) -> None:
+    lines = iolab("compare", *slower, "--annotations", "github").stdout.splitlines()
+    commands = [line for line in lines if line.startswith("::")]
+    assert len(commands) == 4
+    assert commands[0].startswith("::error title=iolab regression::./mine: A serves 1.10")
+
+
+def test_a_percent_sign_in_an_annotation_is_escaped(tmp_path: Path) -> None:
+    noisy = Run(weather=Weather(0.2))
+    done = compared(tmp_path, noisy, noisy, "--annotations", "github")
+    warning = next(line for line in done.stdout.splitlines() if line.startswith("::"))
+    assert warning.startswith("::warning title=iolab::Too noisy: these blocks cannot show a change of 2 %25; to decide")
+
+
+def test_a_table_fits_a_narrow_terminal(slower: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    done = iolab("compare", *(folder.relative_to(tmp_path) for folder in slower))
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("", "A is missing: iolab compare --help shows what to write"),
+        ("nothing", "there is no run 'nothing' here or in runs: iolab list runs has the names"),
+        ("x --threshold 3", "--threshold: '3' is not a share such as 3%"),
+        ("x --threshold 0%", "--threshold: '0%' is not a share such as 3%"),
+        ("x --allow kernel", "--allow: there is no 'kernel': use one of machine, engine, plan"),
+        ("x --json --markdown", "--json and --markdown do not fit, as both are printed: leave one of them out"),
+        (
+            "x --json --annotations github",
+            "--json and --annotations do not fit, as both are printed: leave one of them out",
+        ),
+    ],
+)
+def test_a_slip_of_the_pen_is_one_line(
+    arguments: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert iolab("compare", *arguments.split()) == (2, "", f"iolab compare: {line}\n")
+
+
+def test_what_is_no_pair_of_runs_is_one_line(tmp_path: Path) -> None:
+    folder = Run().store(tmp_path, 1)
+    assert iolab("compare", folder, folder).stderr.endswith(
+        "is both runs: name two, or one alone to compare its contestants\n"
+    )
+    alone = Run(alone=True).store(tmp_path, 1)
+    assert iolab("compare", alone).stderr.endswith("measured one contestant alone: name the run to compare it with\n")
+    (tmp_path / "capacity").mkdir()
+    (tmp_path / "capacity" / layout.QUESTION).write_text("{}")
+    assert "is a search for a capacity" in iolab("compare", tmp_path / "capacity", folder).stderr
+
+
+def test_a_run_is_found_by_its_name_in_the_folder_of_all_runs(tmp_path: Path) -> None:
+    folder = Run().store(tmp_path, 1)
+    assert iolab("compare", "vs", "--out", tmp_path).exit_code == iolab("compare", folder).exit_code
+
+
+def test_a_file_that_cannot_be_written_is_one_line(slower: list[Path], tmp_path: Path) -> None:
+    done = iolab("compare", *slower, "--junit", tmp_path / "absent/changes.xml")
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"iolab: {tmp_path}/absent/changes.xml: cannot be written: ")
+
+
+def test_a_drift_is_the_shift_between_the_halves_of_a_series() -> None:
+    assert stats.drift_within(np.array([1.0, 1.0, 1.0, 9.0, 3.0, 3.0, 3.0])) == 2.0
+    assert stats.drift_within(np.array([3.0, 3.0, 1.0, 1.0])) == 2.0
+
+
+def test_the_smallest_effect_of_two_samples_is_that_of_pairs_whose_noise_is_theirs_together() -> None:
+    generator = np.random.default_rng(1)
+    a, b = generator.normal(0, 0.03, 400), generator.normal(0, 0.03, 400)
+    assert stats.smallest_effect_of_samples(a, b) == pytest.approx(stats.smallest_effect(b - a), rel=0.1)
+
+
+def commands(text: str) -> list[list[str]]:
+    """The commands of iolab in the code blocks of a page, a folded one as one line, without what a shell adds."""
+    blocks = "\n".join(re.findall(r"^```(?:sh|yaml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    joined = re.sub(r"\s*\\\n\s*", " ", blocks)
+    lines = re.findall(r"(?:^|run: |&& )\s*iolab ([^\n]*)", joined, re.MULTILINE)
+    return [shlex.split(re.split(r" >>? | \|\| ", line)[0]) for line in lines]
+
+
+def test_the_commands_of_the_page_are_taken_by_their_parsers() -> None:
+    found = commands(PAGE.read_text())
+    assert {verb for verb, *_ in found} == {"vs", "compare", "run"}
+    for verb, *arguments in found:
+        cli.parser(verb).read(arguments)
+
+
+def test_the_page_names_each_exit_code_and_each_difference_that_can_be_allowed() -> None:
+    text = PAGE.read_text()
+    for code in (0, 1, 2, cli.INCONCLUSIVE):
+        assert re.search(rf"^\| {code} \|", text, re.MULTILINE)
+    for allowed in ("machine", "engine", "plan"):
+        assert f"`--allow {allowed}`" in text
+    assert changes.share(comparison.UNPAIRED_MIN) in text
