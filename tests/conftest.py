@@ -338,7 +338,7 @@ class FakeHost:
         # Each process takes 50 MiB of the machine.
         return (4 << 30) + (50 << 20) * len(self.running)
 
-    def core_to_core_ns(self, cell: Cell) -> float | None:
+    def core_to_core_ns(self, server: Sequence[int], load: Sequence[int]) -> float | None:
         return next(self.core_to_core_series_ns)
 
     def clocks(self) -> Clocks:

@@ -561,7 +561,7 @@ def test_a_flag_of_vs_says_of_a_setting_what_its_table_says(key: str) -> None:
 
 # What help says of a question's defaults, beside those that are one value of one field.
 QUESTION_DEFAULTS = {
-    "cpus": "all",
+    "cpus": "apart from those of a server on this machine",
     "precision": f"{default(CapacitySpec, 'precision'):.0%}",
     "probe_ms": f"{default(CapacitySpec, 'probe_ms') // 1_000}s",
     "timeout_ms": f"{default(CapacitySpec, 'timeout_ms') // 1_000}s",

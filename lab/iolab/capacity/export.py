@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from iolab.capacity.progress import Probe, SearchState
+from iolab.capacity.search import Estimate, rounded
 from iolab.capacity.sentences import sentences
 
 
@@ -17,6 +18,8 @@ def document(state: SearchState) -> dict[str, Any]:
         "finished": state.next is None,
         "kind": None if done is None else done.kind,
         "capacity_per_s": None if done is None else done.rate_per_s,
+        "interval_per_s": None if done is None or done.fit is None else [done.fit.low_per_s, done.fit.high_per_s],
+        "states": [_state_document(estimate) for estimate in (() if done is None else done.estimates)],
         "sentences": list(sentences(state)),
         "runs": [_probe_document(probe) for probe in state.probes],
         "recovery": None
@@ -41,6 +44,16 @@ def rows(state: SearchState) -> list[dict[str, Any]]:
     return table
 
 
+def _state_document(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "shares_cpu": estimate.machine.shares_cpu,
+        "core_to_core_ns": estimate.machine.core_to_core_ns,
+        "capacity_per_s": rounded(estimate.fit.rate_per_s),
+        "interval_per_s": [estimate.fit.low_per_s, estimate.fit.high_per_s],
+        "runs": estimate.probes,
+    }
+
+
 def _probe_document(probe: Probe) -> dict[str, Any]:
     return {
         "purpose": probe.step.purpose,
@@ -52,6 +65,9 @@ def _probe_document(probe: Probe) -> dict[str, Any]:
         "errors_share": probe.seen.errors_share,
         "times_ns": dict(probe.seen.times_ns),
         "cpu_per_request_ns": probe.cpu_per_request_ns,
+        "cpus": " ".join(map(str, probe.cpus)),
+        "core_to_core_ns": None if probe.seen.core_to_core_ns is None else max(probe.seen.core_to_core_ns),
+        "shares_cpu": probe.seen.shares_cpu,
         "word": probe.judged.word,
         "why": probe.judged.why or None,
     }

@@ -43,7 +43,9 @@ class Measurement:
     """The figures of one run. `asked_per_s` is the rate that fell due in its window, None in a closed loop.
 
     `times_ns` has every name of `TIMES`; `late_ns` has how late the generator sent, by the same names.
-    `generator` says why the generator was the limit, empty if it was not.
+    `generator` says why the generator was the limit, empty if it was not. `core_to_core_ns` is the core-to-core latency
+    between server and generator before and after the run, None where unknown; `shares_cpu` is whether the server ran on
+    the generator's processors though there were others.
     """
 
     asked_per_s: float | None
@@ -54,6 +56,8 @@ class Measurement:
     late_ns: Mapping[str, float] = field(default_factory=dict)
     generator: str = ""
     window_s: float = math.inf
+    core_to_core_ns: tuple[float, float] | None = None
+    shares_cpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,38 @@
 """Makes the runs of a search for a capacity, one after the other, each stored before the next begins.
 
-`progress` decides which run is next. Here the generator is followed, and the CPU time of a server on this machine is
-read at the edges of its window.
+`progress` decides which run is next. Here the generator is placed and followed. Of a server on this machine the CPU
+time is read at the edges of the window, and so is the core-to-core latency to the generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from iolab.capacity.placement import Placement, Watched, beside_server
 from iolab.capacity.progress import SearchState, read_state, state_of
 from iolab.capacity.records import Record, folder_of, writing
 from iolab.capacity.spec import CapacitySpec
 from iolab.capacity.steps import Step, load_spec
 from iolab.contract.types import Interval, Report, one_line
 from iolab.errors import PlanError
-from iolab.machine import proc
+from iolab.machine import cpus, proc
+from iolab.machine.cpus import Cpu
 from iolab.measure import earlier_run, follower, programs, protocol_probe, stopping
 from iolab.measure.agent import Host
 from iolab.measure.engine import TrialFailed
 from iolab.measure.progress import CLOCKS, Clocks
 from iolab.results import layout, store
 
-# Called with the state of a search; called with the reason and the new folder of an earlier run that is set aside.
+# Called with the state of a search; with the reason and the new folder of an earlier run that is set aside; and with
+# a sentence on the processors of the generator, at first and whenever they change.
 OnState = Callable[[SearchState], None]
 OnSetAside = Callable[[str, Path], None]
+OnPlaced = Callable[[str], None]
 
 
 def refuse_mismatch(spec: CapacitySpec, host: Host) -> None:
@@ -56,6 +61,8 @@ def run(
     server_pid: int | None = None,
     fresh: bool = False,
     on_set_aside: OnSetAside = lambda changed, folder: None,
+    on_placed: OnPlaced = lambda why: None,
+    topology: Callable[[], Sequence[Cpu]] = cpus.topology,
     clocks: Clocks = CLOCKS,
 ) -> Path:
     """Makes the runs that are left of a search and returns its folder.
@@ -79,10 +86,14 @@ def run(
         if set_aside is not None:
             on_set_aside(changed, set_aside)
         on_state(state := state_of(spec, writer.records))
-        is_settled = server_pid is None
+        is_settled, placement = server_pid is None, None
         while state.next is not None:
             _refuse_another(machine["identity"]["server"])
-            record = _measured(host, spec, state.next, len(writer.records), server_pid, clocks.wall())
+            if placement is None or writer.records[-1].shares_cpu:
+                placement = _placed(spec, server_pid, topology())
+                on_placed(placement.why)
+            server = None if server_pid is None else _Server(host, server_pid, placement)
+            record = _measured(host, spec, state.next, len(writer.records), placement.load, server, clocks.wall())
             with stopping.signals_held():
                 writer.append(record)
             if not is_settled:
@@ -111,27 +122,91 @@ def _is_finished(folder: Path) -> bool:
     return (folder / layout.QUESTION).is_file() and read_state(folder).next is None
 
 
-def _measured(host: Host, spec: CapacitySpec, step: Step, number: int, server_pid: int | None, started: str) -> Record:
-    """One run, with the server's CPU time in its window. The server's processes are looked up while it rests."""
-    trees, readings, slices = list[proc.Tree](), list[proc.Usage](), list[Interval]()
+def _placed(spec: CapacitySpec, server_pid: int | None, topology: Sequence[Cpu]) -> Placement:
+    """The generator's processors: those given, or some apart from a server's on this machine."""
+    tasks = () if server_pid is None else tuple(proc.tasks(proc.look(server_pid)).values())
+    if spec.cpus:
+        ran = tuple(sorted({task.cpu for task in tasks}))
+        return Placement(spec.cpus, ran, f"the generator runs {cpus.cpu_words(spec.cpus)}, as given")
+    return beside_server(topology, tasks, spec.threads) if tasks else Placement((), (), "")
 
-    def look() -> None:
-        if server_pid is not None:
-            trees.append(proc.look(server_pid))
 
-    def read() -> None:
-        readings.extend(map(proc.usage, trees))
+@dataclass(slots=True)
+class _Server:
+    """A server on this machine through one run. Its processes are looked up while it rests."""
 
+    host: Host
+    pid: int
+    placement: Placement
+    readings: list[proc.Usage] = field(default_factory=list)
+    core_to_core_ns: list[float] = field(default_factory=list)
+    watched: Watched | None = None
+
+    def ready(self) -> None:
+        self.watched = Watched(proc.look(self.pid))
+        self._measure_latency(self.placement.server)
+
+    def read(self) -> None:
+        """Reads its CPU time at an edge of the window."""
+        if self.watched is not None:
+            self.readings.append(proc.usage(self.watched.tree))
+            self.watched.look()
+
+    def measured(self) -> None:
+        self.read()
+        if self.watched is not None:
+            self._measure_latency([cpu for cpu, _ in self.watched.ran_ns.most_common(1)])
+
+    def tick(self) -> None:
+        if self.watched is not None and self.watched.tree.is_small:
+            self.watched.look()
+
+    def _measure_latency(self, server: Sequence[int]) -> None:
+        if (ns := self.host.core_to_core_ns(server, self.placement.load)) is not None:
+            self.core_to_core_ns.append(ns)
+
+    def fields(self, report: Report) -> dict[str, Any]:
+        """What the record of the run says of it."""
+        edges = tuple(self.core_to_core_ns)
+        shares = self.placement.is_apart and self.watched is not None and self.watched.shares(self.placement.load)
+        return {
+            "server_cpu_ns": _used(report, self.readings),
+            "core_to_core_ns": edges if len(edges) == 2 else None,
+            "shares_cpu": shares,
+        }
+
+
+def _measured(
+    host: Host,
+    spec: CapacitySpec,
+    step: Step,
+    number: int,
+    load_cpus: Sequence[int],
+    server: _Server | None,
+    started: str,
+) -> Record:
+    """One run."""
+    slices = list[Interval]()
     try:
-        load_asked = load_spec(spec, step, number)
+        load_asked = load_spec(spec, step, number, load_cpus)
     except ValidationError as error:
         # A rate or a time beyond what the generator takes: 10,000,000/s, or a day.
         raise TrialFailed("bad_number", f"the next run cannot be made: {one_line(error)}", final=True) from None
     with follower.running(host.load(load_asked)) as load:
-        report = follower.follow(load, ready=look, measuring=read, interval=slices.append, measured=read)
+        if server is None:
+            report = follower.follow(load, interval=slices.append)
+        else:
+            report = follower.follow(
+                load,
+                ready=server.ready,
+                measuring=server.read,
+                interval=slices.append,
+                measured=server.measured,
+                tick=server.tick,
+            )
     _refuse(report)
-    cpu_ns = _used(report, readings)
-    return Record(step=step, started=started, report=report, slices=tuple(slices), server_cpu_ns=cpu_ns)
+    of_server = {} if server is None else server.fields(report)
+    return Record(step=step, started=started, report=report, slices=tuple(slices), **of_server)
 
 
 def _refuse(report: Report) -> None:
@@ -146,7 +221,7 @@ def _refuse(report: Report) -> None:
         raise TrialFailed("errors", f"no request had a right reply{first}: request what the server has", final=True)
 
 
-def _used(report: Report, readings: list[proc.Usage]) -> int | None:
+def _used(report: Report, readings: Sequence[proc.Usage]) -> int | None:
     """CPU time in the window, scaled from that between two readings, which are taken a little off its edges."""
     if len(readings) != 2:
         return None

@@ -27,7 +27,9 @@ from iolab.results.journal import Journal, Stored
 class Record(Frozen):
     """One run as it is stored. `server_cpu_ns` is the server's CPU time in the window, None if its process is unknown.
 
-    A recovery also has the `slices` of its window. The earliest stored runs lack them.
+    A recovery also has the `slices` of its window. The earliest stored runs lack them. `core_to_core_ns` is the
+    core-to-core latency between server and generator before and after the run, None where unknown; `shares_cpu` is
+    whether the server ran on the generator's processors though there were others.
     """
 
     step: Step
@@ -35,6 +37,8 @@ class Record(Frozen):
     report: Report
     slices: tuple[Interval, ...] = ()
     server_cpu_ns: int | None = None
+    core_to_core_ns: tuple[float, float] | None = None
+    shares_cpu: bool = False
 
 
 @dataclass(slots=True)

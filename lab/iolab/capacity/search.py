@@ -1,46 +1,48 @@
 """The search for the highest rate that holds the limits, as a pure state machine: the next probe, from what was seen.
 
-A run in a closed loop shows how much the server can do at all, and the search starts at 0.8 of that rate. Its strides
-grow until one rate holds and another breaks; then it halves the ratio between the two until that is within half of the
-precision. The rate that held is now a candidate. It is the capacity once the rate one precision below it has held, and
-the rate one precision above it has broken, in two of three trials each. If trials contradict the candidate, the search
-continues from what they showed, downwards or upwards. The number of probes is limited, and the result says what could
-not be decided: if the generator was the limit, the capacity is an "at least".
+A run in a closed loop shows how much the server can do at all, and the search starts at 0.8 of that rate. Then an
+up-and-down staircase (see `staircase`) takes it to the rate at which half of the probes hold, and `fit` says where that
+is, over all probes, with an interval. The search ends when the interval is as narrow as the precision, or when the
+budget of probes is used up: then the interval is wide, and is the answer all the same. If the generator was the limit,
+the capacity is an "at least".
 
-There is no I/O here and no clock, so simulated servers of known capacity test it (tests/test_capacity.py).
+A machine may have several states: a host moves the processors of its guests, and a message between two of them costs
+several times as much afterwards; or the server shares a processor with the generator. A probe during which the state
+changed, or in which both shared a processor, is repeated. Each state has a staircase and a fit of its own.
+
+There is no I/O here and no clock, so simulated servers of known capacity test it (tests/test_capacity_search.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from iolab.capacity import staircase
+from iolab.capacity.fit import Fit, fitted
 from iolab.capacity.limits import Judged, Limit, Measurement, Word, judge, rate_words, requests_for
+from iolab.capacity.staircase import Staircase
+from iolab.results.records import SAME_TOPOLOGY_MAX
 
 # Where the search starts, as a share of the closed loop's rate: few servers hold a limit at their highest rate.
 FIRST_SHARE = 0.8
-# The first stride. Each further stride in the same direction is the square of the one before.
-STRIDE = 1.25
-# A limit that breaks at this share of the closed loop's rate does not hold at any rate.
-RATE_MIN_SHARE = 0.01
+# A limit that breaks at this share of the closed loop's rate, as often as said, does not hold at any rate.
+RATE_MIN_SHARE, BREAKS_AT_MIN = 0.01, 2
 # No server does more than this many times the closed loop's rate over the same connections.
 RATE_MAX_SHARE = 10.0
 # Arrivals are random, so a probe is planned for more requests than its quantile needs, by this factor.
 SPARE = 1.15
 # The longest probe, for a quantile that needs more requests, as a multiple of the shortest.
-LONGER_MAX = 10
-# The bracket at which the rate that held becomes a candidate, as a share of the precision:
-# so narrow that the rate one precision above the candidate is sure to break.
-NARROW = 0.5
-# A candidate is confirmed by two of three trials on each side.
-TRIALS_MAX, TRIALS_ENOUGH = 3, 2
-# How often trials may contradict the search before it ends without a result, and the most probes of a search.
-CONTRADICTIONS_MAX = 3
-PROBES_MAX = 48
+LONGER_MAX = 30
+# The shortest step of the staircase, and the half-width of the interval that ends a search, as shares of the precision.
+STEP_SHARE, HALF_WIDTH_SHARE = 1 / 2, 1 / 2
+# The probes of a state before its fit can end the search, and those after which it does.
+TRIALS_MIN, TRIALS_MAX = 12, 24
+# The probes of a search, and those of them that are repeated because of a disturbance.
+PROBES_MAX, REPEATS_MAX = 48, 10
 
-Kind = Literal["capacity", "at least", "never", "unsettled", "unjudged"]
+Kind = Literal["capacity", "at least", "below", "never", "unjudged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,41 @@ class PlannedProbe:
     duration_ms: int
 
 
+class MachineState(NamedTuple):
+    """A state of the machine: whether server and generator shared a processor, and the core-to-core latency between
+    them as it was first seen (None where unknown)."""
+
+    shares_cpu: bool = False
+    core_to_core_ns: float | None = None
+
+    def is_of(self, seen: MachineState) -> bool:
+        """Whether a probe was in this state, as far as is known."""
+        mine, its = self.core_to_core_ns, seen.core_to_core_ns
+        if self.shares_cpu or seen.shares_cpu or mine is None or its is None:
+            return self.shares_cpu == seen.shares_cpu
+        return max(mine, its) <= SAME_TOPOLOGY_MAX * min(mine, its)
+
+
+class Estimate(NamedTuple):
+    """The capacity in one state of the machine, fitted over so many probes."""
+
+    machine: MachineState
+    fit: Fit
+    probes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The end of a search. `rate_per_s` is the capacity, or the highest rate that trials agree on."""
+    """The end of a search. `rate_per_s` is the capacity, or a bound of it; `fit` is what it comes from.
+
+    `estimates` has the capacity in each state of the machine that was seen often enough, that of the answer first.
+    """
 
     kind: Kind
     rate_per_s: float | None
     why: str
+    fit: Fit | None = None
+    estimates: tuple[Estimate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,64 +99,117 @@ class Settings:
 
     limits: tuple[Limit, ...]
     precision: float = 0.05
-    probe_ms: int = 3_000
+    probe_ms: int = 1_000
     requests_min: int = 1
 
 
+class Trial(NamedTuple):
+    """A probe that counts: its rate, whether the limits held, and why not."""
+
+    rate_per_s: float
+    word: Word
+    why: str = ""
+
+
 @dataclass(frozen=True, slots=True)
-class Bisection:
+class Track:
+    """The search in one state of the machine: its staircase, and its probes."""
+
+    machine: MachineState
+    stairs: Staircase
+    trials: tuple[Trial, ...] = ()
+
+    def rates(self, word: Word) -> list[float]:
+        """The rates of the probes that ended so."""
+        return [trial.rate_per_s for trial in self.trials if trial.word == word]
+
+    @property
+    def is_generators(self) -> bool:
+        """Whether the generator was the limit more often than the server."""
+        return len(self.rates("generator")) > len(self.rates("breaks"))
+
+    @property
+    def fit(self) -> Fit | None:
+        """The rate up to which the limits hold; that of the generator, where that was the limit."""
+        return fitted(self.rates("holds"), self.rates("generator" if self.is_generators else "breaks"))
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
     """How far a search has come; see `next_step` and `observe`.
 
-    `low` is the highest rate that held, `high` the lowest that did not. `candidate` is a `low` to be confirmed; `below`
-    and `above` are the results of the trials on its two sides. `longer` multiplies the length of a repeated probe, and
-    `is_repeat` means that the probe before was limited by the generator. `sure` is the highest rate that held in two of
-    three trials and has not been contradicted since.
+    `tracks` are the states of the machine that were seen, and `now` is the one of the last probe. `longer` multiplies
+    the length of a repeated probe, and `is_repeat` means that the probe before was limited by the generator.
+    `repeats` counts the probes that were repeated because of a disturbance.
     """
 
     settings: Settings
     ceiling_per_s: float | None = None
-    low: float | None = None
-    high: float | None = None
-    stride: float = STRIDE
-    candidate: float | None = None
-    below: tuple[Word, ...] = ()
-    above: tuple[Word, ...] = ()
+    tracks: tuple[Track, ...] = ()
+    now: int = 0
     longer: int = 1
     is_repeat: bool = False
+    repeats: int = 0
     probes: int = 0
-    contradictions: int = 0
-    sure: float | None = None
     done: Done | None = None
 
 
-def next_step(state: Bisection) -> PlannedProbe | Done:
+def next_step(search: Search) -> PlannedProbe | Done:
     """What to run next, or what was found."""
-    if state.done is not None:
-        return state.done
-    if state.ceiling_per_s is None:
-        return PlannedProbe(None, state.settings.probe_ms)
-    rate_per_s = _confirming(state, state.candidate) if state.candidate is not None else _searching(state)
-    duration_ms = probe_duration_ms(state.settings, rate_per_s) * state.longer
-    return PlannedProbe(rate_per_s, min(duration_ms, LONGER_MAX * state.settings.probe_ms))
+    if search.done is not None:
+        return search.done
+    if not search.tracks:
+        return PlannedProbe(None, search.settings.probe_ms)
+    rate_per_s = rounded(search.tracks[search.now].stairs.rate_per_s)
+    duration_ms = probe_duration_ms(search.settings, rate_per_s) * search.longer
+    return PlannedProbe(rate_per_s, min(duration_ms, LONGER_MAX * search.settings.probe_ms))
 
 
-def observe(state: Bisection, seen: Measurement) -> Bisection:
-    """The state after the probe of `next_step`, given its figures."""
-    step = next_step(state)
+def observe(search: Search, seen: Measurement) -> Search:
+    """The search after the probe of `next_step`, given its figures."""
+    step = next_step(search)
     assert isinstance(step, PlannedProbe), "a search that has ended sees nothing more"
-    state = replace(state, probes=state.probes + 1)
+    search = replace(search, probes=search.probes + 1)
     if step.rate_per_s is None:
-        return _ceiling(state, seen)
-    judged = judge(state.settings.limits, seen)
+        return _started(search, seen)
+    if is_disturbed(seen) and search.repeats < REPEATS_MAX:
+        return _bounded(replace(search, repeats=search.repeats + 1))
+    judged = judge(search.settings.limits, seen)
     if judged.word == "unjudged":
-        return _bounded(_unjudged(state, step.duration_ms, judged))
-    if judged.word == "generator" and state.candidate is None and not state.is_repeat:
+        return _bounded(_unjudged(search, step.duration_ms, judged))
+    if judged.word == "generator" and not search.is_repeat:
         # It says nothing about the server, and the machine may have paused: repeat it once.
-        return _bounded(replace(state, is_repeat=True))
-    state = replace(state, longer=1, is_repeat=False)
-    if state.candidate is None:
-        return _bounded(_searched(state, step.rate_per_s, judged))
-    return _bounded(_confirmed(state, state.candidate, step.rate_per_s, judged))
+        return _bounded(replace(search, is_repeat=True))
+    search = replace(search, longer=1, is_repeat=False)
+    return _bounded(_tried(search, machine_of(seen), Trial(step.rate_per_s, judged.word, judged.why)))
+
+
+def answer(search: Search) -> Done:
+    """What the probes so far say, however many they are."""
+    tracks = sorted(search.tracks, key=lambda track: _rank(search.settings, track), reverse=True)
+    if not tracks or not tracks[0].trials:
+        return Done("unjudged", None, "no run could be judged")
+    best = tracks[0]
+    fits = ((track.machine, track.fit, len(track.trials)) for track in tracks)
+    estimates = tuple(Estimate(machine, fit, probes) for machine, fit, probes in fits if fit is not None)
+    held, fit = best.rates("holds"), best.fit
+    if fit is None:
+        return _one_sided(best, held)
+    if best.is_generators:
+        why = next(trial.why for trial in reversed(best.trials) if trial.word == "generator")
+        return Done("at least", rounded(fit.low_per_s), f"above that the generator was the limit: {why}", fit)
+    return Done("capacity", rounded(fit.rate_per_s), _spread_words(search.settings, best, fit), fit, estimates)
+
+
+def is_disturbed(seen: Measurement) -> bool:
+    """Whether the state of the machine changed during a probe, or server and generator shared a processor."""
+    edges = seen.core_to_core_ns
+    return seen.shares_cpu or (edges is not None and max(edges) > SAME_TOPOLOGY_MAX * min(edges))
+
+
+def machine_of(seen: Measurement) -> MachineState:
+    """The state of the machine at the end of a probe, which is where the next one begins."""
+    return MachineState(seen.shares_cpu, None if seen.core_to_core_ns is None else seen.core_to_core_ns[1])
 
 
 def probe_duration_ms(settings: Settings, rate_per_s: float) -> int:
@@ -136,122 +219,98 @@ def probe_duration_ms(settings: Settings, rate_per_s: float) -> int:
     return min(max(settings.probe_ms, math.ceil(needed_ms)), LONGER_MAX * settings.probe_ms)
 
 
-def beside(candidate: float, precision: float) -> tuple[float, float]:
-    """The rates below and above a candidate that confirm it."""
-    return rounded(candidate * (1 - precision)), rounded(candidate * (1 + precision))
-
-
 def rounded(rate_per_s: float) -> float:
     """A rate with four significant digits: more would suggest a precision that it does not have."""
     return float(f"{rate_per_s:.4g}")
 
 
-def _searching(state: Bisection) -> float:
-    """The next rate without a candidate: between the rates that held and broke, or one stride beyond the known one."""
-    assert state.ceiling_per_s is not None, "a closed loop goes first"
-    if state.low is not None and state.high is not None:
-        return rounded(math.sqrt(state.low * state.high))
-    if state.low is not None:
-        return rounded(min(state.low * state.stride, RATE_MAX_SHARE * state.ceiling_per_s))
-    if state.high is not None:
-        return rounded(max(state.high / state.stride, RATE_MIN_SHARE * state.ceiling_per_s))
-    return rounded(FIRST_SHARE * state.ceiling_per_s)
-
-
-def _confirming(state: Bisection, candidate: float) -> float:
-    """The rate on the side of the candidate that is next. Sides alternate, so that machine drift affects both alike."""
-    low, high = beside(candidate, state.settings.precision)
-    if _decided(state.below):
-        return high
-    return low if _decided(state.above) or len(state.below) <= len(state.above) else high
-
-
-def _decided(words: Sequence[Word]) -> bool:
-    """Whether enough trials agree, or none is left."""
-    return len(words) == TRIALS_MAX or any(words.count(word) >= TRIALS_ENOUGH for word in set(words))
-
-
-def _held(words: Sequence[Word]) -> bool:
-    return words.count("holds") >= TRIALS_ENOUGH
-
-
-def _ceiling(state: Bisection, seen: Measurement) -> Bisection:
+def _started(search: Search, seen: Measurement) -> Search:
     if seen.replies == 0:
-        return replace(state, done=Done("never", None, "no request was answered"))
-    return replace(state, ceiling_per_s=seen.achieved_per_s)
+        return replace(search, done=Done("never", None, "no request was answered"))
+    track = Track(machine_of(seen), Staircase(FIRST_SHARE * seen.achieved_per_s))
+    return replace(search, ceiling_per_s=seen.achieved_per_s, tracks=(track,))
 
 
-def _searched(state: Bisection, rate_per_s: float, judged: Judged) -> Bisection:
-    """The state after a probe without a candidate: a narrower bracket, a longer stride, or a candidate."""
-    assert state.ceiling_per_s is not None, "a closed loop goes first"
-    lowest, highest = (rounded(share * state.ceiling_per_s) for share in (RATE_MIN_SHARE, RATE_MAX_SHARE))
-    strode = state.low is not None or state.high is not None
-    state = replace(state, low=rate_per_s) if judged.word == "holds" else replace(state, high=rate_per_s)
-    low, high = state.low, state.high
-    if low is not None and high is not None:
-        # Rounded rates may meet before the precision is reached.
-        is_narrow = high <= low * (1 + NARROW * state.settings.precision) or _searching(state) in (low, high)
-        return replace(state, candidate=low) if is_narrow else state
-    if low is None and rate_per_s <= lowest:
-        is_servers = judged.word == "breaks"
-        why = judged.why if is_servers else f"the generator was the limit at every rate: {judged.why}"
-        return replace(state, done=Done("never" if is_servers else "unsettled", None, why))
-    if high is None and rate_per_s >= highest:
-        return replace(state, done=Done("at least", low, "it held at every rate that was tried"))
-    return replace(state, stride=state.stride**2) if strode else state
+def _tried(search: Search, machine: MachineState, trial: Trial) -> Search:
+    """The search after a probe that counts, in the state of the machine that it was made in."""
+    now = next((at for at, track in enumerate(search.tracks) if track.machine.is_of(machine)), len(search.tracks))
+    # A state that was not seen before: its capacity may be far away, so its first steps are long.
+    track = search.tracks[now] if now < len(search.tracks) else Track(machine, Staircase(trial.rate_per_s))
+    stairs = track.stairs
+    if rounded(stairs.rate_per_s) == trial.rate_per_s:
+        shortest = STEP_SHARE * search.settings.precision
+        stairs = staircase.after(stairs, held=trial.word == "holds", shortest=shortest)
+        stairs = replace(stairs, rate_per_s=min(max(stairs.rate_per_s, _lowest(search)), _highest(search)))
+    track = replace(track, stairs=stairs, trials=(*track.trials, trial))
+    search = replace(search, tracks=(*search.tracks[:now], track, *search.tracks[now + 1 :]), now=now)
+    return replace(search, done=_end(search, track, trial))
 
 
-def _confirmed(state: Bisection, candidate: float, rate_per_s: float, judged: Judged) -> Bisection:
-    """The state after a trial of a candidate: confirmed, contradicted, or to be tried again."""
-    low, high = beside(candidate, state.settings.precision)
-    if rate_per_s == low:
-        state = replace(state, below=(*state.below, judged.word))
-    else:
-        state = replace(state, above=(*state.above, judged.word))
-    if _decided(state.below) and not _held(state.below):
-        kept = state.sure if state.sure is not None and state.sure < low else None
-        return _contradicted(replace(state, sure=kept), low=None, high=low)
-    if _held(state.above) or _held(state.below):
-        held = high if _held(state.above) else low
-        state = replace(state, sure=max(held, state.sure or held))
-    if _held(state.above):
-        return _contradicted(state, low=high, high=None)
-    if not (_decided(state.below) and _decided(state.above)):
-        return state
-    held, broke = state.below.count("holds"), len(state.above) - state.above.count("holds")
-    below, above = f"{held} of {len(state.below)}", f"{broke} of {len(state.above)}"
-    why = f"held at {rate_words(low)} in {below} trials, and not at {rate_words(high)} in {above}"
-    if state.above.count("generator") < state.above.count("breaks"):
-        return replace(state, done=Done("capacity", candidate, why))
-    return replace(state, done=Done("at least", low, f"{why}: there the generator was the limit"))
+def _end(search: Search, track: Track, trial: Trial) -> Done | None:
+    """The end of a search that the last probe brought; None where it goes on."""
+    at_edge = [each.word for each in track.trials if each.rate_per_s == trial.rate_per_s]
+    if trial.rate_per_s <= rounded(_lowest(search)) and not track.rates("holds"):
+        if at_edge.count("breaks") >= BREAKS_AT_MIN:
+            return Done("never", None, trial.why)
+        if at_edge.count("generator") >= BREAKS_AT_MIN:
+            return Done("unjudged", None, f"the generator was the limit at every rate: {trial.why}")
+    if trial.rate_per_s >= rounded(_highest(search)) and trial.word == "holds":
+        return answer(search)
+    is_over = len(track.trials) >= TRIALS_MAX
+    return answer(search) if is_over or _is_narrow(search.settings, track) else None
 
 
-def _contradicted(state: Bisection, *, low: float | None, high: float | None) -> Bisection:
-    """The state after trials contradicted a candidate: the search continues from what they showed, in small strides."""
-    if state.contradictions == CONTRADICTIONS_MAX:
-        why = "trials contradicted each other, so the server, or the machine, is not steady"
-        return replace(state, done=Done("unsettled", state.sure, why))
-    return replace(
-        state,
-        low=low,
-        high=high,
-        stride=1 + 2 * state.settings.precision,
-        candidate=None,
-        below=(),
-        above=(),
-        contradictions=state.contradictions + 1,
-    )
+def _is_narrow(settings: Settings, track: Track) -> bool:
+    if len(track.trials) < TRIALS_MIN or (fit := track.fit) is None:
+        return False
+    return fit.half_width <= HALF_WIDTH_SHARE * settings.precision
 
 
-def _unjudged(state: Bisection, duration_ms: int, judged: Judged) -> Bisection:
-    """The state after a probe with too few requests: repeat it for longer, or end the search at the longest."""
-    if duration_ms < LONGER_MAX * state.settings.probe_ms:
-        return replace(state, longer=2 * state.longer)
+def _rank(settings: Settings, track: Track) -> tuple[bool, bool, int]:
+    """What decides which state of the machine the answer is about: one with a narrow interval, then one in which server
+    and generator had processors of their own, then the one with most probes."""
+    return _is_narrow(settings, track), bool(track.trials) and not track.machine.shares_cpu, len(track.trials)
+
+
+def _lowest(search: Search) -> float:
+    return RATE_MIN_SHARE * (search.ceiling_per_s or 0.0)
+
+
+def _highest(search: Search) -> float:
+    return RATE_MAX_SHARE * (search.ceiling_per_s or math.inf)
+
+
+def _one_sided(track: Track, held: list[float]) -> Done:
+    """What is known where every probe held, or none did."""
+    if held:
+        return Done("at least", max(held), "it held at every rate that was tried")
+    last = track.trials[-1]
+    if not track.rates("breaks"):
+        return Done("unjudged", None, f"the generator was the limit at every rate: {last.why}")
+    return Done("below", min(track.rates("breaks")), last.why)
+
+
+def _spread_words(settings: Settings, track: Track, fit: Fit) -> str:
+    """How many probes there were; and what they contradict each other about, where that makes the interval wide."""
+    count = f"{len(track.trials)} probes"
+    highest, lowest = max(track.rates("holds")), min(track.rates("breaks"))
+    if fit.half_width <= settings.precision or highest <= lowest:
+        return count
+    both = f"it held once at {rate_words(highest)} and did not hold once at {rate_words(lowest)}"
+    return f"{count}: {both}, so the server or the machine is not steady"
+
+
+def _unjudged(search: Search, duration_ms: int, judged: Judged) -> Search:
+    """The search after a probe with too few requests: repeat it for longer, or end the search at the longest."""
+    if duration_ms < LONGER_MAX * search.settings.probe_ms:
+        return replace(search, longer=2 * search.longer)
     why = f"{judged.why} in {duration_ms / 1_000:g} s: use longer probes, or a lower quantile"
-    return replace(state, done=Done("unjudged", state.sure, why))
+    known = answer(search)
+    # Higher rates, which have more requests, may have been judged.
+    return replace(search, done=replace(known, why=why) if known.kind in ("below", "unjudged") else known)
 
 
-def _bounded(state: Bisection) -> Bisection:
-    if state.done is not None or state.probes < PROBES_MAX:
-        return state
-    return replace(state, done=Done("unsettled", state.sure, f"{PROBES_MAX} probes did not settle it"))
+def _bounded(search: Search) -> Search:
+    if search.done is not None or search.probes < PROBES_MAX:
+        return search
+    return replace(search, done=answer(search))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from iolab.capacity.limits import rate_words, time_words
+from iolab.capacity.fit import Fit
+from iolab.capacity.limits import Measurement, rate_words, time_words
 from iolab.capacity.progress import SearchState
-from iolab.capacity.steps import AFTERWARDS, OVERLOAD
+from iolab.capacity.search import MachineState, is_disturbed, rounded
+from iolab.capacity.steps import AFTERWARDS
 from iolab.contract.types import percent
 
 
 def sentences(state: SearchState) -> tuple[str, ...]:
-    """The verdict, and what is known of an overload: one sentence each."""
-    return tuple(filter(None, (verdict(state), overload_sentence(state), recovery_sentence(state))))
+    """The verdict, and what is known of other states of the machine and of an overload: one sentence each."""
+    found = (verdict(state), states_sentence(state), overload_sentence(state), recovery_sentence(state))
+    return tuple(filter(None, found))
 
 
 def verdict(state: SearchState) -> str:
@@ -20,16 +23,50 @@ def verdict(state: SearchState) -> str:
         return f"Not finished: {_bracket(state)}."
     if done.kind == "never":
         return f"{limits} does not hold at any rate: {done.why}."
-    if done.kind == "capacity" and done.rate_per_s is not None:
-        return f"The capacity under {limits} is {rate_words(done.rate_per_s)}: {done.why}."
-    if done.kind == "at least" and done.rate_per_s is not None:
-        return f"The capacity under {limits} is at least {rate_words(done.rate_per_s)}: {done.why}."
-    sure = "" if done.rate_per_s is None else f"; {rate_words(done.rate_per_s)} held in two of three trials"
-    return f"The capacity under {limits} is not known ({_bracket(state)}{sure}): {done.why}."
+    if done.rate_per_s is None:
+        return f"The capacity under {limits} is not known: {done.why}."
+    rate = rate_words(done.rate_per_s)
+    if done.kind == "capacity" and done.fit is not None:
+        return f"The capacity under {limits} is {rate} ({interval_words(done.fit)}; {done.why})."
+    return f"The capacity under {limits} is {done.kind} {rate}: {done.why}."
+
+
+def interval_words(fit: Fit) -> str:
+    """The interval of a capacity."""
+    low, high = (rate_words(rounded(rate_per_s)).removesuffix("/s") for rate_per_s in (fit.low_per_s, fit.high_per_s))
+    return f"95 % interval {low} to {high}"
+
+
+def states_sentence(state: SearchState) -> str:
+    """The capacity in the other states of the machine that were seen; empty where there was one state."""
+    first, *others = state.done.estimates if state.done is not None and state.done.estimates else (None,)
+    if first is None or not others:
+        return ""
+    found = (
+        f"{_state_words(each.machine)} it is {rate_words(rounded(each.fit.rate_per_s))} ({interval_words(each.fit)})"
+        for each in others
+    )
+    return f"That is {_state_words(first.machine)}; {'; '.join(found)}."
+
+
+def disturbance_words(seen: Measurement) -> str:
+    """What disturbed a run, empty where nothing did."""
+    if seen.shares_cpu:
+        return "server and generator shared a processor"
+    return "the core-to-core latency changed" if is_disturbed(seen) else ""
+
+
+def _state_words(machine: MachineState) -> str:
+    """A state of the machine, as it stands in a sentence."""
+    if machine.shares_cpu:
+        return "with server and generator on one processor"
+    if machine.core_to_core_ns is None:
+        return "with an unknown core-to-core latency"
+    return f"with a core-to-core latency of {machine.core_to_core_ns:.0f} ns"
 
 
 def overload_sentence(state: SearchState) -> str:
-    """What the server does at OVERLOAD times its capacity; empty while that is not known."""
+    """What the server does at the highest rate of the curve; empty while that is not known."""
     probe, done = state.overload, state.done
     if probe is None or done is None or done.rate_per_s is None:
         return ""
@@ -38,7 +75,8 @@ def overload_sentence(state: SearchState) -> str:
     failed = f", and {percent(probe.seen.errors_share, 1)} failed" if probe.seen.errors_share else ""
     generator = _generator_words(probe.seen.generator)
     said = f"it answers {achieved}, {kept} of its capacity, with a p99 of {p99} after {seconds}"
-    return f"At {OVERLOAD:g} times that {said}{failed}{generator}."
+    times = f"{(probe.step.rate_per_s or 0.0) / done.rate_per_s:.2g}"
+    return f"At {times} times that {said}{failed}{generator}."
 
 
 def recovery_sentence(state: SearchState) -> str:

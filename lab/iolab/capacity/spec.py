@@ -26,9 +26,13 @@ ARRIVALS_ERRORS = 3.0
 
 
 class CapacitySpec(Frozen):
-    """Everything that decides what is measured. The same spec has the same folder."""
+    """Everything that decides what is measured. The same spec has the same folder.
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
+    The first schema was searched by another procedure: its runs are read, and never resumed. Without `cpus`, the
+    generator gets processors apart from those of a server on this machine.
+    """
+
+    schema_: Literal[1, 2] = Field(default=2, alias="schema")
     url: str
     workload: Workload
     connect: str
@@ -41,7 +45,7 @@ class CapacitySpec(Frozen):
     arrivals: Arrivals = "poisson"
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     precision: float = Field(default=0.05, ge=0.005, le=0.25)
-    probe_ms: int = Field(default=3_000, ge=100, le=600_000)
+    probe_ms: int = Field(default=1_000, ge=100, le=600_000)
     timeout_ms: DurationMs = 10_000
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ overloads the server for a while and then asks for half of its capacity.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from iolab.capacity import search
@@ -65,8 +65,8 @@ def curve_rate(capacity_per_s: float, share: float) -> float:
     return search.rounded(share * capacity_per_s)
 
 
-def load_spec(spec: CapacitySpec, step: Step, number: int) -> LoadSpec:
-    """The load of one run. Each run draws its own arrivals, from the seed and its number."""
+def load_spec(spec: CapacitySpec, step: Step, number: int, cpus: Sequence[int] = ()) -> LoadSpec:
+    """The load of one run, on these processors. Each run draws its own arrivals, from the seed and its number."""
     stages = [{"from_per_s": step.rate_per_s, "to_per_s": step.rate_per_s, "duration_ms": None}]
     arrivals, duration_ms = spec.arrivals, step.duration_ms
     if step.purpose == "recovery":
@@ -82,7 +82,7 @@ def load_spec(spec: CapacitySpec, step: Step, number: int) -> LoadSpec:
             "tls": spec.tls,
             "connections": spec.connections,
             "threads": spec.threads,
-            "cpus": spec.cpus,
+            "cpus": tuple(cpus),
             "warmup_ms": spec.warmup_ms,
             "duration_ms": duration_ms,
             "timeout_ms": spec.timeout_ms,

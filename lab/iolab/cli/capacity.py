@@ -31,7 +31,7 @@ WORKLOAD: Mapping[str, Setting] = {
 # The settings of the generator.
 GENERATOR: Mapping[str, Setting] = {
     **LOAD,
-    "cpus": cpu_list("all"),
+    "cpus": cpu_list("apart from those of a server on this machine"),
     "arrivals": word("how requests fall due", Arrivals, "poisson"),
     "timeout_ms": Setting("how long a reply may take", "10s", milliseconds, "TIME", ("--timeout",)),
     "seed": Setting("decides the random arrivals", "1"),
@@ -101,7 +101,7 @@ def share(text: str) -> float:
 SEARCH: Mapping[str, Setting] = {
     "precision": Setting("how far the capacity may be off", "5%", share, "SHARE"),
     "probe_ms": Setting(
-        "length of a run; longer where its quantiles need more", "3s", milliseconds, "TIME", ("--probe",)
+        "length of a run; longer where its quantiles need more", "1s", milliseconds, "TIME", ("--probe",)
     ),
 }
 
@@ -153,6 +153,7 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
                 server_pid=server_pid,
                 fresh=options.fresh,
                 on_set_aside=lines.set_aside,
+                on_placed=lines.placed,
             )
     except (stopping.Stopped, engine.TrialFailed) as error:
         # Without a single run there is no folder.
@@ -163,7 +164,7 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
             return error.code
         return failed(str(error), 2 if error.failure.kind.startswith("bad_") else 1)
     state = show(folder, as_json=options.as_json)
-    return 1 if state.done is None or state.done.kind in ("unsettled", "unjudged") else 0
+    return 1 if state.done is None or state.done.kind in ("below", "unjudged") else 0
 
 
 def show(folder: Path, *, as_json: bool) -> SearchState:

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from iolab.capacity.limits import QUANTILES, Word, rate_words, time_words
 from iolab.capacity.progress import Probe, SearchState
-from iolab.capacity.sentences import recovery_sentence, sentences
+from iolab.capacity.search import PROBES_MAX, TRIALS_MIN
+from iolab.capacity.sentences import disturbance_words, recovery_sentence, sentences
 from iolab.capacity.spec import CapacitySpec
 from iolab.capacity.steps import BEFORE, CURVE, WATCHED
 from iolab.cli.terminal import aside, duration, say
@@ -18,8 +19,8 @@ from iolab.contract.types import percent
 from iolab.machine import port_owner
 from iolab.metrics import quantile_supported
 
-# How many runs a search takes, more or less, without those of the curve.
-SEARCH_RUNS = 11
+# How many runs a search takes on a steady machine, with the closed loop and without those of the curve.
+SEARCH_RUNS = 1 + TRIALS_MIN
 # Whether a run held the limits, for the table.
 WORDS: dict[Word, str] = {"holds": "yes", "breaks": "no", "generator": "no (generator)", "unjudged": "too few"}
 
@@ -32,7 +33,8 @@ def show_spec(console: Console, spec: CapacitySpec, server_pid: int | None) -> N
     say(console, f"{' and '.join(spec.limits)} at {spec.url}, {spec.connections} connections")
     say(
         console,
-        f"{runs} to {2 * runs} runs of {spec.settings.probe_ms / 1_000:g} s or more, {duration(length_s)} or more",
+        f"{runs} to {PROBES_MAX + len(CURVE)} runs of {spec.settings.probe_ms / 1_000:g} s or more, "
+        f"{duration(length_s)} or more",
     )
     if server_pid is not None:
         say(console, f"the server is process {server_pid} ({port_owner.name(server_pid)}): its processor time is read")
@@ -51,6 +53,11 @@ class Lines:
     def set_aside(self, changed: str, folder: Path) -> None:
         """Prints that an earlier search is kept, and why it is not resumed."""
         say(self._console, aside(changed, folder))
+
+    def placed(self, why: str) -> None:
+        """Prints where the generator runs."""
+        if why:
+            say(self._console, why)
 
     def __call__(self, state: SearchState) -> None:
         """Prints what is new."""
@@ -73,7 +80,8 @@ def run_line(state: SearchState) -> str:
     if probe.step.rate_per_s is None:
         return f"{what}: {achieved}"
     # The advice after a colon is printed once, at the end.
-    why = probe.judged.why.partition(":")[0]
+    reasons = [probe.judged.why.partition(":")[0], disturbance_words(probe.seen)]
+    why = ", ".join(filter(None, reasons))
     return f"{what}: {achieved}: {probe.judged.word}" + (f" ({why})" if why else "")
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,6 +40,9 @@ READINGS_MAX = 8
 EACH_MAX = 256
 
 _CPUCLOCK_SCHED = 2
+
+# The processor in /proc/PID/stat, counted from the field after the name.
+PROCESSOR_FIELD = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,14 @@ class Size:
     processes: int
     zombies: int
     descriptors: int
+
+
+class Task(NamedTuple):
+    """A thread: the processors it may run on, the one it ran on last, and how long it has run."""
+
+    affinity: frozenset[int]
+    cpu: int
+    ran_ns: int
 
 
 class Memory(NamedTuple):
@@ -175,6 +187,18 @@ def process_cpu_ns(pid: int) -> int:
         return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
     except OSError:
         return 0
+
+
+def tasks(tree: Tree) -> dict[str, Task]:
+    """The first threads of a tree, with where each may run and where it ran last; without those that are gone."""
+    found = {}
+    for path in [task for pid in tree.pids[:TASKS_READ_MAX] for task in _tasks(pid)][:TASKS_READ_MAX]:
+        fields = (_read(f"{path}/stat") or "").rpartition(")")[2].split()
+        with suppress(OSError):
+            affinity = frozenset(os.sched_getaffinity(int(path.rpartition("/")[2])))
+            if fields:
+                found[path] = Task(affinity, int(fields[PROCESSOR_FIELD]), _scheduled_ns(path)[0])
+    return found
 
 
 def size(*roots: int) -> Size:

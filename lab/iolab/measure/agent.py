@@ -118,7 +118,7 @@ class Host(Protocol):
     def drive(self, cell: Cell, server: RunningServer) -> RunningClient: ...
     def rest(self, time_ms: int) -> Window: ...
     def memory_in_use(self) -> int: ...
-    def core_to_core_ns(self, cell: Cell) -> float | None: ...
+    def core_to_core_ns(self, server: Sequence[int], load: Sequence[int]) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,9 @@ class Agent:
         """How much of the machine's memory is in use, in bytes."""
         return resources.memory_in_use()
 
-    def core_to_core_ns(self, cell: Cell) -> float | None:
-        """The core-to-core latency from a server to its generator now; None where that has no meaning."""
-        return _core_to_core_ns(self.engine, cell.server.cpus, cell.load.cpus)
+    def core_to_core_ns(self, server: Sequence[int], load: Sequence[int]) -> float | None:
+        """The core-to-core latency from a server to its generator now; None where they share a processor."""
+        return _core_to_core_ns(self.engine, server, load)
 
     def core_to_core_series_ns(self) -> list[float]:
         """The core-to-core latency from a server to its generator over a few seconds; empty if unknown."""

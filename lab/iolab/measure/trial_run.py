@@ -157,12 +157,12 @@ def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer
 
         def ready() -> None:
             observer.ready()
-            core_to_core_ns.append(host.core_to_core_ns(cell))
+            core_to_core_ns.append(host.core_to_core_ns(cell.server.cpus, cell.load.cpus))
 
         def measured() -> None:
             seen.append(observer.end())
             memory.append((load.memory(), host.memory_in_use()))
-            core_to_core_ns.append(host.core_to_core_ns(cell))
+            core_to_core_ns.append(host.core_to_core_ns(cell.server.cpus, cell.load.cpus))
 
         report = follow(
             load,

@@ -16,8 +16,8 @@ from iolab.capacity.limits import ERRORS, QUANTILES, Limit, Measurement, Word, r
 from iolab.capacity.progress import Probe, SearchState, state_of
 from iolab.capacity.records import read_records, read_spec
 from iolab.capacity.recovery import Recovery, Slice
-from iolab.capacity.search import Kind
-from iolab.capacity.sentences import recovery_sentence, sentences
+from iolab.capacity.search import Kind, is_disturbed
+from iolab.capacity.sentences import disturbance_words, recovery_sentence, sentences
 from iolab.contract.types import percent
 from iolab.metrics import quantile_supported
 from iolab.report import charts, document, drawing, figures, formats, palette
@@ -30,7 +30,7 @@ HEIGHT = 220
 # The quantiles of the table: the last one of a report takes a million requests.
 SHOWN = tuple(QUANTILES)[:-1]
 # The searches that ended with a figure.
-KNOWN: tuple[Kind, ...] = ("capacity", "at least")
+KNOWN: tuple[Kind, ...] = ("capacity", "at least", "below")
 # Labels of an axis of milliseconds: 0.05 and 1,000.
 PLAIN = "format(datum.value, ',~r')"
 # Whether a run held its limits.
@@ -93,6 +93,7 @@ def render(state: SearchState, machine: Mapping[str, Any], faults: Sequence[str]
             is_known=state.done is not None and state.done.kind in KNOWN,
             warnings=tuple(_warnings(state, faults)),
             drawings=tuple(_drawings(state)),
+            cpus=",".join(map(str, state.probes[-1].cpus)) if state.probes else "",
             names=SHOWN,
             rows=[_row(probe) for probe in (*closed, *state.curve)],
             machine=figures.machine_rows(machine),
@@ -107,13 +108,24 @@ def _warnings(state: SearchState, faults: Sequence[str]) -> Iterator[str]:
         yield "The search is not finished: the same command resumes it."
     if any(probe.judged.word == "generator" for probe in state.probes):
         yield "In some runs the generator was the limit: a limit that broke in them says nothing about the server."
+    shared = sum(probe.seen.shares_cpu for probe in state.probes)
+    if shared:
+        yield f"In {_runs(shared)} server and generator shared a processor: bind the server, as with taskset -c 0."
+    moved = sum(is_disturbed(probe.seen) and not probe.seen.shares_cpu for probe in state.probes)
+    if moved:
+        yield f"In {_runs(moved)} the core-to-core latency changed: the host moved the processors of this machine."
     if state.spec.tls is not None:
         yield "Connections stay open, so no figure includes the cost of a TLS handshake."
     yield "A server on this machine shares it with the generator. For a remote one, every figure includes the network."
 
 
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
 def _row(probe: Probe) -> Row:
     asked, cpu_ns, errors = probe.step.rate_per_s, probe.cpu_per_request_ns, probe.seen.errors_share
+    reasons = (probe.judged.why.partition(":")[0] if asked is not None else "", disturbance_words(probe.seen))
     return Row(
         asked="closed loop" if asked is None else formats.number(asked),
         achieved=formats.number(probe.seen.achieved_per_s),
@@ -121,7 +133,7 @@ def _row(probe: Probe) -> Row:
         errors=percent(errors, 2) if errors else "0",
         cpu="–" if cpu_ns is None else formats.number(cpu_ns / 1e3),
         word="" if asked is None else WORDS[probe.judged.word],
-        why=probe.judged.why.partition(":")[0] if asked is not None else "",
+        why=", ".join(filter(None, reasons)),
         purpose=probe.step.purpose,
     )
 
