@@ -11,7 +11,7 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.[ch]'
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
 .PHONY: main build test lint test-rust test-python interpreters clean
-.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup bench-compare
+.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup bench-compare bench-capacity
 
 # A machine that is too busy for a conclusion (3) has said so: that is an answer, not a failure.
 main: build
@@ -63,6 +63,9 @@ bench-startup: build
 
 bench-compare: build
 	$(BIN)/python bench/compare.py
+
+bench-capacity: build
+	$(BIN)/python bench/capacity_truth.py
 
 # One version of CPython with its GIL and without, in the cache of the user: all checkouts share them. Needs no .venv.
 interpreters:

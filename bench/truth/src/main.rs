@@ -73,6 +73,13 @@ enum ProfileFlags {
         #[arg(long, value_parser = parse_ns, default_value = "0.4ms")]
         service: u64,
     },
+    /// A token bucket: so many requests a second, and a burst at once.
+    Bucket {
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), default_value = "20000")]
+        rate: u64,
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), default_value = "100")]
+        burst: u64,
+    },
     /// Some replies have a body that differs in one byte.
     Wrong(Faults),
     /// Some replies are 503.
@@ -106,6 +113,7 @@ impl ProfileFlags {
                 Profile::Stall { delay_ns: delay.delay, stall_ns: stall, period_ns: period }
             }
             Self::Queue { service } => Profile::Queue { service_ns: service },
+            Self::Bucket { rate, burst } => Profile::Bucket { interval_ns: 1_000_000_000 / rate, burst },
             Self::Wrong(ref faults) => faults.to_profile(profile::Kind::Wrong),
             Self::Fail(ref faults) => faults.to_profile(profile::Kind::Unavailable),
             Self::Reset(ref faults) => faults.to_profile(profile::Kind::Reset),

@@ -11,6 +11,8 @@ pub(crate) enum Profile {
     Stall { delay_ns: u64, stall_ns: u64, period_ns: u64 },
     /// One after the other.
     Queue { service_ns: u64 },
+    /// Not at all while there are tokens, of which one comes in each interval and a burst is kept; else until one comes.
+    Bucket { interval_ns: u64, burst: u64 },
     /// Each for the same time, and a share of them gets something else than a good reply.
     Faults { delay_ns: u64, share: f64, kind: Kind },
 }
@@ -37,7 +39,7 @@ pub(crate) struct Answers {
     random: u64,
     /// When the first request came: stalls are counted from there.
     origin_ns: Option<u64>,
-    /// When the one server of a queue is free again.
+    /// When the one server of a queue is free again, or when a bucket is full again.
     free_ns: u64,
 }
 
@@ -68,6 +70,11 @@ impl Answers {
             Profile::Queue { service_ns } => {
                 self.free_ns = self.free_ns.max(arrival_ns) + service_ns;
                 Answer { due_ns: self.free_ns, kind: Kind::Right }
+            }
+            Profile::Bucket { interval_ns, burst } => {
+                self.free_ns = self.free_ns.max(arrival_ns) + interval_ns;
+                let due_ns = arrival_ns.max(self.free_ns.saturating_sub(burst * interval_ns));
+                Answer { due_ns, kind: Kind::Right }
             }
             Profile::Faults { delay_ns, share, kind } => {
                 let faulty = self.drawn(share) && !first;
@@ -123,6 +130,12 @@ mod tests {
     #[test]
     fn a_queue_serves_one_after_the_other() {
         check(Profile::Queue { service_ns: MS }, &[(0, 10), (1, 20), (25, 35), (50, 60)]);
+    }
+
+    #[test]
+    fn a_bucket_answers_a_burst_at_once_and_then_one_request_in_each_interval() {
+        let profile = Profile::Bucket { interval_ns: MS, burst: 2 };
+        check(profile, &[(0, 0), (0, 0), (0, 10), (5, 20), (100, 100), (100, 100), (100, 110)]);
     }
 
     #[test]
