@@ -259,11 +259,12 @@ def test_a_capacity_agrees_with_its_runs_and_with_what_a_call_costs(tmp_path: Pa
     if found["capacity_per_s"] is None:
         return
     assert found["capacity_per_s"] <= 1.1 * 500
-    held = [run["rate_per_s"] for run in runs if run["purpose"] == "search" and run["word"] == "holds"]
-    assert found["capacity_per_s"] in held
     if found["kind"] == "capacity":
+        low_per_s, high_per_s = found["interval_per_s"]
+        assert low_per_s <= found["capacity_per_s"] <= high_per_s
         assert runs[-1]["purpose"] == "recovery"
-        capacity, overload, recovery = found["sentences"]
+        # Other states of the machine, if there were any, are named between them.
+        capacity, *_, overload, recovery = found["sentences"]
         assert capacity.startswith("The capacity under p50<25ms is ")
         assert overload.startswith("At 1.5 times that it answers ")
         assert recovery.startswith("After 0.5 s of that and then 0.5 times the capacity it was ")

@@ -11,7 +11,7 @@ pub(crate) enum Profile {
     Stall { delay_ns: u64, stall_ns: u64, period_ns: u64 },
     /// One after the other.
     Queue { service_ns: u64 },
-    /// Not at all while there are tokens, of which one comes in each interval and a burst is kept; else until one comes.
+    /// Not at all while there are tokens, else until one comes: one in each interval, and a burst is kept.
     Bucket { interval_ns: u64, burst: u64 },
     /// Each for the same time, and a share of them gets something else than a good reply.
     Faults { delay_ns: u64, share: f64, kind: Kind },
