@@ -27,7 +27,7 @@ from conftest import iolab
 from iolab.capacity import prober, search
 from iolab.capacity.export import document
 from iolab.capacity.limits import TIMES, Judged, Measurement, judge, parse_limit
-from iolab.capacity.placement import Watched, beside_server
+from iolab.capacity.placement import beside_server
 from iolab.capacity.progress import SearchState, read_state, state_of
 from iolab.capacity.records import Record, folder_of, read_records, writing
 from iolab.capacity.recovery import recovery
@@ -40,6 +40,7 @@ from iolab.contract.types import Interval, LoadReady, LoadSpec, Measured, Measur
 from iolab.errors import PlanError
 from iolab.machine import port_owner, proc
 from iolab.machine.cpus import Cpu
+from iolab.machine.task_cpus import Pair, Watched
 from iolab.measure import agent, programs
 from iolab.measure.engine import Engine, LoadEvent, TrialFailed
 from iolab.measure.protocol_probe import Mismatch
@@ -605,6 +606,26 @@ def test_a_server_that_spent_its_time_on_the_processors_of_the_generator_shared_
     assert dict(watched.ran_ns) == {0: 90, 1: 15}
     assert watched.shares((1,))
     assert not watched.shares((2,))
+
+
+def test_a_server_shares_a_processor_where_the_generator_runs_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, load = proc.Tree((1,), (), 0, 0, 0, 0), proc.Tree((2,), (), 0, 0, 0, 0)
+    # Where each is and what it has run, at each look. Both change places in the second, and nothing is shared.
+    looks = {server: iter([(0, 0), (0, 100), (1, 200), (1, 300)]), load: iter([(1, 0), (1, 100), (0, 200), (1, 300)])}
+
+    def tasks(tree: proc.Tree) -> dict[str, proc.Task]:
+        cpu, ran_ns = next(looks[tree])
+        return {"a": proc.Task(frozenset(), cpu, ran_ns)}
+
+    monkeypatch.setattr(proc, "tasks", tasks)
+    pair, shares = Pair(Watched(server), Watched(load)), list[float]()
+    for _ in range(4):
+        pair.look()
+        shares.append(pair.shared_share)
+    assert shares == pytest.approx([0, 0, 0, 1 / 3])
+    assert dict(pair.shared_ns) == {1: 100}
 
 
 def test_the_threads_of_a_process_say_where_they_may_run_and_where_they_ran() -> None:

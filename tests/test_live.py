@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pty
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from conftest import PATIENCE_S
+from iolab.machine import port_owner, proc
 from iolab.measure import handover, live
 from iolab.measure.live import Seen
 
@@ -71,6 +73,44 @@ def check(lines: Sequence[dict[str, Any]], now_s: float, expected: str, width: i
     drawn = live.drawing(seen(lines), int(now_s * SECOND), width)
     assert drawn == expected
     assert max(map(len, drawn.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("server_cpu", "warning"),
+    [
+        (0, ""),
+        (
+            1,
+            "ran on the generator's CPU (1) for 100 % of its time: "
+            "start each on its own, as with taskset -c 0 and taskset -c 1",
+        ),
+    ],
+)
+def test_a_server_that_ran_on_the_generators_processor_is_named_in_a_warning(
+    monkeypatch: pytest.MonkeyPatch, server_cpu: int, warning: str
+) -> None:
+    ran_ns = itertools.count(step=100)
+
+    def tasks(tree: proc.Tree) -> dict[str, proc.Task]:
+        cpu = server_cpu if tree.pids[0] == os.getpid() else 1
+        return {"a": proc.Task(frozenset(), cpu, next(ran_ns))}
+
+    monkeypatch.setattr(proc, "tasks", tasks)
+    monkeypatch.setattr(port_owner, "find", lambda connect: os.getpid())
+    sharing, run = live.Sharing(load_pid=os.getppid()), SPEC | {"connect": ["127.0.0.1:1"]}
+    sharing.look(seen([run]))
+    assert sharing.pair is None, "the load has not begun"
+    for _ in range(3):
+        sharing.look(seen([run, MEASURING]))
+    name = port_owner.name(os.getpid())
+    assert sharing.warning() == (f"warning: the server (process {os.getpid()}, {name}) {warning}" if warning else "")
+
+
+def test_of_a_server_elsewhere_there_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_owner, "find", lambda connect: None)
+    sharing = live.Sharing(load_pid=os.getpid())
+    sharing.look(seen([SPEC | {"connect": ["192.0.2.1:80"]}, MEASURING]))
+    assert sharing.warning() == ""
 
 
 def test_before_the_window_there_is_only_a_word() -> None:
@@ -217,14 +257,14 @@ def test_ctrl_c_comes_to_the_engine_which_reports(tmp_path: Path, number: signal
 
 @pytest.mark.parametrize("error", ["OSError(5)", "ValueError('torn')", "AssertionError()"])
 def test_a_view_that_fails_changes_neither_what_the_engine_says_nor_its_code(tmp_path: Path, error: str) -> None:
-    program = f"from iolab.measure import live\ndef show(_): raise {error}\nlive.show = show"
+    program = f"from iolab.measure import live\ndef show(*_): raise {error}\nlive.show = show"
     with Terminal(tmp_path, "a b", program=program) as terminal:
         assert terminal.end() == 5
     assert terminal.shown == "warned\r\nsummary of a b\r\n"
 
 
 def test_an_engine_does_not_outlive_the_process_that_shows_it(tmp_path: Path) -> None:
-    program = "import sys\nfrom iolab.measure import live\nlive.show = lambda _: sys.exit(9)"
+    program = "import sys\nfrom iolab.measure import live\nlive.show = lambda *_: sys.exit(9)"
     with Terminal(tmp_path, "wait", program=program) as terminal:
         # What is shown ends when no process has the terminal any more, the engine included.
         assert terminal.end() == 9

@@ -5,16 +5,11 @@ The server is a process that the lab did not start, so its own processors are re
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from iolab.machine import proc
 from iolab.machine.cpus import Cpu, cpu_words, cpus_beside
-
-# A server that spent more than this share of its processor time on the generator's processors shared them.
-SHARED_MIN = 0.1
 
 
 class Placement(NamedTuple):
@@ -50,24 +45,3 @@ def _free(topology: Sequence[Cpu], taken: Sequence[int], threads: int) -> tuple[
     """Processors of other cores than those taken; where there are none, their SMT siblings."""
     beside = cpus_beside(topology, taken, threads)
     return beside or tuple(cpu.id for cpu in topology if cpu.id not in taken)[:threads]
-
-
-@dataclass(slots=True)
-class Watched:
-    """A server's threads through one run: on which processors it spent its time, by looking at them now and then."""
-
-    tree: proc.Tree
-    ran_ns: Counter[int] = field(default_factory=Counter)
-    _before: Mapping[str, proc.Task] = field(default_factory=dict)
-
-    def look(self) -> None:
-        """Adds what each thread has run since the last look to the processor it is on now."""
-        now = proc.tasks(self.tree)
-        for path, task in now.items():
-            if path in self._before:
-                self.ran_ns[task.cpu] += task.ran_ns - self._before[path].ran_ns
-        self._before = now
-
-    def shares(self, cpus: Collection[int]) -> bool:
-        """Whether the server spent a good part of its time on these processors."""
-        return sum(self.ran_ns[cpu] for cpu in cpus) > SHARED_MIN * sum(self.ran_ns.values())

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from iolab.capacity.placement import Placement, Watched, beside_server
+from iolab.capacity.placement import Placement, beside_server
 from iolab.capacity.progress import SearchState, read_state, state_of
 from iolab.capacity.records import Record, folder_of, writing
 from iolab.capacity.spec import CapacitySpec
@@ -22,6 +22,7 @@ from iolab.contract.types import Interval, Report, one_line
 from iolab.errors import PlanError
 from iolab.machine import cpus, proc
 from iolab.machine.cpus import Cpu
+from iolab.machine.task_cpus import Watched
 from iolab.measure import earlier_run, follower, programs, protocol_probe, stopping
 from iolab.measure.agent import Host
 from iolab.measure.engine import TrialFailed

@@ -65,7 +65,7 @@ def watch(path: str, arguments: Sequence[str]) -> int:
     import subprocess
 
     reading, writing = os.pipe()
-    is_shared = sys.stdout.isatty()
+    is_shared, warning = sys.stdout.isatty(), ""
     with (
         open(os.memfd_create("said"), "w+b") as said,
         open(reading, "rb", buffering=0) as events,
@@ -89,7 +89,7 @@ def watch(path: str, arguments: Sequence[str]) -> int:
             with contextlib.suppress(Exception):
                 from iolab.measure import live
 
-                live.show(events)
+                warning = live.show(events, child.pid)
             code = child.wait()
         finally:
             # It has a process group of its own, so nothing else would end it. One that has ended is left alone.
@@ -98,6 +98,8 @@ def watch(path: str, arguments: Sequence[str]) -> int:
         said.seek(0)
         with contextlib.suppress(OSError):
             _repeat(said, sys.stdout.buffer if is_shared else sys.stderr.buffer)
+            if warning:
+                print(warning, file=sys.stderr)  # noqa: T201 (it follows what the engine said)
     return code if code >= 0 else 128 - code
 
 

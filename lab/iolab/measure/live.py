@@ -1,7 +1,8 @@
 """A run of the load generator by hand, watched: how far it is, its rate, its latencies and its errors, on a terminal.
 
 The engine reports what happens on a pipe of its own and never waits for this process. This process draws at most twice
-a second, with the lowest priority there is, and not on the generator's processors.
+a second, with the lowest priority there is, and not on the generator's processors. It also sees whether a server on
+this machine shared a processor with the generator.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from typing import IO, Any, NamedTuple
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+from iolab.machine import port_owner, proc
+from iolab.machine.task_cpus import SHARED_MIN, Pair, Watched
 
 # How long a drawing stands at least.
 DRAW_S = 0.5
@@ -39,6 +43,7 @@ class Slice(NamedTuple):
 class Seen:
     """What is known of a run: what it is to be, when its window began and ended, and its last slices."""
 
+    connect: str = ""
     duration_ns: int | None = None
     requests: int | None = None
     cpus: tuple[int, ...] = ()
@@ -57,7 +62,9 @@ def after(seen: Seen, line: str | bytes) -> Seen:
         case None:
             duration_ms = event.get("duration_ms")
             duration_ns = None if duration_ms is None else duration_ms * 1_000_000
-            return replace(seen, duration_ns=duration_ns, requests=event.get("requests"), cpus=tuple(event["cpus"]))
+            connect, *_ = event.get("connect") or [""]
+            requests, cpus = event.get("requests"), tuple(event["cpus"])
+            return replace(seen, connect=connect, duration_ns=duration_ns, requests=requests, cpus=cpus)
         case "measuring":
             return replace(seen, began_ns=event["monotonic_ns"])
         case "interval":
@@ -124,10 +131,38 @@ def time_text(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
-def show(events: IO[bytes]) -> None:
-    """Draws the engine's events until there are no more."""
+@dataclass(slots=True)
+class Sharing:
+    """Whether the server and the generator of a run shared a processor; nothing is known of a server elsewhere."""
+
+    load_pid: int
+    server_pid: int | None = None
+    pair: Pair | None = None
+
+    def look(self, seen: Seen) -> None:
+        """Looks at both while the run is measured."""
+        if seen.began_ns is None or seen.is_over:
+            return
+        if self.pair is None and seen.connect:
+            self.server_pid = port_owner.find(seen.connect)
+            self.pair = Pair(Watched(proc.look(self.server_pid or 0)), Watched(proc.look(self.load_pid)))
+        if self.server_pid is not None and self.pair is not None:
+            self.pair.look()
+
+    def warning(self) -> str:
+        """One line, if they shared a processor for a good part of the time; else empty."""
+        if self.server_pid is None or self.pair is None or self.pair.shared_share <= SHARED_MIN:
+            return ""
+        share, cpus = f"{100 * self.pair.shared_share:.0f} %", ",".join(map(str, sorted(self.pair.shared_ns)))
+        server = f"the server (process {self.server_pid}, {port_owner.name(self.server_pid)})"
+        advice = "start each on its own, as with taskset -c 0 and taskset -c 1"
+        return f"warning: {server} ran on the generator's CPU ({cpus}) for {share} of its time: {advice}"
+
+
+def show(events: IO[bytes], load_pid: int) -> str:
+    """Draws the engine's events until there are no more; returns a warning, or an empty text."""
     _stand_aside(frozenset())
-    seen, begun, drawn_s = Seen(), b"", 0.0
+    seen, begun, drawn_s, sharing = Seen(), b"", 0.0, Sharing(load_pid)
     console = Console(stderr=True)
     with Live(
         console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
@@ -137,7 +172,7 @@ def show(events: IO[bytes]) -> None:
             if select.select([events], [], [], wait_s or DRAW_S)[0]:
                 chunk = events.read(CHUNK_BYTES)
                 if not chunk:
-                    return
+                    return sharing.warning()
                 *lines, begun = (begun + chunk).split(b"\n")
                 known = seen.cpus
                 for line in lines:
@@ -147,6 +182,7 @@ def show(events: IO[bytes]) -> None:
             now_s = time.monotonic()
             if now_s >= drawn_s + DRAW_S:
                 drawn_s = now_s
+                sharing.look(seen)
                 live.update(Text(drawing(seen, time.monotonic_ns(), console.width)), refresh=True)
 
 
