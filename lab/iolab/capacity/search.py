@@ -236,6 +236,9 @@ def _tried(search: Search, machine: MachineState, trial: Trial) -> Search:
     now = next((at for at, track in enumerate(search.tracks) if track.machine.is_of(machine)), len(search.tracks))
     # A state that was not seen before: its capacity may be far away, so its first steps are long.
     track = search.tracks[now] if now < len(search.tracks) else Track(machine, Staircase(trial.rate_per_s))
+    if track.machine.core_to_core_ns is None:
+        # The latency could not be measured before: from now on it tells this state from others.
+        track = replace(track, machine=machine)
     stairs = track.stairs
     if rounded(stairs.rate_per_s) == trial.rate_per_s:
         shortest = STEP_SHARE * search.settings.precision
@@ -291,12 +294,12 @@ def _one_sided(track: Track, held: list[float]) -> Done:
 
 
 def _spread_words(settings: Settings, track: Track, fit: Fit) -> str:
-    """How many probes there were; and what they contradict each other about, where that makes the interval wide."""
-    count = f"{len(track.trials)} probes"
+    """How many runs there were; and what they contradict each other about, where that makes the interval wide."""
+    count = f"{len(track.trials)} runs"
     highest, lowest = max(track.rates("holds")), min(track.rates("breaks"))
     if fit.half_width <= settings.precision or highest <= lowest:
         return count
-    both = f"it held once at {rate_words(highest)} and did not hold once at {rate_words(lowest)}"
+    both = f"one held at {rate_words(highest)} and another broke at {rate_words(lowest)}"
     return f"{count}: {both}, so the server or the machine is not steady"
 
 
