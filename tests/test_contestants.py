@@ -326,7 +326,7 @@ def test_the_report_says_how_to_start_a_server_of_the_registry_by_hand() -> None
     start = ["mine", "-p", "{scratch}", "{host}:{port}", "{workers}", "{wait}", "{queue}"]
     environment = {"WORKERS": "{workers}", "HOME": "{scratch}"}
     servers = {"mine": {"start": start, "environment": environment, "options": {"wait": "select", "queue": "5"}}}
-    ours, mine = commands.by_hand(plan, 0, servers)
+    ours, mine = commands.by_hand(plan, 0, {"servers": servers})
     assert ours.server[:4] == ("iolab", "serve", "--model", "epoll")
     added = ("env", "WORKERS=2", "HOME={scratch}")
     assert mine.server == (*added, "mine", "-p", "{scratch}", "127.0.0.1:8080", "2", "poll", "5")

@@ -17,6 +17,8 @@ import select
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,6 +47,7 @@ from iolab.results.records import CostCount, Failure, MachineNoise, Result, Tria
 from iolab.results.store import Trials
 
 GOLDEN = Path(__file__).parent / "golden" / "report.html"
+STORED = GOLDEN.parent / "stored"
 EXPERIMENT = b"""
 name = "echo-io_uring-epoll"
 question = "Does a TCP echo server on io_uring serve more requests than one on epoll?"
@@ -604,6 +607,40 @@ def test_a_server_by_hand_has_the_environment_that_the_run_adds() -> None:
     ours, mine = (shlex.join(each.server) for each in commands.by_hand(plan, 0))
     assert ours.startswith("env 'A=1 2' iolab serve --model epoll")
     assert mine == "env 'A=1 2' ./mine 8080"
+
+
+def test_a_command_by_hand_names_the_folder_that_was_measured_with_and_none_of_this_machine() -> None:
+    command = "cmd:python3 {contestants}/mine.py {port}"
+    plan = vs_plan(["epoll", command], {"protocol": "echo"})
+    for machine, folder in (({"contestants": "/there"}, "/there"), ({}, "contestants")):
+        assert commands.by_hand(plan, 0, machine)[1].server == ("python3", f"{folder}/mine.py", "8080")
+
+
+# Writes the report of each run on its command line.
+WRITES = """
+import sys
+from pathlib import Path
+from iolab import report, runs
+from iolab.report import capacity
+from iolab.judge import results
+for folder in map(Path, sys.argv[1:]):
+    capacity.write(folder) if runs.is_capacity(folder) else report.write(results.read(folder))
+"""
+
+
+def test_a_report_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
+    """It has no time, path or order of its own: another folder, time zone and seed of hashes give the same bytes."""
+    pages = []
+    for seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo")):
+        copies = [Path(shutil.copytree(run, tmp_path / seed / run.name)) for run in sorted(STORED.iterdir())]
+        for journal in (path for copy in copies for path in copy.glob("*.jsonl")):
+            journal.write_bytes(journal.read_bytes() + b"torn")
+        lab = str(Path(report.__file__).parents[2])
+        environment = {"PYTHONPATH": lab, "PYTHONHASHSEED": seed, "TZ": zone}
+        subprocess.run([sys.executable, "-c", WRITES, *copies], env=environment, cwd=copies[0], check=True)
+        pages.append([(copy / layout.REPORT).read_text() for copy in copies])
+    assert pages[0] == pages[1]
+    assert all("torn or altered" in page for page in pages[0])
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_one_flipped_bit_anywhere_is_detected_and_the_rest_is_kept(
     assert len(trials.results) == 4 - lost
     assert all(one in RESULTS for one in trials.results)
     assert trials.faults
-    assert all(fault.startswith(f"{scratch / layout.TRIALS}: line ") and "\n" not in fault for fault in trials.faults)
+    assert all(fault.startswith(f"{layout.TRIALS}: line ") and "\n" not in fault for fault in trials.faults)
 
 
 @settings(max_examples=200, deadline=None)

@@ -143,7 +143,7 @@ class Screen:
         if event.set_aside is not None:
             self._say(aside(event.changed, event.set_aside))
         for fault in event.faults:
-            self._say(fault)
+            self._say(f"{event.folder}/{fault}")
         if event.done:
             finished = "" if event.ended is None else f", measured by {when(event.ended)}: --fresh measures anew"
             self._say(f"{event.done} of {event.planned} trials are there already, in {event.folder}{finished}")

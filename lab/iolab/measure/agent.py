@@ -141,6 +141,7 @@ class Agent:
         """The circumstances of a run, for its record."""
         described = facts.describe(self.engine.description)
         described["engine"]["sha256"] = self.engine.digest
+        described["contestants"] = contestants.PLACES["contestants"]
         described["servers"] = {name: server.facts() for name, server in self.registered.items()}
         described["unmet"] = [{"needs": each.model_dump(), "why": why} for each, why in self.unmet.items()]
         return described

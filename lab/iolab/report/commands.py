@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
 from iolab.plan.contestant import client_argv
 from iolab.plan.plan import Plan
-from iolab.plan.registry import OURS, filled
+from iolab.plan.registry import filled
 from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of, values_of
 
 PORT = 8080
-# What the lab fills in besides the settings.
-PLACES = {"host": "127.0.0.1", "python": "python3", "contestants": str(OURS.parent)}
-# What the record of a run says of the servers of the registry, by their names.
+# What the record of a run says of its machine, and there of the servers of the registry, by their names.
+Machine = Mapping[str, Any]
 Servers = Mapping[str, Mapping[str, Any]]
-NO_SERVERS: Servers = {}
+NO_RECORD: Machine = {}
 # What `iolab vs` has other flags for, or none. A run that is repeated has the times of its own.
 OTHERWISE = frozenset(
     {
@@ -47,19 +46,32 @@ def again(plan: Plan) -> tuple[str, ...]:
     return (*words, "--quick") if plan.quick().digest == plan.digest else tuple(words)
 
 
-def servers_of(machine: Mapping[str, Any]) -> Servers:
+def servers_of(machine: Machine) -> Servers:
     """What the record of a machine says of the servers of the registry; a run of an earlier version says nothing."""
-    servers: Servers = machine.get("servers", NO_SERVERS)
+    servers: Servers = machine.get("servers", {})
     return servers
 
 
-def by_hand(plan: Plan, index: int, servers: Servers = NO_SERVERS) -> tuple[ByHand, ...]:
-    """Each contestant of one comparison by hand. `servers` is what the record says of those of the registry."""
-    comparison = plan.comparisons[index]
+def by_hand(plan: Plan, index: int, machine: Machine = NO_RECORD) -> tuple[ByHand, ...]:
+    """Each contestant of one comparison by hand, as on the recorded machine."""
+    comparison, servers, places = plan.comparisons[index], servers_of(machine), _places(machine)
     return tuple(
-        ByHand(title, tuple(_server_words(cell, servers)), tuple(_load_words(cell)), _note(cell, servers))
+        ByHand(
+            title,
+            tuple(_server_words(cell, servers, places)),
+            tuple(_load_words(cell, places)),
+            _note(cell, servers),
+        )
         for title, cell in zip(comparison.titles, comparison.cells, strict=True)
     )
+
+
+def _places(machine: Machine) -> dict[str, str]:
+    """What the lab fills in besides the settings. The folder of its servers is the one that was measured with.
+
+    A page is the same wherever it is made. Runs of earlier versions do not say the folder; a checkout calls it so.
+    """
+    return {"host": "127.0.0.1", "python": "python3", "contestants": machine.get("contestants", "contestants")}
 
 
 def _note(cell: Cell, servers: Servers) -> str:
@@ -117,14 +129,14 @@ def _other_words(cell: Cell) -> list[str]:
     return words + (["--path", ",".join(path) or "delay_ms=0"] if cell.path is not None else [])
 
 
-def _server_words(cell: Cell, servers: Servers) -> list[str]:
+def _server_words(cell: Cell, servers: Servers, places: Mapping[str, str]) -> list[str]:
     """The command of a server, on its processors and with what the run adds to its environment."""
     environment: Mapping[str, str] = {}
     pinned = ["taskset", "--cpu-list", _list(cell.server.cpus)] if cell.server.cpus else []
     if cell.contestant.kind == "command":
-        words = [*cell.contestant.argv(PORT, {**values_of(cell), **PLACES})]
+        words = [*cell.contestant.argv(PORT, {**values_of(cell), **places})]
     elif (registered := servers.get(cell.contestant.name)) is not None:
-        values = {**values_of(cell), **PLACES, "port": str(PORT)}
+        values = {**values_of(cell), **places, "port": str(PORT)}
         values |= registered.get("options", {}) | cell.contestant.options
         words = [filled(word, values) for word in registered["start"]]
         environment = {name: filled(value, values) for name, value in registered.get("environment", {}).items()}
@@ -154,12 +166,12 @@ def _serve_words(cell: Cell) -> list[str]:
     return words + (["--cpus", _list(cell.server.cpus)] if cell.server.cpus else [])
 
 
-def _load_words(cell: Cell) -> list[str]:
+def _load_words(cell: Cell, places: Mapping[str, str]) -> list[str]:
     if cell.load.connections == 0:
         return []
     if cell.load.client is not None:
         address = f"127.0.0.1:{PORT}"
-        values = {**values_of(cell), **PLACES, "port": str(PORT), "address": address, "addresses": address}
+        values = {**values_of(cell), **places, "port": str(PORT), "address": address, "addresses": address}
         return list(client_argv(cell.load.client, values))
     workload = cell.workload
     if isinstance(workload, HttpWorkload):

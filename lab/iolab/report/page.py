@@ -165,7 +165,7 @@ def _part(
         drawings=(*pictures.level_drawings(found, rows, broken, used), *prices) if details else (),
         timelines=tuple(timelines.drawings(plan, index, found, done)) if details else (),
         growth=tuple(growth.drawings(found, index, done)) if draws else (),
-        by_hand=commands.by_hand(plan, index, commands.servers_of(run.machine)),
+        by_hand=commands.by_hand(plan, index, run.machine),
     )
 
 

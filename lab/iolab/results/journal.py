@@ -103,6 +103,8 @@ def opened(path: Path) -> Iterator[Journal]:
 def read(path: Path, kind: type[Record], faults: list[str]) -> Iterator[Stored[Record]]:
     """The whole records of a file, none where there is no file; adds a sentence to `faults` on each of its other lines.
 
+    The sentence names the file without its folder: a report shows it, and is the same wherever the run is.
+
     Raises StoreError when it cannot be read. It needs no lock: a line that is being written looks torn, and is whole
     the next time.
     """
@@ -117,7 +119,7 @@ def read(path: Path, kind: type[Record], faults: list[str]) -> Iterator[Stored[R
         end += len(line)
         parsed = _record_of(line, kind)
         if isinstance(parsed, str):
-            faults.append(f"{path}: line {number} {parsed}; it is measured again")
+            faults.append(f"{path.name}: line {number} {parsed}; it is measured again")
         else:
             yield Stored(parsed, number, end)
 

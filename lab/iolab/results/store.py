@@ -168,7 +168,7 @@ def read_trials(folder: Path) -> Trials:
     for stored, line, _ in journal.read(folder / layout.TRIALS, Result, faults):
         result = stored.model_copy(update={"trial": _renamed(stored.trial, keys)})
         if result.trial.place in results:
-            faults.append(f"{folder / layout.TRIALS}: line {line} repeats a trial; the first one counts")
+            faults.append(f"{layout.TRIALS}: line {line} repeats a trial; the first one counts")
         results.setdefault(result.trial.place, result)
     counts: dict[tuple[int, int], CostCount] = {}
     for count, _, _ in journal.read(folder / layout.COUNTS, CostCount, faults):
