@@ -23,6 +23,7 @@ from iolab.plan.plan import Plan, name_of
 from iolab.plan.schedule import schedule
 from iolab.report import commands, render
 from iolab.results import export, store
+from iolab.results.export import Table
 from iolab.results.records import ClientRun, MachineNoise, Result, ServerUsage
 
 CLIENT = "cmd:./client.py --connect {address} --clients {connections} --reuse yes"
@@ -154,7 +155,7 @@ def test_the_figures_of_a_client_are_shown_with_what_iolab_did_not_verify(tmp_pa
     row = found.rows()[0]
     assert (row["requests"], row["rate_per_s"], row["latency_p50_ns"]) == (30_000, 120_000.0, None)
     assert row["warnings"] == "replies_not_verified"
-    assert "120000.0" in export.csv_of(found.rows())
+    assert "120000.0" in export.csv_of(Table.of(found.rows()))
     page = render(found)
     assert "replies not verified by iolab" in page
     assert "client.py --reuse yes" in page

@@ -14,7 +14,7 @@ from iolab.measure.engine import Engine
 
 LAB = Path(__file__).resolve().parent.parent / "lab"
 # What takes tens of milliseconds to import, each.
-SLOW = {"numpy", "scipy", "pydantic", "altair", "jinja2", "rich"}
+SLOW = {"numpy", "scipy", "pydantic", "altair", "jinja2", "rich", "duckdb"}
 # Runs the console command on its arguments, and says which modules were loaded when it ended or became the engine.
 PROGRAM = """
 import os, sys
@@ -46,7 +46,10 @@ def check(engine: Engine, arguments: str, absent: set[str]) -> None:
     assert loaded & absent == set()
 
 
-@pytest.mark.parametrize("verb", ["", "vs", "run", "check", "soak", "capacity", "list", "report", "doctor"])
+VERBS = ("", "vs", "run", "check", "soak", "capacity", "list", "report", "compare", "query", "export", "doctor")
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_help_loads_no_library_of_the_work(fake: Engine, verb: str) -> None:
     check(fake, f"{verb} --help", SLOW)
 

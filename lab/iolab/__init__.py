@@ -11,11 +11,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from iolab.api import compare, open_run, run, soak, vs, write_report
+    from iolab.api import compare, export, open_run, query, run, soak, vs, write_report
     from iolab.errors import IolabError
     from iolab.judge.results import Results
 
-__all__ = ["IolabError", "Results", "compare", "open_run", "run", "soak", "vs", "write_report"]
+__all__ = [
+    "IolabError",
+    "Results",
+    "compare",
+    "export",
+    "open_run",
+    "query",
+    "run",
+    "soak",
+    "vs",
+    "write_report",
+]
 
 # Where each name is. They are looked up when they are used, because commands start faster without what is behind them.
 _HOMES = {"IolabError": "errors", "Results": "judge.results"}

@@ -8,13 +8,13 @@ What goes wrong is an `IolabError`, whose message is one line that says what to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iolab import report, runs
 from iolab.contract.types import updated
-from iolab.errors import BadInput
+from iolab.errors import BadInput, StoreError
 from iolab.judge import comparison, results, stats
 from iolab.judge import suite as judge_suite
 from iolab.judge.comparison import RunComparison
@@ -32,14 +32,19 @@ from iolab.plan.plan import Plan
 from iolab.plan.settings import DOTTED, whole_intervals_ms
 from iolab.plan.suite import Suite
 from iolab.results import layout, suites
+from iolab.results.export import Table
 from iolab.results.suites import SuiteRun
+from iolab.tables.stored import Stored
+
+if TYPE_CHECKING:
+    from iolab.tables.files import Format
 
 # The settings of a trial that are times.
 TIMES = ("trial.warmup_ms", "trial.duration_ms")
 NO_SETTINGS: Mapping[str, Any] = {}
 
 
-def _ignored(_event: Event) -> None:
+def _ignored(_event: object) -> None:
     """Does nothing with an event."""
 
 
@@ -189,9 +194,52 @@ def _comparable(name: str | Path, out: Path) -> Results:
     return results.read(folder)
 
 
+def query(
+    sql: str, *names: str | Path, out: str | Path = layout.RUNS, on_unreadable: Callable[[StoreError], None] = _ignored
+) -> Table:
+    """The answer to a question in SQL over all stored runs in `out`, or over those that are named.
+
+    docs/query.md has the views and their columns. A run that was not named and cannot be read is left out, and
+    `on_unreadable` is given the reason.
+    """
+    from iolab.tables import database  # DuckDB takes longer to load than all else
+
+    return database.ask(sql, _stored(names, Path(out), on_unreadable))
+
+
+def export(
+    folder: str | Path,
+    *names: str | Path,
+    formats: Sequence[Format] = ("csv",),
+    out: str | Path = layout.RUNS,
+    on_unreadable: Callable[[StoreError], None] = _ignored,
+) -> dict[Path, int]:
+    """Writes the views of `query` as files into a folder: one file for each view and format.
+
+    Returns the number of rows in each file. The other arguments are those of `query`.
+    """
+    from iolab.tables import files
+
+    return dict(files.write(_stored(names, Path(out), on_unreadable), Path(folder), formats))
+
+
 def write_report(found: Results | SuiteResults) -> Path:
     """Writes the report of a run, or of one of a suite, into its folder again: one HTML file."""
     return report.write(found)
+
+
+def _stored(names: Sequence[str | Path], out: Path, on_unreadable: Callable[[StoreError], None]) -> list[Stored]:
+    """The named runs, or all that can be read; raises BadInput and StoreError."""
+    if names:
+        return [Stored(folder) for folder in dict.fromkeys(runs.find(name, out) for name in names)]
+    readable = []
+    for each in map(Stored, runs.all_folders(out)):
+        try:
+            each.check()
+            readable.append(each)
+        except StoreError as error:
+            on_unreadable(error)
+    return readable
 
 
 def _by_name(settings: Mapping[str, Any], short: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,6 +71,14 @@ def find(name: str | Path, out: Path) -> Path:
     return begun[0]
 
 
+def all_folders(out: Path) -> list[Path]:
+    """The folders of all runs, by name; raises BadInput where there is none."""
+    found = _folders(out)
+    if not found:
+        raise BadInput(f"there is no run in {out}: measure one first, or name its folder with --out")
+    return found
+
+
 def is_capacity(folder: Path) -> bool:
     """Whether a run is a search for a capacity."""
     return (folder / layout.QUESTION).is_file()

@@ -53,6 +53,7 @@ def run(options: Namespace) -> int:
     from iolab.cli.watching import show
     from iolab.report import markdown
     from iolab.results import export
+    from iolab.results.export import Table
 
     if runs.is_suite(folder):
         if options.as_csv:
@@ -66,7 +67,7 @@ def run(options: Namespace) -> int:
         return 0
     found = api.open_run(folder)
     if options.as_csv:
-        sys.stdout.write(export.csv_of(found.rows()))
+        sys.stdout.write(export.csv_of(Table.of(found.rows())))
         return 0
     if options.as_markdown:
         sys.stdout.write(markdown.of_run(found))
@@ -80,9 +81,10 @@ def _capacity(folder: Path, *, as_json: bool, as_csv: bool) -> int:
     from iolab.capacity.progress import read_state
     from iolab.cli.capacity import show
     from iolab.results import export
+    from iolab.results.export import Table
 
     if as_csv:
-        sys.stdout.write(export.csv_of(rows(read_state(folder))))
+        sys.stdout.write(export.csv_of(Table.of(rows(read_state(folder)))))
     else:
         show(folder, as_json=as_json)
     return 0

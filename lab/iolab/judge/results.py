@@ -68,9 +68,14 @@ class Results:
         others = f" ({len(self.verdicts)} comparisons)" if len(self.verdicts) > 1 else ""
         return self.verdicts[0].sentence + others
 
+    @property
+    def processors(self) -> int | None:
+        """How many processors the machine had; None where its record does not say."""
+        return processors_of(self.machine)
+
     def rows(self) -> list[dict[str, Any]]:
         """A table of all trials, one row each; the names of the columns state the units."""
-        return export.trial_rows(self.plan, self.trials)
+        return export.trial_rows(self.plan, self.trials, self.processors)
 
     def document(self) -> dict[str, Any]:
         """The verdicts as a JSON document."""
@@ -83,13 +88,18 @@ class Results:
         }
 
 
+def processors_of(machine: Mapping[str, Any]) -> int | None:
+    """How many processors a recorded machine had; None where its record does not say."""
+    processors: int | None = machine.get("cpu", {}).get("logical")
+    return processors
+
+
 def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path = Path()) -> Results:
     """The results of what a run has stored so far. Pure: the same record gives the same results."""
     kept = tuple(result for result in trials.results if plan.holds(result.trial))
     verdicts = verdict.judge(plan, kept, trials.counts)
     unmet = {Needs.model_validate(each["needs"]): str(each["why"]) for each in machine.get("unmet", ())}
-    processors = machine.get("cpu", {}).get("logical")
-    judgements = claims.judge(plan, kept, verdicts, processors=processors, unmet=unmet)
+    judgements = claims.judge(plan, kept, verdicts, processors=processors_of(machine), unmet=unmet)
     return Results(folder, plan, machine, kept, trials.counts, trials.faults, verdicts, judgements, trials.minutes)
 
 

@@ -1,0 +1,110 @@
+"""The views in DuckDB: a database in memory, for questions in SQL and for Parquet.
+
+A question reads the stored runs and nothing else. The database sees no file and no network, and cannot be told to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from iolab.errors import BadInput, StoreError
+from iolab.results.export import Table, json_of
+from iolab.tables.stored import Stored
+from iolab.tables.views import VIEWS, View
+
+# Set before the first question, and locked. Without a folder for it, nothing is spilt to the disk.
+CLOSED = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "''",
+    "enable_external_access": "false",
+    "lock_configuration": "true",
+}
+# The statements that read. A pivot is several statements to DuckDB.
+READING = ("SELECT", "EXPLAIN", "MULTI")
+# As many rows are handed over at once: a JSON document of some megabytes.
+ROWS_MAX = 5_000
+# DuckDB needs a library that is not here to hand these over as Python's own.
+ZONED = "TIMESTAMP WITH TIME ZONE"
+
+
+def ask(question: str, runs: Iterable[Stored]) -> Table:
+    """The answer to one question in SQL over the views of these runs.
+
+    Only the views that it names are filled. Raises BadInput with DuckDB's words, and StoreError where a run cannot be
+    read.
+    """
+    named, runs = set(re.findall(r"\w+", question.casefold())), list(runs)
+    with duckdb.connect() as database:
+        for view in VIEWS.values():
+            _create(database, view)
+            if view.name in named:
+                _insert(database, view, view.table(runs))
+        for setting, value in CLOSED.items():
+            database.execute(f"SET {setting} = {value}")
+        try:
+            return _answer(database, question)
+        except duckdb.Error as error:
+            raise BadInput(_one_line(error)) from None
+
+
+def write_parquet(view: View[Any], table: Table, path: Path) -> None:
+    """Writes the rows of a view as a Parquet file with the types of its columns; raises StoreError."""
+    with duckdb.connect() as database:
+        _create(database, view)
+        _insert(database, view, table)
+        try:
+            database.execute(f"COPY {view.name} TO {_quoted(path)} (FORMAT parquet)")
+        except duckdb.Error as error:
+            raise StoreError(f"{path}: cannot be written: {_one_line(error)}: choose another folder") from None
+
+
+def _create(database: duckdb.DuckDBPyConnection, view: View[Any]) -> None:
+    """A table and not a view in DuckDB's sense: its rows come from no other table."""
+    columns = ", ".join(f'"{column.name}" {column.type}' for column in view.schema)
+    database.execute(f"CREATE TABLE {view.name} ({columns})")
+
+
+def _insert(database: duckdb.DuckDBPyConnection, view: View[Any], table: Table) -> None:
+    """Hands the rows over as JSON, the only form that needs no other library and carries NULL in each type."""
+    types = json.dumps([{column.name: column.type for column in view.schema}])
+    statement = f"INSERT INTO {view.name} SELECT unnest(from_json($1, {_quoted(types)}), recursive := true)"
+    for first in range(0, len(table.rows), ROWS_MAX):
+        database.execute(statement, [json_of(Table(table.columns, table.rows[first : first + ROWS_MAX]))])
+
+
+def _answer(database: duckdb.DuckDBPyConnection, question: str) -> Table:
+    statements = database.extract_statements(question)
+    if len(statements) != 1:
+        raise BadInput(f'there are {len(statements)} statements: write one, as in "select * from runs"')
+    if statements[0].type.name not in READING:
+        raise BadInput(f"{statements[0].type.name} is not possible: stored runs can only be read, as by SELECT")
+    found = database.sql(question)
+    casts = (f"#{at}::VARCHAR" if str(kind) == ZONED else f"#{at}" for at, kind in enumerate(found.types, start=1))
+    return Table(_unique(found.columns), found.project(", ".join(casts)).fetchall())
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """The names of columns, no two alike, as DuckDB makes them: the second `run` is `run_1`."""
+    unique: list[str] = []
+    for name in names:
+        others = (f"{name}_{number}" for number in itertools.count(1))
+        unique.append(name if name not in unique else next(other for other in others if other not in {*names, *unique}))
+    return unique
+
+
+def _one_line(error: duckdb.Error) -> str:
+    """What DuckDB says, without the picture of the line and the place that it is about."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())
+
+
+def _quoted(text: object) -> str:
+    return "'" + str(text).replace("'", "''") + "'"

@@ -1,0 +1,313 @@
+"""`iolab query` and `iolab export`: what they answer, what they refuse, and that docs/query.md says what there is.
+
+`IOLAB_GOLDEN=1 pytest tests/test_query.py` writes the tables of docs/query.md anew after a change of the views.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import iolab as package
+from conftest import iolab
+from iolab.cli import aligned
+from iolab.judge.results import read
+from iolab.metrics import METRICS
+from iolab.plan.experiment import parse_experiment, vs_plan
+from iolab.plan.plan import Plan
+from iolab.plan.settings import SETTINGS
+from iolab.results import layout, store
+from iolab.results.export import Table
+from iolab.results.records import CostCount, MachineNoise, Minute, Result
+from iolab.tables.views import RUN, VIEWS, View
+from made import on_two_processors, result, results
+
+STORED = Path(__file__).parent / "golden/stored"
+PAGE = Path(__file__).parent.parent / "docs/query.md"
+BEGIN, END = "<!-- views: made by tests/test_query.py -->\n", "<!-- end of views -->\n"
+EXPERIMENT = b"""
+name = "sizes"
+question = "Does the size matter?"
+contestants = ["epoll", "io_uring"]
+blocks = 8
+[fixed]
+workload.protocol = "echo"
+server.environment = { A = "1" }
+[axes]
+workload.message_bytes = [64, 512]
+[[claims]]
+id = "C1"
+text = "io_uring serves more"
+decide = { relation = "order", contestants = ["io_uring", "epoll"] }
+"""
+MACHINE = {"identity": {"host": "bench", "kernel": "6.12.0", "engine": "0123"}, "cpu": {"logical": 4}, "schema": 1}
+# Views of which only long trials have rows.
+RARE = {"minutes"}
+
+
+def keep(plan: Plan, runs: Path, made: list[Result]) -> None:
+    """Stores a run with a count of syscalls."""
+    with store.writing(plan, MACHINE, runs) as writer:
+        for one in made:
+            writer.append(one)
+        writer.append(CostCount(comparison=0, slot=0, cell=plan.comparisons[0].cells[0].key, requests=10, calls=25))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs: a comparison, an experiment with a claim, and a search for a capacity."""
+    runs = tmp_path_factory.mktemp("stored")
+    plan = on_two_processors(vs_plan(["epoll", "thread"], {"protocol": "http", "connections": 50}, blocks=6))
+    keep(plan, runs, results(plan, lambda trial: 100_000.0 + 50_000 * trial.slot + 100 * trial.block))
+    plan = on_two_processors(parse_experiment(EXPERIMENT))
+    made = results(plan, lambda trial: 100_000.0 - 20_000 * trial.slot + 100 * trial.block)
+    # One trial is discarded.
+    busy = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
+    keep(plan, runs, [result(plan, made[0].trial, noise=busy), *made[1:]])
+    (capacity,) = STORED.glob("capacity-*")
+    shutil.copytree(capacity, runs / capacity.name)
+    return runs
+
+
+def check(stored: Path, question: str, *rows: tuple[object, ...]) -> None:
+    """Expects these rows, in any order."""
+    answer = package.query(question, out=stored)
+    assert sorted(map(tuple, answer.rows), key=repr) == sorted(rows, key=repr)
+
+
+def test_a_trial_has_its_settings_and_its_figures_under_the_names_of_the_documents(stored: Path) -> None:
+    check(
+        stored,
+        "select contestant, load_connections, server_cpus, workload_protocol, round(median(rate_per_s)) "
+        "from trials where run like 'vs-%' and discarded = '' group by all",
+        ("epoll", 50, "0", "http", 100_250.0),
+        ("thread", 50, "0", "http", 150_250.0),
+    )
+    check(stored, "select distinct workload_message_bytes from trials", (None,), (64,), (512,))
+    check(stored, "select distinct server_environment from trials", ("{}",), ('{"A": "1"}',))
+
+
+def test_verdicts_are_those_of_the_report(stored: Path) -> None:
+    (folder,) = stored.glob("vs-*")
+    (verdict,) = read(folder).verdicts
+    expected = [(METRICS[e.metric].column, e.ratio, e.low, e.word) for e in verdict.estimates]
+    check(stored, "select metric, ratio, low, word from ratios where run like 'vs-%'", *expected)
+    levels = [(METRICS[each.metric].column, each.contestant, each.median) for each in verdict.levels]
+    check(stored, "select metric, contestant, median from levels where run like 'vs-%'", *levels)
+    check(stored, "select claim, verdict from claims", ("C1", "contradicted"))
+    check(stored, "select claim, test, relation from claim_tests", ("C1", 1, "order"))
+
+
+def test_a_run_has_its_machine(stored: Path) -> None:
+    check(
+        stored,
+        "select experiment, host, processors, trials, blocks, is_quick from runs",
+        ("vs", "bench", 4, 12, 6, False),
+        ("sizes", "bench", 4, 32, 8, False),
+        ("capacity", None, None, None, None, None),
+    )
+
+
+def test_counts_and_searches_are_views_too(stored: Path) -> None:
+    check(stored, "select syscalls, syscalls_per_request from costs", (25, 2.5), (25, 2.5))
+    check(stored, "select kind, connections, is_finished from capacities", (None, 50, False))
+    check(stored, "select count(*), max(achieved_per_s) from probes where word = 'breaks'", (3, 10_000.0))
+
+
+def test_a_minute_of_a_long_trial_is_a_row(stored: Path, tmp_path: Path) -> None:
+    plan = vs_plan(["epoll", "thread"], {"protocol": "echo"}, blocks=6)
+    (made, *_) = results(plan, lambda trial: 100_000.0)
+    figures = dict.fromkeys(set(Minute.model_fields) - {"trial", "started", "number", "seconds"}, 7)
+    minute = Minute(trial=made.trial, started="2026-01-01T02:00:00+02:00", number=1, seconds=60.0, **figures)
+    with store.writing(plan, MACHINE, tmp_path) as writer:
+        writer.append(made)
+        writer.append_minute(minute)
+    question = "select contestant, started::varchar, minute, latency_p99_ns, rate_per_s, length_s from minutes"
+    contestant = plan.comparisons[0].titles[made.trial.slot]
+    check(tmp_path, question, (contestant, "2026-01-01 00:00:00", 1, 7, 7 / 60, 60.0))
+
+
+def examples() -> list[str]:
+    text = PAGE.read_text().partition("<!-- examples")[2].partition("<!-- end of examples")[0]
+    return re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("question", examples())
+def test_every_example_of_the_documents_runs(stored: Path, question: str) -> None:
+    done = iolab("query", question, "--out", stored)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert (done.stdout == "no rows\n") == ("FROM minutes" in question), done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_there_are_ten_examples() -> None:
+    assert len(examples()) >= 10
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("select * from trialz", 'Catalog Error: Table with name trialz does not exist! Did you mean "trials"?'),
+        ("selec 1", 'Parser Error: syntax error at or near "selec"'),
+        ("", 'there are 0 statements: write one, as in "select * from runs"'),
+        ("select 1; select 2", 'there are 2 statements: write one, as in "select * from runs"'),
+        ("delete from trials", "DELETE is not possible: stored runs can only be read, as by SELECT"),
+        ("create table mine as from trials", "CREATE is not possible: stored runs can only be read, as by SELECT"),
+        ("set enable_external_access = true", "SET is not possible: stored runs can only be read, as by SELECT"),
+        ("copy trials to 'trials.csv'", "COPY is not possible: stored runs can only be read, as by SELECT"),
+        ("attach 'mine.db'", "ATTACH is not possible: stored runs can only be read, as by SELECT"),
+        ("install httpfs", "LOAD is not possible: stored runs can only be read, as by SELECT"),
+        ("select $name", "Invalid Input Error: Values were not provided for the following parameters: name"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_one_line(stored: Path, question: str, said: str) -> None:
+    done = iolab("query", question, "--out", stored)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"iolab query: {said}\n")
+
+
+@pytest.mark.parametrize("source", ["'{}'", "read_csv('{}')", "read_text('{}')", "read_blob('{}')", "glob('{}')"])
+def test_a_question_reads_no_file(stored: Path, tmp_path: Path, source: str) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a,b\n1,2\n")
+    done = iolab("query", f"select * from {source.format(secret)}", "--out", stored)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_a_question_and_an_export_write_nothing_into_the_store(stored: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()}
+    for view in VIEWS:
+        assert iolab("query", f"select count(*) from {view}", "--out", stored).exit_code == 0
+    assert iolab("export", "--csv", "-o", tmp_path / "tables", "--out", stored).exit_code == 0
+    assert {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()} == before
+
+
+def test_only_the_named_runs_are_asked(stored: Path) -> None:
+    (folder,) = stored.glob("vs-*")
+    for name in ("vs", folder.name, folder):
+        assert package.query("select run from runs", name, out=stored).rows == [(folder.name,)]
+    done = iolab("query", "from runs", "nowhere", "--out", stored)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "there is no run 'nowhere'" in done.stderr
+
+
+def test_a_run_that_cannot_be_read_is_left_out_unless_it_is_named(stored: Path, tmp_path: Path) -> None:
+    runs = Path(shutil.copytree(stored, tmp_path / "runs"))
+    (broken,) = runs.glob("vs-*")
+    (broken / layout.MACHINE).write_text("{")
+    done = iolab("query", "select count(*) as runs from runs", "--csv", "--out", runs)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (0, "runs\n2\n", 1)
+    assert done.stderr.startswith(f"iolab: left out: {broken / layout.MACHINE}: is damaged")
+    named = iolab("query", "from runs", broken, "--out", runs)
+    assert (named.exit_code, named.stdout, named.stderr.count("\n")) == (1, "", 1)
+    empty = iolab("query", "from runs", "--out", tmp_path / "none")
+    assert (empty.exit_code, empty.stderr.count("\n")) == (2, 1)
+
+
+def test_the_same_rows_come_as_csv_as_json_and_as_parquet(stored: Path, tmp_path: Path) -> None:
+    done = iolab("export", "--csv", "--json", "--parquet", "--out", stored, "-o", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert f"{tmp_path / 'trials.csv'}: 44 rows\n" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{view}.{form}" for view in VIEWS for form in ("csv", "json", "parquet")
+    )
+    with duckdb.connect() as database:
+        for view in VIEWS.values():
+            documents = json.loads((tmp_path / f"{view.name}.json").read_text())
+            with (tmp_path / f"{view.name}.csv").open() as file:
+                lines = list(csv.DictReader(file))
+            found = database.sql(f"from '{tmp_path / view.name}.parquet'")
+            assert [str(kind) for kind in found.types] == [column.type for column in view.schema]
+            rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+            assert len(documents) == len(lines) == len(rows)
+            for document, line, row in zip(documents, lines, rows, strict=True):
+                assert list(document) == list(line) == list(row) == [column.name for column in view.schema]
+                assert all((line[name] == "") == (document[name] in (None, "")) for name in line)
+                numbers = {name for name, value in document.items() if isinstance(value, int | float)}
+                assert {name: document[name] for name in numbers} == {name: row[name] for name in numbers}
+
+
+def test_a_query_and_an_export_give_the_same_text(stored: Path, tmp_path: Path) -> None:
+    assert iolab("export", "--csv", "--json", "--out", stored, "-o", tmp_path).exit_code == 0
+    for form in ("csv", "json"):
+        asked = iolab("query", "from trials", f"--{form}", "--out", stored).stdout
+        assert asked == (tmp_path / f"trials.{form}").read_text()
+
+
+def test_an_export_needs_a_format_and_a_folder_that_can_be_written(stored: Path, tmp_path: Path) -> None:
+    done = iolab("export", "--out", stored)
+    assert (done.exit_code, done.stderr) == (2, "iolab export: a format is missing: add --csv, --json or --parquet\n")
+    (tmp_path / "file").write_text("")
+    for form in ("--csv", "--parquet"):
+        done = iolab("export", form, "--out", stored, "-o", tmp_path / "file")
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "said"),
+    [
+        (["a", "b"], (1, "x"), "a  b\n-  -\n1  x\n"),
+        (["rate_per_s", "x"], (123456.789, None), "rate_per_s  x\n----------  -\n    123457  -\n"),
+        (["t"], ("\x1b[31mred\nline",), "t\n-------------\n\ufffd[31mred line\n"),
+        (["t"], ([1, {"a": True}],), 't\n----------------\n[1, {"a": true}]\n'),
+        (["a"], ("word " * 20,), "-- row 1 of 1 ".ljust(80, "-") + f"\na  {'word ' * 15}\n   {'word ' * 5}\n"),
+    ],
+)
+def test_a_table_is_text_of_eighty_columns(columns: list[str], row: tuple[Any, ...], said: str) -> None:
+    wanted = "".join(f"{line.rstrip()}\n" for line in said.splitlines())
+    assert aligned.text_of(Table(columns, [row]), 80) == wanted
+
+
+def test_every_metric_and_every_setting_is_a_column_of_trials() -> None:
+    columns = [column.name for column in VIEWS["trials"].schema]
+    assert {row.column for row in METRICS.values()} | {name.replace(".", "_") for name in SETTINGS} <= set(columns)
+    for view in VIEWS.values():
+        names = [column.name for column in view.schema]
+        assert len(names) == len(set(names)), view.name
+
+
+def reference() -> str:
+    """The tables of the page."""
+    return "\n".join(_table(view) for view in VIEWS.values())
+
+
+def _table(view: View[Any]) -> str:
+    rows = ["| column | type | what |", "| --- | --- | --- |"]
+    settings = {name.replace(".", "_") for name in SETTINGS} if view.name == "trials" else set()
+    for column in view.schema:
+        if column.name in settings:
+            continue
+        rows.append(f"| `{column.name}` | {column.type} | {column.about} |")
+        if view.name == "trials" and column.name == "server":
+            rows += [_settings_row(table) for table in dict.fromkeys(known.table for known in SETTINGS.values())]
+    return "\n".join([f"### `{view.name}`", "", view.about, "", *rows, ""])
+
+
+def _settings_row(table: str) -> str:
+    """All settings of a table in a row: docs/experiments.md says what each is."""
+    names = ", ".join(f"`{table}_{known.key}`" for known in SETTINGS.values() if known.table == table)
+    return f"| {names} | as set | settings of `{table}` ([experiments](experiments.md)) |"
+
+
+def test_the_documents_list_every_view_and_column() -> None:
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    made = f"{before}{BEGIN}{reference()}{END}{after}"
+    if os.environ.get("IOLAB_GOLDEN"):
+        PAGE.write_text(made)
+    assert PAGE.read_text() == made, "IOLAB_GOLDEN=1 pytest tests/test_query.py writes it anew"
+
+
+def test_every_view_has_rows_here(stored: Path) -> None:
+    """So that the other tests see each of them."""
+    for view in set(VIEWS) - RARE:
+        assert package.query(f"select count(*) from {view}", out=stored).rows[0][0] > 0, view
+    assert RUN.name == "run"
