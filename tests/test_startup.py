@@ -46,7 +46,10 @@ def check(engine: Engine, arguments: str, absent: set[str]) -> None:
     assert loaded & absent == set()
 
 
-VERBS = ("", "vs", "run", "check", "soak", "capacity", "list", "report", "compare", "query", "export", "doctor")
+VERBS = (
+    *("", "vs", "run", "check", "soak", "capacity", "list", "report"),
+    *("compare", "query", "export", "bundle", "verify", "doctor"),
+)
 
 
 @pytest.mark.parametrize("verb", VERBS)

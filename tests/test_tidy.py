@@ -47,10 +47,10 @@ TEXT_FROM_OUTSIDE = {
 # The folders and the single modules of the lab from the ground up: each may use those before it.
 LAYERS = (
     *("errors", "wording", "work", "contract", "metrics", "plan", "results", "judge", "machine", "measure"),
-    *("capacity", "report", "runs", "tables", "api", "cli", "__main__"),
+    *("capacity", "report", "runs", "tables", "bundles", "api", "cli", "__main__"),
 )
 # Stored results are judged where there is no engine and nothing to measure.
-JUDGES = ("judge.results", "capacity.progress", "capacity.export", "report", "runs", "tables")
+JUDGES = ("judge.results", "capacity.progress", "capacity.export", "report", "runs", "tables", "bundles")
 MEASURES = ("measure", "machine", "capacity.prober", "cli", "api")
 
 # Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.

@@ -11,19 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from iolab.api import compare, export, open_run, query, run, soak, vs, write_report
+    from iolab.api import bundle, compare, export, open_run, query, run, soak, verify, vs, write_report
     from iolab.errors import IolabError
     from iolab.judge.results import Results
 
 __all__ = [
     "IolabError",
     "Results",
+    "bundle",
     "compare",
     "export",
     "open_run",
     "query",
     "run",
     "soak",
+    "verify",
     "vs",
     "write_report",
 ]

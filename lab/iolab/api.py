@@ -37,6 +37,7 @@ from iolab.results.suites import SuiteRun
 from iolab.tables.stored import Stored
 
 if TYPE_CHECKING:
+    from iolab.bundles import Bundle, Verified
     from iolab.tables.files import Format
 
 # The settings of a trial that are times.
@@ -221,6 +222,20 @@ def export(
     from iolab.tables import files
 
     return dict(files.write(_stored(names, Path(out), on_unreadable), Path(folder), formats))
+
+
+def bundle(name: str | Path, path: str | Path | None = None, *, out: str | Path = layout.RUNS) -> Bundle:
+    """Packs a stored run into one file, by default RUN.tar.gz in the working directory: its record and its report."""
+    from iolab import bundles
+
+    return bundles.write(runs.find(name, Path(out)), None if path is None else Path(path))
+
+
+def verify(path: str | Path) -> Verified:
+    """Checks a file that `bundle` wrote: every checksum, and its report, which is made again."""
+    from iolab import bundles
+
+    return bundles.verify(Path(path))
 
 
 def write_report(found: Results | SuiteResults) -> Path:

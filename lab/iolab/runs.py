@@ -184,7 +184,7 @@ def _first(times: Iterable[str]) -> str:
 
 def _key(folder: Path) -> str:
     """A digest of all that decides what is said of a run: its record, and the code of the lab."""
-    sha256 = hashlib.sha256(_code())
+    sha256 = hashlib.sha256(code_digest())
     if is_suite(folder):
         from iolab.results import suites
 
@@ -197,9 +197,12 @@ def _key(folder: Path) -> str:
 
 
 @cache
-def _code() -> bytes:
-    """A digest of the lab's own code. Its version alone would not do: in a checkout it stays while the code changes."""
-    sha256 = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+def code_digest() -> bytes:
+    """A digest of the lab's own code, templates and styles, 32 bytes.
+
+    Its version alone would not do: in a checkout it stays while the code changes.
+    """
+    sha256, package = hashlib.sha256(), Path(__file__).parent
+    for path in sorted(path for kind in ("py", "j2", "css") for path in package.rglob(f"*.{kind}")):
         sha256.update(path.name.encode() + b"\0" + path.read_bytes())
     return sha256.digest()

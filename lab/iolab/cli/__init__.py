@@ -26,7 +26,10 @@ from iolab.measure import handover
 from iolab.wording import instead
 
 # The verbs that have a module here; those of `handover` are the engine's own.
-VERBS = ("vs", "run", "check", "soak", "capacity", "list", "report", "compare", "query", "export", "doctor")
+VERBS = (
+    *("vs", "run", "check", "soak", "capacity", "list", "report"),
+    *("compare", "query", "export", "bundle", "verify", "doctor"),
+)
 # The exit code of a run that could conclude nothing. A script must not take it for one that found no difference.
 INCONCLUSIVE = 3
 # From here on it is that of an interrupted run.

@@ -73,9 +73,13 @@ class Level(NamedTuple):
 
 def write(folder: Path) -> Path:
     """Writes `report.html` into the folder of a search and returns its path; raises StoreError with one line."""
+    return store.write_report(folder, page_of(folder)[0])
+
+
+def page_of(folder: Path) -> tuple[str, tuple[str, ...]]:
+    """The report of a stored search, and a sentence on each line that its record has lost; raises StoreError."""
     records, faults = read_records(folder)
-    state = state_of(read_spec(folder), records)
-    return store.write_report(folder, render(state, store.read_machine(folder), faults))
+    return render(state_of(read_spec(folder), records), store.read_machine(folder), faults), faults
 
 
 def render(state: SearchState, machine: Mapping[str, Any], faults: Sequence[str] = ()) -> str:

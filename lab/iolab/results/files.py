@@ -12,9 +12,14 @@ from iolab.errors import StoreError
 
 
 def write_file(path: Path, text: str) -> None:
-    """Replaces a file: readers see all of the old text or all of the new; raises StoreError.
+    """Replaces a file: readers see all of the old text or all of the new; raises StoreError."""
+    write_bytes(path, text.encode())
 
-    The text goes to a file beside it, which is synced and then renamed.
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces a file: readers see all of the old content or all of the new; raises StoreError.
+
+    The content goes to a file beside it, which is synced and then renamed.
     """
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -23,7 +28,7 @@ def write_file(path: Path, text: str) -> None:
     beside = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         beside.chmod(0o644)
