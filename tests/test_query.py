@@ -10,6 +10,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import duckdb
 import pytest
 
 import iolab as package
-from conftest import iolab
+from conftest import PATIENCE_S, iolab
 from iolab.cli import aligned
 from iolab.judge.results import read
 from iolab.metrics import METRICS
@@ -187,6 +189,22 @@ def test_a_question_and_an_export_write_nothing_into_the_store(stored: Path, tmp
         assert iolab("query", f"select count(*) from {view}", "--out", stored).exit_code == 0
     assert iolab("export", "--csv", "-o", tmp_path / "tables", "--out", stored).exit_code == 0
     assert {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()} == before
+
+
+# Asks a question that takes hours, and is interrupted while it does.
+INTERRUPTED = """
+import os, signal, sys, threading
+from iolab import cli
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_a_question_ends_at_ctrl_c(stored: Path) -> None:
+    question = "select count(*) from range(1000000000000) as a(n) where n % 7 = 3"
+    arguments = [sys.executable, "-c", INTERRUPTED, "query", question, "--out", str(stored)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "iolab: interrupted\n")
 
 
 def test_only_the_named_runs_are_asked(stored: Path) -> None:

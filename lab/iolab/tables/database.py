@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def ask(question: str, runs: Iterable[Stored]) -> Table:
         for setting, value in CLOSED.items():
             database.execute(f"SET {setting} = {value}")
         try:
-            return _answer(database, question)
+            return _interruptible(database, question)
         except duckdb.Error as error:
             raise BadInput(_one_line(error)) from None
 
@@ -79,6 +80,17 @@ def _insert(database: duckdb.DuckDBPyConnection, view: View[Any], table: Table) 
     statement = f"INSERT INTO {view.name} SELECT unnest(from_json($1, {_quoted(types)}), recursive := true)"
     for first in range(0, len(table.rows), ROWS_MAX):
         database.execute(statement, [json_of(Table(table.columns, table.rows[first : first + ROWS_MAX]))])
+
+
+def _interruptible(database: duckdb.DuckDBPyConnection, question: str) -> Table:
+    """The answer. DuckDB does not return for Ctrl-C, so it works in a thread of its own, and is told to stop."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        answer = thread.submit(_answer, database, question)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            database.interrupt()
+            raise
 
 
 def _answer(database: duckdb.DuckDBPyConnection, question: str) -> Table:
