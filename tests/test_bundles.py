@@ -211,6 +211,16 @@ def test_a_report_of_another_version_is_named_as_one(comparison: Path, tmp_path:
     assert ", with numpy 1; iolab " in difference
 
 
+def test_what_a_bundle_says_does_not_reach_the_terminal_as_it_is(comparison: Path, tmp_path: Path) -> None:
+    folder, files = content_of(comparison)
+    with_manifest(files, made_by=bundles.maker().model_copy(update={"iolab": "\x1b[2J"}))
+    path = tmp_path / "it.tar.gz"
+    path.write_bytes(bundles._packed(folder, files))
+    done = iolab("verify", path)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "They were made by iolab \ufffd[2J (code" in done.stdout
+
+
 def test_a_file_that_is_missing_or_added_is_named(comparison: Path, tmp_path: Path) -> None:
     def edit(files: dict[str, bytes]) -> None:
         del files[layout.COUNTS]

@@ -18,7 +18,7 @@ NOTHING = "-"
 def text_of(table: Table, columns: int | None = None) -> str:
     """The table in lines of at most so many columns, those of the terminal by default; only a long word is longer."""
     columns = shutil.get_terminal_size((COLUMNS, 0)).columns if columns is None else columns
-    names = [_seen(name) for name in table.columns]
+    names = [seen(name) for name in table.columns]
     rows = [[_cell(value) for value in row] for row in table.rows]
     if not rows:
         return "no rows\n"
@@ -64,9 +64,9 @@ def _cell(value: Any) -> str:
         return NOTHING
     if isinstance(value, float):
         return f"{value:.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:.6g}"
-    return _seen(str(cell_text(value)))
+    return seen(str(cell_text(value)))
 
 
-def _seen(text: str) -> str:
+def seen(text: str) -> str:
     """Text in one line, without what would move the cursor or change the terminal."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in " ".join(text.split()))

@@ -19,14 +19,15 @@ def add(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Prints what was checked; 1 where something differs."""
     from iolab import api
+    from iolab.cli.aligned import seen
 
     found = api.verify(options.file)
     for difference in found.differences:
-        print(f"differs: {difference}")
+        print(f"differs: {seen(difference)}")
     if not found.differences:
         count = len(found.manifest.files)
         print(f"{options.file}: the checksums of {count} files and of their records are right.")
         print("Its report and its commands, made again from its record, are the same byte for byte.")
     if not found.is_of_this_version:
-        print(f"They were made by {found.manifest.made_by}.")
+        print(f"They were made by {seen(str(found.manifest.made_by))}.")
     return 1 if found.differences else 0
