@@ -346,7 +346,7 @@ class FakeHost:
 
 
 class FakeServer:
-    """Uses half of a processor, and 10 MiB. On a `busy` machine others use a whole one."""
+    """Uses nearly all of a processor, and 10 MiB. On a `busy` machine others use a whole one."""
 
     addresses = ("127.0.0.1:1",)
     load_netns: str | None = None
@@ -370,16 +370,17 @@ class FakeServer:
     def look(self) -> proc.Tree:
         tasks = proc.TASKS_READ_MAX + 1 if self.fault == "large" else 1
         # A quarter of what it uses is its own, and the rest the system's.
-        return proc.Tree(tuple(range(tasks)), (0,), 0, self.host.now_ns // 8, self.host.now_ns * 3 // 8, tasks)
+        own_ns = self.host.now_ns * 19 // 80
+        return proc.Tree(tuple(range(tasks)), (0,), 0, own_ns, 3 * own_ns, tasks)
 
     def sample(self, tree: proc.Tree) -> Sample:
         now_ns = self.host.now_ns + self.late_ns
         self.late_ns = 0
         is_large = tree.threads > proc.TASKS_READ_MAX
         switching: tuple[int | None, int | None, int | None] = (None, None, None) if is_large else (0, 10, 1)
-        usage = proc.Usage(now_ns, now_ns // 2, *switching)
-        # Server and generator together use 1.1 processors of two, the server alone a half.
-        idle_ns = now_ns * (9 if self.cell.load.connections else 15) // 10
+        usage = proc.Usage(now_ns, now_ns * 19 // 20, *switching)
+        # Server and generator together use 1.55 processors of two, the server alone 0.95.
+        idle_ns = now_ns * (9 if self.cell.load.connections else 21) // 20
         idle_ns = 0 if self.fault == "busy" else idle_ns
         return Sample(usage, noise.Ticks(2 * now_ns, idle_ns, 0), 0)
 

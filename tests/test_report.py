@@ -741,7 +741,7 @@ def test_many_contestants_are_a_ranking_with_its_charts_its_costs_and_those_not_
     plain = unescape(re.sub(r"<[^>]*>", " ", text))
     for said in (
         "Most requests, first or no difference found, of 2 settings: ",
-        "not ranked, because the generator was their limit: io_uring",
+        "not ranked, the generator was the limit: io_uring",
         "blocking: holds 1, at connections=50.",
         "5 of 10 discarded: machine busy",
         "Syscalls were not counted: it takes CAP_PERFMON.",

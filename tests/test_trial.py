@@ -25,7 +25,7 @@ from iolab.contract.types import (
     parse_path_event,
     parse_serve_event,
 )
-from iolab.judge import trial
+from iolab.judge import bottleneck, trial
 from iolab.plan import settings
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan, Trial
@@ -231,7 +231,7 @@ def test_an_open_loop_is_judged_by_its_lateness_and_the_rate_it_reached(
     plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "rate": "20k"})
     check(words, plan=plan, **report_of)
     made = result(plan, schedule(plan)[0], server_share=0.5)
-    assert trial.bottleneck(plan.cell(made.trial), made) is trial.Bottleneck.RATE
+    assert bottleneck.bottleneck(plan.cell(made.trial), made) is bottleneck.Bottleneck.RATE
 
 
 def test_a_shared_processor_makes_a_late_generator_a_warning() -> None:
@@ -344,8 +344,8 @@ def test_a_generator_of_several_threads_is_measured_by_the_processors_it_has() -
     plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "threads": 4})
     cell = plan.comparisons[0].cells[0]
     made = report(cell, generator_share=0.4)
-    assert trial.generator_share(cell, made) == pytest.approx(0.4)
-    assert trial.generator_share(settings.changed(cell, {"load.cpus": (0, 1)}), made) == pytest.approx(0.8)
+    assert bottleneck.generator_share(cell, made) == pytest.approx(0.4)
+    assert bottleneck.generator_share(settings.changed(cell, {"load.cpus": (0, 1)}), made) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_what_limited_a_trial_follows_from_the_processor_time_of_both_sides(
     server: float, generator: float, limit: str
 ) -> None:
     judged = result(PLAN, FIRST, server_share=server, generator_share=generator)
-    assert trial.bottleneck(PLAN.cell(FIRST), judged) == limit
+    assert bottleneck.bottleneck(PLAN.cell(FIRST), judged) == limit
 
 
 @pytest.mark.parametrize(
@@ -383,13 +383,13 @@ def test_on_a_shared_processor_the_limit_is_what_both_sides_used_together(
 ) -> None:
     plan = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "processors": "shared", **load})
     judged = result(plan, schedule(plan)[0], server_share=server, generator_share=generator)
-    assert trial.bottleneck(plan.cell(judged.trial), judged) == limit
+    assert bottleneck.bottleneck(plan.cell(judged.trial), judged) == limit
     assert "generator_saturated" not in [warning.word for warning in judged.warnings]
 
 
 def test_without_the_servers_account_a_busy_generator_is_the_limit() -> None:
     judged = result(PLAN, FIRST, generator_share=0.9).model_copy(update={"server": None})
-    assert trial.bottleneck(PLAN.cell(FIRST), judged) == "generator"
+    assert bottleneck.bottleneck(PLAN.cell(FIRST), judged) == "generator"
 
 
 def test_a_report_survives_its_own_json() -> None:

@@ -549,7 +549,7 @@ def test_what_the_generator_limited_stands_at_its_place_without_a_rank() -> None
     found = judged(made, MANY)
     assert found.sentence.startswith(
         "Most requests: ≥ epoll[x=1] (the generator was the limit); first of the ranked: epoll[x=3] "
-        "(not ranked, because the generator was their limit: epoll[x=2])."
+        "(not ranked, the generator was the limit: epoll[x=2])."
     )
     cpu = found.ranking("cpu_per_request")
     assert cpu is not None

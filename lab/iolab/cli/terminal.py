@@ -317,7 +317,13 @@ def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
     prose(
         console, f"{verdict.blocks_used} of {verdict.blocks_planned} blocks used, {verdict.blocks_discarded} discarded"
     )
-    for line in cost_lines(verdict.costs) if not verdict.rankings else ():
+    if verdict.rankings:
+        # Of many, the report has them.
+        return
+    for title, limit in verdict.limits.items():
+        if not limit.kind.is_ranked:
+            prose(console, f"{title}: {limit.label}: {limit.reason}")
+    for line in cost_lines(verdict.costs):
         prose(console, line)
 
 

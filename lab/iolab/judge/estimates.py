@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Set
 from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Used, paired, values_of
-from iolab.judge.levels import limited_by_generator
+from iolab.judge.bottleneck import Limit, bound_of
 from iolab.metrics import COMPARED, METRICS, Metric
 from iolab.plan.plan import Comparison, Plan
 from iolab.wording import Bound, Interval
@@ -58,7 +58,7 @@ def estimates_of(
     index: int,
     used: Used,
     gone: Set[int],
-    bottlenecks: Mapping[str, Mapping[str, int]],
+    limits: Mapping[str, Limit],
     *,
     undecided: Container[str],
     decided: bool,
@@ -79,7 +79,7 @@ def estimates_of(
                 found.append((titles[slot], titles[below], ratio, x))
         adjusted = stats.holm([ratio.p_value for _, _, ratio, _ in found])
         for (title, reference, ratio, x), p_holm in zip(found, adjusted, strict=True):
-            limited = (limited_by_generator(bottlenecks[title]), limited_by_generator(bottlenecks[reference]))
+            limited = (bound_of(limits, each, metric) != "exact" for each in (title, reference))
             bound = ratio_bound(metric, *limited)
             estimate = _estimate(metric, title, reference, ratio, p_holm, x, bound, seed=plan.seed, rivals=len(found))
             may_decide = decided and title not in undecided and reference not in undecided and not (times and shared)
@@ -138,7 +138,7 @@ def _estimate(
 
 
 def ratio_bound(metric: Metric, contestant_limited: bool, reference_limited: bool) -> Bound:
-    """What is left of a ratio when the generator limited one side. A quotient of two latencies is then nothing."""
+    """What is left of a ratio when a side is only a bound. A quotient of two latencies is then nothing."""
     limited = METRICS[metric].limited
     if limited == "exact" or not (contestant_limited or reference_limited):
         return "exact"

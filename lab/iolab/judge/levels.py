@@ -1,7 +1,7 @@
 """The level of each contestant: its median over the blocks that count, with its interval.
 
-Where the generator was the limit, a server's throughput is known only as "at least this", latencies are the
-generator's own queue, and only CPU per request stays safe.
+Where the server was not the limit, its throughput is known only as "at least this". Where the generator was, latencies
+are its own queue too, and only CPU per request stays safe.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Row
-from iolab.metrics import COMPARED, METRICS, Metric, value_of
+from iolab.judge.bottleneck import Limit, bound_of
+from iolab.metrics import COMPARED, Metric, value_of
 from iolab.plan.plan import Comparison
 from iolab.wording import Bound
 
@@ -20,7 +21,7 @@ class Level(Frozen):
     """One contestant alone: its median over blocks with the exact order-statistic interval.
 
     Figures are in the metric's base unit: requests per second, nanoseconds, bytes. `values` are in the order of the
-    blocks used. `bound` is "at least" where the generator was the limit.
+    blocks used. `bound` is "at least" where the server was not the limit.
     """
 
     metric: Metric
@@ -32,14 +33,8 @@ class Level(Frozen):
     values: tuple[float, ...]
 
 
-def limited_by_generator(counts: Mapping[str, int]) -> bool:
-    """Whether the generator limited this contestant in most of its trials, and with them their median."""
-    return counts.get("generator", 0) * 2 > sum(counts.values())
-
-
-def levels_of(
-    comparison: Comparison, used: Mapping[int, Row], bottlenecks: Mapping[str, Mapping[str, int]]
-) -> tuple[Level, ...]:
+def levels_of(comparison: Comparison, used: Mapping[int, Row], limits: Mapping[str, Limit]) -> tuple[Level, ...]:
+    """The levels of all contestants that were measured, by all metrics that are compared."""
     levels = []
     for metric in COMPARED:
         for slot, title in enumerate(comparison.titles):
@@ -47,7 +42,7 @@ def levels_of(
             values = tuple(value for value in measured if value is not None)
             if not values:
                 continue
-            bound = METRICS[metric].limited if limited_by_generator(bottlenecks[title]) else "exact"
+            bound = bound_of(limits, title, metric)
             median = stats.median_interval(values)
             levels.append(Level(metric=metric, contestant=title, bound=bound, values=values, **median._asdict()))
     return tuple(levels)

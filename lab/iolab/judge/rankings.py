@@ -20,7 +20,7 @@ class Ranked(Frozen):
     """One contestant's place in a ranking: `ratio` is to the best there is, paired over blocks, with its interval.
 
     Contestants whose interval against the leader of their group holds 1 share its `rank`; the next rank counts them
-    all, as in sport. It is None where the generator was the limit: such a contestant stands at its place in the order
+    all, as in sport. It is None where the server was not the limit: such a contestant stands at its place in the order
     with its `bound`, and could stand higher.
     """
 

@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 from iolab.contract.types import percent
 from iolab.judge import stats
+from iolab.judge.bottleneck import Bottleneck, Limit
 from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
 from iolab.judge.rankings import Ranking
@@ -23,6 +24,14 @@ NAMED_MIN = 1.25
 MIRROR_MAX = 1.05
 # Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
 MORE_BLOCKS_MAX = 200
+# Why a figure is only a bound, in a few words.
+_LIMIT_WORDS: Mapping[Bottleneck, str] = {
+    Bottleneck.GENERATOR: "the generator was the limit",
+    Bottleneck.LATENCY: "latency-bound",
+    Bottleneck.RATE: "the rate that was asked for",
+    Bottleneck.RESOURCE: "resource-bound",
+    Bottleneck.INVALID: "invalid",
+}
 
 
 def sentence_of(
@@ -30,6 +39,7 @@ def sentence_of(
     levels: Sequence[Level],
     estimates: Sequence[Estimate],
     rankings: Sequence[Ranking],
+    limits: Mapping[str, Limit],
     inconclusive: str | None,
     failures: Sequence[FailureCount],
     left_out: Mapping[str, str],
@@ -41,9 +51,9 @@ def sentence_of(
     if all(cell.load.connections == 0 for cell in comparison.cells):
         return _sentence_at_rest(levels)
     if len(comparison.cells) == 1:
-        return _sentence_alone(comparison.titles[0], levels, failures)
+        return _sentence_alone(comparison.titles[0], levels, limits, failures)
     if rankings:
-        return " ".join(_sentence_ranked(ranking) for ranking in rankings)
+        return " ".join(_sentence_ranked(ranking, limits) for ranking in rankings)
     if comparison.ranked and not estimates:
         return f"No ranking: fewer than {blocks_min(1)} whole blocks so far."
     if comparison.ladder and estimates:
@@ -56,7 +66,7 @@ def sentence_of(
         failed = next((f for f in failures if f.contestant in (title, reference)), None)
         if "throughput" in of:
             is_equal_work = title not in different and reference not in different
-            sentences.append(_sentence_pair(of) if is_equal_work else _sentence_unequal(of))
+            sentences.append(_sentence_pair(of, limits) if is_equal_work else _sentence_unequal(of))
         elif absent is not None:
             sentences.append(f"{absent} was left out: {left_out[absent].rstrip('.')}.")
         elif failed is not None:
@@ -94,47 +104,71 @@ def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
     return " ".join(sentences)
 
 
-def _sentence_ranked(ranking: Ranking) -> str:
+def _sentence_ranked(ranking: Ranking, limits: Mapping[str, Limit]) -> str:
     """The leader and its equals, and what is not ranked: above the leader, and below it."""
     ranks = [row.rank for row in ranking.rows if row.rank is not None]
     limited = [row.contestant for row in ranking.rows if row.rank is None]
     what = METRICS[ranking.metric].best
     if not ranks:
-        return f"{what}: not ranked, because the generator limited all {len(limited)}."
+        return f"{what}: not ranked, because {_limit_of_all(limited, limits)}."
     first = [row.contestant for row in ranking.rows if row.rank == ranks[0]]
-    # A rank is a place, so those that the generator limited take as many places above the first rank.
+    # A rank is a place, so those that are only bounds take as many places above the first rank.
     above, below = limited[: ranks[0] - 1], limited[ranks[0] - 1 :]
     at_least = BOUND_SIGNS["at least"]
-    could_do_more = f"{at_least}{listed(above)} (the generator was the limit); first of the ranked: " if above else ""
+    could_do_more = f"{at_least}{listed(above)} ({_limit_words(above, limits)}); first of the ranked: " if above else ""
     alike = " (no difference found)" if len(first) > 1 else ""
-    unranked = f" (not ranked, because the generator was their limit: {listed(below)})" if below else ""
+    unranked = f" (not ranked, {_limit_words(below, limits)}: {listed(below)})" if below else ""
     return f"{what}: {could_do_more}{listed(first)}{alike}{unranked}."
 
 
-def _sentence_alone(title: str, levels: Sequence[Level], failures: Sequence[FailureCount]) -> str:
+def _limit_words(titles: Sequence[str], limits: Mapping[str, Limit]) -> str:
+    """Why these are only bounds, in a few words."""
+    kinds = {limits[title].kind for title in titles}
+    return _LIMIT_WORDS[kinds.pop()] if len(kinds) == 1 else "the server was not the limit"
+
+
+def _limit_of_all(titles: Sequence[str], limits: Mapping[str, Limit]) -> str:
+    """Why none of these is ranked."""
+    kinds = {limits[title].kind for title in titles}
+    if kinds == {Bottleneck.GENERATOR}:
+        return f"the generator limited all {len(titles)}"
+    if kinds == {Bottleneck.LATENCY}:
+        return f"all {len(titles)} are latency-bound"
+    if kinds == {Bottleneck.RATE}:
+        return f"all {len(titles)} serve the rate that was asked for"
+    return "the server was the limit of none"
+
+
+def _sentence_alone(
+    title: str, levels: Sequence[Level], limits: Mapping[str, Limit], failures: Sequence[FailureCount]
+) -> str:
     level = next((level for level in levels if level.metric == "throughput"), None)
     if level is None:
         reason = failures[0].message.rstrip(".") if failures else "no whole block so far"
         return f"{title} could not be measured: {reason}."
     interval = "" if level.low is None else f" [{level.low:,.0f}, {level.high:,.0f}]"
-    return f"{title} serves {BOUND_SIGNS[level.bound]}{level.median:,.0f}{interval} requests per second."
+    limited = "" if level.bound == "exact" else f" ({_limit_words([title], limits)})"
+    return f"{title} serves {BOUND_SIGNS[level.bound]}{level.median:,.0f}{interval} requests per second{limited}."
 
 
-def _sentence_pair(of: Mapping[Metric, Estimate]) -> str:
+def _sentence_pair(of: Mapping[Metric, Estimate], limits: Mapping[str, Limit]) -> str:
     """Requests, CPU, and the largest difference in latency or memory; what is decided comes first.
 
-    Where requests do not differ the largest decided difference leads, because "no difference" would hide it.
+    Where requests do not differ the largest decided difference leads, because "no difference" would hide it. Where
+    they are not ranked, because neither side was busy, the median latency says what they would have.
     """
     requests, cpu = of["throughput"], of.get("cpu_per_request")
-    clauses = [_requests_clause(requests)]
-    decided = [each for each in (cpu, worth_naming(of)) if each is not None and each.word == "differs"]
+    clauses = [_requests_clause(requests, limits)]
+    waited = _waited(requests, limits)
+    named = worth_naming(of) or (of.get("latency_p50") if waited else None)
+    decided = [each for each in (cpu, named) if each is not None and each.word == "differs"]
     if requests.word == "differs":
         clauses += [decided_clause(each) for each in decided]
     else:
         decided.sort(key=lambda each: -each.size)
         clauses = [*map(decided_clause, decided), *clauses]
-    if cpu is not None and cpu not in decided:
-        clauses.append(_undecided_cpu_clause(cpu))
+    open_ = [cpu, named if waited else None]
+    clauses += [_undecided_clause(each) for each in open_ if each is not None and each not in decided]
     sentence = _capital(clauses[0], requests)
     ahead = turned(requests)[0] if requests.word == "differs" else None
     for clause, each in zip_longest(clauses[1:], decided if ahead else ()):
@@ -186,15 +220,23 @@ def decided_clause(estimate: Estimate) -> str:
     return METRICS[estimate.metric].clause(more, ratio, less)
 
 
-def _requests_clause(requests: Estimate) -> str:
+def _waited(requests: Estimate, limits: Mapping[str, Limit]) -> bool:
+    """Whether neither side was busy with either contestant, so that their requests say how long a request took."""
+    kinds = {limits[each].kind for each in (requests.contestant, requests.reference) if each in limits}
+    return requests.bound == "unknown" and kinds <= {Bottleneck.LATENCY, Bottleneck.RATE}
+
+
+def _requests_clause(requests: Estimate, limits: Mapping[str, Limit]) -> str:
     a, b, figures = requests.contestant, requests.reference, f"{requests.interval}{_blocks_more(requests)}"
+    bounded = [each for each in (a, b) if each in limits and not limits[each].kind.is_ranked]
     if requests.word == "differs":
-        limited = "" if requests.bound == "exact" else " (the generator was the limit)"
+        limited = "" if requests.bound == "exact" else f" ({_limit_words(bounded, limits)})"
         return f"{decided_clause(requests)}{limited}"
     if requests.bound == "unknown":
-        return f"the generator limited both {a} and {b}, so their requests cannot be ranked"
+        return _unranked_clause(a, b, limits)
     if requests.bound != "exact":
-        return f"{a} and {b} cannot be ranked by requests, because the generator limited one of them"
+        why = _limit_words(bounded, limits)
+        return f"{a} and {b} cannot be ranked by requests ({listed(bounded)}: {why})"
     if requests.word == "same":
         return f"{a} serves the same requests as {b}, within {percent(stats.EFFECT)}: {figures}"
     if requests.low > 1 or requests.high < 1:
@@ -202,12 +244,27 @@ def _requests_clause(requests: Estimate) -> str:
     return f"no difference in requests was found between {a} and {b}: {figures}"
 
 
-def _undecided_cpu_clause(cpu: Estimate) -> str:
-    if cpu.word == "same":
-        return f"the CPU per request is the same, within {percent(stats.EFFECT)}"
-    if cpu.low <= 1 <= cpu.high:
-        return f"no difference in CPU per request was found: {cpu.interval}{_blocks_more(cpu)}"
-    return f"the CPU per request is not decided: {cpu.interval}{_blocks_more(cpu)}"
+def _unranked_clause(a: str, b: str, limits: Mapping[str, Limit]) -> str:
+    """Why the requests of two are not ranked: of neither they are the server's own."""
+    kinds = {limits[each].kind for each in (a, b)}
+    if kinds == {Bottleneck.GENERATOR}:
+        return f"the generator limited both {a} and {b}, so their requests cannot be ranked"
+    if kinds == {Bottleneck.LATENCY}:
+        return f"{a} and {b} are latency-bound, so their requests are not ranked"
+    if kinds == {Bottleneck.RATE}:
+        return f"{a} and {b} serve the rate that was asked for"
+    each = " and ".join(f"{title} is {limits[title].label}" for title in (a, b))
+    return f"{each}, so their requests cannot be ranked"
+
+
+def _undecided_clause(estimate: Estimate) -> str:
+    """What is said of a CPU per request, or a median latency, that does not differ as far as is known."""
+    noun = METRICS[estimate.metric].noun
+    if estimate.word == "same":
+        return f"the {noun} is the same, within {percent(stats.EFFECT)}"
+    if estimate.low <= 1 <= estimate.high:
+        return f"no difference in {noun} was found: {estimate.interval}{_blocks_more(estimate)}"
+    return f"the {noun} is not decided: {estimate.interval}{_blocks_more(estimate)}"
 
 
 def _blocks_more(estimate: Estimate) -> str:

@@ -1,4 +1,4 @@
-"""The rules within one trial: what discards it, what it warns of, and what limited it.
+"""The rules within one trial: what discards it, and what it warns of.
 
 Pure functions over one report. No rule looks at which contestant is ahead or removes a value for being large, so
 discarding a trial does not favour a contestant. Each limit is here once, with its reason.
@@ -6,9 +6,7 @@ discarding a trial does not favour a contestant. Each limit is here once, with i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +23,7 @@ from iolab.contract.types import (
     Workload,
     percent,
 )
+from iolab.judge.bottleneck import Bottleneck, bottleneck, generator_share, server_share
 from iolab.metrics import quantile_supported
 from iolab.plan.settings import Cell
 from iolab.results.records import MachineNoise, Result, TrialWarning, WarningWord
@@ -63,9 +62,6 @@ LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX = 1_000_000, 0.1
 # Below this share of the rate that was asked for, a figure is that of an overloaded server. Poisson arrivals in a
 # window of a few thousand requests stay within 2 or 3 % of their rate.
 ACHIEVED_SHARE_MIN = 0.95
-# A generator above this share of its processors may be the limit; a server above its share surely is one.
-GENERATOR_BUSY = 0.80
-SERVER_BUSY = 0.90
 # What a hypervisor may take of the machine before a trial has a warning, and before it is discarded. /proc/stat counts
 # in ticks of 10 ms, so 2 % of a second's window are two or three ticks; and steal of a few per cent strikes both sides
 # of a pair alike, so it widens the interval instead of moving it.
@@ -83,23 +79,6 @@ PATH_LATE_MAX = 0.05
 PATH_PACKETS_MIN, PATH_LATE_FEW_MAX = 200, 0.20
 
 
-class Bottleneck(StrEnum):
-    """What limited a trial.
-
-    `server`: its throughput is the server's. `both`: the server was busy too, so it is the server's within what was
-    left idle. `generator`: the server could have done more. `shared`: together they used up the processors that they
-    share. `latency`: neither was busy; the round trip decided.
-    `rate`: the same in an open loop, where the rate that was asked for decided.
-    """
-
-    SERVER = "server"
-    GENERATOR = "generator"
-    BOTH = "both"
-    SHARED = "shared"
-    LATENCY = "latency"
-    RATE = "rate"
-
-
 def judged(cell: Cell, result: Result) -> Result:
     """The result with its warnings filled in; `cell` is `plan.cell(result.trial)`. A failed trial has none."""
     if result.failure is not None or not result.is_measured:
@@ -115,52 +94,6 @@ def machine_busy(noise: MachineNoise) -> str:
     if noise.foreign_cpu_cores > FOREIGN_CORES_AT_REST:
         return f"other programs use {noise.foreign_cpu_cores:.1f} of its processors"
     return ""
-
-
-def bottleneck(cell: Cell, result: Result) -> Bottleneck:
-    """What limited the trial, from the processor time of both sides. Without the server's it is seen from one side.
-
-    On a shared processor each side has what the other leaves, so what they used together counts.
-    """
-    assert result.report is not None, "a trial without a report has no bottleneck"
-    neither = Bottleneck.LATENCY if cell.load.rate is None else Bottleneck.RATE
-    if cell.trial.processors == "shared":
-        return Bottleneck.SHARED if _shared_share(cell, result, result.report) >= SERVER_BUSY else neither
-    generator_busy = generator_share(cell, result.report) > GENERATOR_BUSY
-    share = server_share(cell, result)
-    server_busy = share is not None and share >= SERVER_BUSY
-    if generator_busy and server_busy:
-        return Bottleneck.BOTH
-    if server_busy:
-        return Bottleneck.SERVER
-    return Bottleneck.GENERATOR if generator_busy else neither
-
-
-def _shared_share(cell: Cell, result: Result, report: Report) -> float:
-    """What server and generator together used of the processors that they share."""
-    generator, server = report.generator, result.server
-    cores = generator.cpu_ns * report.threads / generator.wall_ns if generator.wall_ns else 0.0
-    cores += 0.0 if server is None else server.cpu_ns / server.wall_ns
-    return cores / (len({*cell.server.cpus, *cell.load.cpus}) or 1)
-
-
-def generator_share(cell: Cell, report: Report) -> float:
-    """The generator's processor time over what its threads could have used, 0 to 1 and a little.
-
-    `wall_ns` counts the window once for each thread; on fewer processors than threads it could only use those.
-    """
-    wall_ns = report.generator.wall_ns
-    if cell.load.cpus:
-        wall_ns = wall_ns * min(report.threads, len(cell.load.cpus)) // report.threads
-    return report.generator.cpu_ns / wall_ns if wall_ns else 0.0
-
-
-def server_share(cell: Cell, result: Result) -> float | None:
-    """The server's processor time over its processors (its workers, when it is not pinned); None when unknown."""
-    if result.server is None:
-        return None
-    cores = min(len(cell.server.cpus) or cell.server.workers_in_all, cell.server.cpu_quota or math.inf)
-    return result.server.cpu_ns / (cores * result.server.wall_ns)
 
 
 def mser5(series: NDArray[np.float64]) -> tuple[int, int]:

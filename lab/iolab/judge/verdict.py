@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from iolab.contract.types import Frozen
-from iolab.judge import trial
 from iolab.judge.blocks import Row, core_to_core_of, is_same_topology, used_blocks
+from iolab.judge.bottleneck import Limit, bottleneck, limits_of
 from iolab.judge.costs import Calls, Cost, costs_of
 from iolab.judge.estimates import Estimate, estimates_of
 from iolab.judge.levels import Level, levels_of
@@ -40,10 +40,10 @@ class ComparisonVerdict(Frozen):
     with the one before it. `left_out` says why a contestant could not take part, in a word or a line; `not_judged` says
     why no word is said of one: too many of its trials are discarded, or its replies are different work. `rankings` are
     there for a comparison of many, once it has blocks enough. `bottlenecks` counts for each contestant what limited
-    its trials under our generator, by the words of `trial.Bottleneck`. `reply_bytes` is the size of its replies as they
-    were seen, headers included. `unequal_work` is a sentence when those sizes are too far apart for any word. The
-    core-to-core latency changed in `blocks_topology_changed` of the blocks used; see `paired`. `inconclusive` is a
-    sentence when the words must not be read.
+    its trials under our generator, by the words of `Bottleneck`; `limits` says what limited it in all. `reply_bytes` is
+    the size of its replies as they were seen, headers included. `unequal_work` is a sentence when those sizes are too
+    far apart for any word. The core-to-core latency changed in `blocks_topology_changed` of the blocks used; see
+    `paired`. `inconclusive` is a sentence when the words must not be read.
     """
 
     name: str
@@ -60,6 +60,7 @@ class ComparisonVerdict(Frozen):
     left_out: dict[str, str]
     not_judged: dict[str, str]
     bottlenecks: dict[str, dict[str, int]]
+    limits: dict[str, Limit]
     reply_bytes: dict[str, float]
     unequal_work: str | None
     blocks_planned: int
@@ -103,22 +104,23 @@ def judge(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount] = (
 def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], calls: Calls) -> ComparisonVerdict:
     comparison = plan.comparisons[index]
     used, complete, discarded = used_blocks(plan, index, done)
-    bottlenecks = _bottlenecks(plan, comparison, used)
-    levels = levels_of(comparison, used, bottlenecks)
     inconclusive = inconclusive_of(comparison, index, done, complete, discarded)
     gone = {slot for at, slot in given_up(done) if at == index}
     mine = [result for place, result in sorted(done.items()) if place.comparison == index]
+    counted = {slot: count for (at, slot), count in calls.items() if at == index}
+    limits = limits_of(plan, index, used, mine, counted)
+    levels = levels_of(comparison, used, limits)
     reply_bytes = reply_bytes_of(comparison, used)
     warnings = warnings_of(comparison, mine) + unequal_replies(comparison, reply_bytes, len(used))
     failures, left_out = failures_of(comparison, mine), left_out_of(comparison, mine)
     different = different_work(reply_bytes)
     not_judged = too_many_discarded(comparison, used, gone, mine) | different
-    estimates = estimates_of(plan, index, used, gone, bottlenecks, undecided=not_judged, decided=inconclusive is None)
+    estimates = estimates_of(plan, index, used, gone, limits, undecided=not_judged, decided=inconclusive is None)
     absent = {comparison.titles[slot]: "failed" for slot in sorted(gone)} | not_judged | left_out
     ranked = comparison.ranked and inconclusive is None
     rankings = rankings_of(comparison, used, levels, absent) if ranked else ()
     unequal_work = unequal_work_of(reply_bytes, different)
-    sentence = sentence_of(comparison, levels, estimates, rankings, inconclusive, failures, left_out, different)
+    sentence = sentence_of(comparison, levels, estimates, rankings, limits, inconclusive, failures, left_out, different)
     return ComparisonVerdict(
         name=comparison.name,
         setting=comparison.setting,
@@ -133,7 +135,8 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         costs=costs_of(index, comparison, used, calls),
         left_out=left_out,
         not_judged=not_judged,
-        bottlenecks=bottlenecks,
+        bottlenecks=_bottlenecks(plan, comparison, used),
+        limits=limits,
         reply_bytes=reply_bytes,
         unequal_work=unequal_work,
         blocks_planned=plan.blocks,
@@ -149,7 +152,7 @@ def _bottlenecks(plan: Plan, comparison: Comparison, used: Mapping[int, Row]) ->
     counted: dict[str, dict[str, int]] = {}
     for slot, title in enumerate(comparison.titles):
         kinds = Counter(
-            trial.bottleneck(plan.cell(result.trial), result)
+            bottleneck(plan.cell(result.trial), result)
             for row in used.values()
             if (result := row[slot]) is not None and result.report is not None
         )

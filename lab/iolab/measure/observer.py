@@ -222,7 +222,8 @@ def pause_s(step_s: float, took_s: float) -> float:
 def usage(window: Window, seen: Observed) -> ServerUsage:
     """What the server used over a window; raises TrialFailed when it was seen too late."""
     begin, end = seen.before.server, seen.after.server
-    cpu_ns = round(_made_up(window, begin.read_ns) * max(0, end.cpu_ns - begin.cpu_ns))
+    made_up = _made_up(window, begin.read_ns)
+    cpu_ns = round(made_up * max(0, end.cpu_ns - begin.cpu_ns))
     # The kernel's split is as coarse as its tick.
     user_ns = max(0, seen.last.user_ns - seen.first.user_ns)
     system_ns = max(0, seen.last.system_ns - seen.first.system_ns)
@@ -230,7 +231,8 @@ def usage(window: Window, seen: Observed) -> ServerUsage:
     delay_ns = _grown(begin.run_delay_ns, end.run_delay_ns)
     voluntary = _grown(begin.switches_voluntary, end.switches_voluntary)
     involuntary = _grown(begin.switches_involuntary, end.switches_involuntary)
-    each, memory = _each(seen, _made_up(window, begin.read_ns)), proc.together(seen.memory_each.values())
+    each, memory = _each(seen, made_up), proc.together(seen.memory_each.values())
+    threads_ns = _threads_ns(begin.tasks_ns, end.tasks_ns)
     return ServerUsage(
         cpu_ns=cpu_ns,
         wall_ns=max(1, window.end_ns - window.begin_ns),
@@ -249,7 +251,8 @@ def usage(window: Window, seen: Observed) -> ServerUsage:
         run_delay_ns=delay_ns if delay_ns is not None and delay_ns >= 0 else None,
         processes_each=each,
         processes_serving=_serving([process.cpu_ns for process in each]) if len(each) == len(seen.last.pids) else None,
-        threads_serving=_threads_serving(begin.tasks_ns, end.tasks_ns),
+        threads_serving=None if threads_ns is None else _serving(threads_ns),
+        thread_cpu_ns_max=None if threads_ns is None else round(made_up * max(threads_ns, default=0)),
         # Of a server of many tasks the first look was before the warm-up.
         faults_minor=max(0, seen.last.faults_minor - seen.first.faults_minor) if seen.first.is_small else None,
         faults_major=max(0, seen.last.faults_major - seen.first.faults_major) if seen.first.is_small else None,
@@ -283,10 +286,11 @@ def _serving(each_ns: Sequence[int]) -> int:
     return sum(ns > least_ns for ns in each_ns)
 
 
-def _threads_serving(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> int | None:
+def _threads_ns(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> list[int] | None:
+    """The processor time of each thread that lived at the end; None where there were too many to read."""
     if before is None or after is None:
         return None
-    return _serving([max(0, ns - before.get(task, 0)) for task, ns in after.items()])
+    return [max(0, ns - before.get(task, 0)) for task, ns in after.items()]
 
 
 def _throttled(before: Throttling | None, after: Throttling | None) -> Throttled | None:

@@ -14,6 +14,7 @@ from typing import Any
 from iolab.contract.types import updated
 from iolab.errors import BadInput, IolabError
 from iolab.judge import trial
+from iolab.judge.bottleneck import load_shape
 from iolab.measure import programs, pythons, rates
 from iolab.measure.agent import Host
 from iolab.measure.cost_run import costs
@@ -21,6 +22,7 @@ from iolab.measure.earlier_run import began_before, earlier, moved_aside
 from iolab.measure.engine import TrialFailed
 from iolab.measure.events import CanTakePart, CapacityMeasured, MachineBusy, OnEvent, Opened, PutBack, TrialBegan
 from iolab.measure.first_look import check
+from iolab.measure.limit_probe import limit_probe
 from iolab.measure.progress import CLOCKS, Clocks, Progress
 from iolab.measure.trial_run import measure
 from iolab.plan import settings
@@ -110,7 +112,8 @@ def run(
             _run_trial(progress, host, rest[0], machine[rates.RECORDED])
         left = uncounted(plan, progress.results, writer.trials.counts)
         _refuse_changed(plan, host, executed)
-        are_counted = [_count(progress, host, comparison, slot, machine[rates.RECORDED]) for comparison, slot in left]
+        capacities, ceilings = machine[rates.RECORDED], dict[str, float]()
+        are_counted = [_count(progress, host, at, slot, capacities, ceilings) for at, slot in left]
         if all(are_counted):
             writer.end(clocks.wall())
     return folder
@@ -231,8 +234,18 @@ def _check_contestants(progress: Progress, host: Host) -> None:
             progress.keep(Result(trial=scheduled, started=progress.clocks.wall(), failure=failure))
 
 
-def _count(progress: Progress, host: Host, comparison: int, slot: int, capacities: Mapping[str, float]) -> bool:
-    """Keeps what a contestant costs at a setting, seen in a trial of its own; why not, where that cannot be seen.
+def _count(
+    progress: Progress,
+    host: Host,
+    comparison: int,
+    slot: int,
+    capacities: Mapping[str, float],
+    ceilings: dict[str, float],
+) -> bool:
+    """Keeps what a contestant costs at a setting, seen in a trial of its own; why not, where that cannot be seen. With
+    it goes what further trials say of the limit of the cell, where the timed ones leave it open.
+
+    `ceilings` are those of the generator that are known by now.
 
     False where it only failed in passing, so that it has to be counted yet.
     """
@@ -247,5 +260,9 @@ def _count(progress: Progress, host: Host, comparison: int, slot: int, capacitie
         if not passing:
             break
     key = progress.plan.comparisons[comparison].cells[slot].key
-    progress.keep_count(CostCount(comparison=comparison, slot=slot, cell=key, **seen), passing=passing)
+    probe = limit_probe(host, progress.plan, comparison, slot, progress.results, ceilings)
+    if probe is not None and probe.ceiling_per_s is not None:
+        ceilings[load_shape(cell)] = probe.ceiling_per_s
+    count = CostCount(comparison=comparison, slot=slot, cell=key, limit=probe, **seen)
+    progress.keep_count(count, passing=passing)
     return not passing

@@ -12,7 +12,7 @@ from iolab import metrics
 from iolab.contract.histogram import decoded
 from iolab.contract.literals import WorkerKind
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, Workload
-from iolab.judge import blocks, stats, trial
+from iolab.judge import blocks, bottleneck, stats
 from iolab.judge.costs import Cost
 from iolab.judge.rankings import Ranked
 from iolab.judge.verdict import ComparisonVerdict
@@ -238,9 +238,9 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
         state=state,
         reasons=tuple(reasons),
         values={metric: value_of(result, metric) for metric in COMPARED},
-        server_share=trial.server_share(cell, result),
-        generator_share=None if report is None else trial.generator_share(cell, report),
-        limited=report is not None and trial.bottleneck(cell, result) is trial.Bottleneck.GENERATOR,
+        server_share=bottleneck.server_share(cell, result),
+        generator_share=None if report is None else bottleneck.generator_share(cell, report),
+        limited=report is not None and bottleneck.bottleneck(cell, result) is bottleneck.Bottleneck.GENERATOR,
     )
 
 

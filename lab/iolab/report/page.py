@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from iolab.contract.ready import PythonState
 from iolab.judge import stats
+from iolab.judge.bottleneck import Bottleneck
 from iolab.judge.results import Results
-from iolab.judge.trial import Bottleneck
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, METRICS, RANKED_BY
 from iolab.plan.plan import Plan
@@ -50,7 +50,6 @@ DRAWINGS_MAX = 120
 DRAWINGS_OF_LEVELS = sum(not row.is_time for row in COMPARED.values()) + 3
 # Trials beyond these are left to the record: a browser lays out a table as a whole.
 TRIALS_MAX = 5_000
-LATENCY = str(Bottleneck.LATENCY)
 # The record of a run, which is beside its report.
 RAW = (layout.TRIALS, layout.PLAN, layout.MACHINE)
 # What was not equal, in the box above the charts; the rest of it is folded away.
@@ -69,7 +68,7 @@ class ComparisonPart(NamedTuple):
     rows: tuple[ContestantRow, ...]
     ranks: tuple[RankRow, ...]
     broken: tuple[Broken, ...]
-    latency_bound: str
+    limited: list[str]
     rankings: tuple[Drawing, ...]
     drawings: tuple[Drawing, ...]
     timelines: tuple[Drawing, ...]
@@ -160,7 +159,7 @@ def _part(
         rows=tuple(rows),
         ranks=figures.rank_rows(found),
         broken=broken,
-        latency_bound=_latency_bound(found),
+        limited=_limited(found),
         rankings=(*pictures.ranking_drawings(found), *prices) if draws and comparison.many else (),
         drawings=(*pictures.level_drawings(found, rows, broken, used), *prices) if details else (),
         timelines=tuple(timelines.drawings(plan, index, found, done)) if details else (),
@@ -169,20 +168,16 @@ def _part(
     )
 
 
-def _latency_bound(found: ComparisonVerdict) -> str:
-    """Which contestants waited for each other's messages most of the time, so that neither side was busy."""
-    bound = [
-        title
-        for title, limits in found.bottlenecks.items()
-        if limits and max(limits, key=limits.__getitem__) == LATENCY
-    ]
-    if not bound:
-        return ""
-    which = "" if len(bound) == len(found.titles) else f" ({', '.join(bound)})"
-    return (
+def _limited(found: ComparisonVerdict) -> list[str]:
+    """Which contestants the server did not limit, and what did; what latency-bound cells compare comes first."""
+    limited = {title: limit for title, limit in found.limits.items() if not limit.kind.is_ranked}
+    waited = [title for title, limit in limited.items() if limit.kind is Bottleneck.LATENCY]
+    which = "" if len(waited) == len(found.titles) else f" ({', '.join(waited)})"
+    lines = [
         f"Latency-bound: neither side was busy{which}. These requests per second are round trips in disguise: they "
-        "compare wake-ups and scans, not how much a server can carry. Read CPU per request."
-    )
+        "compare wake-ups and scans, not how much a server can carry. Read the latencies and CPU per request."
+    ]
+    return (lines if waited else []) + [f"{title}: {each.label}: {each.reason}." for title, each in limited.items()]
 
 
 def _unequal(plan: Plan, verdicts: Sequence[ComparisonVerdict], used: Sequence[figures.Counted]) -> list[str]:

@@ -70,10 +70,11 @@ class ServerUsage(Frozen):
     many it had accepted when the window began (None of a command, which does not say).
 
     `processes_each` are at most 256 of its processes. Of those that lived at the end, `processes_serving` used more
-    than 1 % of the processor time, or of many more than a tenth of an equal share; and so `threads_serving`. Page
-    faults are None of a server of many tasks. The counters of the network are those of the whole machine or network
-    namespace, from before the load to the end of the window: connections lost because the queue of a listener was full,
-    all that were lost at a listener, and SYN cookies sent instead.
+    than 1 % of the processor time, or of many more than a tenth of an equal share; and so `threads_serving`.
+    `thread_cpu_ns_max` is the processor time of the thread that used most. Page faults are None of a server of many
+    tasks. The counters of the network are those of the whole machine or network namespace, from before the load to the
+    end of the window: connections lost because the queue of a listener was full, all that were lost at a listener, and
+    SYN cookies sent instead.
 
     Memory is read at the end of the window, while all connections are open; with a client that is not ours, it is the
     most that was seen while it ran. `private_bytes` are pages of no other process. Beside the server's stands that of
@@ -97,6 +98,7 @@ class ServerUsage(Frozen):
     processes_each: tuple[ProcessUsage, ...] = ()
     processes_serving: int | None = Field(default=None, ge=0)
     threads_serving: int | None = Field(default=None, ge=0)
+    thread_cpu_ns_max: int | None = Field(default=None, ge=0)
     faults_minor: int | None = Field(default=None, ge=0)
     faults_major: int | None = Field(default=None, ge=0)
     listen_overflows: int | None = Field(default=None, ge=0)
@@ -321,12 +323,27 @@ WarningWord = Literal[
 ]
 
 
+class LimitProbe(Frozen):
+    """What trials beside the timed ones say of the limit of a cell.
+
+    `gain` is the rate with twice as many requests in flight over that of as many as were timed, in short trials next to
+    each other; the shares are those of the processors then. `ceiling_per_s` is the highest rate that the generator is
+    known to reach under the same load, in this run or against the cheapest server. What was not asked is None.
+    """
+
+    gain: float | None = Field(default=None, gt=0)
+    server_share: float | None = Field(default=None, ge=0)
+    generator_share: float | None = Field(default=None, ge=0)
+    ceiling_per_s: float | None = Field(default=None, gt=0)
+
+
 class CostCount(Frozen):
     """What a request and a connection cost one contestant at one setting, seen in a short trial that is not timed.
 
     `comparison` and `slot` are indices into the plan, `cell` the key of the planned cell. `calls` are the server's
     syscalls for `requests`; None where they could not be counted, and `why_not` then says why. The server's own
-    memory, in bytes, is taken before the first connection and while all are at work; None where it is unknown.
+    memory, in bytes, is taken before the first connection and while all are at work; None where it is unknown. `limit`
+    is what was seen beside it of what limited the cell; None where the timed trials say that.
     """
 
     comparison: int = Field(ge=0)
@@ -337,6 +354,7 @@ class CostCount(Frozen):
     why_not: str | None = None
     own_bytes_before: int | None = Field(default=None, ge=0)
     own_bytes: int | None = Field(default=None, ge=0)
+    limit: LimitProbe | None = None
 
     def is_of(self, plan: Plan) -> bool:
         """Whether a count, read from somewhere, is one of this plan."""

@@ -17,7 +17,7 @@ import numpy as np
 from iolab.contract.types import updated
 from iolab.judge import stats
 from iolab.judge.blocks import Edges, Used, chosen_blocks, values_of
-from iolab.judge.levels import limited_by_generator
+from iolab.judge.bottleneck import Bottleneck
 from iolab.judge.relations.verdicts import Obstacle
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import METRICS
@@ -176,7 +176,11 @@ def levels(
 
 
 def _is_limited(evidence: Evidence, index: int, leaf: Quantity) -> bool:
-    return limited_by_generator(evidence.verdicts[index].bottlenecks.get(leaf.contestant, {}))
+    """Whether the generator was the limit. Any other limit belongs to the load and the setting that a claim is about: a
+    claim on one request in flight is decided by latency-bound cells, as it was published.
+    """
+    limit = evidence.verdicts[index].limits.get(leaf.contestant)
+    return limit is not None and limit.kind is Bottleneck.GENERATOR
 
 
 def _quotient_bound(above: Bound, below: Bound) -> Bound:

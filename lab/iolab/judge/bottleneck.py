@@ -1,0 +1,380 @@
+"""What limited a trial, and what limited a cell: a contestant at one setting of a run.
+
+A trial is judged by the processor time of both sides and by what had run out. A cell has the limit of most of its
+trials. Where idle processors leave it open, trials of their own decide: twice as many requests in flight, and the
+cheapest server under the same load. Only what the server limited is ranked; another figure is a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from statistics import median
+from typing import NamedTuple
+
+from iolab.contract.types import Frozen, Report, percent
+from iolab.judge.blocks import Row
+from iolab.metrics import METRICS, Metric
+from iolab.plan.plan import Plan
+from iolab.plan.settings import Cell, digest_of
+from iolab.results.records import CostCount, LimitProbe, RanOut, Result
+from iolab.wording import Bound
+
+# A generator above this share of its processors may be the limit; a server above its share surely is one.
+GENERATOR_BUSY = 0.80
+SERVER_BUSY = 0.90
+# A quota was the limit where it was used up in half of its periods. A server that is short of it now and then is not.
+QUOTA_PERIODS = 0.5
+# A client sends a handshake packet that was dropped again after this time, the first time (RFC 6298).
+HANDSHAKE_RETRY_S = 1.0
+# The share of all connections' time that such retries take, from which on the backlog was the limit.
+RETRIES_SHARE = 0.10
+# A path that carried this share of its rate was full.
+PATH_FULL = 0.90
+# A server often keeps a descriptor or two to refuse with.
+DESCRIPTORS_SPARE = 2
+# Below this share of what the generator has reached under the same load, the generator was not the limit.
+CEILING_SHARE = 0.80
+# Twice as many requests in flight are served at twice the rate where nothing else limits. Below this gain there is
+# something else: the noise of a median of short trials is a few per cent.
+GAIN_MIN = 1.10
+
+
+class Bottleneck(StrEnum):
+    """What limited a trial or a cell.
+
+    `server`: its throughput is the server's. `both`: the server was busy too, so it is the server's within what was
+    left idle. `generator`: the server could have done more. `shared`: together they used up the processors that they
+    share. `latency`: neither was busy; the round trip decided, with so few requests in flight. `rate`: the same in an
+    open loop, where the rate that was asked for decided. `resource`: something had run out or was used up, other than
+    processors. `invalid`: the trial is discarded or failed, and no resource explains it.
+    """
+
+    SERVER = "server"
+    GENERATOR = "generator"
+    BOTH = "both"
+    SHARED = "shared"
+    LATENCY = "latency"
+    RATE = "rate"
+    RESOURCE = "resource"
+    INVALID = "invalid"
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the throughput is the server's, or that of both on the processor that they were asked to share."""
+        return self in (Bottleneck.SERVER, Bottleneck.BOTH, Bottleneck.SHARED)
+
+
+class Finding(NamedTuple):
+    """What limited one trial: its kind, the figures in words, and of a resource its name."""
+
+    kind: Bottleneck
+    words: str
+    resource: str = ""
+
+
+class Limit(Frozen):
+    """What limited a cell. `reason` gives the figures that prove it, `resource` is the name of what had run out."""
+
+    kind: Bottleneck
+    reason: str
+    resource: str = ""
+
+    @property
+    def label(self) -> str:
+        """The kind as an adjective: `latency-bound`, `resource-bound (backlog)`."""
+        if self.kind is Bottleneck.INVALID:
+            return "invalid"
+        return f"{self.kind}-bound ({self.resource})" if self.resource else f"{self.kind}-bound"
+
+    def bound(self, metric: Metric) -> Bound:
+        """What the limit leaves of a figure. A side that waits for requests adds nothing to a latency."""
+        row = METRICS[metric]
+        if self.kind.is_ranked or (row.is_time and self.kind in (Bottleneck.LATENCY, Bottleneck.RATE)):
+            return "exact"
+        return row.limited
+
+
+def bound_of(limits: Mapping[str, Limit], contestant: str, metric: Metric) -> Bound:
+    """What is left of a contestant's figure; all of it where nothing is known of its limit."""
+    limit = limits.get(contestant)
+    return "exact" if limit is None else limit.bound(metric)
+
+
+def bottleneck(cell: Cell, result: Result) -> Bottleneck:
+    """What limited a trial."""
+    return finding(cell, result).kind
+
+
+def finding(cell: Cell, result: Result) -> Finding:
+    """What limited a trial, with its figures: the first of the rules that says something."""
+    return next(found for rule in _RULES if (found := rule(cell, result)) is not None)
+
+
+def generator_share(cell: Cell, report: Report) -> float:
+    """The generator's processor time over what its threads could have used, 0 to 1 and a little.
+
+    `wall_ns` counts the window once for each thread; on fewer processors than threads it could only use those.
+    """
+    wall_ns = report.generator.wall_ns
+    if cell.load.cpus:
+        wall_ns = wall_ns * min(report.threads, len(cell.load.cpus)) // report.threads
+    return report.generator.cpu_ns / wall_ns if wall_ns else 0.0
+
+
+def server_share(cell: Cell, result: Result) -> float | None:
+    """The server's processor time over its processors (its workers, when it is not pinned); None when unknown.
+
+    Where a single thread had more of a processor than that, its share: others cannot do its work.
+    """
+    used = result.server
+    if used is None:
+        return None
+    cores = min(len(cell.server.cpus) or cell.server.workers_in_all, cell.server.cpu_quota or math.inf)
+    return max(used.cpu_ns / (cores * used.wall_ns), (used.thread_cpu_ns_max or 0) / used.wall_ns)
+
+
+def _shared_share(cell: Cell, result: Result, report: Report) -> float:
+    """What server and generator together used of the processors that they share."""
+    generator, server = report.generator, result.server
+    cores = generator.cpu_ns * report.threads / generator.wall_ns if generator.wall_ns else 0.0
+    cores += 0.0 if server is None else server.cpu_ns / server.wall_ns
+    return cores / (len({*cell.server.cpus, *cell.load.cpus}) or 1)
+
+
+def _unusable(cell: Cell, result: Result) -> Finding | None:
+    """A trial that failed or is discarded: by a resource that had run out, or invalid."""
+    failure, words = result.failure, [each for each in result.warnings if each.discards]
+    if failure is None and not words:
+        return None
+    why = failure.line if failure is not None else f"{words[0].word.replace('_', ' ')}: {words[0].detail}"
+    ran_out = _ran_out(cell, result)
+    return Finding(Bottleneck.INVALID, why) if ran_out is None else Finding(Bottleneck.RESOURCE, why, ran_out)
+
+
+def _ran_out(cell: Cell, result: Result) -> RanOut | None:
+    """What a trial that cannot be used had no more of; None where nothing is known to have run out.
+
+    A busy machine, or a generator that stood still, is no matter of a resource.
+    """
+    failure, used, report = result.failure, result.server, result.report
+    if failure is not None and failure.how is not None and failure.how.ran_out is not None:
+        return failure.how.ran_out
+    words = {each.word for each in result.warnings if each.discards}
+    if not words & {"errors", "connections_missing", "connections_waiting"} or used is None:
+        return None
+    first = "" if report is None else report.first_error or ""
+    if "Cannot assign requested address" in first:
+        return "ports"
+    allowed = cell.server.descriptors_max
+    if "Too many open files" in first or (
+        allowed is not None
+        and used.growth is not None
+        and max(used.growth.descriptors, default=0) >= allowed - DESCRIPTORS_SPARE
+    ):
+        return "descriptors"
+    return "backlog" if _dropped(result) else None
+
+
+def _dropped(result: Result) -> int:
+    """Handshake packets that the server's listeners dropped."""
+    used = result.server
+    return 0 if used is None else max(used.listen_overflows or 0, used.listen_drops or 0)
+
+
+def _quota(cell: Cell, result: Result) -> Finding | None:
+    """A CPU quota below the server's processors that was used up most of the time."""
+    throttled = None if result.server is None else result.server.throttled
+    quota = cell.server.cpu_quota
+    if throttled is None or quota is None or throttled.periods == 0:
+        return None
+    share = throttled.throttled / throttled.periods
+    if share < QUOTA_PERIODS:
+        return None
+    words = f"the quota of {quota:g} CPU was used up in {percent(share)} of its periods"
+    return Finding(Bottleneck.RESOURCE, words, "quota")
+
+
+def _backlog(cell: Cell, result: Result) -> Finding | None:
+    """Connections that waited for a handshake packet to be sent again, while the server was idle."""
+    report, dropped = result.report, _dropped(result)
+    if report is None or not dropped or (server_share(cell, result) or 0.0) >= SERVER_BUSY:
+        return None
+    connected_s = report.connections * (cell.trial.warmup_ms / 1e3 + (report.end_ns - report.begin_ns) / 1e9)
+    share = min(1.0, dropped * HANDSHAKE_RETRY_S / connected_s)
+    if share < RETRIES_SHARE:
+        return None
+    words = f"listeners dropped {dropped} handshake packets, whose retries took {percent(share)} of all time"
+    return Finding(Bottleneck.RESOURCE, words, "backlog")
+
+
+def _path(cell: Cell, result: Result) -> Finding | None:
+    """A path that carried what its rate allows, or had no more processor time beside the generator."""
+    carried, report = result.path, result.report
+    if cell.path is None or carried is None or report is None or not carried.wall_ns:
+        return None
+    rate = cell.path.rate_bits_per_s
+    bits_per_s = max(each.bytes for each in (carried.to_server, carried.to_load)) * 8e9 / carried.wall_ns
+    if rate is not None and bits_per_s >= PATH_FULL * rate:
+        words = f"the path carried {percent(bits_per_s / rate)} of its rate"
+        return Finding(Bottleneck.RESOURCE, words, "path")
+    generator = generator_share(cell, report)
+    busy = carried.cpu_ns / carried.wall_ns + generator
+    if carried.cpu_ns and busy >= SERVER_BUSY and generator <= GENERATOR_BUSY:
+        words = f"the path and the generator used {percent(busy)} of their processor"
+        return Finding(Bottleneck.RESOURCE, words, "path")
+    return None
+
+
+def _processors(cell: Cell, result: Result) -> Finding | None:
+    """What the processor time of both sides says. Without the server's it is seen from one side.
+
+    On a shared processor each side has what the other leaves, so what they used together counts.
+    """
+    report = result.report
+    assert report is not None, "a trial that did not fail has a report"
+    neither = Bottleneck.LATENCY if cell.load.rate is None else Bottleneck.RATE
+    if cell.trial.processors == "shared":
+        share = _shared_share(cell, result, report)
+        words = f"server and generator used {percent(share)} of their processor"
+        return Finding(Bottleneck.SHARED if share >= SERVER_BUSY else neither, words)
+    generator, server = generator_share(cell, report), server_share(cell, result)
+    beside = "unknown" if server is None else f"{percent(server)} busy"
+    words = f"server {beside}, generator {percent(generator)} busy"
+    server_busy = server is not None and server >= SERVER_BUSY
+    if generator > GENERATOR_BUSY:
+        return Finding(Bottleneck.BOTH if server_busy else Bottleneck.GENERATOR, words)
+    return Finding(Bottleneck.SERVER if server_busy else neither, words)
+
+
+# In this order, because what has run out explains idle processors. The last always says something.
+_RULES: tuple[Callable[[Cell, Result], Finding | None], ...] = (_unusable, _quota, _backlog, _path, _processors)
+
+
+def limits_of(
+    plan: Plan, index: int, used: Mapping[int, Row], results: Sequence[Result], counts: Mapping[int, CostCount]
+) -> dict[str, Limit]:
+    """What limited each contestant of a comparison that was measured, by its title.
+
+    `used` are the blocks that count, `results` all trials of the comparison, and `counts` what was seen beside the
+    timed trials, by slot. Trials that count decide; where there is none, those that do not.
+    """
+    comparison = plan.comparisons[index]
+    found = {}
+    for slot, title in enumerate(comparison.titles):
+        mine = [row[slot] for row in used.values()]
+        good = [each for each in mine if each is not None and each.report is not None]
+        tried = [each for each in results if each.trial.slot == slot and _was_loaded(each)]
+        if good or tried:
+            probe = counts[slot].limit if slot in counts else None
+            found[title] = _limit(comparison.cells[slot], good or tried, probe)
+    return found
+
+
+def _was_loaded(result: Result) -> bool:
+    """Whether our generator put a load on the server, or was to."""
+    left_out = result.failure is not None and result.failure.left_out
+    return not left_out and (result.report is not None or result.failure is not None)
+
+
+def _limit(cell: Cell, results: Sequence[Result], probe: LimitProbe | None) -> Limit:
+    kind, typical = _most(cell, results)
+    limit = Limit(kind=kind, reason=typical.words, resource=typical.resource)
+    if kind is Bottleneck.GENERATOR and probe is not None:
+        limit = _under_the_ceiling(limit, _rate(results), probe)
+    if limit.kind is Bottleneck.LATENCY:
+        limit = limit.model_copy(update={"reason": f"{limit.reason}; {_littles_words(cell, results)}"})
+        return limit if probe is None else _doubled(limit, probe)
+    return limit
+
+
+def _most(cell: Cell, results: Sequence[Result]) -> tuple[Bottleneck, Finding]:
+    """The kind of most trials, with the figures of one of them. Half that are the server's leave the median its."""
+    found = [finding(cell, each) for each in sorted(results, key=_rate_of)]
+    ranked = [each for each in found if each.kind.is_ranked]
+    kinds = Counter(each.kind for each in (ranked if len(ranked) * 2 >= len(found) else found))
+    if len(ranked) * 2 < len(found):
+        kinds = Counter({kind: count for kind, count in kinds.items() if not kind.is_ranked})
+    ((kind, _),) = kinds.most_common(1)
+    of_kind = [each for each in found if each.kind is kind]
+    return kind, of_kind[len(of_kind) // 2]
+
+
+def _rate_of(result: Result) -> float:
+    return 0.0 if result.report is None else result.report.rate_per_s
+
+
+def _rate(results: Iterable[Result]) -> float:
+    return median(map(_rate_of, results))
+
+
+def _littles_words(cell: Cell, results: Sequence[Result]) -> str:
+    """The rate that Little's law gives for the requests in flight, at their latency."""
+    typical = sorted(results, key=_rate_of)[len(results) // 2].report
+    assert typical is not None, "a latency-bound trial has a report"
+    mean_us = typical.latency_ns.mean / 1e3
+    flying = in_flight(cell)
+    return f"{flying} request{'' if flying == 1 else 's'} in flight at {mean_us:,.0f} µs each (Little's law)"
+
+
+def in_flight(cell: Cell) -> int:
+    """How many requests a closed loop may have in flight."""
+    return (cell.load.active or cell.load.connections) * cell.load.pipeline
+
+
+def _under_the_ceiling(limit: Limit, rate_per_s: float, probe: LimitProbe) -> Limit:
+    """A busy generator that has served far more under the same load was not the limit: the round trip was."""
+    ceiling = probe.ceiling_per_s
+    if ceiling is None:
+        return limit
+    reached = f"under the same load the generator reaches {ceiling:,.0f}/s"
+    if rate_per_s < CEILING_SHARE * ceiling:
+        return Limit(kind=Bottleneck.LATENCY, reason=f"{limit.reason}, but {reached}")
+    return limit.model_copy(update={"reason": f"{limit.reason}; {reached} at most"})
+
+
+def _doubled(limit: Limit, probe: LimitProbe) -> Limit:
+    """Where twice as many requests in flight bring no more, something else is the limit: by default the server."""
+    if probe.gain is None:
+        return limit
+    served = f"twice as many in flight are served at {probe.gain:.2f}x the rate"
+    if probe.gain >= GAIN_MIN:
+        return limit.model_copy(update={"reason": f"{limit.reason}; {served}"})
+    kind = Bottleneck.SERVER
+    if (probe.generator_share or 0.0) > GENERATOR_BUSY and (probe.server_share or 0.0) < SERVER_BUSY:
+        kind = Bottleneck.GENERATOR
+    return Limit(kind=kind, reason=f"{limit.reason}; {served}, so the {kind} is the limit")
+
+
+def is_closed_loop(cell: Cell) -> bool:
+    """Whether requests follow each other for a time: not at a rate, not a count of them, and not of another client."""
+    return cell.makes_window and cell.load.rate is None
+
+
+def is_open_question(cell: Cell, kind: Bottleneck | None) -> bool:
+    """Whether trials with twice as many requests in flight can say more of a cell.
+
+    One request in flight is latency-bound by construction.
+    """
+    return kind is Bottleneck.LATENCY and is_closed_loop(cell) and in_flight(cell) > 1
+
+
+def load_shape(cell: Cell) -> str:
+    """Equal for cells under the same load: whatever decides how fast the generator can be."""
+    load = cell.model_dump(mode="json", include={"workload", "load", "path"})
+    return digest_of(load | {"server": cell.server.cpus, "processors": cell.trial.processors})
+
+
+def reached_per_s(plan: Plan, results: Iterable[Result]) -> dict[str, float]:
+    """The highest median rate of a run under each load, by its shape: what the generator is known to reach."""
+    rates: dict[tuple[int, int], list[float]] = {}
+    for each in results:
+        if each.report is not None and each.failure is None and not each.discarded and plan.holds(each.trial):
+            rates.setdefault((each.trial.comparison, each.trial.slot), []).append(each.report.rate_per_s)
+    reached: dict[str, float] = {}
+    for (at, slot), found in rates.items():
+        shape = load_shape(plan.comparisons[at].cells[slot])
+        reached[shape] = max(reached.get(shape, 0.0), median(found))
+    return reached

@@ -1,0 +1,140 @@
+"""Short trials beside the timed ones that say what limited a cell, where idle processors leave that open.
+
+Two questions. Does the server serve more with twice as many requests in flight? Both trials of a pair run next to each
+other, so the machine is the same for both. And can the generator do more under this load? The run's fastest server
+shows it, or the cheapest server there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from iolab.judge import trial
+from iolab.judge.blocks import used_blocks
+from iolab.judge.bottleneck import (
+    CEILING_SHARE,
+    Bottleneck,
+    generator_share,
+    is_closed_loop,
+    is_open_question,
+    limits_of,
+    load_shape,
+    reached_per_s,
+    server_share,
+)
+from iolab.measure.agent import Host
+from iolab.measure.trial_run import measure
+from iolab.plan.contestant import Contestant
+from iolab.plan.plan import Plan
+from iolab.plan.schedule import block_trials
+from iolab.plan.settings import Cell, Server, changed, whole_intervals_ms
+from iolab.results.records import LimitProbe, Result
+
+# One pair of trials decides, unless its gain is between these: the noise of a machine, or less than twice the rate.
+PAIRS_MAX = 3
+GAIN_NONE, GAIN_SURE = 1.02, 1.5
+# Times of a trial, longer where a request takes long: so many requests on each connection.
+WARMUP_MS, DURATION_MS, REQUESTS = 200, 500, 20
+# A server for the generator alone: the model that runs everywhere and does the least per request.
+NULL_SERVER = "epoll"
+NULL_TRIALS = 3
+
+# A trial of a cell, short and judged; None where it cannot be used.
+Try = Callable[[Cell], Result | None]
+
+
+def limit_probe(
+    host: Host, plan: Plan, comparison: int, slot: int, results: Sequence[Result], known: Mapping[str, float]
+) -> LimitProbe | None:
+    """What trials of their own say of the limit of a cell; None where the timed ones say it, or cannot be asked.
+
+    `known` are the ceilings of the generator that were measured before, by the shapes of their loads.
+    """
+    cell, kind, mine = _so_far(plan, comparison, slot, results)
+    if not mine or not is_closed_loop(cell):
+        return None
+    (scheduled,) = (each for each in block_trials(plan, comparison, 0, 0) if each.slot == slot)
+
+    def attempt(asked: Cell) -> Result | None:
+        result = trial.judged(asked, measure(host, asked, scheduled))
+        return None if result.report is None or result.discarded else result
+
+    ceiling = None
+    if kind is Bottleneck.GENERATOR:
+        rate = median(_rate(each) for each in mine)
+        ceiling = _ceiling_per_s(cell, rate, {**reached_per_s(plan, results), **known}, attempt)
+        if rate >= CEILING_SHARE * ceiling:
+            return LimitProbe(ceiling_per_s=ceiling)
+        kind = Bottleneck.LATENCY
+    if not is_open_question(cell, kind):
+        return None
+    mean_ms = median(each.report.latency_ns.mean for each in mine if each.report is not None) / 1e6
+    return _doubled(_short(cell, mean_ms), attempt).model_copy(update={"ceiling_per_s": ceiling})
+
+
+def _so_far(
+    plan: Plan, comparison: int, slot: int, results: Sequence[Result]
+) -> tuple[Cell, Bottleneck | None, list[Result]]:
+    """A cell, what limited it by its timed trials, and those of them that count."""
+    done = {result.trial.place: result for result in results if plan.holds(result.trial)}
+    used, _, _ = used_blocks(plan, comparison, done)
+    mine = [each for row in used.values() if (each := row[slot]) is not None and each.report is not None]
+    limit = limits_of(plan, comparison, used, (), {}).get(plan.comparisons[comparison].titles[slot])
+    return plan.comparisons[comparison].cells[slot], None if limit is None else limit.kind, mine
+
+
+def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt: Try) -> float:
+    """What the generator is known to reach under the load of a cell: measured anew where that proves nothing yet."""
+    ceiling = known.get(load_shape(cell), rate)
+    if rate < CEILING_SHARE * ceiling:
+        return ceiling
+    server = Server(workers=cell.server.workers, cpus=cell.server.cpus)
+    null = _short(cell.model_copy(update={"contestant": Contestant.parse(NULL_SERVER), "server": server}), 0.0)
+    return max(ceiling, *(_rate(attempt(null)) for _ in range(NULL_TRIALS)))
+
+
+def _doubled(cell: Cell, attempt: Try) -> LimitProbe:
+    """The gain of twice as many requests in flight, and how busy both sides were then; nothing where it failed."""
+    more = twice(cell)
+    gains, seen = list[float](), None
+    for _ in range(PAIRS_MAX):
+        before, after = attempt(cell), attempt(more)
+        if before is None or after is None or not _rate(before):
+            continue
+        gains.append(_rate(after) / _rate(before))
+        seen = after
+        if not GAIN_NONE < gains[0] < GAIN_SURE:
+            break
+    if seen is None or seen.report is None:
+        return LimitProbe()
+    return LimitProbe(
+        gain=median(gains), server_share=server_share(more, seen), generator_share=generator_share(more, seen.report)
+    )
+
+
+def twice(cell: Cell) -> Cell:
+    """The cell with twice as many requests in flight, and twice the threads where the generator has idle processors."""
+    load = cell.load
+    active = None if load.active is None else 2 * load.active
+    connections = 2 * load.connections if active is None else max(load.connections, active)
+    threads = 2 * load.threads if len(load.cpus) >= 2 * load.threads else load.threads
+    return changed(cell, {"load.connections": connections, "load.active": active, "load.threads": threads})
+
+
+def _short(cell: Cell, mean_ms: float) -> Cell:
+    """The cell with trials as short as its latency allows."""
+    times = cell.trial
+    longer = REQUESTS * mean_ms
+    return changed(
+        cell,
+        {
+            "trial.interval_ms": 20,
+            "trial.warmup_ms": whole_intervals_ms(round(min(times.warmup_ms, max(WARMUP_MS, longer / 2)))),
+            "trial.duration_ms": whole_intervals_ms(round(min(times.duration_ms, max(DURATION_MS, longer)))),
+        },
+    )
+
+
+def _rate(result: Result | None) -> float:
+    return 0.0 if result is None or result.report is None else result.report.rate_per_s
