@@ -289,6 +289,11 @@ def _tasks(pid: int) -> list[str]:
         return []
 
 
+def threads(pid: int) -> list[int]:
+    """The threads of a process by their numbers; empty once it is gone."""
+    return [int(task.rpartition("/")[2]) for task in _tasks(pid)]
+
+
 def _descriptors(pid: int) -> int:
     """How many descriptors a process has; 0 once it is gone, or where it is another user's."""
     folder = f"{PROC}/{pid}/fd"

@@ -12,12 +12,24 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from iolab.contract.ready import ReadyLine
 from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload, updated
-from iolab.machine import cgroups, cpus, doctor, facts, interpreters, netstat, noise, port_owner, proc, resources
+from iolab.machine import (
+    cgroups,
+    cpus,
+    doctor,
+    facts,
+    interpreters,
+    netstat,
+    noise,
+    port_owner,
+    proc,
+    resources,
+    syscalls,
+)
 from iolab.machine.netstat import ListenCounters
 from iolab.measure import contestants, limits, path, programs, protocol_probe, pythons, scratch
 from iolab.measure.binary import EngineError
@@ -37,6 +49,8 @@ from iolab.results.records import ClientRun, MachineNoise
 
 # How often the core-to-core latency is measured to see whether processors are moved: hosts do it every few seconds.
 LOOKS, LOOK_PAUSE_S = 40, 0.1
+# How an engine begins to say that the kernel does not let it count.
+UNCOUNTED = "syscalls cannot be counted"
 # To look at so many sockets takes a fifth of a second.
 SOCKETS_MAX = 20_000
 # How long it is looked at what others use before anything is measured: twenty ticks of the kernel's accounts.
@@ -52,10 +66,13 @@ class Passed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How many syscalls a server has made at one instant (CLOCK_MONOTONIC); None where they cannot be counted."""
+    """How many syscalls a server has made at one instant (CLOCK_MONOTONIC); None where they cannot be counted, and then
+    `why_not` says why.
+    """
 
     read_ns: int
     calls: int | None
+    why_not: str = ""
 
 
 class RunningServer(Protocol):
@@ -177,14 +194,16 @@ class Agent:
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
         """Starts the contestant of a cell, fresh, and waits until it accepts connections; its path, if any, before."""
         if cell.path is None:
-            return LocalServer(contestants.start(cell, self.engine, self.registered, count_calls=count_calls))
-        over = path.start(self.engine, PathSpec(**cell.path.model_dump()))
-        try:
-            server = contestants.start(cell, self.engine, self.registered, path=over, count_calls=count_calls)
-        except BaseException:
-            over.stop()
-            raise
-        return LocalServer(server, over)
+            server = LocalServer(contestants.start(cell, self.engine, self.registered, count_calls=count_calls))
+        else:
+            over = path.start(self.engine, PathSpec(**cell.path.model_dump()))
+            try:
+                started = contestants.start(cell, self.engine, self.registered, path=over, count_calls=count_calls)
+            except BaseException:
+                over.stop()
+                raise
+            server = LocalServer(started, over)
+        return server.with_counter() if count_calls and not server.counts_itself else server
 
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
         """How the server at an address answers another protocol than it is to be asked; None where it does not."""
@@ -255,6 +274,20 @@ class LocalServer:
 
     server: contestants.Server
     path: RunningPath | None = None
+    counter: syscalls.Counter | None = None
+    uncounted: str = ""
+
+    @property
+    def counts_itself(self) -> bool:
+        """Whether it counts its syscalls, as the engine does where the kernel lets it."""
+        return self.ready is not None and not any(lack.startswith(UNCOUNTED) for lack in self.ready.lacks)
+
+    def with_counter(self) -> LocalServer:
+        """The same server with a count of its syscalls from now on, while it rests; or with why there is none."""
+        try:
+            return replace(self, counter=syscalls.Counter(self.look().pids))
+        except syscalls.CannotCountError as error:
+            return replace(self, uncounted=str(error))
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -339,9 +372,11 @@ class LocalServer:
 
     def calls(self) -> Calls:
         """Its syscalls so far; raises TrialFailed when it does not answer."""
+        if self.counter is not None:
+            return Calls(time.monotonic_ns(), self.counter.calls())
         self.ask()
         said = self.served()
-        return Calls(time.monotonic_ns(), None if said is None else said.calls)
+        return Calls(time.monotonic_ns(), None if said is None else said.calls, self.uncounted)
 
     def vitals(self) -> Vitals:
         """What it has and is allowed, when it has failed; less of it where it has died."""
@@ -379,6 +414,8 @@ class LocalServer:
         try:
             return self.server.stop()
         finally:
+            if self.counter is not None:
+                self.counter.close()
             if self.path is not None:
                 self.path.stop()
 

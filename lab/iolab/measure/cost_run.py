@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iolab.contract.types import Report, ServeReady
+from iolab.contract.types import Report
 from iolab.measure.agent import Calls, Host
 from iolab.measure.engine import TrialFailed
 from iolab.measure.follower import death_first, follow, load_spec, running
@@ -12,8 +12,6 @@ from iolab.plan.settings import Cell
 
 # How much of its window a count spans. The rest is for a lab that is late.
 COUNTED_SHARE = 0.5
-# How an engine begins to say that the kernel does not let it count.
-UNCOUNTED = "syscalls cannot be counted"
 
 
 def costs(host: Host, cell: Cell) -> dict[str, Any]:
@@ -41,13 +39,12 @@ def costs(host: Host, cell: Cell) -> dict[str, Any]:
         with running(host.load(load_spec(cell, server))) as load:
             tick_s = COUNTED_SHARE * cell.trial.duration_ms / 1_000
             report = follow(load, measuring=count, measured=weigh, tick=count_again, tick_s=tick_s)
-        why_not = _why_uncounted(server.ready)
     if len(counted) < 2 or len(own_bytes) < 2 or counted[-1].read_ns > report.end_ns:
         raise TrialFailed("lab_late", "the lab came too late to see what it costs: close what uses the machine")
     before, after = counted
     memory = {"own_bytes_before": own_bytes[0], "own_bytes": own_bytes[1]}
     if before.calls is None or after.calls is None:
-        return {"why_not": why_not, **memory}
+        return {"why_not": before.why_not or "the server did not say why", **memory}
     requests = _completed(report, before.read_ns, after.read_ns)
     return {"requests": requests, "calls": max(0, after.calls - before.calls), **memory}
 
@@ -61,11 +58,3 @@ def _completed(report: Report, begin_ns: int, end_ns: int) -> int:
         inside_ns = min(end_ns, slice_ns + series.length_ns) - max(begin_ns, slice_ns)
         completed += count * max(0, inside_ns) / series.length_ns
     return round(completed)
-
-
-def _why_uncounted(ready: ServeReady | None) -> str:
-    """What the server said that the kernel keeps it from."""
-    if ready is None:
-        return "only servers of the engine count them"
-    said = next((lack for lack in ready.lacks if lack.startswith(UNCOUNTED)), "")
-    return said.removeprefix(f"{UNCOUNTED}: ") or "the server did not say why"

@@ -1,0 +1,93 @@
+"""Counts the syscalls of any process from outside, with the kernel's perf counters.
+
+A counter on a thread counts also what that thread starts later, threads and processes, the dead ones too. Counting
+takes root or CAP_PERFMON, and slows each syscall a little, so nothing is timed meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from iolab.machine import private_tracefs, proc
+
+FOLDERS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+# perf_event_open has no function in libc; its number depends on the processor.
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
+TRACEPOINT, INHERIT, CLOSE_ON_EXEC = 2, 1 << 1, 8
+# The part of perf_event_attr that the first version of the call had: type, size, config, three more words, flags, rest.
+ATTRIBUTES = "=IIQQQQQQQ"
+# A counter is a descriptor, and the lab needs some itself.
+THREADS_MAX = 512
+MOUNT_S_MAX = 10.0
+
+
+class CannotCountError(Exception):
+    """Why syscalls cannot be counted, in one line."""
+
+
+class Counter:
+    """A count of the syscalls of some processes, from its creation on; close it."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        """Counts the threads that these processes have now, and what they start. Raises CannotCountError."""
+        point, threads = entry_point(), [thread for pid in pids for thread in proc.threads(pid)]
+        if not 0 < len(threads) <= THREADS_MAX:
+            raise CannotCountError(f"{len(threads)} threads to count; at most {THREADS_MAX} can be")
+        self._counters = list[int]()
+        try:
+            for thread in threads:
+                self._counters.append(_opened(point, thread))
+        except BaseException:
+            self.close()
+            raise
+
+    def calls(self) -> int:
+        """How many there have been."""
+        return sum(struct.unpack("=Q", os.read(counter, 8))[0] for counter in self._counters)
+
+    def close(self) -> None:
+        """Ends the count."""
+        while self._counters:
+            os.close(self._counters.pop())
+
+
+@functools.cache
+def entry_point() -> int:
+    """The number of the trace point at the entry of every syscall; raises CannotCountError."""
+    for folder in FOLDERS:
+        with suppress(OSError, ValueError):
+            return int(Path(folder, "events/raw_syscalls/sys_enter/id").read_text())
+    program = [sys.executable, "-I", "-S", private_tracefs.__file__]
+    try:
+        ended = subprocess.run(program, capture_output=True, text=True, timeout=MOUNT_S_MAX, check=False)
+        return int(ended.stdout)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotCountError(f"tracefs cannot be mounted: {error}") from None
+    except ValueError:
+        raise CannotCountError(f"tracefs cannot be mounted ({ended.stderr.strip()}): run it as root") from None
+
+
+def _opened(point: int, thread: int) -> int:
+    """A counter of one thread as a descriptor; raises CannotCountError."""
+    number = PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        raise CannotCountError(f"the counters of {platform.machine()} are not known")
+    size = struct.calcsize(ATTRIBUTES)
+    attributes = struct.pack(ATTRIBUTES, TRACEPOINT, size, point, 0, 0, 0, INHERIT, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    any_cpu, no_group = -1, -1
+    counter = libc.syscall(
+        number, ctypes.c_char_p(attributes), thread, any_cpu, no_group, ctypes.c_ulong(CLOSE_ON_EXEC)
+    )
+    if counter < 0:
+        raise CannotCountError(f"{os.strerror(ctypes.get_errno())}; it takes root or CAP_PERFMON")
+    return int(counter)
