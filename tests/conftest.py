@@ -290,6 +290,9 @@ class FakeHost:
         self.started: list[str] = []
         self.counted: list[str] = []
         self.running: list[object] = []
+        # Of a processor each server uses so much, and so many connections each load has.
+        self.busy_percent = 95
+        self.connections: list[int] = []
         self.now_ns = 1_000_000_000
 
     def remove_leftovers(self) -> None:
@@ -378,9 +381,9 @@ class FakeServer:
         self.late_ns = 0
         is_large = tree.threads > proc.TASKS_READ_MAX
         switching: tuple[int | None, int | None, int | None] = (None, None, None) if is_large else (0, 10, 1)
-        usage = proc.Usage(now_ns, now_ns * 19 // 20, *switching)
-        # Server and generator together use 1.55 processors of two, the server alone 0.95.
-        idle_ns = now_ns * (9 if self.cell.load.connections else 21) // 20
+        usage = proc.Usage(now_ns, now_ns * self.host.busy_percent // 100, *switching)
+        # Of two processors, and the generator uses 0.6 of one.
+        idle_ns = now_ns * (200 - self.host.busy_percent - (60 if self.cell.load.connections else 0)) // 100
         idle_ns = 0 if self.fault == "busy" else idle_ns
         return Sample(usage, noise.Ticks(2 * now_ns, idle_ns, 0), 0)
 
@@ -446,6 +449,7 @@ class FakeLoad:
 
     def __init__(self, host: FakeHost, spec: LoadSpec, server: FakeServer) -> None:
         self.host, self.spec, self.server = host, spec, server
+        host.connections.append(spec.connections)
         host.running.append(self)
 
     def events(self, tick_s: float) -> Iterator[LoadEvent | None]:
@@ -481,6 +485,11 @@ class FakeLoad:
 
     def rss_bytes(self) -> int:
         return 3 << 20
+
+    def spent(self) -> proc.Spent:
+        # A third of its time is its own.
+        now_ns = self.host.now_ns
+        return proc.Spent(now_ns // 5, now_ns * 2 // 5, now_ns // MS, now_ns // (10 * MS), 100, 0)
 
     def memory(self) -> proc.Memory | None:
         return proc.Memory(2 << 20, 1 << 20, 1 << 20)

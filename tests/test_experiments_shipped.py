@@ -61,6 +61,7 @@ CELLS = {
     "line-rate": Cells(8, 8, 8),
     "line-select-libevent": Cells(36, 6, 36),
     "models": Cells(87, 87, 87),
+    "price": Cells(20, 20, 20),
     "rpc-gil": Cells(34, 10, 34),
     "rpc-memory": Cells(60, 3, 60),
     "rpc-sockets": Cells(16, 2, 16),

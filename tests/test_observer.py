@@ -37,6 +37,9 @@ class Load:
     def rss_bytes(self) -> int:
         return 0
 
+    def spent(self) -> proc.Spent:
+        return proc.Spent(0, 0, 0, 0, 0, 0)
+
     def memory(self) -> None:
         """It takes none."""
 

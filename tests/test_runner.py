@@ -216,6 +216,32 @@ def test_a_contestant_this_machine_cannot_run_is_started_no_more(tmp_path: Path)
     assert sum(result.failure is not None for result in results) == 1
 
 
+def test_the_generator_has_an_account_of_its_window_beside_the_servers(tmp_path: Path) -> None:
+    results, _ = run(short_plan("epoll", "io_uring"), FakeHost(), tmp_path)
+    for result in results:
+        assert result.report is not None
+        assert result.server is not None
+        used, cpu_ns = result.server, result.report.generator.cpu_ns
+        assert (used.client_user_ns, used.client_faults_minor) == (round(cpu_ns / 3), 0)
+        assert used.client_system_ns == cpu_ns - round(cpu_ns / 3)
+        window_ms = used.wall_ns // 1_000_000
+        assert (used.client_switches_voluntary, used.client_switches_involuntary) == (window_ms, window_ms // 10)
+
+
+@pytest.mark.parametrize(("share", "probed"), [(95, False), (50, True)])
+def test_a_cell_that_leaves_both_sides_idle_is_tried_with_twice_as_many_in_flight(
+    tmp_path: Path, share: int, probed: bool
+) -> None:
+    plan, host = short_plan("epoll", "io_uring"), FakeHost()
+    host.busy_percent = share
+    run(plan, host, tmp_path)
+    counts = store.read_trials(store.folder_of(plan, tmp_path)).counts
+    assert len(host.started) == 2 + len(schedule(plan)) + (4 if probed else 0)
+    assert host.connections[-2:] == ([50, 100] if probed else [50, 50])
+    # The fake server is as fast with more of them.
+    assert [count.limit and count.limit.gain for count in counts] == [pytest.approx(1.0) if probed else None] * 2
+
+
 def test_a_late_first_reading_is_made_up_for_by_the_servers_own_rate(tmp_path: Path) -> None:
     results, _ = run(short_plan("epoll", "io_uring"), FakeHost({3: "late"}), tmp_path)
     usages = [result.server for result in results if result.server]

@@ -71,6 +71,10 @@ class Used(Protocol):
     @property
     def cpu_ns(self) -> int: ...
     @property
+    def user_ns(self) -> int: ...
+    @property
+    def system_ns(self) -> int: ...
+    @property
     def wall_ns(self) -> int: ...
     @property
     def rss_bytes_median(self) -> int: ...
@@ -114,6 +118,18 @@ class Used(Protocol):
     def client_pss_bytes(self) -> int | None: ...
     @property
     def client_private_bytes(self) -> int | None: ...
+    @property
+    def client_user_ns(self) -> int | None: ...
+    @property
+    def client_system_ns(self) -> int | None: ...
+    @property
+    def client_switches_voluntary(self) -> int | None: ...
+    @property
+    def client_switches_involuntary(self) -> int | None: ...
+    @property
+    def client_faults_minor(self) -> int | None: ...
+    @property
+    def client_faults_major(self) -> int | None: ...
     @property
     def machine_bytes(self) -> int | None: ...
 
@@ -320,9 +336,18 @@ def _of_server_per_request(get: Callable[[Used], float | None]) -> Read:
     return read
 
 
+def _sum(*counts: int | None) -> int | None:
+    """What counts make together; None where one is unknown."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
 def _switches(server: Used) -> int | None:
-    voluntary, involuntary = server.context_switches_voluntary, server.context_switches_involuntary
-    return None if voluntary is None or involuntary is None else voluntary + involuntary
+    return _sum(server.context_switches_voluntary, server.context_switches_involuntary)
+
+
+def _client_switches(server: Used) -> int | None:
+    return _sum(server.client_switches_voluntary, server.client_switches_involuntary)
 
 
 def _memory_per_connection(report: Report, server: Used | None) -> float | None:
@@ -332,8 +357,11 @@ def _memory_per_connection(report: Report, server: Used | None) -> float | None:
 
 
 def _faults(server: Used) -> int | None:
-    minor, major = server.faults_minor, server.faults_major
-    return None if minor is None or major is None else minor + major
+    return _sum(server.faults_minor, server.faults_major)
+
+
+def _client_faults(server: Used) -> int | None:
+    return _sum(server.client_faults_minor, server.client_faults_major)
 
 
 def _pss_of_processes(server: Used) -> list[int]:
@@ -422,6 +450,44 @@ def _memory_row(key: str, title: str, heading: str, column: str, get: ReadHeld) 
         column=column,
         noun=title.lower(),
         **_held(get),
+    )
+
+
+def _spent(server: Callable[[Used], float | None], client: Callable[[Used], float | None]) -> dict[str, Any]:
+    """The fields of a row for what a request costs the server, and what it costs the generator."""
+    return {
+        "read": _of_server_per_request(server),
+        "sides": {"client": _of_server_per_request(client)},
+        "of_client": _by_client(_per_client_request(lambda client, used: server(used))),
+    }
+
+
+def _time_row(key: str, what: str, **spent: Any) -> Row:
+    """Processor time of a request, of one kind."""
+    return Row(
+        key=key,
+        title=f"{what[0].upper()}{what[1:]} per request",
+        unit="µs",
+        scale=1e3,
+        heading=f"{what} µs/request",
+        column=f"{key}_ns",
+        noun=f"{what} per request",
+        **spent,
+    )
+
+
+def _events_row(key: str, what: str, heading: str, **spent: Any) -> Row:
+    """How often something happens in a request."""
+    return Row(
+        key=key,
+        title=f"{what[0].upper()}{what[1:]} per request",
+        unit="",
+        scale=1.0,
+        heading=f"{heading}/request",
+        column=key,
+        noun=f"{what} per request",
+        fewer="fewer",
+        **spent,
     )
 
 
@@ -694,17 +760,27 @@ _ROWS = (
         of_client=_cores_by_client(),
         per_processor=True,
     ),
-    Row(
-        key="context_switches_per_request",
-        title="Context switches per request",
-        unit="",
-        scale=1.0,
-        heading="switches/request",
-        column="context_switches_per_request",
-        noun="context switches per request",
-        read=_of_server_per_request(_switches),
-        of_client=_by_client(_per_client_request(lambda client, server: _switches(server))),
-        fewer="fewer",
+    _time_row(
+        "user_time_per_request", "user time", **_spent(lambda used: used.user_ns, lambda used: used.client_user_ns)
+    ),
+    _time_row(
+        "kernel_time_per_request",
+        "kernel time",
+        **_spent(lambda used: used.system_ns, lambda used: used.client_system_ns),
+    ),
+    _events_row("context_switches_per_request", "context switches", "switches", **_spent(_switches, _client_switches)),
+    # A thread that gave up its processor to wait is woken once, so wake-ups are the voluntary switches.
+    _events_row(
+        "wakeups_per_request",
+        "wake-ups",
+        "wake-ups",
+        **_spent(lambda used: used.context_switches_voluntary, lambda used: used.client_switches_voluntary),
+    ),
+    _events_row(
+        "preemptions_per_request",
+        "preemptions",
+        "preemptions",
+        **_spent(lambda used: used.context_switches_involuntary, lambda used: used.client_switches_involuntary),
     ),
     Row(
         key="run_delay_per_request",
@@ -817,18 +893,7 @@ _ROWS = (
         noun="growth of memory",
         **_held(_rss_growth),
     ),
-    Row(
-        key="faults_per_request",
-        title="Page faults per request",
-        unit="",
-        scale=1.0,
-        heading="faults/request",
-        column="faults_per_request",
-        noun="page faults per request",
-        read=_of_server_per_request(_faults),
-        of_client=_by_client(_per_client_request(lambda client, server: _faults(server))),
-        fewer="fewer",
-    ),
+    _events_row("faults_per_request", "page faults", "faults", **_spent(_faults, _client_faults)),
     Row(
         key="bytes_per_connection",
         title="Proportional memory per connection",

@@ -125,6 +125,28 @@ class Memory(NamedTuple):
     anonymous_bytes: int
 
 
+class Spent(NamedTuple):
+    """What processes have spent so far: times by the kernel's tick, context switches and page faults.
+
+    Switches are None of more than TASKS_READ_MAX tasks.
+    """
+
+    user_ns: int
+    system_ns: int
+    switches_voluntary: int | None
+    switches_involuntary: int | None
+    faults_minor: int
+    faults_major: int
+
+
+def spent(*roots: int) -> Spent:
+    """What the trees below (and with) these roots have spent so far."""
+    tree = look(*roots)
+    switching = _switching(tree.pids) if tree.threads <= TASKS_READ_MAX else _Switching()
+    times = (tree.user_ns, tree.system_ns)
+    return Spent(*times, switching.voluntary, switching.involuntary, tree.faults_minor, tree.faults_major)
+
+
 def look(*roots: int) -> Tree:
     """Finds the trees below (and with) these roots, as one."""
     family = _family(roots)

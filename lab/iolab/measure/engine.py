@@ -255,6 +255,10 @@ class Load:
         """The resident memory of all its processes now."""
         return proc.size(self.pid).rss_bytes
 
+    def spent(self) -> proc.Spent:
+        """What all its processes have spent so far."""
+        return proc.spent(self.pid)
+
     def memory(self) -> proc.Memory | None:
         """The memory of all its processes now, while it rests; None where the kernel does not say."""
         return proc.together(proc.memory_each(proc.look(self.pid).pids).values())

@@ -31,13 +31,15 @@ OnSlice = Callable[[Interval, RunningLoad], None]
 @dataclass(frozen=True, slots=True)
 class Run:
     """What a run of the generator brought: its report, what was seen meanwhile, and memory when its window was over:
-    the generator's, None where unknown, and all that is in use of the machine's."""
+    the generator's, None where unknown, and all that is in use of the machine's. `spent` is the generator's at both
+    edges of the window."""
 
     report: Report
     seen: Observed
     core_to_core_ns: tuple[float, float] | None
     client: proc.Memory | None
     machine_bytes: int
+    spent: tuple[proc.Spent, proc.Spent]
 
 
 def measure(
@@ -90,6 +92,7 @@ def _loaded(
         "client_pss_bytes": memory and memory.pss_bytes,
         "client_private_bytes": memory and memory.private_bytes,
         "machine_bytes": run.machine_bytes,
+        **_spent(run),
     }
     return {
         "report": run.report,
@@ -98,6 +101,23 @@ def _loaded(
         "path": run.seen.path,
         "failure": _failed_requests(host, cell, server, observer, run.report),
     }
+
+
+def _spent(run: Run) -> dict[str, int | None]:
+    """What the generator spent in its window, by the fields of the record. Its own clock gives the processor time, and
+    the kernel's tick only how much of it was the kernel's."""
+    begin, end = run.spent
+    grown: dict[str, int | None] = {
+        name: None if before is None or after is None else max(0, after - before)
+        for name, before, after in zip(begin._fields, begin, end, strict=True)
+    }
+    user_ns, system_ns = grown["user_ns"] or 0, grown["system_ns"] or 0
+    own_ns = round(run.report.generator.cpu_ns * user_ns / max(1, user_ns + system_ns))
+    # Where there was no tick there is no split.
+    seen = user_ns + system_ns > 0
+    grown["user_ns"] = own_ns if seen else None
+    grown["system_ns"] = run.report.generator.cpu_ns - own_ns if seen else None
+    return {f"client_{name}": value for name, value in grown.items()}
 
 
 def _driven(host: Host, cell: Cell, server: RunningServer, observer: Observer) -> dict[str, Any]:
@@ -153,21 +173,27 @@ def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer
     """
     seen, core_to_core_ns = list[Observed](), list[float | None]()
     memory = list[tuple[proc.Memory | None, int]]()
+    spent = list[proc.Spent]()
     with death_first(server), running(host.load(spec)) as load:
 
         def ready() -> None:
             observer.ready()
             core_to_core_ns.append(host.core_to_core_ns(cell.server.cpus, cell.load.cpus))
 
+        def measuring() -> None:
+            observer.begin()
+            spent.append(load.spent())
+
         def measured() -> None:
             seen.append(observer.end())
+            spent.append(load.spent())
             memory.append((load.memory(), host.memory_in_use()))
             core_to_core_ns.append(host.core_to_core_ns(cell.server.cpus, cell.load.cpus))
 
         report = follow(
             load,
             ready=ready,
-            measuring=observer.begin,
+            measuring=measuring,
             interval=lambda each: on_slice(each, load),
             measured=measured,
             tick=server.check,
@@ -176,7 +202,8 @@ def _run(host: Host, cell: Cell, spec: LoadSpec, server: RunningServer, observer
     if not seen:
         raise TrialFailed("contract", "the load generator reported before it had measured", final=True)
     known = [ns for ns in core_to_core_ns if ns is not None]
-    return Run(report, seen[0], (known[0], known[1]) if len(known) == 2 else None, *memory[0])
+    core_to_core = (known[0], known[1]) if len(known) == 2 else None
+    return Run(report, seen[0], core_to_core, *memory[0], spent=(spent[0], spent[-1]))
 
 
 def _minute(result: Result, each: Interval, server: RunningServer, load: RunningLoad) -> Minute:

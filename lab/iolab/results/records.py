@@ -79,7 +79,8 @@ class ServerUsage(Frozen):
     Memory is read at the end of the window, while all connections are open; with a client that is not ours, it is the
     most that was seen while it ran. `private_bytes` are pages of no other process. Beside the server's stands that of
     the processes of the load, and by how much more of the machine's memory is in use than before the server was
-    started; None where unknown.
+    started; None where unknown. The other figures of the `client` are those of iolab's generator in the window; of
+    another client they are None.
     """
 
     cpu_ns: int = Field(ge=0)
@@ -110,6 +111,12 @@ class ServerUsage(Frozen):
     client_rss_bytes: int | None = Field(default=None, ge=0)
     client_pss_bytes: int | None = Field(default=None, ge=0)
     client_private_bytes: int | None = Field(default=None, ge=0)
+    client_user_ns: int | None = Field(default=None, ge=0)
+    client_system_ns: int | None = Field(default=None, ge=0)
+    client_switches_voluntary: int | None = Field(default=None, ge=0)
+    client_switches_involuntary: int | None = Field(default=None, ge=0)
+    client_faults_minor: int | None = Field(default=None, ge=0)
+    client_faults_major: int | None = Field(default=None, ge=0)
     machine_bytes: int | None = None
 
 
