@@ -9,7 +9,6 @@ import contextlib
 import os
 import signal
 import socket
-import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Set
@@ -161,13 +160,55 @@ def check_rpc(address: str) -> None:
         for _ in range(CALLS):
             target, length = random.randrange(2_000), random.choice((0, 11, random.randrange(200)))
             text = "".join(random.choices("abcXYZ019-_", k=length))
-            client.send(*pieces(framed(f'{{"target": {target}, "text": "{text}"}}'), random))
-            expected = framed(f'{{"answer": {compute(target)}, "text": "{text}"}}')
+            client.send(*pieces(frame(f'{{"target": {target}, "text": "{text}"}}'.encode()), random))
+            expected = frame(f'{{"answer": {compute(target)}, "text": "{text}"}}'.encode())
             assert client.exactly(len(expected)) == expected
+    for sent, why in REFUSED_CALLS:
+        with Client(address) as client:
+            client.send(sent)
+            refusal = frame(f'{{"error": "{why}"}}'.encode())
+            assert client.exactly(len(refusal)) == refusal, sent[:60]
+            assert client.has_ended()
 
 
-def framed(text: str) -> bytes:
-    return struct.pack(">I", len(text)) + text.encode()
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4) + payload
+
+
+BAD_LENGTH = "a request has 1 to 1048576 bytes"
+BAD_REQUEST = "a request is an object of target, a whole number, and text, a string"
+BAD_TARGET = "target is 10000000 at most"
+# Calls that every server refuses, and why.
+REFUSED_CALLS = (
+    (b"\0\0\0\0", BAD_LENGTH),
+    (b"\0\x10\0\1", BAD_LENGTH),
+    (b"\xff\xff\xff\xff", BAD_LENGTH),
+    (frame(b"{"), BAD_REQUEST),
+    (frame(b"[]"), BAD_REQUEST),
+    (frame(b"7"), BAD_REQUEST),
+    (frame(b'[["target", 1], ["text", "a"]]'), BAD_REQUEST),
+    (frame(b"[" * 100_000), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "\xff"}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "\n"}'), BAD_REQUEST),
+    (frame('{"target": 1, "text": "a"}'.encode("utf-16")), BAD_REQUEST),
+    (frame(b'{"target": 1}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "a", "more": 2}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "a", "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "target": 1, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": "1", "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": true, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1.0, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1e1, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": -1, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": -0, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": NaN, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 4294967296, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": 1}'), BAD_REQUEST),
+    (frame(b'{"Target": 1, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": null, "target": 1, "text": "a"}'), BAD_REQUEST),
+    (frame(b'{"target": 1, "text": "a"} {}'), BAD_REQUEST),
+    (frame(b'{"target": 10000001, "text": "a"}'), BAD_TARGET),
+)
 
 
 def settings_of(listed: Listed, protocol: str, **workload: int) -> Iterator[dict[str, Any]]:

@@ -29,6 +29,7 @@ import pytest
 
 import iolab
 from conftest import PATIENCE_S
+from equal_work import BAD_REQUEST, REFUSED_CALLS, frame
 from iolab.measure import contestants, registered
 from iolab.plan import registry
 from iolab.plan.settings import Cell
@@ -135,10 +136,6 @@ def received(connection: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def frame(payload: bytes) -> bytes:
-    return len(payload).to_bytes(4) + payload
-
-
 class Call(NamedTuple):
     """A request and the reply that is due, as they are sent."""
 
@@ -226,43 +223,11 @@ def test_clients_at_the_same_time_get_each_its_own_answers(contestant: Contestan
             assert received(connection, len(each.reply)) == each.reply
 
 
-BAD_LENGTH = "a request has 1 to 1048576 bytes"
-BAD_REQUEST = "a request is an object of target, a whole number, and text, a string"
-BAD_TARGET = "target is 10000000 at most"
-ERRORS = (
-    (b"\0\0\0\0", BAD_LENGTH),
-    (b"\0\x10\0\1", BAD_LENGTH),
-    (b"\xff\xff\xff\xff", BAD_LENGTH),
-    (frame(b"{"), BAD_REQUEST),
-    (frame(b"[]"), BAD_REQUEST),
-    (frame(b"7"), BAD_REQUEST),
-    (frame(b'[["target", 1], ["text", "a"]]'), BAD_REQUEST),
-    (frame(b"[" * 100_000), BAD_REQUEST),
-    (frame(b'{"target": 1, "text": "\xff"}'), BAD_REQUEST),
-    (frame(b'{"target": 1, "text": "\n"}'), BAD_REQUEST),
-    (frame('{"target": 1, "text": "a"}'.encode("utf-16")), BAD_REQUEST),
-    (frame(b'{"target": 1}'), BAD_REQUEST),
-    (frame(b'{"target": 1, "text": "a", "more": 2}'), BAD_REQUEST),
-    (frame(b'{"target": 1, "text": "a", "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": 1, "target": 1, "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": "1", "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": true, "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": 1.0, "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": 1e1, "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": -1, "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": -0, "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": NaN, "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": 4294967296, "text": "a"}'), BAD_REQUEST),
-    (frame(b'{"target": 1, "text": 1}'), BAD_REQUEST),
-    (frame(b'{"target": 10000001, "text": "a"}'), BAD_TARGET),
-)
-
-
 @each_contestant
 def test_a_bad_request_gets_the_reason_after_the_replies_to_those_before_it(contestant: Contestant) -> None:
     before = () if contestant.takes_one_call else calls()[:3]
     with running(contestant) as server:
-        for sent, error in ERRORS:
+        for sent, error in REFUSED_CALLS:
             due = b"".join(each.reply for each in before) + frame(f'{{"error": "{error}"}}'.encode())
             with connected(server.addresses[0]) as connection:
                 connection.sendall(b"".join(each.request for each in before) + sent)

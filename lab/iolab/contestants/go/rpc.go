@@ -51,27 +51,45 @@ func rpc(connection net.Conn) error {
 	}
 }
 
-// parse returns the two members of a call. The text stays as it was written, with its escapes.
+// parse returns the two members of a call. The text stays as it was written, with its escapes. json.Unmarshal would take
+// names in capitals and members that are given twice, which the other servers refuse.
 func parse(call []byte) (uint32, json.RawMessage, error) {
-	var members struct {
-		Target *uint32          `json:"target"`
-		Text   *json.RawMessage `json:"text"`
-	}
 	decoder := json.NewDecoder(bytes.NewReader(call))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&members); err != nil || !utf8.Valid(call) {
+	var target *uint32
+	var text json.RawMessage
+	if begin, err := decoder.Token(); begin != json.Delim('{') || err != nil || !utf8.Valid(call) {
+		return 0, nil, errNotACall
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		switch {
+		case err != nil:
+		case name == "target" && target == nil:
+			if err = decoder.Decode(&target); target == nil {
+				err = errNotACall
+			}
+		case name == "text" && text == nil:
+			err = decoder.Decode(&text)
+		default:
+			err = errNotACall
+		}
+		if err != nil {
+			return 0, nil, errNotACall
+		}
+	}
+	if _, err := decoder.Token(); err != nil {
 		return 0, nil, errNotACall
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return 0, nil, errNotACall
 	}
-	if members.Target == nil || members.Text == nil || (*members.Text)[0] != '"' {
+	if target == nil || text == nil || text[0] != '"' {
 		return 0, nil, errNotACall
 	}
-	if *members.Target > targetMax {
+	if *target > targetMax {
 		return 0, nil, fmt.Errorf("target is %d at most", targetMax)
 	}
-	return *members.Target, *members.Text, nil
+	return *target, text, nil
 }
 
 // work is the loop that makes an answer: docs/protocols.md, "The work".
