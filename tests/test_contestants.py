@@ -178,7 +178,7 @@ def test_what_a_server_does_not_take_is_refused_in_one_line_before_anything_runs
         ),
         (
             ("print('mine version: 1.2')", "raise SystemExit('broken')"),
-            "its version command failed: broken: correct version",
+            "its version command failed: broken: install mine",
         ),
         (
             ("start = [", f"build = [{sys.executable!r}, '-S', '-c', '']\nstart = ['/nowhere/mine', "),
@@ -233,6 +233,19 @@ def test_iolabs_own_servers_are_asked_for_their_version_outside_the_working_dire
     if is_ours:
         monkeypatch.setattr(registry, "OURS", mine.file)
     assert registered.prepare(mine).version == ("/" if is_ours else str(folder))
+
+
+def test_a_program_that_says_it_cannot_run_is_not_here_also_before_its_server_is_built(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "OURS", folder / "contestants.toml")
+    old = MINE.replace("print('mine version: 1.2')", "raise SystemExit('needs mine 2 or later, and this is 1')")
+    build = f"build = [{sys.executable!r}]\nstart = ['{{built}}/no-such-server', "
+    (folder / "contestants.toml").write_text(old.replace("start = [", build))
+    (found,) = registry.load(None).values()
+    assert registered.must_be_built(found)
+    said = "NOT HERE: its version command failed: needs mine 2 or later, and this is 1: install mine"
+    assert registered.state(found) == said
 
 
 def test_files_of_a_server_that_a_killed_lab_left_are_removed_and_those_in_use_are_not() -> None:

@@ -130,17 +130,18 @@ def state(server: Listed) -> str:
     """Its installed version, or what to do to have it; nothing is built for that."""
     if why := missing(server):
         return f"NOT HERE: {why}"
-    if must_be_built(server):
-        return "not built yet: the first run builds it"
-    if server.file != registry.OURS:
-        # A list must not run what a file in the working directory says.
-        return "installed"
+    unbuilt = "not built yet: the first run builds it" if must_be_built(server) else ""
+    is_told_by_what_is_built = any("{built}" in word for word in server.entry.version)
+    # A list must not run what a file in the working directory says.
+    if server.file != registry.OURS or (unbuilt and is_told_by_what_is_built):
+        return unbuilt or "installed"
     if why := pythons.why_not(None, server.entry.packages, server.entry.install):
         return f"NOT HERE: {why}"
     try:
-        return _version(server) or "installed"
+        version = _version(server)
     except Absent as absent:
         return f"NOT HERE: {absent}"
+    return unbuilt or version or "installed"
 
 
 def _build(server: Listed) -> None:
@@ -179,7 +180,7 @@ def _version(server: Listed) -> str:
     at = "/" if server.file == registry.OURS else None
     code, lines = _run(_words(server.entry.version, _places(server)), VERSION_S_MAX, at)
     if code != 0:
-        raise Absent(f"its version command failed: {lines[0]}: correct version")
+        raise Absent(f"its version command failed: {lines[0]}: {server.entry.install}")
     # `nginx version: nginx/1.22.1`
     return lines[0].rpartition("version: ")[2][:VERSION_CHARACTERS_MAX]
 

@@ -8,11 +8,13 @@ import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
  * Servers on virtual threads: {@code java Server http|echo|line HOST PORT REPLY_BYTES}. HTTP is the JDK's own server
- * with a virtual thread for each request, echo and line have one for each connection.
+ * with a virtual thread for each request, echo and line have one for each connection. Without arguments it prints the
+ * version of Java.
  */
 public final class Server {
     private static final int BACKLOG = 4096;
@@ -25,21 +27,40 @@ public final class Server {
     }
 
     public static void main(String[] arguments) throws IOException {
+        var virtualThreads = virtualThreads();
+        if (arguments.length == 0) {
+            System.out.println("Java " + Runtime.version() + ", " + System.getProperty("java.vendor"));
+            return;
+        }
         var address = InetAddress.getByName(arguments[1]);
         int port = Integer.parseInt(arguments[2]);
         switch (arguments[0]) {
-            case "http" -> serveHttp(new InetSocketAddress(address, port), Integer.parseInt(arguments[3]));
-            case "echo" -> serve(new ServerSocket(port, BACKLOG, address), Server::echo);
-            case "line" -> serve(new ServerSocket(port, BACKLOG, address), Server::line);
+            case "http" -> {
+                serveHttp(new InetSocketAddress(address, port), Integer.parseInt(arguments[3]), virtualThreads);
+            }
+            case "echo" -> serve(new ServerSocket(port, BACKLOG, address), Server::echo, virtualThreads);
+            case "line" -> serve(new ServerSocket(port, BACKLOG, address), Server::line, virtualThreads);
             default -> throw new IllegalArgumentException("there is no protocol " + arguments[0]);
         }
     }
 
+    /** A virtual thread for each task. It is looked up by name, so that an older Java can say what it lacks. */
+    private static ExecutorService virtualThreads() {
+        try {
+            return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+        } catch (ReflectiveOperationException absent) {
+            System.err.println("needs Java 21 or later, and this is " + Runtime.version().feature());
+            System.exit(1);
+            return null;
+        }
+    }
+
     /** Answers / with a body and every other path with 404. The JDK's server adds Date. */
-    private static void serveHttp(InetSocketAddress address, int replyBytes) throws IOException {
+    private static void serveHttp(InetSocketAddress address, int replyBytes, ExecutorService threads)
+            throws IOException {
         var body = "x".repeat(replyBytes).getBytes(StandardCharsets.US_ASCII);
         var server = HttpServer.create(address, BACKLOG);
-        server.setExecutor(Executors.newVirtualThreadPerTaskExecutor());
+        server.setExecutor(threads);
         server.createContext("/", exchange -> answer(exchange, body));
         server.start();
     }
@@ -62,10 +83,11 @@ public final class Server {
         }
     }
 
-    private static void serve(ServerSocket listener, Conversation conversation) throws IOException {
+    private static void serve(ServerSocket listener, Conversation conversation, ExecutorService threads)
+            throws IOException {
         while (true) {
             var socket = listener.accept();
-            Thread.startVirtualThread(() -> converse(socket, conversation));
+            threads.execute(() -> converse(socket, conversation));
         }
     }
 
