@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from conftest import PATIENCE_S, wait_until
+from equal_work import frame
 from iolab.machine import proc
-from test_python_rpc import FOLDER, Contestant, running, system
+from iolab.measure import contestants
+from iolab.work import compute
+from test_python_rpc import FOLDER, Contestant, received, running, system
 
+CALL = frame(b'{"target": 7, "text": "hello world"}')
 HTTP = Contestant("Tornado, HTTP", ("tornado_rpc.py", "http", "127.0.0.1", "0"), package="tornado")
 
 
@@ -77,6 +83,49 @@ def test_a_call_that_fails_is_counted_and_said() -> None:
     # A connection serves one call there, so the second call of each client is the first that fails.
     assert (figures["requests"], figures["failed"]) == (2, 8)
     assert sorted(line.partition(":")[0] for line in ended.stderr.splitlines()) == ["client 0", "client 1"]
+
+
+def test_clients_without_a_single_answer_have_no_figures() -> None:
+    nowhere = f"127.0.0.1:{contestants.free_ports(1)[0]}"
+    ended = subprocess.run(command([nowhere], "tcp"), capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert (ended.returncode, ended.stdout.splitlines()[1:]) == (1, [])
+    assert ended.stderr.splitlines()[1:] == ["clients.py: no call was answered"]
+
+
+def test_a_client_that_dies_leaves_the_others_without_figures() -> None:
+    with running(system(2, 1)) as server:
+        asked = command(server.addresses, "tcp", "--clients=3", "--calls=1", "--idle-s=3600")
+        with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                wait_until(lambda: len(proc.look(process.pid).pids) == 4, "three clients")
+                *_, last = sorted(proc.look(process.pid).pids)
+                os.kill(last, signal.SIGKILL)
+                said = process.communicate(timeout=PATIENCE_S)
+                assert said == ("", "clients.py: client 2 ended by signal 9, without its figures\n")
+                assert process.returncode == 1
+            finally:
+                process.kill()
+
+
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+def test_clients_stay_connected_until_the_last_has_made_its_calls(kind: str) -> None:
+    reply = frame(f'{{"answer": {compute(7)}, "text": "hello world"}}'.encode())
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
+        listener.settimeout(PATIENCE_S)
+        address = "{}:{}".format(*listener.getsockname())
+        asked = command([address], "tcp", "--clients=3", "--calls=1", "--target=7", f"--kind={kind}")
+        with subprocess.Popen(asked, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                clients = [stack.enter_context(listener.accept()[0]) for _ in range(3)]
+                for client in clients[:2]:
+                    assert received(client, len(CALL)) == CALL
+                    client.sendall(reply)
+                # Clients that did not wait would end within this time; those that do never fail here.
+                assert select.select(clients[:2], [], [], 0.2)[0] == []
+                clients[2].sendall(reply)
+                assert json.loads(process.communicate(timeout=PATIENCE_S)[0].splitlines()[-1])["requests"] == 3
+            finally:
+                process.kill()
 
 
 def test_clients_are_ended_with_the_process_that_forked_them() -> None:

@@ -24,6 +24,9 @@ from iolab.results.records import ClientRun
 
 # How much of what a client prints is kept with its run: the end.
 KEPT_BYTES = 64 << 10
+# How long the sampler rests between looks at a client, at most, however many processes it has: what they take at one
+# time is to be seen, and they stay idle for some seconds only.
+REST_S_MAX = 2.0
 # Reads the memory of a server.
 Weigh = Callable[[], proc.Memory | None]
 
@@ -132,7 +135,7 @@ class Client:
         if now_s >= self._next_s:
             self.peak.sample(self._instance.pid)
             ended_s = time.monotonic()
-            self._next_s = ended_s + pause_s(SAMPLE_S, ended_s - now_s)
+            self._next_s = ended_s + min(REST_S_MAX, pause_s(SAMPLE_S, ended_s - now_s))
 
 
 def limit_s(cell: Cell) -> float:

@@ -1,8 +1,8 @@
 """The clients of the note S2, as a load: `clients.py --addresses A,B,… --services 20 --clients 20 --calls 1000`.
 
 Each client is a process, forked from this one, or a thread. It has a thread for each service, which calls that service
-so many times, one call after the other. Printed are the seconds that each client took, as published, and at last a line
-of JSON for iolab.
+so many times, one call after the other. Once all clients have made their calls, they stay connected for a while, idle,
+and leave together. Printed are the seconds that each client took, as published, and at last a line of JSON for iolab.
 
 `--reuse yes` keeps a connection to each socket of a service and takes them in turn. `bound` keeps one, to the socket
 whose turn the client is. `no` opens one for each call; over `unix` it is closed as published, with a message and its
@@ -22,12 +22,14 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from multiprocessing import connection as messages
 from pathlib import Path
@@ -128,6 +130,17 @@ class Times(NamedTuple):
     done: int
 
 
+# Waits until all clients have made their calls, and while they stay idle.
+Rest = Callable[[], object]
+Run = Callable[[Rest], Times]
+# Those that the process handles which forks the clients.
+SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
+
+
+class Unreported(Exception):
+    """A client ended without its figures, so those of the others are not the figures of all."""
+
+
 class Client:
     """A client: it calls every service, with a thread for each."""
 
@@ -137,23 +150,25 @@ class Client:
         self._text = ("hello world" * (asked.text_bytes // 11 + 1))[: asked.text_bytes]
         self._due = {"answer": asked.answer, "text": self._text}
 
-    def run(self) -> Times:
-        """Makes all its calls."""
+    def run(self, rest: Rest) -> Times:
+        """Makes all its calls, and keeps its connections until the others have made theirs."""
         began_s = time.monotonic()
-        with ThreadPoolExecutor(self._asked.threads) as threads:
-            ended_s, done = zip(*threads.map(self._call_service, self._asked.services), strict=True)
+        with ExitStack() as connected:
+            call = partial(self._call_service, connected)
+            with ThreadPoolExecutor(self._asked.threads) as threads:
+                ended_s, done = zip(*threads.map(call, self._asked.services), strict=True)
+            rest()
         return Times(self._number, began_s, max(ended_s), sum(done))
 
-    def _call_service(self, addresses: Sequence[str]) -> tuple[float, int]:
+    def _call_service(self, connected: ExitStack, addresses: Sequence[str]) -> tuple[float, int]:
         """When its calls to a service ended, and how many were answered. The first that is not is the last."""
         done, ended_s = 0, time.monotonic()
         try:
-            with closing(self._channels(addresses)) as channels:
-                for channel in itertools.islice(channels, self._asked.calls):
-                    if channel.call(self._asked.target, self._text) != self._due:
-                        raise ValueError("a wrong reply")
-                    done, ended_s = done + 1, time.monotonic()
-                time.sleep(self._asked.idle_s)
+            channels = connected.enter_context(closing(self._channels(addresses)))
+            for channel in itertools.islice(channels, self._asked.calls):
+                if channel.call(self._asked.target, self._text) != self._due:
+                    raise ValueError("a wrong reply")
+                done, ended_s = done + 1, time.monotonic()
         except FAILURES as why:
             # In one piece: other clients write there, too.
             os.write(sys.stderr.fileno(), f"client {self._number}: {why or type(why).__name__}\n".encode())
@@ -182,73 +197,109 @@ def main() -> None:
     runs = [Client(asked, number).run for number in range(asked.clients)]
     began_s = time.monotonic()
     reports = []
-    for times in (in_processes if asked.kind == "processes" else in_threads)(runs):
-        print(f"client {times.client}: {times.ended_s - times.began_s:.6f} s", flush=True)
-        reports.append(times)
+    try:
+        for times in (in_processes if asked.kind == "processes" else in_threads)(runs, asked.idle_s):
+            print(f"client {times.client}: {times.ended_s - times.began_s:.6f} s", flush=True)
+            reports.append(times)
+    except Unreported as why:
+        sys.exit(f"clients.py: {why}")
     done = sum(times.done for times in reports)
+    if done == 0:
+        sys.exit("clients.py: no call was answered")
     figures = {
         "requests": done,
         "failed": asked.clients * len(asked.services) * asked.calls - done,
-        "elapsed_s": round(max((times.ended_s for times in reports), default=began_s) - began_s, 6),
+        "elapsed_s": round(max(times.ended_s for times in reports) - began_s, 6),
         "clients_s": [round(times.ended_s - times.began_s, 6) for times in sorted(reports)],
     }
     print(json.dumps(figures), flush=True)
 
 
-def in_threads(runs: Sequence[Callable[[], Times]]) -> Iterator[Times]:
+def in_threads(runs: Sequence[Run], idle_s: float) -> Iterator[Times]:
     """Runs each client in a thread."""
-    with ThreadPoolExecutor(max(1, len(runs))) as threads:
-        yield from threads.map(lambda run: run(), runs)
+    all_idle = threading.Barrier(len(runs), action=lambda: time.sleep(idle_s))
+    with ThreadPoolExecutor(len(runs)) as threads:
+        yield from threads.map(lambda run: run(all_idle.wait), runs)
 
 
-def in_processes(runs: Iterable[Callable[[], Times]]) -> Iterator[Times]:
-    """Runs each client in a process forked from this one, as published. None of them outlives this one."""
-    reading, writing = os.pipe()
-    forked = []
+def in_processes(runs: Sequence[Run], idle_s: float) -> Iterator[Times]:
+    """Runs each client in a process forked from this one, as published; raises Unreported. None outlives this one."""
+    reports, idle, leaving = os.pipe(), os.pipe(), os.pipe()
+    forked: list[int] = []
+    # A client waits for the others, so one that ends before would leave them waiting.
+    signal.signal(signal.SIGCHLD, partial(raise_unreported, forked))
     try:
         for run in runs:
             # A signal that came to a child before it has its own handler would be lost.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             if (pid := os.fork()) == 0:
-                in_child(run, writing)
+                in_child(run, reports[1], idle[1], leaving)
             forked.append(pid)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        os.close(writing)
-        with open(reading) as lines:
-            yield from (Times(*json.loads(line)) for line in lines)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        waited_for = len(runs)
+        while waited_for:
+            waited_for -= len(os.read(idle[0], waited_for))
+        time.sleep(idle_s)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(leaving[1])
+        os.close(reports[1])
+        with open(reports[0]) as lines:
+            found = [Times(*json.loads(line)) for line in lines]
+        if len(found) < len(runs):
+            raise Unreported(f"{len(runs) - len(found)} of {len(runs)} clients ended without their figures")
+        yield from found
     finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for pid in forked:
             os.kill(pid, signal.SIGTERM)
             os.waitpid(pid, 0)
 
 
-def in_child(run: Callable[[], Times], writing: int) -> NoReturn:
+def raise_unreported(forked: Sequence[int], *_: object) -> NoReturn:
+    """Raises Unreported, with the client that has ended."""
+    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    assert ended is not None, "one has"
+    how = f"with code {ended.si_status}" if ended.si_code == os.CLD_EXITED else f"by signal {ended.si_status}"
+    raise Unreported(f"client {list(forked).index(ended.si_pid)} ended {how}, without its figures")
+
+
+def in_child(run: Run, reports: int, idle: int, leaving: tuple[int, int]) -> NoReturn:
     """Runs a client, writes what it reports, and ends the process."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    os.close(leaving[1])
+
+    def rest() -> None:
+        os.write(idle, b".")
+        # The end of the pipe: nothing is ever written to it.
+        os.read(leaving[0], 1)
+
+    code = 1
     try:
         # The kernel writes so short a line at once.
-        os.write(writing, f"{json.dumps(run())}\n".encode())
+        os.write(reports, f"{json.dumps(run(rest))}\n".encode())
+        code = 0
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def arguments() -> argparse.Namespace:
     """What it is asked for: `services` are the addresses of each service, and `answer` is what all should answer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--addresses", required=True, help="of all services, with commas between them")
-    parser.add_argument("--services", type=int, default=1, help="how many services share the addresses, in order")
-    parser.add_argument("--clients", type=int, default=1)
-    parser.add_argument("--calls", type=int, default=1_000, help="calls of each client to each service")
-    parser.add_argument("--threads", type=int, default=25, help="threads of each client at most")
+    parser.add_argument("--services", type=count, default=1, help="how many services share the addresses, in order")
+    parser.add_argument("--clients", type=count, default=1)
+    parser.add_argument("--calls", type=count, default=1_000, help="calls of each client to each service")
+    parser.add_argument("--threads", type=count, default=25, help="threads of each client at most")
     parser.add_argument("--kind", choices=("processes", "threads"), default="processes", help="what a client is")
     parser.add_argument("--reuse", choices=("yes", "no", "bound"), default="yes", help="of connections: see above")
     parser.add_argument("--transport", choices=tuple(TRANSPORTS), default="unix")
     parser.add_argument("--target", type=int, default=1_000, help="steps of work of each call")
     parser.add_argument("--text-bytes", type=int, default=11, help="length of the text of each call")
-    parser.add_argument("--idle-s", type=float, default=0.0, help="how long clients stay, idle, after their calls")
+    parser.add_argument("--idle-s", type=float, default=0.0, help="how long all stay, idle, after their calls")
     parser.add_argument("--freeze", choices=("yes", "no"), default="no", help="gc.freeze() before the forks")
     asked = parser.parse_args()
     addresses = asked.addresses.split(",")
@@ -260,6 +311,14 @@ def arguments() -> argparse.Namespace:
     if asked.freeze == "yes":
         gc.freeze()
     return asked
+
+
+def count(text: str) -> int:
+    """A whole number from 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is too few: use 1 or more")
+    return number
 
 
 if __name__ == "__main__":
