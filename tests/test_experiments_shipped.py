@@ -57,7 +57,7 @@ CELLS = {
     "line-active": Cells(16, 4, 16),
     "line-endurance": Cells(2, 2, 2),
     "line-memory": Cells(24, 4, 24),
-    "line-processes": Cells(30, 4, 30),
+    "line-processes": Cells(38, 4, 38),
     "line-rate": Cells(8, 8, 8),
     "line-select-libevent": Cells(36, 6, 36),
     "models": Cells(87, 87, 87),
