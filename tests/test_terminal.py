@@ -13,7 +13,7 @@ from rich.console import Console
 
 from iolab.cli import terminal
 from iolab.judge import verdict
-from iolab.plan.experiment import vs_plan
+from iolab.plan.experiment import parse_experiment, vs_plan
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
 from iolab.report import matrix
@@ -71,6 +71,18 @@ def test_everything_fits_the_terminal_and_long_names_have_a_legend(
     ]
     assert all(any(name in line for line in told) for name in names)
     assert all(line.count("[") == line.count("]") for line in told), "an interval is never broken"
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_long_name_in_words_is_in_several_lines(count: int) -> None:
+    names = ("system 2", "system 2, each asked, one call a connection", "Tornado")
+    contestants = ",".join(f'{{ name = "{name}", server = "epoll" }}' for name in names[:count])
+    head = 'name = "a"\nquestion = "b"\nfixed.workload.protocol = "echo"\n'
+    told = lines(80, parse_experiment(f"{head}contestants = [{contestants}]".encode()))
+    at = next(number for number, line in enumerate(told) if "system 2, each asked," in line)
+    assert "one call a connection" in told[at + 1]
+    assert max(map(len, told)) <= 80
+    assert not any(" = " in line for line in told), "no name is shortened"
 
 
 def test_of_two_each_metric_is_a_line_with_both_figures_and_their_ratio() -> None:

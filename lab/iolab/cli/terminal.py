@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path, PurePath
+from textwrap import fill
 from types import TracebackType
 
 from rich.box import SIMPLE_HEAD
@@ -47,6 +48,7 @@ from iolab.measure.events import (
 )
 from iolab.measure.protocol_probe import remedy
 from iolab.metrics import COMPARED, Metric
+from iolab.plan.contestant import Contestant
 from iolab.plan.plan import Plan
 from iolab.report import matrix
 from iolab.results.records import WARNINGS, Break, Failure, Minute
@@ -57,7 +59,7 @@ from iolab.wording import BOUND_SIGNS, when, wrapped
 COLUMNS = tuple((row.key, row.short or row.heading, row.scale) for row in COMPARED.values())
 # How many columns a ranking needs to show all there is in one line a contestant.
 WIDE_COLUMNS = 120
-# A longer name is shortened in tables, and a line above the table says what it stands for.
+# A longer name takes several lines in tables, or it is shortened, and a line above the table says what it stands for.
 NAME_MAX = 24
 # What stands for the ratio of two figures that are both bounds.
 NOT_COMPARABLE = "not comparable"
@@ -304,7 +306,7 @@ def _show_claim(console: Console, claim: ClaimVerdict) -> None:
 def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
     names = short_names(verdict)
     for text, title, name in zip(verdict.texts, verdict.titles, names, strict=True):
-        if name != title:
+        if " ".join(name.split()) != title:
             prose(console, f"{name} = {text}")
     shown = rankings if verdict.rankings else tables
     for number, each in enumerate(shown(verdict, names, console.width)):
@@ -328,14 +330,25 @@ def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
 
 
 def short_names(verdict: ComparisonVerdict) -> tuple[str, ...]:
-    """The contestants as tables name them: a long one by its program and script without folders, or by a letter."""
-    names = [
-        title if len(title) <= NAME_MAX else " ".join(PurePath(word).name for word in title.split()[:2])
-        for title in verdict.titles
-    ]
+    """The contestants as tables name them: a long one in several lines, a long command by its program and script
+    without folders, and what does not fit even so by a letter.
+    """
+    names = [_short_name(title, text) for title, text in zip(verdict.titles, verdict.texts, strict=True)]
     letters = (chr(ord("A") + slot) for slot in range(len(names)))
-    unfit = {name for name in names if len(name) > NAME_MAX or names.count(name) > 1}
+    unfit = {name for name in names if _line_length(name) > NAME_MAX or names.count(name) > 1}
     return tuple(letter if name in unfit else name for name, letter in zip(names, letters, strict=True))
+
+
+def _short_name(title: str, text: str) -> str:
+    if len(title) <= NAME_MAX:
+        return title
+    if title == Contestant.parse(text).title and text.startswith("cmd:"):
+        return " ".join(PurePath(word).name for word in title.split()[:2])
+    return fill(title, NAME_MAX, break_long_words=False, break_on_hyphens=False)
+
+
+def _line_length(name: str) -> int:
+    return max(map(len, name.splitlines()))
 
 
 def tables(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
@@ -363,7 +376,7 @@ def _contestant_tables(verdict: ComparisonVerdict, names: Sequence[str], width: 
             cells = [_cells(verdict, column, between) for column in COLUMNS]
             at = [len(COLUMNS) * part // count for part in range(count + 1)]
             parts = [cells[begin:end] for begin, end in pairwise(at)]
-            room = width - max(map(len, names))
+            room = width - max(map(_line_length, names))
             if count == len(COLUMNS) or all(sum(map(_width, part)) <= room for part in parts):
                 return [_contestant_table(verdict, names, part) for part in parts]
     raise AssertionError("a table of one column each is the last resort")
