@@ -90,7 +90,7 @@ def store_run(
 
 def outcome(found: RunComparison) -> str:
     """What the command would end with: 0, 1 or 3, in words."""
-    return "regression" if found.regressions else "too noisy" if found.is_too_noisy else "passes"
+    return "regression" if found.regressions else "too noisy" if found.is_inconclusive else "passes"
 
 
 def outcomes(

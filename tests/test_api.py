@@ -36,7 +36,7 @@ def test_the_page_about_python_is_a_session_that_runs(
         "errors in ",
         "memory of the lab, MiB: ",
         "report.html",
-        "regressions; too noisy: ",
+        "regressions; inconclusive: ",
         "12 of 12: ",
     ):
         assert expected in said

@@ -169,6 +169,16 @@ CASES: dict[str, tuple[Run, Run, str, int, tuple[str, ...]]] = {
         3,
         ("./mine is not compared:", "Nothing could be compared"),
     ),
+    "no other server passes for one that could not be judged": (
+        Run(),
+        Run(
+            identity={"engine": "fedcba9876543210", "programs": {MINE: {"./mine": "new"}}},
+            changes={"bytes": {"sent": 300_000 * 200, "received": 300_000 * 2_000}},
+        ),
+        "--allow engine --threshold 20%",
+        3,
+        ("./mine is not compared: its replies are of", "Inconclusive: 1 server could not be compared"),
+    ),
     "the same settings on another machine are refused": (
         Run(),
         Run(identity={"kernel": "6.18", "host": "other"}),

@@ -23,7 +23,7 @@ from iolab.judge.run_pairs import Circumstance
 from iolab.judge.suite import SuiteResults
 from iolab.machine import cpus
 from iolab.measure import agent, contestants, engine, events, placement, runner
-from iolab.measure.events import Event, OnEvent
+from iolab.measure.events import OnEvent
 from iolab.measure.progress import CLOCKS
 from iolab.plan import catalog, registry
 from iolab.plan.experiment import load_experiment, soak_plan, vs_plan

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 USAGE = "[FLAGS] A [B]"
 EXAMPLES = (
-    "iolab compare vs-0123 --threshold 3%",
-    "iolab compare baseline runs/vs-0123456789abcdef --threshold 3%",
-    "iolab compare vs-0123.1 vs-0123 --junit changes.xml --annotations github",
-    "iolab compare models.1 models --markdown > changes.md",
+    "iolab compare vs --threshold 3%",
+    "iolab compare baseline/vs-0123456789abcdef vs --threshold 3%",
+    "iolab compare vs-0123456789abcdef.1 vs --junit changes.xml",
+    "iolab compare models-0123456789abcdef.1 models --markdown > changes.md",
 )
 # The systems whose logs take annotations.
 ANNOTATED = ("github",)
@@ -110,7 +110,7 @@ def _code(found: RunComparison) -> int:
 
     if found.regressions:
         return cli.failed(changes.headline(found), 1)
-    if found.is_too_noisy:
+    if found.is_inconclusive:
         return cli.failed(changes.headline(found), cli.INCONCLUSIVE)
     return 0
 

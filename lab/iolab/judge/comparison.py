@@ -25,8 +25,9 @@ from iolab.contract.types import Frozen
 from iolab.errors import BadInput
 from iolab.judge import stats
 from iolab.judge.blocks import Seen, Used, paired, used_blocks, values_of
+from iolab.judge.bottleneck import bound_of
 from iolab.judge.estimates import bounded_word, ratio_bound
-from iolab.judge.levels import Level, limited_by_generator
+from iolab.judge.levels import Level
 from iolab.judge.replies import different_work
 from iolab.judge.results import Results
 from iolab.judge.run_pairs import (
@@ -40,7 +41,7 @@ from iolab.judge.run_pairs import (
 )
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, METRICS, RANKED_BY, Metric
-from iolab.plan.plan import Comparison
+from iolab.plan.plan import Comparison, blocks_min
 from iolab.wording import Bound, Interval
 
 # Unpaired, a difference in speed below 15 % may be the machine's: its speed differs between two runs by more than
@@ -113,7 +114,8 @@ class RunComparison(Frozen):
     """What changed from A to B. The words are those of a verdict, held to the `threshold`.
 
     `folder_a` and `began_a` name run A, and so of B; in a comparison within one run they are the same. `differences`
-    are those of the two runs that were allowed. `left_out` says what was not compared, and why.
+    are those of the two runs that were allowed. `left_out` names what only one run has or A left out, and `missing`
+    what could not be judged though both were to measure it, and why.
     """
 
     folder_a: str
@@ -124,6 +126,7 @@ class RunComparison(Frozen):
     changes: tuple[Change, ...]
     differences: tuple[str, ...]
     left_out: tuple[str, ...]
+    missing: tuple[str, ...]
 
     @property
     def is_within(self) -> bool:
@@ -136,11 +139,24 @@ class RunComparison(Frozen):
         return tuple(each for each in self.changes if each.kind == "regression")
 
     @property
-    def is_too_noisy(self) -> bool:
-        """Whether no regression was found because none as small as the threshold could have been found."""
-        return not self.regressions and not any(
-            each.metric in RANKED_BY and each.bound == "exact" and each.effect_min <= self.threshold
-            for each in self.changes
+    def is_inconclusive(self) -> bool:
+        """Whether no regression was found because none could have been, or because a contestant could not be judged."""
+        return not self.regressions and (bool(self.missing) or self.is_blind)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether a regression as small as the threshold could have been found nowhere."""
+        return self.cells_blind == len(self.cells)
+
+    @property
+    def cells_blind(self) -> int:
+        """In how many cells a regression as small as the threshold could not have been found by requests or CPU."""
+        return sum(
+            not any(
+                each.metric in RANKED_BY and each.bound == "exact" and each.effect_min <= self.threshold
+                for each in cell
+            )
+            for cell in self.cells
         )
 
     @property
@@ -165,26 +181,35 @@ def compare(a: Results, b: Results, *, threshold: float, allow: Set[Circumstance
     refused = [f"{line}: {ADVICE[of]}, or allow it with --allow {of}" for of, line in differ.items() if of not in allow]
     if refused:
         raise BadInput("\n".join(refused))
-    drafts, left_out = list[_Draft](), unpaired_contestants(a, b)
+    drafts, left_out, missing = list[_Draft](), unpaired_contestants(a, b), list[str]()
     for _, group in groupby(pairs, lambda pair: pair.at_a):
-        found, absent = _of_comparison(a, b, list(group), threshold)
+        found, absent, lost = _of_comparison(a, b, list(group), threshold)
         drafts += found
         left_out += absent
-    return _judged(a, b, drafts, threshold, tuple(differ.values()), left_out)
+        missing += lost
+    return _judged(a, b, drafts, threshold, tuple(differ.values()), left_out, missing)
 
 
 def compare_within(run: Results, *, threshold: float) -> RunComparison:
     """What changed from the first contestant of each comparison to the others, paired by their common blocks."""
-    drafts, left_out = list[_Draft](), list[str]()
+    drafts, left_out, missing = list[_Draft](), list[str](), list[str]()
     if all(len(verdict.titles) == 1 for verdict in run.verdicts):
         raise BadInput(f"{run.folder} measured one contestant alone: name the run to compare it with")
     for comparison, verdict in zip(run.plan.comparisons, run.verdicts, strict=True):
         blocked = _blocked_in(verdict, verdict.titles)
-        left_out += [f"{where(verdict.name, title)} is not compared: {why}" for title, why in blocked.items()]
         for title in verdict.titles[1:]:
-            if not {title, verdict.titles[0]} & blocked.keys():
-                drafts += _paired_drafts(comparison, verdict, title, threshold)
-    return _judged(run, run, drafts, threshold, (), left_out)
+            first = next((each for each in (verdict.titles[0], title) if each in blocked), None)
+            found = [] if first else list(_paired_drafts(comparison, verdict, title, threshold))
+            drafts += found
+            if not found:
+                why = blocked[first] if first else f"fewer than {blocks_min(1)} whole blocks"
+                lines = left_out if title in verdict.left_out else missing
+                lines.append(_not_compared(verdict.name, title, why))
+    return _judged(run, run, drafts, threshold, (), left_out, missing)
+
+
+def _not_compared(comparison: str, contestant: str, why: str) -> str:
+    return f"{where(comparison, contestant)} is not compared: {why}"
 
 
 def where(comparison: str, contestant: str) -> str:
@@ -217,6 +242,7 @@ def _judged(
     threshold: float,
     differ: tuple[str, ...],
     left_out: Iterable[str],
+    missing: Iterable[str],
 ) -> RunComparison:
     """The drafts with their words, by Holm's correction over all of them."""
     adjusted = stats.holm([draft.ratio.p_value for draft in drafts])
@@ -229,6 +255,7 @@ def _judged(
         changes=tuple(_change(draft, p, len(drafts)) for draft, p in zip(drafts, adjusted, strict=True)),
         differences=differ,
         left_out=tuple(left_out),
+        missing=tuple(missing),
     )
 
 
@@ -236,7 +263,9 @@ def _change(draft: _Draft, p_holm: float, family: int) -> Change:
     word = bounded_word(stats.word(draft.ratio, p_holm, draft.effect), draft.ratio, draft.bound)
     why_not = draft.undecidable
     if not why_not and word == "not decided":
-        why_not = "the generator was the limit" if draft.bound != "exact" else "" if draft.without_drift else "unpaired"
+        why_not = (
+            "the server was not the limit" if draft.bound != "exact" else "" if draft.without_drift else "unpaired"
+        )
     more = None
     if word == "not decided" and not why_not:
         more = stats.blocks_to_decide(draft.ratio, min(draft.blocks), family, draft.effect)
@@ -317,10 +346,9 @@ class _Contestant:
     def title(self) -> str:
         return self.comparison.titles[self.slot]
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether the generator limited it."""
-        return limited_by_generator(self.verdict.bottlenecks[self.title])
+    def is_bound(self, metric: Metric) -> bool:
+        """Whether its figure is a bound only, because the server was not what limited it."""
+        return bound_of(self.verdict.limits, self.title, metric) != "exact"
 
     @cached_property
     def used(self) -> Used:
@@ -340,24 +368,25 @@ class _Contestant:
 
 def _of_comparison(
     a: Results, b: Results, pairs: Sequence[CellPair], threshold: float
-) -> tuple[list[_Draft], list[str]]:
-    """The changes of the contestants of one comparison, and a line on each that is not compared."""
+) -> tuple[list[_Draft], list[str], list[str]]:
+    """The changes of the contestants of one comparison, and a line on each that A left out, or that is missing."""
     chosen = reference_of(a, b, pairs)
     blocked = _blocked(a, b, pairs)
     if chosen is not None and chosen in blocked:
         chosen = None
     reference = None if chosen is None else _both(a, b, chosen)
-    drafts, left_out = list[_Draft](), list[str]()
+    drafts, left_out, missing = list[_Draft](), list[str](), list[str]()
     for pair in pairs:
+        if pair == chosen:
+            continue
         sides = _both(a, b, pair)
-        if pair in blocked:
-            left_out.append(f"{where(sides[0].comparison.name, _title(sides))} is not compared: {blocked[pair]}")
-        elif pair != chosen:
-            found = list(_drafts(sides, reference, threshold))
-            drafts += found
-            few = f"fewer than {TRIALS_MIN} blocks of one run can be used"
-            left_out += [] if found else [f"{where(sides[0].comparison.name, _title(sides))} is not compared: {few}"]
-    return drafts, left_out
+        found = [] if pair in blocked else list(_drafts(sides, reference, threshold))
+        drafts += found
+        if not found:
+            why = blocked.get(pair, f"fewer than {TRIALS_MIN} blocks of one run can be used")
+            lines = left_out if sides[0].title in sides[0].verdict.left_out else missing
+            lines.append(_not_compared(sides[0].comparison.name, _title(sides), why))
+    return drafts, left_out, missing
 
 
 def _both(a: Results, b: Results, pair: CellPair) -> tuple[_Contestant, _Contestant]:
@@ -431,7 +460,7 @@ def _bound(
     sides: tuple[_Contestant, _Contestant],
     reference: tuple[_Contestant, _Contestant] | None,
 ) -> Bound:
-    """What is left of (B / its reference) / (A / its reference) where the generator limited some of them."""
-    limited = [side.is_limited for side in sides]
-    beside = [False, False] if reference is None else [side.is_limited for side in reference]
+    """What is left of (B / its reference) / (A / its reference) where some of them are bounds only."""
+    limited = [side.is_bound(metric) for side in sides]
+    beside = [False, False] if reference is None else [side.is_bound(metric) for side in reference]
     return ratio_bound(metric, limited[1] or beside[0], limited[0] or beside[1])

@@ -5,13 +5,13 @@ A and B are the runs in the order of the command. Within one run A is its first 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 from xml.etree import ElementTree
 
-from iolab.contract.types import percent
 from iolab.judge.comparison import Change, Kind, RunComparison, where
 from iolab.judge.levels import Level
 from iolab.judge.sentences import MORE_BLOCKS_MAX
@@ -24,8 +24,8 @@ UNPAIRED = (
     "machine is in every ratio but that of memory"
 )
 SIDE_BY_SIDE = (
-    "to decide less, measure both builds in one run, iolab vs 'cmd:OLD ...' 'cmd:NEW ...', and give that run alone to "
-    "iolab compare; or measure a server that does not change beside each build"
+    "to decide smaller differences, measure both builds in one run, iolab vs 'cmd:OLD ...' 'cmd:NEW ...', and give "
+    "that run alone to iolab compare; or measure a server that does not change beside each build"
 )
 PLURALS: dict[Kind, tuple[str, str]] = {
     "regression": ("regression", "regressions"),
@@ -40,7 +40,7 @@ def document(found: RunComparison) -> dict[str, Any]:
     changes = [
         {**change.model_dump(mode="json"), "kind": change.kind, "verdict": verdict(change)} for change in found.changes
     ]
-    summary = {"too_noisy": found.is_too_noisy, "headline": headline(found)}
+    summary = {"inconclusive": found.is_inconclusive, "headline": headline(found)}
     return {"schema": 1, **found.model_dump(mode="json", exclude={"changes"}), **summary, "changes": changes}
 
 
@@ -59,7 +59,7 @@ def verdict(change: Change) -> str:
 
 def share(value: float) -> str:
     """A threshold or an effect with as many digits as it has: `3 %`, `2.5 %`."""
-    return f"{100 * value:.2g} %"
+    return f"{100 * value:.3g} %"
 
 
 def level(of: Level) -> str:
@@ -91,7 +91,7 @@ def preamble(found: RunComparison) -> list[str]:
     if _is_unpaired(found):
         least = max(change.effect for change in found.changes)
         lines.append(f"{UNPAIRED}: differences below {share(least)} are not decided")
-    return [*lines, *found.left_out]
+    return [*lines, *found.left_out, *found.missing]
 
 
 def headline(found: RunComparison) -> str:
@@ -99,12 +99,15 @@ def headline(found: RunComparison) -> str:
     beyond = f"beyond {share(found.threshold)}"
     if not found.changes:
         return "Nothing could be compared"
-    if found.is_too_noisy:
+    if found.is_inconclusive and found.missing:
+        return f"Inconclusive: {count(len(found.missing), 'server')} could not be compared"
+    if found.is_inconclusive:
         what = "Unpaired runs" if _is_unpaired(found) else "Too noisy: these blocks"
         return f"{what} cannot show a change of {share(found.threshold)}"
     parts = [f"{number or 'no'} {PLURALS[kind][number != 1]}" for kind, number in found.kinds.items() if number]
     if not found.regressions:
-        parts.insert(0, f"no regression {beyond}")
+        blind = f" ({found.cells_blind} of {len(found.cells)} cells could not show one)" if found.cells_blind else ""
+        parts.insert(0, f"no regression {beyond}{blind}")
     else:
         parts[0] = f"{parts[0]} {beyond}"
     line = ", ".join(parts)
@@ -120,7 +123,7 @@ def sentences(found: RunComparison) -> list[str]:
         if change.kind == kind
     ]
     seen = [
-        f"{share(max(of))} of {METRICS[metric].noun}"
+        f"{100 * max(of):.2g} % of {METRICS[metric].noun}"
         for metric in RANKED_BY
         if (of := [change.effect_min for change in found.changes if change.metric == metric])
     ]
@@ -135,7 +138,7 @@ def _is_unpaired(found: RunComparison) -> bool:
 
 def _advice(found: RunComparison) -> list[str]:
     """What to do where these blocks cannot show a change as small as the threshold."""
-    if not found.is_too_noisy or not found.changes:
+    if not found.changes or found.regressions or not found.is_blind:
         return []
     if _is_unpaired(found):
         return [SIDE_BY_SIDE]
@@ -146,9 +149,10 @@ def _advice(found: RunComparison) -> list[str]:
     )
     if best is None:
         return ["the generator was the limit everywhere: use more of its threads, or fewer connections"]
-    blocks = round(min(best.blocks) * (best.effect_min / found.threshold) ** 2)
+    blocks = math.ceil(min(best.blocks) * (best.effect_min / found.threshold) ** 2)
     runs = "run it" if found.is_within else "run each"
-    return [f"to decide, {runs} with about {blocks} blocks, or raise the threshold to {percent(best.effect_min)}"]
+    shown = math.ceil(100 * best.effect_min)
+    return [f"to decide, {runs} with about {blocks} blocks, or raise the threshold to {shown} %"]
 
 
 def markdown(found: RunComparison) -> str:
@@ -201,9 +205,9 @@ def github(found: RunComparison) -> Iterator[str]:
     """Commands for the log of a GitHub workflow: an error for each regression, a warning for what is not known."""
     for change in found.regressions:
         yield _command("error", "iolab regression", f"{where(change.comparison, change.contestant)}: {change.clause}")
-    if found.is_too_noisy:
+    if found.is_inconclusive:
         yield _command("warning", "iolab", "; ".join([headline(found), *_advice(found)]))
-    for line in found.left_out:
+    for line in (*found.left_out, *found.missing):
         yield _command("warning", "iolab", line)
 
 
