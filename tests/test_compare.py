@@ -160,7 +160,7 @@ CASES: dict[str, tuple[Run, Run, str, int, tuple[str, ...]]] = {
         Run(changes=LIMITED),
         "",
         0,
-        ("not decided: the generator was the limit", "No regression beyond 2 %"),
+        ("not decided: the server was not the limit", "No regression beyond 2 %"),
     ),
     "replies of another size are other work": (
         Run(),
