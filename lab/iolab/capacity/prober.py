@@ -145,7 +145,7 @@ class _Server:
 
     def ready(self) -> None:
         self.watched = Watched(proc.look(self.pid))
-        self._measure_latency(self.placement.server)
+        self._measure_latency()
 
     def read(self) -> None:
         """Reads its CPU time at an edge of the window."""
@@ -155,15 +155,15 @@ class _Server:
 
     def measured(self) -> None:
         self.read()
-        if self.watched is not None:
-            self._measure_latency([cpu for cpu, _ in self.watched.ran_ns.most_common(1)])
+        self._measure_latency()
 
     def tick(self) -> None:
         if self.watched is not None and self.watched.tree.is_small:
             self.watched.look()
 
-    def _measure_latency(self, server: Sequence[int]) -> None:
-        if (ns := self.host.core_to_core_ns(server, self.placement.load)) is not None:
+    def _measure_latency(self) -> None:
+        # Of the same two processors before and after: a server that moves among its own is no change of the machine.
+        if (ns := self.host.core_to_core_ns(self.placement.server, self.placement.load)) is not None:
             self.core_to_core_ns.append(ns)
 
     def fields(self, report: Report) -> dict[str, Any]:
