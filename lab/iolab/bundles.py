@@ -31,6 +31,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from iolab import report, runs
+from iolab.capacity.export import command
 from iolab.capacity.records import read_spec
 from iolab.contract.types import Frozen
 from iolab.errors import BadInput, IolabError, StoreError
@@ -209,8 +210,7 @@ def _commands(plan: Plan, machine: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _capacity_commands(folder: Path) -> str:
-    spec = read_spec(folder)
-    words = ["iolab", "capacity", *(word for limit in spec.limits for word in ("--slo", limit)), spec.url]
+    words = command(read_spec(folder))
     return f"# the other settings are in {layout.QUESTION}\n{shlex.join(words)}\n"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from iolab.capacity.progress import Probe, SearchState
 from iolab.capacity.search import Estimate, rounded
 from iolab.capacity.sentences import sentences
+from iolab.capacity.spec import CapacitySpec
 
 
 def document(state: SearchState) -> dict[str, Any]:
@@ -52,6 +53,11 @@ def _state_document(estimate: Estimate) -> dict[str, Any]:
         "interval_per_s": [estimate.fit.low_per_s, estimate.fit.high_per_s],
         "runs": estimate.probes,
     }
+
+
+def command(spec: CapacitySpec) -> tuple[str, ...]:
+    """The command of a search: the server and the limits. Its other settings are in the spec."""
+    return ("iolab", "capacity", *(word for limit in spec.limits for word in ("--slo", limit)), spec.url)
 
 
 def _probe_document(probe: Probe) -> dict[str, Any]:

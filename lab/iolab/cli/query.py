@@ -12,7 +12,7 @@ USAGE = "[FLAGS] SQL [RUN ...]"
 EXAMPLES = (
     'iolab query "show tables"',
     'iolab query "describe trials"',
-    "iolab query \"select contestant, median(rate_per_s) from trials where discarded = '' group by all\" vs",
+    "iolab query \"select metric, ratio from ratios where word = 'differs'\" vs",
 )
 
 
