@@ -148,7 +148,7 @@ def _advice(found: RunComparison) -> list[str]:
         default=None,
     )
     if best is None:
-        return ["the generator was the limit everywhere: use more of its threads, or fewer connections"]
+        return ["the server was the limit nowhere: use more connections, or more threads of the generator"]
     blocks = math.ceil(min(best.blocks) * (best.effect_min / found.threshold) ** 2)
     runs = "run it" if found.is_within else "run each"
     shown = math.ceil(100 * best.effect_min)
