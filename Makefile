@@ -11,7 +11,7 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.[ch]'
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
 .PHONY: main build test lint test-rust test-python interpreters clean
-.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup bench-compare bench-capacity
+.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup bench-compare bench-capacity bench-limits
 
 # A machine that is too busy for a conclusion (3) has said so: that is an answer, not a failure.
 main: build
@@ -57,6 +57,9 @@ bench-truth: build
 
 bench-path: build
 	$(BIN)/python bench/path_truth.py
+
+bench-limits: build
+	$(BIN)/python bench/limits_truth.py
 
 bench-startup: build
 	$(BIN)/python bench/startup.py

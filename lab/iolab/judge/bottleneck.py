@@ -175,7 +175,8 @@ def _ran_out(cell: Cell, result: Result) -> RanOut | None:
         and max(used.growth.descriptors, default=0) >= allowed - DESCRIPTORS_SPARE
     ):
         return "descriptors"
-    return "backlog" if _dropped(result) else None
+    connected = words & {"connections_missing", "connections_waiting"} or (report and report.errors_by_phase.connect)
+    return "backlog" if connected and _dropped(result) else None
 
 
 def _dropped(result: Result) -> int:
@@ -202,7 +203,8 @@ def _backlog(cell: Cell, result: Result) -> Finding | None:
     report, dropped = result.report, _dropped(result)
     if report is None or not dropped or (server_share(cell, result) or 0.0) >= SERVER_BUSY:
         return None
-    connected_s = report.connections * (cell.trial.warmup_ms / 1e3 + (report.end_ns - report.begin_ns) / 1e9)
+    warmup_s = cell.trial.warmup_ms / 1e3 if cell.makes_window else 0.0
+    connected_s = report.connections * (warmup_s + (report.end_ns - report.begin_ns) / 1e9)
     share = min(1.0, dropped * HANDSHAKE_RETRY_S / connected_s)
     if share < RETRIES_SHARE:
         return None
@@ -312,9 +314,7 @@ def _rate(results: Iterable[Result]) -> float:
 
 def _littles_words(cell: Cell, results: Sequence[Result]) -> str:
     """The rate that Little's law gives for the requests in flight, at their latency."""
-    typical = sorted(results, key=_rate_of)[len(results) // 2].report
-    assert typical is not None, "a latency-bound trial has a report"
-    mean_us = typical.latency_ns.mean / 1e3
+    mean_us = median(each.report.latency_ns.mean for each in results if each.report is not None) / 1e3
     flying = in_flight(cell)
     return f"{flying} request{'' if flying == 1 else 's'} in flight at {mean_us:,.0f} µs each (Little's law)"
 
