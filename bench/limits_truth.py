@@ -81,7 +81,7 @@ def ways() -> Iterator[Way]:
     for quota in (0.1, 0.3, 0.5, 0.7):
         yield Way(Bottleneck.RESOURCE, "epoll", echo(50, server__cpu_quota=quota))
     for allowed in (24, 48):
-        yield Way(Bottleneck.RESOURCE, "epoll", echo(100, server__descriptors_max=allowed))
+        yield Way(Bottleneck.RESOURCE, "epoll", echo(100, server__descriptors_max=allowed, load__requests=2_000))
     for bits_per_s in (1e6, 1e7):
         settings = echo(8, path__rate_bits_per_s=bits_per_s, workload__message_bytes=1_000)
         yield Way(Bottleneck.RESOURCE, "epoll", settings)

@@ -32,7 +32,7 @@ HANDSHAKE_RETRY_S = 1.0
 # The share of all connections' time that such retries take, from which on the backlog was the limit.
 RETRIES_SHARE = 0.10
 # A path that carried this share of its rate was full.
-PATH_FULL = 0.90
+PATH_FULL = 0.85
 # A server often keeps a descriptor or two to refuse with.
 DESCRIPTORS_SPARE = 2
 # Below this share of what the generator has reached under the same load, the generator was not the limit.
