@@ -11,7 +11,8 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.[ch]'
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
 .PHONY: main build test lint test-rust test-python interpreters clean
-.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup bench-compare bench-capacity bench-limits
+.PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup
+.PHONY: bench-compare bench-capacity bench-limits
 
 # A machine that is too busy for a conclusion (3) has said so: that is an answer, not a failure.
 main: build

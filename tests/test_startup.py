@@ -48,7 +48,7 @@ def check(engine: Engine, arguments: str, absent: set[str]) -> None:
 
 VERBS = (
     *("", "vs", "run", "check", "soak", "capacity", "list", "report"),
-    *("compare", "query", "export", "bundle", "verify", "doctor"),
+    *("compare", "lint", "query", "export", "bundle", "verify", "doctor"),
 )
 
 

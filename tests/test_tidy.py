@@ -46,7 +46,7 @@ TEXT_FROM_OUTSIDE = {
 
 # The folders and the single modules of the lab from the ground up: each may use those before it.
 LAYERS = (
-    *("errors", "wording", "work", "contract", "metrics", "plan", "results", "judge", "machine", "measure"),
+    *("errors", "wording", "lint", "work", "contract", "metrics", "plan", "results", "judge", "machine", "measure"),
     *("capacity", "report", "runs", "tables", "bundles", "api", "cli", "__main__"),
 )
 # Stored results are judged where there is no engine and nothing to measure.

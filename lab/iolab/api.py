@@ -1,4 +1,4 @@
-"""iolab from Python: what `iolab vs`, `run` and `report` do, as functions that return data and print nothing.
+"""iolab from Python: what `iolab vs`, `run`, `lint` and `report` do, as functions that return data and print nothing.
 
     import iolab
     found = iolab.vs("epoll", "io_uring", connections=50, quick=True)
@@ -21,6 +21,7 @@ from iolab.judge.comparison import RunComparison
 from iolab.judge.results import Results
 from iolab.judge.run_pairs import Circumstance
 from iolab.judge.suite import SuiteResults
+from iolab.lint import Linted, lint_file
 from iolab.machine import cpus
 from iolab.measure import agent, contestants, engine, events, placement, runner
 from iolab.measure.events import OnEvent
@@ -236,6 +237,14 @@ def verify(path: str | Path) -> Verified:
     from iolab import bundles
 
     return bundles.verify(Path(path))
+
+
+def lint(name: str | Path) -> Linted:
+    """Checks a file with outputs of load generators or tables of results, or standard input for `-`.
+
+    Raises `BadInput` where the file cannot be read or nothing in it is recognised.
+    """
+    return lint_file(str(name))
 
 
 def write_report(found: Results | SuiteResults) -> Path:

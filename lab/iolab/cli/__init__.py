@@ -28,7 +28,7 @@ from iolab.wording import instead
 # The verbs that have a module here; those of `handover` are the engine's own.
 VERBS = (
     *("vs", "run", "check", "soak", "capacity", "list", "report"),
-    *("compare", "query", "export", "bundle", "verify", "doctor"),
+    *("compare", "lint", "query", "export", "bundle", "verify", "doctor"),
 )
 # The exit code of a run that could conclude nothing. A script must not take it for one that found no difference.
 INCONCLUSIVE = 3

@@ -1,0 +1,97 @@
+"""What formats share: figures behind labels, and rows of a histogram."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from iolab.lint.figures import Figure, Kind, Span, figure
+from iolab.lint.record import Bin, Line, Quantile
+
+
+class Label(NamedTuple):
+    """A pattern whose first group has a figure, and the unit of a number without one."""
+
+    pattern: re.Pattern[str]
+    kind: Kind
+    default: str = ""
+
+
+def label(pattern: str, kind: Kind, default: str = "") -> Label:
+    """A label of a format's table."""
+    return Label(re.compile(pattern), kind, default)
+
+
+def figures(lines: Iterable[Line], labels: Mapping[str, Label]) -> dict[str, Figure]:
+    """The first figure of each label."""
+    found: dict[str, Figure] = {}
+    for line in lines:
+        for name, (pattern, kind, default) in labels.items():
+            match = None if name in found else pattern.search(line.text)
+            if match and (read := figure(match[1], line.number, kind, default)):
+                found[name] = read
+    return found
+
+
+def columns(lines: Iterable[Line], start: str, names: Sequence[str], default: str = "") -> dict[str, Figure]:
+    """The times in the row that begins with a word, by the names of their columns."""
+    for line in lines:
+        if line.text.strip().startswith(start):
+            words = line.text.strip().removeprefix(start).split()
+            pairs = zip(names, words, strict=False)
+            read = {name: figure(word, line.number, "time", default) for name, word in pairs if name}
+            return {name: each for name, each in read.items() if each}
+    return {}
+
+
+def quantiles(lines: Iterable[Line], pattern: re.Pattern[str], default: str = "") -> tuple[Quantile, ...]:
+    """Quantiles: the first group has the percentage, the second its time."""
+    found = []
+    for line in lines:
+        match = pattern.match(line.text)
+        if (
+            match
+            and 0 <= (share := float(match[1]) / 100) <= 1
+            and (read := figure(match[2], line.number, "time", default))
+        ):
+            found.append(Quantile(share, read))
+    return tuple(found)
+
+
+def bins(lines: Iterable[Line], pattern: re.Pattern[str], default: str) -> tuple[Bin, ...]:
+    """Bins: the first group has the edge, the second the number of requests."""
+    found = []
+    for line in lines:
+        match = pattern.match(line.text)
+        if match and (edge := figure(match[1], line.number, "time", default)):
+            found.append(Bin(edge, int(match[2])))
+    return tuple(found)
+
+
+def counts(lines: Iterable[Line], pattern: re.Pattern[str]) -> dict[str, Figure]:
+    """Counts by the words beside them: the group `count` and the group `words`."""
+    found: dict[str, Figure] = {}
+    for line in lines:
+        for match in pattern.finditer(line.text):
+            if read := figure(match["count"], line.number, "count"):
+                found[match["words"].strip()] = read
+    return found
+
+
+def exact(value: float, line: int) -> Figure:
+    """A count that was added up."""
+    return Figure(value, Span.exactly(value), line, f"{value:.0f}")
+
+
+def after(lines: Sequence[Line], heading: str) -> list[Line]:
+    """The lines after a heading, to the next empty line."""
+    found: list[Line] = []
+    inside = False
+    for line in lines:
+        if inside and not line.text.strip():
+            return found
+        if inside:
+            found.append(line)
+        inside = inside or line.text.strip().startswith(heading)
+    return found

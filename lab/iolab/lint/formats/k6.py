@@ -1,0 +1,80 @@
+"""k6: a line for each metric, in the summary of version 1 and in the older one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from iolab.lint.figures import Figure, figure
+from iolab.lint.record import Line, Quantile, Run
+
+TOOL = "k6"
+_METRIC = re.compile(r"^\s*(?:[✓✗] )?([a-z_0-9]{1,60})\.{2,60}: {0,60}(\S.{0,400})")
+START = re.compile(
+    r"(?:█ TOTAL RESULTS|(?:checks|checks_total|data_received|http_req_blocked|http_req_duration)\.{2,60}:)"
+)
+IS = re.compile(r"\b(?:http_reqs|iterations)\.{2,60}:")
+_PAIR = re.compile(r"\b(avg|min|med|max|p\(\d{1,2}(?:\.\d{1,4})?\))=(\S{1,24})")
+_COUNT_AND_RATE = re.compile(r"^(\d{1,15})\s{1,40}(\S{1,30})/s")
+_FAILED = re.compile(r"(?:✓ {1,4}|%\s{1,20})(\d{1,12})(?: out of|\s)")
+_MINUTES = re.compile(r"^(\d{1,4})m(\d{1,2}(?:\.\d{1,9})?)s$")
+_RATE = re.compile(r"\biterations/s\b")
+_NAMES = {"avg": "mean", "min": "least", "max": "most"}
+
+
+def read(lines: Sequence[Line]) -> Run:
+    """The run. Latency is that of requests; iterations, which may sleep, give the law of their virtual users."""
+    found: dict[str, Figure] = {}
+    quantiles: list[Quantile] = []
+    errors: dict[str, Figure] = {}
+    for line in lines:
+        match = _METRIC.match(line.text)
+        if not match:
+            continue
+        name, rest = match.groups()
+        if name == "http_req_duration" and not quantiles:
+            quantiles = _latency(line.number, rest, found)
+        elif name == "iteration_duration" and "turn" not in found:
+            found |= {"turn": dict(_pairs(line.number, rest))["avg"]} if "avg=" in rest else {}
+        elif name in ("http_reqs", "iterations"):
+            _count_and_rate(
+                line.number, rest, found, ("requests", "rate") if name == "http_reqs" else ("turns", "turn_rate")
+            )
+        elif name == "vus_max" and (users := figure(rest, line.number, "count")):
+            found.setdefault("connections", users)
+        elif name in ("http_req_failed", "checks_failed", "dropped_iterations"):
+            counted = rest if name == "dropped_iterations" else (each[1] if (each := _FAILED.search(rest)) else "")
+            if (failed := figure(counted, line.number, "count")) and failed.value:
+                errors[name] = failed
+    is_open_loop = any(_RATE.search(line.text) for line in lines)
+    return Run(
+        TOOL, lines[0].number, figures=found, quantiles=tuple(quantiles), errors=errors, is_open_loop=is_open_loop
+    )
+
+
+def _latency(number: int, rest: str, found: dict[str, Figure]) -> list[Quantile]:
+    quantiles = []
+    for label, each in _pairs(number, rest):
+        if label in _NAMES:
+            found[_NAMES[label]] = each
+        else:
+            quantiles.append(Quantile(0.5 if label == "med" else float(label[2:-1]) / 100, each))
+    return quantiles
+
+
+def _count_and_rate(number: int, rest: str, found: dict[str, Figure], names: tuple[str, str]) -> None:
+    match = _COUNT_AND_RATE.match(rest)
+    count, rate = (figure(match[1], number, "count"), figure(match[2], number, "number")) if match else (None, None)
+    if count and rate:
+        found |= {names[0]: count, names[1]: rate}
+
+
+def _pairs(number: int, rest: str) -> list[tuple[str, Figure]]:
+    """Names and times; a time of more than a minute has two units, as 1m2.5s."""
+    found = []
+    for name, text in _PAIR.findall(rest):
+        minutes = _MINUTES.match(text)
+        text = f"{int(minutes[1]) * 60 + float(minutes[2])}s" if minutes else text
+        if read := figure(text, number, "time"):
+            found.append((name, read))
+    return found

@@ -1,0 +1,163 @@
+"""What is read from a text: runs (an output of a tool, or a row of a table), tables, and the page they are on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from iolab.lint.figures import Figure
+
+Certainty = Literal["impossible", "inconclusive"]
+# The names of figures, as rules and messages use them. Times are in seconds, sizes in bytes.
+TITLES = {
+    "requests": "requests",
+    "successes": "successes",
+    "failed": "failed requests",
+    "connections": "connections",
+    "duration": "duration",
+    "rate": "requests per second",
+    "mean": "mean latency",
+    "request_mean": "time per request",
+    "across": "time per request across all connections",
+    "least": "shortest latency",
+    "most": "longest latency",
+    "deviation": "standard deviation",
+    "bytes": "bytes",
+    "body_bytes": "body bytes",
+    "byte_rate": "transfer rate",
+    "bytes_each": "bytes per reply",
+    "cpu": "CPU",
+    "client_cpu": "CPU of the client",
+    "memory": "memory",
+    "processes": "processes",
+    "size": "message size",
+}
+
+
+class Line(NamedTuple):
+    """A line of the text, numbered from 1."""
+
+    number: int
+    text: str
+
+
+class Quantile(NamedTuple):
+    """The share of requests that were as fast as this, or faster."""
+
+    share: float
+    within: Figure
+
+
+class Bin(NamedTuple):
+    """A bin of a histogram: requests up to an edge, and above the edge before."""
+
+    edge: Figure
+    count: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line of a tool, and what of it matters here."""
+
+    tool: str
+    line: int
+    requests: int | None = None
+    connections: int | None = None
+    has_duration: bool = False
+    has_rate: bool = False
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """An output of a tool, or a row of a table."""
+
+    tool: str
+    line: int
+    name: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    quantiles: tuple[Quantile, ...] = ()
+    bins: tuple[Bin, ...] = ()
+    # Replies by status, as `200` or `2xx`, and errors by their words.
+    statuses: Mapping[str, Figure] = field(default_factory=dict)
+    errors: Mapping[str, Figure] = field(default_factory=dict)
+    # Latency counts from when a request was due, or requests came at a rate.
+    is_open_loop: bool = False
+    command: Command | None = None
+    # Settings of a row, by the titles of their columns.
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def connections(self) -> float | None:
+        """Connections, from the output or from the command line above it."""
+        if found := self.figures.get("connections"):
+            return found.value
+        return None if self.command is None or self.command.connections is None else float(self.command.connections)
+
+    @property
+    def failures(self) -> float:
+        """Requests that failed, were answered with an error status, or ended in an error."""
+        counted = self.figures.get("failed")
+        refused = sum(each.value for status, each in self.statuses.items() if status[:1] in "45")
+        return (counted.value if counted else 0.0) + refused + sum(each.value for each in self.errors.values())
+
+
+class Cell(NamedTuple):
+    """A cell of a table, with its line."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with the meaning of its columns and its rows as runs."""
+
+    line: int
+    heading: str
+    titles: tuple[str, ...]
+    # What each column means: a name of TITLES, a quantile such as p99, or nothing.
+    fields: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A file: what was recognised in it."""
+
+    runs: tuple[Run, ...]
+    tables: tuple[Table, ...]
+    prose: tuple[Line, ...]
+    # Commands whose output is missing.
+    silent: tuple[Command, ...]
+
+    @property
+    def outputs(self) -> tuple[Run, ...]:
+        """Outputs of tools, without the rows of tables."""
+        return tuple(run for run in self.runs if run.tool != "table")
+
+
+class Finding(NamedTuple):
+    """What cannot be true, or cannot be concluded: a line of the text, and one sentence."""
+
+    line: int
+    certainty: Certainty
+    rule: str
+    message: str
+
+
+def impossible(rule: str, line: int, message: str) -> Finding:
+    """A figure that contradicts another."""
+    return Finding(line, "impossible", rule, message)
+
+
+def inconclusive(rule: str, line: int, message: str) -> Finding:
+    """A figure that does not bear the conclusion that readers draw."""
+    return Finding(line, "inconclusive", rule, message)
+
+
+def lines_of(text: str) -> Sequence[Line]:
+    """The lines of a text. Control characters, as of progress bars, do not end one."""
+    return [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]

@@ -1,0 +1,120 @@
+"""Latencies of one run: quantiles in order, within their ends, with a mean that they allow; and Little's law."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from iolab.lint.figures import Figure, Span, shown, shown_time
+from iolab.lint.record import Finding, Quantile, Run, impossible, inconclusive
+
+# Histograms of some tools keep three digits.
+DIGITS_SLACK = 0.005
+# Mean latency of what completed, and a rate over the whole run: a tool that starts and stops slowly is this far off.
+RAMP_SLACK = 0.03
+# In a closed loop, connections that wait for less than half of the time for replies wait for the client.
+WAITING_MIN = 0.5
+
+
+def check(run: Run) -> Iterator[Finding]:
+    """The latencies of a run."""
+    yield from _order(run)
+    yield from _mean(run)
+    # wrk adds made-up samples after a slow reply, which raises its mean: it has no mean of what it measured.
+    if run.tool not in ("wrk", "k6"):
+        yield from _little(run)
+    yield from _iterations(run)
+
+
+def _order(run: Run) -> Iterator[Finding]:
+    """A higher quantile is no shorter, and each is between the shortest and the longest."""
+    ends = [Quantile(0.0, each) for each in [run.figures.get("least")] if each]
+    ends_after = [Quantile(1.0, each) for each in [run.figures.get("most")] if each]
+    steps = [*ends, *sorted(run.quantiles, key=lambda each: each.share), *ends_after]
+    for lower, higher in pairwise(steps):
+        if lower.within.span.low > higher.within.span.high * (1 + DIGITS_SLACK):
+            yield impossible(
+                "quantiles",
+                higher.within.line,
+                f"{_name(higher.share)} is {shown_time(higher.within.value)}, shorter than {_name(lower.share)}, "
+                f"{shown_time(lower.within.value)}: quantiles never fall",
+            )
+
+
+def _name(share: float) -> str:
+    ends = {0.0: "the shortest latency", 1.0: "the longest latency"}
+    return ends.get(share, f"p{100 * share:.6g}")
+
+
+def _mean(run: Run) -> Iterator[Finding]:
+    """A mean is between those of the lowest and of the highest latencies that the quantiles allow."""
+    mean, most, least = (run.figures.get(name) for name in ("mean", "most", "least"))
+    if mean is None:
+        return
+    bounds = _mean_bounds(run.quantiles, least, most)
+    if not mean.span.meets(bounds, DIGITS_SLACK):
+        yield impossible(
+            "mean",
+            mean.line,
+            f"a mean of {shown_time(mean.value)}, but the other figures allow {shown_time(bounds.low)} to "
+            f"{shown_time(bounds.high) if bounds.high != float('inf') else 'any longer time'}: as many requests as the "
+            "quantiles say were as fast and as slow as they say",
+        )
+
+
+def _mean_bounds(quantiles: tuple[Quantile, ...], least: Figure | None, most: Figure | None) -> Span:
+    """The means that latencies with these quantiles can have."""
+    low, high, share, floor = 0.0, 0.0, 0.0, least.span.low if least else 0.0
+    for each in sorted(quantiles, key=lambda each: each.share):
+        low += (each.share - share) * floor
+        high += (each.share - share) * each.within.span.high
+        share, floor = each.share, each.within.span.low
+    rest = 1.0 - share
+    if rest <= 0:
+        return Span(low, high)
+    return Span(low + rest * floor, high + rest * most.span.high if most else float("inf"))
+
+
+def _little(run: Run) -> Iterator[Finding]:
+    """Requests in flight = rate x mean latency: no more than connections, and in a closed loop not many fewer."""
+    rate, mean, connections = run.figures.get("rate"), run.figures.get("mean"), run.connections
+    if rate is None or mean is None or not connections:
+        return
+    in_flight = rate.span * mean.span
+    law = f"rate x mean latency = {shown(rate.value)} x {shown_time(mean.value)} = {shown(rate.value * mean.value)}"
+    if in_flight.low > connections * (1 + RAMP_SLACK):
+        if run.is_open_loop:
+            yield inconclusive(
+                "behind-schedule",
+                mean.line,
+                f"{law} requests waited at a time, but there are {shown(connections)} connections: requests waited "
+                "in the "
+                "client, so the rate was too high for the connections or the server, and latency grows with the run",
+            )
+        else:
+            yield impossible(
+                "little",
+                mean.line,
+                f"{law} requests in flight, but there are {shown(connections)} connections (Little's law)",
+            )
+    paced = run.is_open_loop or (run.command is not None and run.command.has_rate)
+    if run.tool != "table" and not paced and in_flight.high < connections * WAITING_MIN and not run.failures:
+        yield inconclusive(
+            "idle-connections",
+            mean.line,
+            f"{law} requests in flight of {shown(connections)} connections: the rest of the time they wait in the "
+            "client, "
+            "which is saturated or pauses, so the rate is not the server's",
+        )
+
+
+def _iterations(run: Run) -> Iterator[Finding]:
+    """k6: iterations per second x their mean duration is the number of virtual users that were busy."""
+    rate, turn, users = run.figures.get("turn_rate"), run.figures.get("turn"), run.connections
+    if rate and turn and users and (rate.span * turn.span).low > users * (1 + RAMP_SLACK):
+        yield impossible(
+            "little",
+            turn.line,
+            f"iterations per second x their mean duration = {shown(rate.value)} x {shown_time(turn.value)} = "
+            f"{shown(rate.value * turn.value)} busy users, but there are at most {shown(users)} (Little's law)",
+        )

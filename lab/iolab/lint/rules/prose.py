@@ -1,0 +1,206 @@
+"""What a page says beside its figures: claims about them, contestants without results, processors, sizes, code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from iolab.lint.figures import shown
+from iolab.lint.record import Finding, Line, Page, Run, impossible, inconclusive
+from iolab.lint.rules.comparison import by_name
+
+# A claim of 10 % may stand for 8 to 12.
+CLAIM_POINTS = 2.0
+SAME_PERCENT = 5.0
+_FASTER = re.compile(r"\b(\d{1,4}(?:\.\d{1,3})?) ?% (?:faster|higher|more|better|slower|lower)\b")
+_SAME = re.compile(r"\babout (?:the same|equal)\b|\bnearly (?:the same|equal)\b|\bequally fast\b|\balmost the same\b")
+_ITEM = re.compile(r"^\s{0,8}(?:[-*+]|\d{1,3}[.)]) {1,4}[`*]{0,2}([A-Za-z][A-Za-z_]{1,30})[ -]?(\d{1,4})\b")
+_PACKAGES = re.compile(r"\b(one|two|four|eight|\d{1,3}) (?:cpus?|sockets?|packages?)\b", re.IGNORECASE)
+_LOGICAL = re.compile(r"\b(\d{1,4}) (?:logical|threads)\b", re.IGNORECASE)
+_CORES = re.compile(r"\b(\d{1,4}) (?:physical )?cores\b(?! each| per)", re.IGNORECASE)
+_NUMBERS = {"one": 1, "two": 2, "four": 4, "eight": 8}
+_REPEATED = re.compile(r"\b(\d{1,6})[ -]bytes?\b.{0,120}\brepeat", re.IGNORECASE)
+_DEFINED = re.compile(r"^\s{0,8}#\s?define ([A-Z][A-Z0-9_]{3,60})\b")
+_CAPITALS = re.compile(r"\b[A-Z][A-Z0-9]{1,30}_[A-Z0-9_]{2,60}\b")
+# How a server waits for a socket, and how many clients it serves at once: a server has one of each.
+WAITING = {"blocking", "non-blocking", "nonblocking", "asynchronous", "synchronous"}
+ARRANGEMENT = {"sequential", "iterative", "concurrent", "parallel"}
+_TERM = re.compile(r"[a-z]+(?:-[a-z]+)?")
+# Names that are compared with each other, which keeps the time short.
+NAMES_MAX = 100
+
+
+def check(page: Page) -> Iterator[Finding]:
+    """What the text of a page says against its figures."""
+    yield from _claims(page)
+    yield from _announced(page)
+    for line in page.prose:
+        yield from _processors(line)
+        yield from _axes(line)
+        yield from _sizes(line, page)
+    yield from _names(page)
+    yield from _settings(page)
+
+
+def _claims(page: Page) -> Iterator[Finding]:
+    """A percentage, or `about the same`, against the rates of two contestants."""
+    for line in page.prose:
+        faster, same = _FASTER.search(line.text), _SAME.search(line.text)
+        ratios = _ratios(page, line.text) if faster or same else None
+        if not ratios:
+            continue
+        names, gains = ratios
+        said = ", ".join(f"{each:+.1f} %" for each in gains)
+        if faster and not any(abs(abs(each) - float(faster[1])) <= CLAIM_POINTS for each in gains):
+            yield impossible(
+                "claim",
+                line.number,
+                f"the text says {faster[0]}, but the rates of {names[0]} over {names[1]} give {said}",
+            )
+        elif same and max(map(abs, gains)) > SAME_PERCENT:
+            yield impossible(
+                "claim",
+                line.number,
+                f"the text says {same[0]!r}, but the rates of {names[0]} over {names[1]} give {said}",
+            )
+
+
+def _ratios(page: Page, text: str) -> tuple[tuple[str, str], list[float]] | None:
+    """Gains in percent of the contestant with the higher rates, for pairs of runs with equal settings."""
+    for runs in (page.outputs, *(table.runs for table in page.tables)):
+        rated = {
+            name: [run for run in each if "rate" in run.figures and _rate(run)] for name, each in by_name(runs).items()
+        }
+        named = [name for name in rated if name.lower() in text.lower()]
+        pair = named if len(named) == 2 else list(rated) if len(rated) == 2 else []
+        if not pair:
+            continue
+        first, second = (rated[name][:NAMES_MAX] for name in pair)
+        pairs = [(one, other) for one in first for other in second if _equal(one, other)]
+        gains = [100 * (_rate(one) / _rate(other) - 1) for one, other in pairs]
+        if gains and sum(gains) < 0:
+            return (pair[1], pair[0]), [100 * (_rate(other) / _rate(one) - 1) for one, other in pairs]
+        if gains:
+            return (pair[0], pair[1]), gains
+    return None
+
+
+def _rate(run: Run) -> float:
+    return run.figures["rate"].value
+
+
+def _equal(one: Run, other: Run) -> bool:
+    return all(
+        one.figures[name].value == other.figures[name].value
+        for name in ("connections", "size", "processes")
+        if name in one.figures and name in other.figures
+    ) and (one.tool != "table" or one.line == other.line or one.settings != other.settings)
+
+
+def _announced(page: Page) -> Iterator[Finding]:
+    """Numbered contestants of a list, as server-1 to server-4, of which some have no row."""
+    cells = [cell.text for table in page.tables for row in table.rows for cell in row]
+    measured = " | ".join((*cells, *(table.heading for table in page.tables), *(run.name for run in page.runs))).lower()
+    items = [(line, match[1].lower(), match[2]) for line in page.prose if (match := _ITEM.match(line.text))]
+    has_result = {
+        (stem, number): bool(re.search(rf"\b{stem}[ -]?{number}\b", measured)) for _, stem, number in items[:NAMES_MAX]
+    }
+    for line, stem, number in items[:NAMES_MAX]:
+        others = [each for (each, _), found in has_result.items() if each == stem and found]
+        if others and not has_result[stem, number]:
+            yield inconclusive(
+                "no-result",
+                line.number,
+                f"{stem} {number} is announced and has no result, as {len(others)} others have: nothing can be said "
+                "of it",
+            )
+
+
+def _processors(line: Line) -> Iterator[Finding]:
+    packages, logical, cores = (each.search(line.text) for each in (_PACKAGES, _LOGICAL, _CORES))
+    if not packages or not logical or not cores:
+        return
+    sockets = _NUMBERS.get(packages[1].lower()) or int(packages[1])
+    threads, each = int(logical[1]), int(cores[1])
+    if sockets and each and threads / each not in (1.0, 2.0) and threads in (sockets * each, 2 * sockets * each):
+        yield impossible(
+            "processors",
+            line.number,
+            f"{threads} logical processors are not {each} cores x 1 or 2 threads: {threads} = {sockets} x {each} "
+            "cores x "
+            f"{threads // (sockets * each)} threads, so {each} is the cores of one",
+        )
+
+
+def _axes(line: Line) -> Iterator[Finding]:
+    """A list of models that names ways to wait and ways to serve many side by side."""
+    if not re.search(r"\bmodels?\b", line.text, re.IGNORECASE):
+        return
+    words = set(_TERM.findall(line.text.lower()))
+    waits, arranges = sorted(words & WAITING), sorted(words & ARRANGEMENT)
+    if len(waits) > 1 and arranges:
+        yield inconclusive(
+            "mixed-axes",
+            line.number,
+            f"{', '.join(waits)} say how a server waits, {', '.join(arranges)} how many clients it serves at once: a "
+            "server has one of "
+            "each, so they are no alternatives",
+        )
+
+
+def _sizes(line: Line, page: Page) -> Iterator[Finding]:
+    """Sizes that repeating one message cannot give."""
+    repeated = _REPEATED.search(line.text)
+    if not repeated or not int(repeated[1]):
+        return
+    unit = int(repeated[1])
+    sizes = sorted({run.figures["size"].value for run in page.runs if "size" in run.figures})
+    odd = [each for each in sizes if each % unit]
+    if odd:
+        yield impossible(
+            "sizes",
+            line.number,
+            f"repeating {unit} bytes gives multiples of {unit}, but the table has sizes of "
+            f"{', '.join(map(shown, odd))}: the client that was "
+            "measured is another one",
+        )
+
+
+def _names(page: Page) -> Iterator[Finding]:
+    """A name in code that nearly is one that the code defines."""
+    defined = {match[1] for line in page.prose if (match := _DEFINED.match(line.text))}
+    if not defined:
+        return
+    used = {name: line.number for line in reversed(page.prose) for name in _CAPITALS.findall(line.text)}
+    for name in sorted(used.keys() - defined)[:NAMES_MAX]:
+        near = get_close_matches(name, sorted(defined)[:NAMES_MAX], n=1, cutoff=0.9)
+        if near:
+            yield impossible(
+                "code",
+                used[name],
+                f"{name} is not defined, but {near[0]} is: this program does not compile, so it is not the one that "
+                "was "
+                "measured",
+            )
+
+
+def _settings(page: Page) -> Iterator[Finding]:
+    """Two columns of settings of one contestant, of which one has settings that the other lacks."""
+    for table in page.tables:
+        stems = [re.search(r"\b(?:system|server|sys) ?-?(\d{1,3})\b", title, re.IGNORECASE) for title in table.titles]
+        for at, first in enumerate(stems):
+            for other in range(at + 1, len(stems)):
+                second = stems[other]
+                if not first or not second or first[1] != second[1]:
+                    continue
+                rows = [row for row in table.rows if other < len(row)]
+                only = [row[0] for row in rows if row[at].text in ("-", "") and row[other].text not in ("-", "")]
+                if only:
+                    yield inconclusive(
+                        "settings",
+                        only[0].line,
+                        f"{table.titles[other]} has {', '.join(cell.text for cell in only)}, which "
+                        f"{table.titles[at]} lacks: it is another "
+                        "system",
+                    )

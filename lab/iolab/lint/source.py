@@ -1,0 +1,28 @@
+"""A file or standard input into text: everything that can be wrong with it is one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from iolab.errors import BadInput
+from iolab.lint.page import BYTES_MAX
+
+STDIN = "-"
+
+
+def read(name: str) -> str:
+    """The text of a file, or of standard input for `-`; raises BadInput. Never reads more than the limit."""
+    try:
+        if name == STDIN:
+            data = sys.stdin.buffer.read(BYTES_MAX + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(BYTES_MAX + 1)
+    except OSError as error:
+        raise BadInput(f"{name}: {error.strerror}") from None
+    if len(data) > BYTES_MAX:
+        raise BadInput(f"{name}: more than {BYTES_MAX} bytes: give the outputs and tables alone")
+    if b"\0" in data:
+        raise BadInput(f"{name}: not a text: it has zero bytes")
+    return data.decode("utf-8", "replace")

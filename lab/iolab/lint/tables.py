@@ -1,0 +1,172 @@
+"""Tables in Markdown, CSV or TSV into rows, and each row into a run."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+
+from iolab.errors import BadInput
+from iolab.lint import columns
+from iolab.lint.figures import Figure, figure
+from iolab.lint.record import Cell, Line, Quantile, Run, Table
+
+COLUMNS_MAX = 100
+# Rules compare rows with each other, and a table for readers is shorter.
+ROWS_MAX = 2_000
+DELIMITERS = ("\t", ";", ",")
+_RULE = re.compile(r"^[\s|:\-]{3,}$")
+_HEADING = re.compile(r"^#{1,6} (.{1,200})")
+_HAS_NUMBER = re.compile(r"^\W{0,3}\d")
+# The titles of a column of contestants, those that say most first.
+CONTESTANTS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"^(?:server|system|contestant|framework|name|model)\b",
+        r"\b(?:back ?end|engine|library|language)\b",
+    )
+)
+Grid = list[list[Cell]]
+
+
+def read(lines: Sequence[Line]) -> tuple[tuple[Table, ...], tuple[Line, ...]]:
+    """The tables among these lines, and the lines between them."""
+    found: list[Table] = []
+    rest: list[Line] = []
+    heading, at = "", 0
+    while at < len(lines):
+        grid, used = _markdown(lines, at) or _delimited(lines, at) or ([], 0)
+        if used > ROWS_MAX:
+            raise BadInput(
+                f"line {lines[at].number}: a table of more than {ROWS_MAX} rows: give a summary, not all samples"
+            )
+        if used:
+            found.extend(_tables(grid, heading))
+            rest.extend(lines[at : at + used] if not grid else [])
+            at += used
+            continue
+        if match := _HEADING.match(lines[at].text):
+            heading = match[1].strip()
+        rest.append(lines[at])
+        at += 1
+    return tuple(found), tuple(rest)
+
+
+def _markdown(lines: Sequence[Line], at: int) -> tuple[Grid, int] | None:
+    """A table of pipes that begins here: its cells without the rule under the titles, and its number of lines."""
+    if at + 1 >= len(lines) or "|" not in lines[at].text:
+        return None
+    if "|" not in lines[at + 1].text or not _RULE.match(lines[at + 1].text):
+        return None
+    end = at
+    while end < len(lines) and "|" in lines[end].text and end - at <= ROWS_MAX:
+        end += 1
+    kept = [line for line in lines[at:end] if line is not lines[at + 1]]
+    return [_cells(line, line.text.strip().strip("|").split("|")) for line in kept], end - at
+
+
+def _delimited(lines: Sequence[Line], at: int) -> tuple[Grid, int] | None:
+    """A table of commas, semicolons or tabs that begins here: lines of as many cells, with numbers below the first.
+
+    Lines that look like one and are none come without cells, so that no line is read twice.
+    """
+    for delimiter in DELIMITERS:
+        width = lines[at].text.count(delimiter)
+        if width < 1 or at + 1 >= len(lines) or lines[at + 1].text.count(delimiter) < 1:
+            continue
+        if not _fields(_cells(lines[at], _split(lines[at].text, delimiter))):
+            continue
+        grid: Grid = []
+        for line in lines[at : at + ROWS_MAX + 1]:
+            words = _split(line.text, delimiter)
+            if len(words) < 2 or (grid and len(words) != len(grid[0])):
+                break
+            grid.append(_cells(line, words))
+        numbers = [cell for row in grid[1:] for cell in row if _HAS_NUMBER.match(cell.text)]
+        if len(grid) > 1:
+            is_table = len(numbers) * 3 >= sum(len(row) for row in grid[1:])
+            return (grid if is_table else []), len(grid)
+    return None
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([text], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+def _cells(line: Line, words: Sequence[str]) -> list[Cell]:
+    return [Cell(line.number, word.strip().strip("*`")) for word in words[:COLUMNS_MAX]]
+
+
+def _fields(titles: Sequence[Cell]) -> list[str]:
+    return [name for cell in titles if (name := columns.meaning(cell.text)[0])]
+
+
+def _tables(grid: Grid, heading: str) -> list[Table]:
+    """The table of a grid: turned where its rows are fields, and one for each contestant that its columns name."""
+    if len(grid) < 2:
+        return []
+    firsts = [row[0] for row in grid if row]
+    # The cells of the first column may be fields, below each other, with contestants beside them.
+    if len(_fields(firsts[1:])) * 2 > len(firsts) - 1 and len(_fields(grid[0][1:])) < 2:
+        width = max(len(row) for row in grid)
+        grid = [[row[at] if at < len(row) else Cell(row[0].line, "") for row in grid if row] for at in range(width)]
+    return [_table(grid, heading)]
+
+
+def _table(grid: Grid, heading: str) -> Table:
+    titles = tuple(cell.text for cell in grid[0])
+    meanings = [columns.meaning(title) for title in titles]
+    names = [name for name, _ in meanings]
+    groups = _groups(meanings)
+    fields = tuple(
+        "" if groups and not group and at == 0 and not names[at] else names[at]
+        for at, (_, group) in enumerate(meanings)
+    )
+    rows = tuple(tuple(row) for row in grid[1:])
+    runs = [run for row in rows for group in groups or [""] for run in _row(row, titles, meanings, group, groups)]
+    return Table(grid[0][0].line if grid[0] else 0, heading, titles, fields, rows, tuple(runs))
+
+
+def _name(settings: Mapping[str, str]) -> str:
+    """The contestant of a row: the text below the title that names contestants, or else the first text."""
+    named = (text for pattern in CONTESTANTS for title, text in settings.items() if pattern.search(title))
+    return next(named, next(iter(settings.values()), ""))
+
+
+def _groups(meanings: Sequence[tuple[str, str]]) -> list[str]:
+    """The contestants that titles name, as `epoll` and `io_uring` in `epoll qps` and `io_uring qps`."""
+    named: dict[str, set[str]] = {}
+    for name, words in meanings:
+        if name in columns.KINDS and words:
+            named.setdefault(name, set()).add(words)
+    groups = [words for each in named.values() if len(each) > 1 for words in sorted(each)]
+    return list(dict.fromkeys(groups))
+
+
+def _row(
+    row: Sequence[Cell], titles: Sequence[str], meanings: Sequence[tuple[str, str]], group: str, groups: Sequence[str]
+) -> list[Run]:
+    """The run of a row, or of one contestant of it."""
+    figures: dict[str, Figure] = {}
+    quantiles: list[Quantile] = []
+    settings: dict[str, str] = {}
+    for cell, title, (name, words) in zip(row, titles, meanings, strict=False):
+        if words in groups and words != group:
+            continue
+        kind = columns.kind(name, title)
+        read = figure(cell.text, cell.line, *kind) if kind else None
+        if read is None:
+            if not kind and cell.text:
+                settings[title] = cell.text
+        elif share := columns.quantile(name):
+            quantiles.append(Quantile(share, read))
+        else:
+            figures.setdefault(name, read)
+    name = group or _name(settings)
+    line = row[0].line if row else 0
+    if not figures and not quantiles:
+        return []
+    return [Run("table", line, name, figures, tuple(sorted(quantiles)), settings=settings)]
