@@ -53,7 +53,7 @@ class Bin(NamedTuple):
     """A bin of a histogram: requests up to an edge, and above the edge before."""
 
     edge: Figure
-    count: int
+    requests: int
 
 
 @dataclass(frozen=True)

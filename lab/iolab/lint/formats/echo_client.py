@@ -23,7 +23,7 @@ _NAMES: tuple[tuple[str, Kind], ...] = (
 
 def read(lines: Sequence[Line]) -> Run:
     """The run: of its requests, those that did not fail count as successes."""
-    match = next(found for line in lines if (found := START.search(line.text)))
+    match = next(begun for line in lines if (begun := START.search(line.text)))
     number = lines[0].number
     words = _NUMBER.findall(match[0])
     read = {name: figure(word, number, kind, "ms") for (name, kind), word in zip(_NAMES, words, strict=True)}

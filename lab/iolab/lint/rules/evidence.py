@@ -90,7 +90,7 @@ def _first_requests(run: Run) -> Iterator[Finding]:
         return
     slow = 0
     for each in reversed(run.bins):
-        slow += each.count
+        slow += each.requests
         if slow >= connections:
             break
     if slow == connections:
@@ -137,7 +137,7 @@ def _beyond(run: Run, limit: float) -> float:
     most = run.figures.get("most")
     longest = max(0.0, most.span.low - limit) if most else 0.0
     edges = [each.edge.span.low for each in run.bins]
-    in_bins = sum(each.count * max(0.0, edge - limit) for each, edge in zip(run.bins[1:], edges, strict=False))
+    in_bins = sum(each.requests * max(0.0, edge - limit) for each, edge in zip(run.bins[1:], edges, strict=False))
     return max(longest, in_bins)
 
 

@@ -119,7 +119,7 @@ def _said(name: str, value: float) -> str:
 def _sums(run: Run) -> Iterator[Finding]:
     """The parts of a whole add up."""
     requests = run.figures.get("requests")
-    in_bins = sum(each.count for each in run.bins)
+    in_bins = sum(each.requests for each in run.bins)
     if requests and run.bins and not requests.span.meets(Span.exactly(in_bins)) and not run.failures:
         yield impossible(
             "histogram",
