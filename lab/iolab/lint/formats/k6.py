@@ -34,8 +34,8 @@ def read(lines: Sequence[Line]) -> Run:
         name, rest = match.groups()
         if name == "http_req_duration" and not quantiles:
             quantiles = _latency(line.number, rest, found)
-        elif name == "iteration_duration" and "turn" not in found:
-            found |= {"turn": dict(_pairs(line.number, rest))["avg"]} if "avg=" in rest else {}
+        elif name == "iteration_duration" and (mean := dict(_pairs(line.number, rest)).get("avg")):
+            found.setdefault("turn", mean)
         elif name in ("http_reqs", "iterations"):
             _count_and_rate(
                 line.number, rest, found, ("requests", "rate") if name == "http_reqs" else ("turns", "turn_rate")
