@@ -120,7 +120,8 @@ def test_a_run_has_its_machine(stored: Path) -> None:
 
 def test_counts_and_searches_are_views_too(stored: Path) -> None:
     check(stored, "select syscalls, syscalls_per_request from costs", (25, 2.5), (25, 2.5))
-    check(stored, "select kind, connections, is_finished from capacities", (None, 50, False))
+    check(stored, "select kind, connections, is_finished from capacities", ("capacity", 50, True))
+    check(stored, "select low_per_s < capacity_per_s and capacity_per_s < high_per_s from capacities", (True,))
     check(stored, "select count(*), max(achieved_per_s) from probes where word = 'breaks'", (3, 10_000.0))
 
 

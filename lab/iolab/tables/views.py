@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Generic, NamedTuple
 
 from iolab.capacity import export as capacity_export
@@ -401,6 +402,11 @@ def _of_key(name: str, kind: SqlType, about: str) -> Column[Mapping[str, Any]]:
     return Column(name, kind, about, lambda row: row.get(name))
 
 
+def _end_of_interval(at: int, found: Mapping[str, Any]) -> float | None:
+    interval_per_s = found["interval_per_s"]
+    return None if interval_per_s is None else interval_per_s[at]
+
+
 CAPACITIES: View[Mapping[str, Any]] = View(
     "capacities",
     "A search for a capacity, and what it found.",
@@ -411,6 +417,10 @@ CAPACITIES: View[Mapping[str, Any]] = View(
         _truth("is_finished", "whether no run is left to make", lambda found: found["finished"]),
         _of_key("kind", "VARCHAR", "`capacity`, `at least` and others: what the rate is"),
         _of_key("capacity_per_s", "DOUBLE", "highest rate that holds the limits"),
+        *(
+            Column(f"{name}_per_s", "DOUBLE", f"{end} end of its interval", partial(_end_of_interval, at))
+            for at, (name, end) in enumerate((("low", "lower"), ("high", "upper")))
+        ),
         _text("found", "what was found, in words", lambda found: " ".join(found["sentences"])),
     ),
     _capacities,
