@@ -29,6 +29,7 @@ from iolab.cli.settings import PATTERN, SERVER, TRIAL
 from iolab.contract.types import EchoWorkload, LineWorkload, RpcWorkload
 from iolab.errors import BadInput
 from iolab.judge import verdict
+from iolab.machine import syscalls
 from iolab.measure import protocol_probe
 from iolab.measure.engine import Engine
 from iolab.plan.plan import Plan, Quick
@@ -336,7 +337,11 @@ def test_a_run_of_many_leaves_out_those_that_cannot_take_part_and_ranks_the_rest
 
 
 @pytest.mark.usefixtures("fake", "quiet", "no_charts")
-def test_where_calls_cannot_be_counted_the_reason_is_reported(tmp_path: Path) -> None:
+def test_where_calls_cannot_be_counted_the_reason_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise syscalls.CannotCountError("it takes CAP_PERFMON")
+
+    monkeypatch.setattr(syscalls, "entry_point", refused)
     done = iolab("vs", "epoll", "io_uring[fault=uncountable]", "--quick", "--blocks", "6", "--out", tmp_path)
     assert done.exit_code == 0, done.stderr
     assert "syscalls not counted of io_uring[fault=uncountable]: it takes CAP_PERFMON" in done.stdout

@@ -124,7 +124,7 @@ def test_the_tables_of_the_page_are_those_of_the_types() -> None:
 
 
 def test_the_example_of_the_page_is_an_experiment_whose_command_takes_its_settings() -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    example, *_ = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     plan = parse_experiment(example.encode())
     mine = next(cell for cell in plan.comparisons[-1].cells if cell.contestant.kind == "command")
     assert settings_of(mine)["load.active"] == 100

@@ -38,6 +38,7 @@ LONG_S = {
     "io_uring-ladder": 360,
     "active-map": 240,
     "languages": 180,
+    "price": 180,
     "http-one-request-connections": 135,
     "http-wan": 135,
 }
