@@ -190,10 +190,18 @@ def compare(
 
 
 def _comparable(name: str | Path, out: Path) -> Results:
-    folder = runs.find(name, out)
+    folder = _of_one_run(name, out)
     if runs.is_capacity(folder):
         raise BadInput(f"{folder} is a search for a capacity: compare takes runs of iolab vs and iolab run")
     return results.read(folder)
+
+
+def _of_one_run(name: str | Path, out: Path) -> Path:
+    """The folder of a run; raises BadInput where it is a suite."""
+    folder = runs.find(name, out)
+    if runs.is_suite(folder):
+        raise BadInput(f"{folder} is a suite: name the run of one of its experiments (iolab list runs has them)")
+    return folder
 
 
 def query(
@@ -229,7 +237,7 @@ def bundle(name: str | Path, path: str | Path | None = None, *, out: str | Path 
     """Packs a stored run into one file, by default RUN.tar.gz in the working directory: its record and its report."""
     from iolab import bundles
 
-    return bundles.write(runs.find(name, Path(out)), None if path is None else Path(path))
+    return bundles.write(_of_one_run(name, Path(out)), None if path is None else Path(path))
 
 
 def verify(path: str | Path) -> Verified:
@@ -255,9 +263,9 @@ def write_report(found: Results | SuiteResults) -> Path:
 def _stored(names: Sequence[str | Path], out: Path, on_unreadable: Callable[[StoreError], None]) -> list[Stored]:
     """The named runs, or all that can be read; raises BadInput and StoreError."""
     if names:
-        return [Stored(folder) for folder in dict.fromkeys(runs.find(name, out) for name in names)]
+        return [Stored(folder) for folder in dict.fromkeys(_of_one_run(name, out) for name in names)]
     readable = []
-    for each in map(Stored, runs.all_folders(out)):
+    for each in (Stored(folder) for folder in runs.all_folders(out) if not runs.is_suite(folder)):
         try:
             each.check()
             readable.append(each)

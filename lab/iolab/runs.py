@@ -188,8 +188,9 @@ def _key(folder: Path) -> str:
     if is_suite(folder):
         from iolab.results import suites
 
-        for run in suites.read(folder).runs.values():
-            sha256.update(_key(folder.parent / run).encode())
+        parts = (folder.parent / run for run in suites.read(folder).runs.values())
+        for part in filter(Path.is_dir, parts):
+            sha256.update(_key(part).encode())
     for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name not in MADE):
         with suppress(OSError), path.open("rb") as file:
             sha256.update(path.name.encode() + b"\0" + hashlib.file_digest(file, "sha256").digest())

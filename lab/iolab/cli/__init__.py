@@ -1,8 +1,9 @@
 """The command line: a module a verb, which declares its flags and prints what other modules have worked out.
 
 Results go to standard output, progress and trouble to standard error. An exit code of 0 says that something could be
-concluded, be it that there is no difference; 1 is a failure; 2 is bad input; 3 is a run of `vs` or `run` that measured
-and could conclude nothing; and 128 and the signal's number is an interrupted run, which the same command goes on with.
+concluded, be it that there is no difference; 1 is a failure, or what a verb was asked to find (a regression, a finding,
+a difference); 2 is bad input; 3 says that nothing could be concluded; and 128 and the signal's number is an interrupted
+run, which the same command goes on with.
 
 A verb's module has a line on what it does (its documentation), USAGE, EXAMPLES, `add`, which declares its flags, and
 `run`, which returns the exit code. Help comes at once: what does the work is imported in `run`, because it is slow to

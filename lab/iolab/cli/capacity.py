@@ -1,4 +1,4 @@
-"""Find the highest rate at which a running server holds a limit, and what it does beyond."""
+"""Find the rate up to which a running server holds a limit, and what it does beyond."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CONTESTANTS_MAX = len(palette.CONTESTANTS)
 FAR = 8
 # The metric and the axis along which it should be a line: so much for the server, and so much for each connection.
 FITTED: tuple[Metric, str] = ("rss", "load.connections")
-LIMITED = "Hollow: the generator was the limit, so the figure is a bound."
+LIMITED = "Hollow: the server was not the limit, so the figure is a bound."
 
 
 class Along(NamedTuple):

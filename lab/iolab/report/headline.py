@@ -62,7 +62,7 @@ def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, refer
         (f"fewer requests, {reference} serves more", [each for each in differing if each.ratio < 1], True),
         (SAME, [each for each in estimates if each.word == "same"], True),
         ("not decided (interval too wide)", [each for each in open_ if each.bound == "exact"], False),
-        ("not decided (the generator was the limit)", [each for each in open_ if each.bound != "exact"], False),
+        ("not decided (the server was not the limit)", [each for each in open_ if each.bound != "exact"], False),
     ]
     counted = [
         (what, len(group), f" ({_range(group)})" if with_range else "") for what, group, with_range in groups if group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from iolab.judge.claims import ClaimVerdict
@@ -93,4 +94,4 @@ def _text(text: str) -> str:
 
 def _end(began: str, again: Sequence[str]) -> list[str]:
     measured = f"Measured {when(began)}. " if began else ""
-    return [f"{measured}Run it again: `{' '.join(again)}`", ""]
+    return [f"{measured}Run it again: `{shlex.join(again)}`", ""]

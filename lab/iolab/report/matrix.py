@@ -58,7 +58,7 @@ def summary(found: Sequence[Matrix]) -> str:
         firsts = [(sum(cell.is_first for cell in row.cells), row.title) for row in each.rows]
         named = [f"{title} at {count}" for count, title in sorted(firsts, key=lambda one: -one[0]) if count]
         more = f", and {len(named) - NAMED_MAX} others at fewer" if len(named) > NAMED_MAX else ""
-        said = ", ".join(named[:NAMED_MAX]) + more
+        said = ", ".join(named[:NAMED_MAX]) + more or "none, because no server was the limit"
         lines.append(f"{each.heading}, first or no difference found, of {len(each.settings)} settings: {said}.")
     return "\n".join(lines)
 
@@ -67,8 +67,9 @@ def _matrix(heading: str, ranked: Sequence[tuple[str, Ranking]]) -> Matrix:
     places = [{row.contestant: row for row in ranking.rows} for _, ranking in ranked]
     ranked_titles = [row.contestant for _, ranking in ranked for row in ranking.rows]
     titles = dict.fromkeys((*ranked_titles, *(title for _, ranking in ranked for title in ranking.absent)))
+    firsts = [min((row.rank for row in ranking.rows if row.rank is not None), default=0) for _, ranking in ranked]
     rows = (
-        MatrixRow(title, tuple(_cell(place.get(title)) for place in places))
+        MatrixRow(title, tuple(_cell(place.get(title), first) for place, first in zip(places, firsts, strict=True)))
         for title in sorted(titles, key=lambda title: -_mean_share(title, places))
     )
     return Matrix(heading, tuple(name for name, _ in ranked), tuple(rows))
@@ -85,12 +86,12 @@ def _share(row: Ranked) -> float:
     return min(row.ratio, 1 / row.ratio)
 
 
-def _cell(row: Ranked | None) -> MatrixCell:
+def _cell(row: Ranked | None, first: int) -> MatrixCell:
     if row is None or row.bound == "unknown":
         return MatrixCell(NOTHING, "", 0, False)
     rank = "" if row.rank is None else str(row.rank)
     shade = sum(_share(row) >= step for step in STEPS)
-    return MatrixCell(f"{BOUND_SIGNS[row.bound]}{_digits(row.ratio)}", rank, shade, row.rank == 1)
+    return MatrixCell(f"{BOUND_SIGNS[row.bound]}{_digits(row.ratio)}", rank, shade, row.rank == first)
 
 
 def _digits(ratio: float) -> str:

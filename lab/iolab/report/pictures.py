@@ -131,7 +131,7 @@ def level_drawings(
         curves = [curve for row in rows if (curve := figures.quantile_curve(row.slot, used[row.slot])) is not None]
         svg = drawing.inline(charts.quantiles(points, curves), "Latency by percentile", said)
         legend = tuple((row.slot % len(palette.CONTESTANTS), f"{bounds[row.slot]}{row.title}".strip()) for row in rows)
-        caption = "≤: the generator was the limit, so these latencies are upper bounds." if any(bounds.values()) else ""
+        caption = "≤: the server was not the limit: these latencies are upper bounds." if any(bounds.values()) else ""
         yield Drawing("Latency by percentile, µs, service time", caption, svg, legend)
 
 

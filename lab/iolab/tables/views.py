@@ -310,7 +310,11 @@ LEVELS: View[Leveled] = View(
         _number("median", "median", lambda leveled: leveled.level.median),
         _number("low", "lower end of its 95 % interval", lambda leveled: leveled.level.low),
         _number("high", "upper end", lambda leveled: leveled.level.high),
-        _text("bound", "`exact`, or what the generator's limit leaves of it", lambda leveled: leveled.level.bound),
+        _text(
+            "bound",
+            "`exact`, or which bound: the server was not the limit",
+            lambda leveled: leveled.level.bound,
+        ),
     ),
     _levels,
 )
@@ -416,7 +420,7 @@ CAPACITIES: View[Mapping[str, Any]] = View(
         _count("connections", "connections of the load", lambda found: found["question"]["connections"]),
         _truth("is_finished", "whether no run is left to make", lambda found: found["finished"]),
         _of_key("kind", "VARCHAR", "`capacity`, `at least` and others: what the rate is"),
-        _of_key("capacity_per_s", "DOUBLE", "highest rate that holds the limits"),
+        _of_key("capacity_per_s", "DOUBLE", "rate up to which the limits hold: at it, half of the runs hold"),
         *(
             Column(f"{name}_per_s", "DOUBLE", f"{end} end of its interval", partial(_end_of_interval, at))
             for at, (name, end) in enumerate((("low", "lower"), ("high", "upper")))
