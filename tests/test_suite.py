@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -244,3 +245,26 @@ def test_check_judges_stored_runs_without_measuring(both: Path, simulated: FakeH
     assert len(simulated.started) == started
     assert iolab("check", "nothing", "--out", both).exit_code == 2
     assert iolab("check", "--out", both / "empty").exit_code == 2
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_a_suite_whose_runs_are_gone_is_one_line_and_stops_no_list(both: Path) -> None:
+    assert iolab("run", "both", "--quick", "--out", both).exit_code == 0
+    (gone,) = both.glob("first-*")
+    shutil.rmtree(gone)
+    listed = iolab("list", "runs", "--out", both)
+    assert "second-" in listed.stdout
+    done = iolab("report", "both", "--out", both)
+    assert done.exit_code in (1, 2), done.stdout
+    assert done.stderr.count("\n") == 1
+    assert gone.name in done.stderr
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+@pytest.mark.parametrize("verb", ["bundle NAME", "compare NAME", "query select(1) NAME"])
+def test_verbs_of_one_run_refuse_a_suite_in_one_line(both: Path, verb: str) -> None:
+    assert iolab("run", "both", "--quick", "--out", both).exit_code == 0
+    done = iolab(*verb.replace("NAME", "both").split(), "--out", both)
+    assert done.exit_code == 2
+    assert "is a suite: name the run of one of its experiments (iolab list runs has them)" in done.stderr
+    assert iolab("query", "select count(*) from runs", "--out", both).stderr == ""
