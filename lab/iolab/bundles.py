@@ -2,13 +2,12 @@
 
     vs-0123456789abcdef/  manifest.json  machine.json  plan.json  trials.jsonl  …  commands.txt  report.html
 
-The archive is a tar file in gzip with nothing in it that depends on when, where or by which user it is made: the same
-run and the same iolab give the same bytes. The manifest has the SHA-256 of every other file and of itself, and says
-which iolab made the report. Checksums find damage and careless changes; whoever forges a bundle can forge them as well,
-so compare the digest of the file with one that came another way.
+The archive is a tar file in gzip. It does not depend on the time, place or user: the same run and the same iolab give
+the same bytes. The manifest has the SHA-256 of every other file and of itself, and the version of iolab that made the
+report. Checksums find damage and careless changes. They do not stop a forger, who can write new checksums: compare the
+digest of the file with one that you got in another way.
 
-A bundle comes from anywhere. Nothing of it is written under a name of its own, it is read up to a limit, and its report
-is made in memory from its record.
+A bundle is untrusted input. iolab unpacks no file of it, reads at most a limit, and makes its report in memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Of all stored runs, those that cannot be read."""
+"""Stored runs that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from iolab.errors import StoreError
 
 
 def left_out(error: StoreError) -> None:
-    """Says that a run is not in the answer. It is no failure: nobody asked for this run by its name."""
+    """Prints that a run is left out. The exit code stays 0, because the user did not name this run."""
     print(f"iolab: left out: {error}", file=sys.stderr)
