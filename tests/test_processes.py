@@ -173,9 +173,12 @@ def test_a_server_on_another_interpreter_is_refused(
 ) -> None:
     found = SimpleNamespace(program=sys.executable, version="3.99.0")
     monkeypatch.setattr("iolab.machine.interpreters.find", lambda name: found)
-    known = registry_of(tmp_path, LINE, said)
+    check_other_interpreter(registry_of(tmp_path, LINE, said), "3.99", message)
+
+
+def check_other_interpreter(known: contestants.Prepared, asked: str, message: str) -> None:
     with pytest.raises(TrialFailed, match=message) as raised:
-        contestants.start(cell_of("mine", interpreter="3.99"), None, known)
+        contestants.start(cell_of("mine", interpreter=asked), None, known)
     assert (raised.value.failure.kind, raised.value.failure.final) == ("other_interpreter", True)
     assert nothing_is_left()
 
@@ -187,10 +190,7 @@ def test_a_server_that_brings_an_interpreter_of_its_own_is_not_called_the_system
     monkeypatch.setattr("iolab.machine.interpreters.find", lambda name: found)
     known = registry_of(tmp_path, LINE, {"interpreter": PYTHON})
     message = r"asked for system, which is 3.11.2 here \(.*\), and the server runs on 3.13.5$"
-    with pytest.raises(TrialFailed, match=message) as raised:
-        contestants.start(cell_of("mine", interpreter="system"), None, known)
-    assert (raised.value.failure.kind, raised.value.failure.final) == ("other_interpreter", True)
-    assert nothing_is_left()
+    check_other_interpreter(known, "system", message)
 
 
 def test_a_file_of_the_working_directory_is_not_taken_for_a_package(

@@ -97,7 +97,7 @@ def run(
         if progress.rest() and (why := trial.machine_busy(host.noise())):
             on_event(MachineBusy(why))
         _leave_out(progress, left_out or {})
-        if ended is not None:
+        if ended is not None and not uncounted(plan, progress.results, writer.trials.counts):
             return folder
         _check_contestants(progress, host)
         if executed:
@@ -260,7 +260,8 @@ def _count(
         if not passing:
             break
     key = progress.plan.comparisons[comparison].cells[slot].key
-    probe = limit_probe(host, progress.plan, comparison, slot, progress.results, ceilings)
+    # What failed in passing is counted again when the run goes on, and its limit with it.
+    probe = None if passing else limit_probe(host, progress.plan, comparison, slot, progress.results, ceilings)
     if probe is not None and probe.ceiling_per_s is not None:
         ceilings[load_shape(cell)] = probe.ceiling_per_s
     count = CostCount(comparison=comparison, slot=slot, cell=key, limit=probe, **seen)
