@@ -12,13 +12,14 @@ import shlex
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from conftest import FAKE_ENGINE, PATIENCE_S, is_alive, wait_until
-from iolab.contract.types import LoadSpec, Report
+from iolab.contract.types import LoadReady, LoadSpec, Report
 from iolab.machine import port_owner, proc
 from iolab.measure import binary, child, contestants, engine, processes
 from iolab.measure.binary import EngineError
@@ -216,14 +217,29 @@ def test_a_generator_that_dies_says_how(fake: Engine) -> None:
         server.stop()
 
 
-def test_a_generator_that_hangs_is_given_up(fake: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_PACE", "1000")
-    monkeypatch.setattr(engine, "LOAD_SLACK_S", 0.2)
+@pytest.mark.parametrize(
+    ("opens", "message"),
+    [(True, "the load generator did not finish within 15 s"), (False, "did not open its 2 connections within 15 s")],
+)
+def test_a_generator_that_hangs_is_given_up_and_says_in_what(
+    tmp_path: Path, fake: Engine, monkeypatch: pytest.MonkeyPatch, opens: bool, message: str
+) -> None:
+    clock_s = [0.0]
+    monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
+    monkeypatch.setenv("FAKE_PACE", "10000")
+    silent = tmp_path / "iolab-engine"
+    silent.write_text("#!/bin/sh\nexec sleep 600\n")
+    silent.chmod(0o755)
     server = contestants.start(cell_of("epoll"), fake)
-    load = Load(fake, load_spec(server))
+    load = Load(fake if opens else replace(fake, path=silent), load_spec(server))
+    events = load.events(0.05)
     try:
-        with pytest.raises(TrialFailed, match="did not finish") as raised:
-            list(load.events(0.05))
+        while not (event := next(events)) and opens:
+            pass
+        assert isinstance(event, LoadReady) == opens
+        clock_s[0] = 16.0
+        with pytest.raises(TrialFailed, match=message) as raised:
+            list(events)
         assert raised.value.failure.kind == "hung"
     finally:
         load.stop()

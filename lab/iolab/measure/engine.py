@@ -229,7 +229,8 @@ class Load:
 
         Raises TrialFailed when the generator fails, dies, breaks the contract or takes too long.
         """
-        deadline = time.monotonic() + load_s_max(self._spec)
+        seconds = load_s_max(self._spec)
+        deadline, what = time.monotonic() + seconds, f"open its {self._spec.connections:,} connections"
         while True:
             try:
                 line = self._child.line(tick_s)
@@ -237,9 +238,7 @@ class Load:
                 raise _died(self._child, ended, "the load generator") from None
             if line is None:
                 if time.monotonic() > deadline:
-                    raise TrialFailed(
-                        "hung", f"the load generator did not finish within {load_s_max(self._spec):.0f} s"
-                    )
+                    raise TrialFailed("hung", f"the load generator did not {what} within {seconds:.0f} s")
                 yield None
                 continue
             event = _parsed(parse_load_event, line)
@@ -248,6 +247,8 @@ class Load:
             yield event
             if isinstance(event, Report):
                 return
+            if isinstance(event, LoadReady):
+                what = "finish"
             if isinstance(event, LoadReady | Measured):
                 self._child.send(b"")
 
