@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iolab.cli import terminal
 from iolab.judge import verdict
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED
@@ -548,7 +549,7 @@ def test_what_the_generator_limited_stands_at_its_place_without_a_rank() -> None
     assert [row[:2] for row in ranks(made)] == [("1", None), ("3", 2), ("0", 3), ("2", None), ("4", 5)]
     found = judged(made, MANY)
     assert found.sentence.startswith(
-        "Most requests: ≥ epoll[x=1] (the generator was the limit); first of the ranked: epoll[x=3] "
+        "Most requests: ≥ epoll[x=1] (the generator was the limit), then epoll[x=3] "
         "(not ranked, the generator was the limit: epoll[x=2])."
     )
     cpu = found.ranking("cpu_per_request")
@@ -682,6 +683,24 @@ def test_who_has_too_few_blocks_neither_leads_a_ranking_nor_opens_a_group() -> N
     assert ranking.absent == {"epoll[x=3]": "too few blocks"}
     few = [each for each in made if each.trial.block < 5 or each.trial.slot != 1]
     assert judged(few, plan).rankings == (), "only five blocks are whole"
+
+
+def test_many_at_a_given_rate_are_ranked_by_their_tail_because_all_serve_it() -> None:
+    plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "echo", "rate": 20_000.0}, blocks=BLOCKS)
+    made = []
+    for trial in schedule(plan):
+        one = result(plan, trial, rate_per_s=20_000.0, server_share=0.4, generator_share=0.2)
+        assert one.report is not None
+        p99_ns = 100_000 * (4, 1, 2, 2)[trial.slot] + trial.block % 3 + trial.slot * (trial.block % 2)
+        latency = one.report.latency_ns.model_copy(update={"p99": p99_ns})
+        made.append(one.model_copy(update={"report": one.report.model_copy(update={"latency_ns": latency})}))
+    found = judged(made, plan)
+    assert [ranking.metric for ranking in found.rankings] == ["latency_p99", "cpu_per_request"]
+    ranks = {row.contestant: row.rank for row in found.rankings[0].rows}
+    assert ranks == {"epoll[x=1]": 1, "epoll[x=2]": 2, "epoll[x=3]": 2, "epoll[x=0]": 4}
+    assert found.sentence.startswith("Lowest p99 latency: epoll[x=1]. Least CPU per request: ")
+    headings = [str(column.header) for column in terminal.rankings(found, found.titles, 80)[0].columns]
+    assert headings[2:4] == ["p99 µs", "of the best"]
 
 
 def test_who_cannot_take_part_is_named_and_the_others_are_ranked() -> None:

@@ -219,7 +219,8 @@ class Row:
     @property
     def best(self) -> str:
         """What the first of a ranking has of it."""
-        return f"{'Most' if self.more_is_better else 'Least'} {self.noun}"
+        superlative = "Most" if self.more_is_better else "Lowest" if self.is_time else "Least"
+        return f"{superlative} {self.noun}"
 
     def clause(self, more: str, ratio: object, less: str) -> str:
         """Who has more of it than the other, and by how much, in words."""

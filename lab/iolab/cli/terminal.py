@@ -411,25 +411,26 @@ def _table(verdict: ComparisonVerdict, *headings: str) -> Table:
 
 
 def rankings(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> list[Table]:
-    """One row a contestant, the most requests first: its ranks, its figures, its ratios to the best, and its costs.
+    """One row a contestant, the best first: its ranks, its figures, its ratios to the best, and its costs.
 
     On a narrow terminal the ranks of CPU stay without their ratios, and the costs have a table of their own. Below
     are the contestants that have no rank, with the reason in place of figures.
     """
     is_wide = width >= WIDE_COLUMNS
     cpu_ratio = ["of the best"] if is_wide else []
-    columns = ("requests/s", "of the best", "CPU µs", *cpu_ratio, "#", *(COSTS if is_wide else ()))
+    first, heading, unit = next(column for column in COLUMNS if column[0] == verdict.rankings[0].metric)
+    columns = (heading, "of the best", "CPU µs", *cpu_ratio, "#", *(COSTS if is_wide else ()))
     shown = _ranked(verdict.name, "#", columns)
     by = {each.metric: {row.contestant: row for row in each.rows} for each in verdict.rankings}
     costs = {cost.contestant: cost for cost in verdict.costs}
     name = dict(zip(verdict.titles, names, strict=True))
-    for title in by["throughput"]:
-        requests, cpu = by["throughput"][title], by.get("cpu_per_request", {}).get(title)
+    for title, row in by[first].items():
+        cpu = by.get("cpu_per_request", {}).get(title)
         shown.add_row(
-            _rank(requests),
+            _rank(row),
             escape(name[title]),
-            _level_of(verdict, "throughput", title, 1.0),
-            _of_the_best(requests),
+            _level_of(verdict, first, title, unit),
+            _of_the_best(row),
             _level_of(verdict, "cpu_per_request", title, 1e3),
             *([_of_the_best(cpu)] if is_wide else []),
             _rank(cpu),
@@ -441,7 +442,7 @@ def rankings(verdict: ComparisonVerdict, names: Sequence[str], width: int) -> li
     if is_wide or not costs:
         return [shown]
     apart = _ranked("", "", COSTS)
-    for title in by["throughput"]:
+    for title in by[first]:
         apart.add_row("", escape(name[title]), *_cost(costs.get(title)))
     return [shown, apart]
 

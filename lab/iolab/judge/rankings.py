@@ -52,8 +52,14 @@ class Ranking(Frozen):
 def rankings_of(
     comparison: Comparison, used: Used, levels: Sequence[Level], absent: Mapping[str, str]
 ) -> tuple[Ranking, ...]:
-    rankings = (_ranking(comparison, used, levels, absent, metric) for metric in RANKED_BY)
+    rankings = (_ranking(comparison, used, levels, absent, metric) for metric in _ranked_by(comparison))
     return tuple(ranking for ranking in rankings if ranking.rows)
+
+
+def _ranked_by(comparison: Comparison) -> tuple[Metric, ...]:
+    """What its contestants are put in order by. At a given rate all serve as many requests, so the tail counts."""
+    has_rate = all(cell.load.rate is not None for cell in comparison.cells)
+    return ("latency_p99", "cpu_per_request") if has_rate else RANKED_BY
 
 
 def _ranking(

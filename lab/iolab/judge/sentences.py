@@ -115,7 +115,7 @@ def _sentence_ranked(ranking: Ranking, limits: Mapping[str, Limit]) -> str:
     # A rank is a place, so those that are only bounds take as many places above the first rank.
     above, below = limited[: ranks[0] - 1], limited[ranks[0] - 1 :]
     at_least = BOUND_SIGNS["at least"]
-    could_do_more = f"{at_least}{listed(above)} ({_limit_words(above, limits)}); first of the ranked: " if above else ""
+    could_do_more = f"{at_least}{listed(above)} ({_limit_words(above, limits)}), then " if above else ""
     alike = " (no difference found)" if len(first) > 1 else ""
     unranked = f" (not ranked, {_limit_words(below, limits)}: {listed(below)})" if below else ""
     return f"{what}: {could_do_more}{listed(first)}{alike}{unranked}."

@@ -73,10 +73,10 @@ class ContestantRow(NamedTuple):
 
 
 class RankRow(NamedTuple):
-    """One contestant of a ranking: its places by requests and by CPU, or why it has none."""
+    """One contestant of a ranking: its places by requests (by p99 at a given rate) and by CPU, or why it has none."""
 
     title: str
-    requests: Ranked | None
+    first: Ranked | None
     cpu: Ranked | None
     absent: str
 
@@ -121,12 +121,12 @@ def contestant_rows(found: ComparisonVerdict, used: Counted) -> list[ContestantR
 
 
 def rank_rows(found: ComparisonVerdict) -> tuple[RankRow, ...]:
-    """The contestants of a ranking by their requests, the best first, and then those that have no place in it."""
+    """The contestants of a ranking, the best first, and then those that have no place in it."""
     if not found.rankings:
         return ()
     places = {ranking.metric: {row.contestant: row for row in ranking.rows} for ranking in found.rankings}
-    requests, cpu = places["throughput"], places.get("cpu_per_request", {})
-    ranked = [RankRow(title, requests[title], cpu.get(title), "") for title in requests]
+    first, cpu = places[found.rankings[0].metric], places.get("cpu_per_request", {})
+    ranked = [RankRow(title, first[title], cpu.get(title), "") for title in first]
     return (*ranked, *(RankRow(title, None, None, why) for title, why in found.rankings[0].absent.items()))
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from iolab.judge.rankings import Ranked, Ranking
 from iolab.judge.verdict import ComparisonVerdict
-from iolab.metrics import METRICS, RANKED_BY
+from iolab.metrics import METRICS
 from iolab.wording import BOUND_SIGNS
 
 # From these shares of the best on, a cell has one more step of shade.
@@ -45,10 +45,11 @@ class Matrix(NamedTuple):
 
 def matrices(verdicts: Sequence[ComparisonVerdict]) -> Iterator[Matrix]:
     """A matrix for each metric that contestants are ranked by, where two settings or more have a ranking."""
-    for metric in RANKED_BY:
-        ranked = [(found.name, ranking) for found in verdicts if (ranking := found.ranking(metric)) is not None]
-        if len(ranked) > 1:
-            yield _matrix(METRICS[metric].best, ranked)
+    many = [found for found in verdicts if found.rankings]
+    metrics = dict.fromkeys(ranking.metric for found in many for ranking in found.rankings)
+    for metric in metrics if len(many) > 1 else ():
+        ranked = [(found.name, ranking) for found in many if (ranking := found.ranking(metric)) is not None]
+        yield _matrix(METRICS[metric].best, ranked)
 
 
 def summary(found: Sequence[Matrix]) -> str:
@@ -59,17 +60,20 @@ def summary(found: Sequence[Matrix]) -> str:
         named = [f"{title} at {count}" for count, title in sorted(firsts, key=lambda one: -one[0]) if count]
         more = f", and {len(named) - NAMED_MAX} others at fewer" if len(named) > NAMED_MAX else ""
         said = ", ".join(named[:NAMED_MAX]) + more or "none, because no server was the limit"
-        lines.append(f"{each.heading}, first or no difference found, of {len(each.settings)} settings: {said}.")
+        lines.append(f"{each.heading}, first or no difference found, of {_settings(each)}: {said}.")
     return "\n".join(lines)
+
+
+def _settings(found: Matrix) -> str:
+    return "1 setting" if len(found.settings) == 1 else f"{len(found.settings)} settings"
 
 
 def _matrix(heading: str, ranked: Sequence[tuple[str, Ranking]]) -> Matrix:
     places = [{row.contestant: row for row in ranking.rows} for _, ranking in ranked]
     ranked_titles = [row.contestant for _, ranking in ranked for row in ranking.rows]
     titles = dict.fromkeys((*ranked_titles, *(title for _, ranking in ranked for title in ranking.absent)))
-    firsts = [min((row.rank for row in ranking.rows if row.rank is not None), default=0) for _, ranking in ranked]
     rows = (
-        MatrixRow(title, tuple(_cell(place.get(title), first) for place, first in zip(places, firsts, strict=True)))
+        MatrixRow(title, tuple(_cell(place.get(title)) for place in places))
         for title in sorted(titles, key=lambda title: -_mean_share(title, places))
     )
     return Matrix(heading, tuple(name for name, _ in ranked), tuple(rows))
@@ -86,12 +90,12 @@ def _share(row: Ranked) -> float:
     return min(row.ratio, 1 / row.ratio)
 
 
-def _cell(row: Ranked | None, first: int) -> MatrixCell:
+def _cell(row: Ranked | None) -> MatrixCell:
     if row is None or row.bound == "unknown":
         return MatrixCell(NOTHING, "", 0, False)
     rank = "" if row.rank is None else str(row.rank)
     shade = sum(_share(row) >= step for step in STEPS)
-    return MatrixCell(f"{BOUND_SIGNS[row.bound]}{_digits(row.ratio)}", rank, shade, row.rank == first)
+    return MatrixCell(f"{BOUND_SIGNS[row.bound]}{_digits(row.ratio)}", rank, shade, row.rank == 1)
 
 
 def _digits(ratio: float) -> str:
