@@ -17,8 +17,12 @@ import pytest
 from conftest import Done, iolab
 from iolab import api, cli
 from iolab.judge import comparison, stats
+from iolab.plan.experiment import vs_plan
+from iolab.plan.schedule import schedule
 from iolab.report import changes
 from iolab.results import layout, store
+from iolab.results.records import Failure, Result
+from made import result
 from simulated_runs import MACHINE, MINE, Weather, outcomes, plan_of, store_run
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/continuous-integration.md"
@@ -267,11 +271,78 @@ def test_unpaired_runs_of_one_build_do_not_fail_where_the_machine_drifts(tmp_pat
     assert counts == {"too noisy": 12}
 
 
-def test_the_contestants_of_one_run_are_compared_with_the_first(tmp_path: Path) -> None:
+class One(NamedTuple):
+    """One run of several servers: the rate of each, or how it fails in its first trial."""
+
+    servers: str
+    rates: tuple[float | Failure, ...]
+    ladder: bool = False
+    blocks: int = 8
+
+    def store(self, runs: Path) -> Path:
+        plan = vs_plan(self.servers.split(), {"protocol": "http", "connections": 50}, blocks=self.blocks)
+        comparison = plan.comparisons[0].model_copy(update={"ladder": self.ladder})
+        plan = plan.model_copy(update={"comparisons": (comparison,)})
+        generator, failed = np.random.default_rng(1), set[int]()
+        with store.writing(plan, MACHINE, runs) as writer:
+            for trial in schedule(plan):
+                rate = self.rates[trial.slot]
+                if not isinstance(rate, Failure):
+                    writer.append(result(plan, trial, rate_per_s=rate * float(generator.normal(1, 0.002))))
+                elif trial.slot not in failed:
+                    writer.append(Result(trial=trial, started="2026-01-01T00:00:00+00:00", failure=rate))
+                    failed.add(trial.slot)
+            writer.end("2026-01-01T01:00:00+00:00")
+        return store.folder_of(plan, runs)
+
+
+THREE = "epoll thread io_uring"
+ABSENT = Failure(kind="unavailable", message="needs Linux 5.19", final=True)
+WITHIN: dict[str, tuple[One, int, tuple[str, ...]]] = {
+    "a rung of a ladder is compared with the one below it": (
+        One(THREE, (100_000, 120_000, 108_000), ladder=True),
+        1,
+        (
+            "A → B are two of its contestants, and each block pairs B with its reference A",
+            "improvement: epoll → thread: thread serves 1.2",
+            "regression: thread → io_uring: thread serves 1.11",
+        ),
+    ),
+    "a ladder without its lowest rung has the others": (
+        One(THREE, (ABSENT, 120_000, 108_000), ladder=True),
+        1,
+        (
+            "regression: thread → io_uring: thread serves 1.11",
+            "thread is not compared: epoll: needs Linux 5.19",
+        ),
+    ),
+    "a rung above one that is missing is compared with the nearest below": (
+        One(THREE, (100_000, ABSENT, 95_000), ladder=True),
+        1,
+        ("regression: epoll → io_uring: epoll serves 1.05", "thread is not compared: needs Linux 5.19"),
+    ),
+    "without the first contestant the line names it": (
+        One(THREE, (ABSENT, 120_000, 108_000)),
+        3,
+        ("thread is not compared: epoll: needs Linux 5.19", "io_uring is not compared: epoll: needs Linux 5.19"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_the_contestants_of_one_run_are_compared_with_their_references(tmp_path: Path, name: str) -> None:
+    run, code, says = WITHIN[name]
+    done = iolab("compare", run.store(tmp_path), "--threshold", "3%")
+    text = " ".join(f"{done.stdout} {done.stderr}".split())
+    assert done.exit_code == code, text
+    for words in says:
+        assert words in text
+
+
+def test_the_contestants_of_one_run_have_the_ratios_of_its_verdict(tmp_path: Path) -> None:
     folder = Run(work=0.1).store(tmp_path, 1)
     done = iolab("compare", folder, "--threshold", "3%")
     assert done.exit_code == 1
-    assert "A is its first contestant, and each block pairs the others with it" in " ".join(done.stdout.split())
     assert "regression: epoll → ./mine: epoll serves 1." in " ".join(done.stdout.split())
     verdict = api.open_run(folder).verdicts[0]
     for change in api.compare(folder, threshold=0.03).changes:

@@ -174,7 +174,7 @@ def compare(
     allow: Set[Circumstance] = frozenset(),
     out: str | Path = layout.RUNS,
 ) -> RunComparison:
-    """What changed from stored run `a` to stored run `b`, or from the first contestant of `a` to its others.
+    """What changed from stored run `a` to stored run `b`, or from the reference of each contestant of `a` to it.
 
     Runs are given by their folders or by their names in `out`. A difference counts beyond the `threshold`, a share.
     Runs of different machines, load generators or plans are refused unless `allow` names that.

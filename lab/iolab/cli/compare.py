@@ -37,7 +37,7 @@ def add(parser: Parser) -> None:
     """Declares the flags."""
     for name, count, what in (
         ("a", None, "the earlier run: a folder, or a name as iolab report takes it"),
-        ("b", "?", "the later run; without it, the first contestant of A is compared with the others"),
+        ("b", "?", "the later run; without it, each contestant of A is compared with its reference"),
     ):
         parser.add_argument(name, type=Path, nargs=count, metavar=name.upper(), help=what)
     parser.add_argument(

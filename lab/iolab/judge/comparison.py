@@ -191,21 +191,27 @@ def compare(a: Results, b: Results, *, threshold: float, allow: Set[Circumstance
 
 
 def compare_within(run: Results, *, threshold: float) -> RunComparison:
-    """What changed from the first contestant of each comparison to the others, paired by their common blocks."""
+    """What changed from the reference of each contestant to the contestant, paired by their common blocks."""
     drafts, left_out, missing = list[_Draft](), list[str](), list[str]()
     if all(len(verdict.titles) == 1 for verdict in run.verdicts):
         raise BadInput(f"{run.folder} measured one contestant alone: name the run to compare it with")
     for comparison, verdict in zip(run.plan.comparisons, run.verdicts, strict=True):
-        blocked = _blocked_in(verdict, verdict.titles)
-        for title in verdict.titles[1:]:
-            first = next((each for each in (verdict.titles[0], title) if each in blocked), None)
-            found = [] if first else list(_paired_drafts(comparison, verdict, title, threshold))
+        for slot, title in list(enumerate(verdict.titles))[1:]:
+            blocked = _blocked_in(verdict, (title, _reference_within(comparison, verdict, slot)))
+            found = [] if blocked else list(_paired_drafts(comparison, verdict, title, threshold))
             drafts += found
             if not found:
-                why = blocked[first] if first else f"fewer than {blocks_min(1)} whole blocks"
+                other, why = next(iter(blocked.items()), (title, f"fewer than {blocks_min(1)} whole blocks"))
                 lines = left_out if title in verdict.left_out else missing
-                lines.append(_not_compared(verdict.name, title, why))
+                lines.append(_not_compared(verdict.name, title, why if other == title else f"{other}: {why}"))
     return _judged(run, run, drafts, threshold, (), left_out, missing)
+
+
+def _reference_within(comparison: Comparison, verdict: ComparisonVerdict, slot: int) -> str:
+    """What a contestant is compared with in its run: the first one, or in a ladder the nearest rung that took part."""
+    title = verdict.titles[slot]
+    references = (each.reference for each in verdict.estimates if each.contestant == title)
+    return next(references, verdict.titles[comparison.reference(slot)])
 
 
 def _not_compared(comparison: str, contestant: str, why: str) -> str:
@@ -294,7 +300,7 @@ def _change(draft: _Draft, p_holm: float, family: int) -> Change:
 def _paired_drafts(
     comparison: Comparison, verdict: ComparisonVerdict, title: str, threshold: float
 ) -> Iterator[_Draft]:
-    """The ratios of one contestant to the first one of its run."""
+    """The ratios of one contestant to its reference in the same run."""
     for estimate in verdict.estimates:
         if estimate.contestant != title:
             continue

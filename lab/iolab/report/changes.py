@@ -1,6 +1,6 @@
 """What changed between two runs, in words and in the formats of others: Markdown, JUnit, annotations of GitHub.
 
-A and B are the runs in the order of the command. Within one run A is its first contestant.
+A and B are the runs in the order of the command. Within one run they are two of its contestants: B and its reference.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def preamble(found: RunComparison) -> list[str]:
     """What is compared, and what a reader has to know of how."""
     if found.is_within:
         lines = [
-            f"{_run(found.folder_a, found.began_a)}; A is its first contestant, and each block pairs the others with it"
+            f"{_run(found.folder_a, found.began_a)}; A → B are two of its contestants, and each block pairs B with its "
+            "reference A"
         ]
     else:
         lines = [f"{name}: {_run(*run)}" for name, run in zip("AB", _runs(found), strict=True)]
