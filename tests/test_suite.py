@@ -16,6 +16,7 @@ import pytest
 
 from conftest import FakeHost, iolab
 from iolab import api
+from iolab.errors import IolabError
 from iolab.measure.progress import Clocks
 from iolab.plan import catalog
 
@@ -188,6 +189,49 @@ def test_a_fresh_suite_that_was_interrupted_uses_no_trial_from_before(
             iolab("run", "both", "--quick", "--fresh", "--out", both)
     iolab("run", "both", "--quick", "--out", both)
     assert (path.parent.with_name(f"{path.parent.name}.1") / "trials.jsonl").read_bytes() == old
+
+
+def judged(out: Path) -> dict[str, str]:
+    """The verdict on each claim of the suite, by the claim's id."""
+    document = json.loads(iolab("check", "both", "--json", "--out", out).stdout)
+    return {each["claim"]["id"]: each["judgement"] for each in document["claims"]}
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+@pytest.mark.parametrize("flags", [(), ("--fresh",)])
+def test_a_suite_that_fails_the_second_time_keeps_what_it_measured_before(
+    both: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    iolab("run", "both", "--quick", "--out", both)
+    before = judged(both)
+    later = (datetime.now(UTC) + timedelta(minutes=1)).isoformat(timespec="seconds")
+    monkeypatch.setattr(api, "CLOCKS", Clocks(wall=lambda: later))
+
+    def fails(name: str, **given: object) -> None:
+        raise IolabError(f"{name} cannot be run")
+
+    monkeypatch.setattr(api, "run", fails)
+    done = iolab("run", "both", "--quick", *flags, "--out", both)
+    assert (done.exit_code, "first cannot be run" in done.stderr) == (1, True)
+    assert judged(both) == before
+    done = iolab("report", "both", "--out", both)
+    says = "results of an earlier run, as the new one has not ended: first, second"
+    assert (says in " ".join(done.stdout.split())) is bool(flags)
+    assert ("The same command goes on." in the_page(both)) is bool(flags)
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_a_fresh_suite_that_is_killed_keeps_what_it_measured_before(both: Path) -> None:
+    iolab("run", "both", "--quick", "--out", both)
+    before = judged(both)
+    (ended,) = both.glob("first-*")
+    # Before the first experiment, at its plan, and in its first blocks.
+    for operation in (1, 2, 3, 4, 8):
+        assert killed_at(operation, "run", "both", "--quick", "--fresh", "--out", both) == 137
+        assert judged(both) == before
+    assert len(list(both.glob(f"{ended.name}.*"))) >= 1
+    iolab("run", "both", "--quick", "--out", both)
+    assert "The same command goes on." not in the_page(both)
 
 
 @pytest.mark.usefixtures("simulated", "quiet")

@@ -134,16 +134,15 @@ def begin_suite(
     """The record of a run of a suite, or of the parts in `only`, before its experiments.
 
     Each is then opened, and the ended ones take no time. A run that is gone on with counts no trial from before it was
-    last asked to be `fresh`.
+    last asked to be `fresh`. Until an experiment ends again, the record keeps the run of it that ended before.
     """
     suite = suite.only(only)
-    since = CLOCKS.wall() if fresh else ""
-    asked = SuiteRun(suite=suite, only=tuple(only), is_quick=quick, settings=dict(settings), since=since)
-    earlier = Path(out, asked.folder_name)
-    if not fresh and (earlier / layout.SUITE).exists():
-        asked = updated(asked, since=suites.read(earlier).since)
+    asked = SuiteRun(suite=suite, only=tuple(only), is_quick=quick, settings=dict(settings))
+    earlier = suites.earlier(Path(out, asked.folder_name), is_needed=not fresh)
+    asked = updated(asked, runs=asked.runs if earlier is None else suites.kept_runs(Path(out), earlier))
+    since = CLOCKS.wall() if fresh else "" if earlier is None else earlier.since
     waiting = {name: catalog.claims_of(name) for name in suite.experiments(quick=False)}
-    begun = updated(asked, waiting=waiting)
+    begun = updated(asked, since=since, waiting=waiting)
     suites.write(Path(out), begun)
     return begun
 

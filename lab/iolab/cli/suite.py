@@ -72,6 +72,8 @@ def show(whole: SuiteResults, *, as_json: bool) -> None:
     _show_headline(console, whole)
     console.print()
     terminal.prose(console, f"all claims: {counted([each.found.judgement for each in whole.claims])}")
+    if whole.earlier:
+        terminal.prose(console, f"results of an earlier run, as the new one has not ended: {', '.join(whole.earlier)}")
     if whole.began:
         terminal.say(console, f"measured {when(whole.began)}")
     terminal.say(console, f"report: {whole.report}")

@@ -13,7 +13,7 @@ from iolab.judge.relations.verdicts import Judgement, Obstacle, hindered
 from iolab.judge.results import Results
 from iolab.plan.claims import Claim, StatedTest
 from iolab.plan.suite import Part
-from iolab.results import layout, suites
+from iolab.results import layout, store, suites
 from iolab.results.suites import SuiteRun
 
 
@@ -37,6 +37,15 @@ class SuiteResults:
     def report(self) -> Path:
         """The page: one HTML file."""
         return self.folder / layout.REPORT
+
+    @property
+    def earlier(self) -> tuple[str, ...]:
+        """The experiments whose results are from before: a new run of each has not ended yet."""
+        return tuple(
+            name
+            for name, run in self.runs.items()
+            if run.began < self.record.since or run.folder.name != self.record.runs[name]
+        )
 
     @property
     def began(self) -> str:
@@ -71,6 +80,7 @@ class SuiteResults:
             "suite": self.record.suite.name,
             "folder": str(self.folder),
             "report": str(self.report),
+            "earlier": list(self.earlier),
             "runs": [each.document() for each in self.runs.values()],
         }
 
@@ -87,7 +97,7 @@ def _waiting(claim: Claim, obstacle: Obstacle) -> ClaimVerdict:
 def read(folder: Path) -> SuiteResults:
     """The results of a stored run of a suite; raises StoreError."""
     record = suites.read(folder)
-    runs = {name: results.read(folder.parent / run) for name, run in record.runs.items()}
+    runs = {name: results.read(store.latest(folder.parent / run)) for name, run in record.runs.items()}
     return SuiteResults(folder, record, runs)
 
 

@@ -63,6 +63,7 @@ def render(found: SuiteResults) -> str:
             is_quick=found.record.is_quick,
             counted=counted(judgements),
             missing=_missing(found),
+            earlier=found.earlier,
             began=when(found.began) if found.began else "",
             groups=findings.groups(found),
             parts=[_part(found, part) for part in found.record.suite.parts],

@@ -141,6 +141,35 @@ def ended(folder: Path) -> str | None:
     return max(result.started for result in trials.results) if is_done else None
 
 
+def latest(folder: Path) -> Path:
+    """Where the newest whole results of a run are.
+
+    That is its folder. While it is being measured anew, that is the last run that had ended and was set aside.
+    """
+    if _has_no_trials_left(folder):
+        return folder
+    ends = {path: end for path in _set_aside(folder) if (end := _end_if_readable(path)) is not None}
+    return max(ends, key=lambda path: ends[path], default=folder)
+
+
+def _has_no_trials_left(folder: Path) -> bool:
+    if not (folder / layout.PLAN).exists():
+        return False
+    return noted_end(folder) is not None or not remaining(read_plan(folder), read_trials(folder).results)
+
+
+def _set_aside(folder: Path) -> list[Path]:
+    """The earlier runs of a folder, which have its name and a number."""
+    return [path for path in folder.parent.glob(f"{folder.name}.*") if path.suffix[1:].isdecimal()]
+
+
+def _end_if_readable(folder: Path) -> str | None:
+    try:
+        return ended(folder)
+    except StoreError:
+        return None
+
+
 def noted_end(folder: Path) -> str | None:
     """When a run ended, as its machine's record notes; None where it does not. Raises StoreError."""
     noted = read_machine(folder).get(ENDED) if (folder / layout.MACHINE).exists() else None

@@ -15,7 +15,7 @@ from iolab.contract.types import Frozen, one_line
 from iolab.errors import StoreError
 from iolab.plan.claims import Claim
 from iolab.plan.suite import Suite
-from iolab.results import layout
+from iolab.results import layout, store
 from iolab.results.files import make_folder, unread, write_file
 
 
@@ -23,8 +23,9 @@ class SuiteRun(Frozen):
     """What a run of a suite consists of: the folders of the experiments that have ended, by their names.
 
     `suite` has the parts that were asked for: those of `only`, or all where that is empty. `waiting` are the claims of
-    the others, which are still to be run or are left to the full run. A run that was asked to be fresh counts no
-    trial from before `since`, also when it is gone on with; it is empty otherwise.
+    the experiments that are still to be run, or are left to the full run. A run that was asked to be fresh measures
+    anew what is from before `since`, also when it is gone on with; it is empty otherwise. Until an experiment has ended
+    anew, its earlier run is here: see `store.latest`.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -51,6 +52,24 @@ def read(folder: Path) -> SuiteRun:
         raise unread(folder / layout.SUITE, error) from error
     except ValidationError as error:
         raise StoreError(f"{folder / layout.SUITE}: {one_line(error)}: remove it and run the suite again") from None
+
+
+def earlier(folder: Path, *, is_needed: bool) -> SuiteRun | None:
+    """The record of the earlier run in a folder; None where there is none. Where it is damaged, and `is_needed` to go
+    on, raises StoreError."""
+    if not (folder / layout.SUITE).exists():
+        return None
+    try:
+        return read(folder)
+    except StoreError:
+        if is_needed:
+            raise
+        return None
+
+
+def kept_runs(out: Path, earlier: SuiteRun) -> dict[str, str]:
+    """The runs of an earlier record that are still there."""
+    return {name: run for name, run in earlier.runs.items() if (store.latest(out / run) / layout.PLAN).exists()}
 
 
 def write(out: Path, run: SuiteRun) -> Path:
