@@ -5,6 +5,7 @@ How exact the search is, tests/test_capacity_search.py shows.
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import math
@@ -24,9 +25,10 @@ import numpy as np
 import pytest
 
 from conftest import iolab
+from iolab import api
 from iolab.capacity import prober, search
 from iolab.capacity.export import document
-from iolab.capacity.limits import TIMES, Judged, Measurement, judge, parse_limit
+from iolab.capacity.limits import TIMES, Judged, Measurement, Word, judge, parse_limit
 from iolab.capacity.placement import beside_server
 from iolab.capacity.progress import SearchState, read_state, state_of
 from iolab.capacity.records import Record, folder_of, read_records, writing
@@ -34,6 +36,7 @@ from iolab.capacity.recovery import recovery
 from iolab.capacity.search import PlannedProbe
 from iolab.capacity.sentences import recovery_sentence, sentences, verdict
 from iolab.capacity.spec import CapacitySpec, spec_of
+from iolab.capacity.staircase import Staircase
 from iolab.capacity.steps import CURVE, Step, load_spec
 from iolab.capacity.target import Target, parse_url, with_tls
 from iolab.contract.types import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
@@ -478,6 +481,43 @@ def test_where_the_generator_is_the_limit_nothing_is_run_beyond_it(tmp_path: Pat
     assert state.recovery is None
     assert max(probe.step.rate_per_s or 0 for probe in state.probes if probe.step.purpose == "curve") < 20_000
     assert "is at least 1" in verdict(state)
+
+
+def test_a_capacity_that_the_generator_limited_is_exported_as_a_lower_bound_alone(tmp_path: Path) -> None:
+    state = answered(Server(1e9, generator_per_s=20_000), tmp_path)
+    assert state.done is not None
+    least = state.done.rate_per_s
+    found = document(state)
+    assert (found["capacity_per_s"], found["bound"], found["interval_per_s"]) == (least, "at least", [least, None])
+    answer = api.query("select capacity_per_s, bound, low_per_s, high_per_s from capacities", out=tmp_path)
+    assert answer.rows == [(least, "at least", least, None)]
+    api.export(tmp_path / "tables", formats=("csv",), out=tmp_path)
+    (row,) = csv.DictReader((tmp_path / "tables/capacities.csv").read_text().splitlines())
+    assert (row["bound"], float(row["low_per_s"]), row["high_per_s"]) == ("at least", least, "")
+
+
+def test_a_capacity_that_the_server_limited_is_exported_with_its_interval(tmp_path: Path) -> None:
+    found = document(answered(Server(10_000), tmp_path))
+    low, high = found["interval_per_s"]
+    assert found["bound"] == "exact"
+    assert low <= found["capacity_per_s"] <= high
+
+
+def test_a_state_of_the_machine_in_which_the_generator_was_the_limit_has_a_bound_and_no_interval() -> None:
+    def tried(rates: Sequence[float], beyond: Word) -> tuple[search.Trial, ...]:
+        return tuple(search.Trial(rate, "holds" if rate < 10_000 else beyond, "it was busy") for rate in rates)
+
+    rates = (8_000.0, 9_000.0, 9_500.0, 10_500.0, 11_000.0, 12_000.0)
+    tracks = (
+        search.Track(search.MachineState(core_to_core_ns=100.0), Staircase(0.0), tried(rates, "breaks")),
+        search.Track(search.MachineState(core_to_core_ns=300.0), Staircase(0.0), tried(rates[1:], "generator")),
+    )
+    done = search.answer(search.Search(asked().settings, tracks=tracks))
+    state = SearchState(asked(), (), done)
+    ours, other = document(state)["states"]
+    assert (ours["bound"], other["bound"]) == ("exact", "at least")
+    assert other["interval_per_s"] == [other["capacity_per_s"], None]
+    assert re.search(r"300 ns it is at least [\d,]+/s, above which the generator was the limit\.$", sentences(state)[1])
 
 
 def test_without_a_capacity_there_is_no_curve(tmp_path: Path) -> None:

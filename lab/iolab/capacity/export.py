@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from iolab.capacity.fit import Fit
 from iolab.capacity.progress import Probe, SearchState
-from iolab.capacity.search import Estimate, rounded
+from iolab.capacity.search import Estimate
 from iolab.capacity.sentences import sentences
 from iolab.capacity.spec import CapacitySpec
+from iolab.wording import Bound
 
 
 def document(state: SearchState) -> dict[str, Any]:
@@ -18,8 +20,7 @@ def document(state: SearchState) -> dict[str, Any]:
         "question": state.spec.model_dump(mode="json"),
         "finished": state.next is None,
         "kind": None if done is None else done.kind,
-        "capacity_per_s": None if done is None else done.rate_per_s,
-        "interval_per_s": None if done is None or done.fit is None else [done.fit.low_per_s, done.fit.high_per_s],
+        **(_figures(None, None, None) if done is None else _figures(done.rate_per_s, done.bound, done.fit)),
         "states": [_state_document(estimate) for estimate in (() if done is None else done.estimates)],
         "sentences": list(sentences(state)),
         "runs": [_probe_document(probe) for probe in state.probes],
@@ -49,10 +50,17 @@ def _state_document(estimate: Estimate) -> dict[str, Any]:
     return {
         "shares_cpu": estimate.machine.shares_cpu,
         "core_to_core_ns": estimate.machine.core_to_core_ns,
-        "capacity_per_s": rounded(estimate.fit.rate_per_s),
-        "interval_per_s": [estimate.fit.low_per_s, estimate.fit.high_per_s],
+        **_figures(estimate.rate_per_s, estimate.bound, estimate.fit),
         "runs": estimate.probes,
     }
+
+
+def _figures(rate_per_s: float | None, bound: Bound | None, fit: Fit | None) -> dict[str, Any]:
+    """A capacity and its interval. That of a bound has one end, which is the bound: nothing is known of the other."""
+    ends: dict[Bound | None, list[float | None]] = {"at least": [rate_per_s, None], "at most": [None, rate_per_s]}
+    if bound == "exact" and fit is not None:
+        ends["exact"] = [fit.low_per_s, fit.high_per_s]
+    return {"capacity_per_s": rate_per_s, "bound": bound, "interval_per_s": ends.get(bound)}
 
 
 def command(spec: CapacitySpec) -> tuple[str, ...]:

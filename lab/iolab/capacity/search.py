@@ -16,6 +16,7 @@ There is no I/O here and no clock, so simulated servers of known capacity test i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -24,6 +25,7 @@ from iolab.capacity.fit import Fit, fitted
 from iolab.capacity.limits import Judged, Limit, Measurement, Word, judge, rate_words, requests_for
 from iolab.capacity.staircase import Staircase
 from iolab.results.records import SAME_TOPOLOGY_MAX
+from iolab.wording import Bound
 
 # Where the search starts, as a share of the closed loop's rate: few servers hold a limit at their highest rate.
 FIRST_SHARE = 0.8
@@ -43,6 +45,8 @@ TRIALS_MIN, TRIALS_MAX = 12, 24
 PROBES_MAX, REPEATS_MAX = 48, 10
 
 Kind = Literal["capacity", "at least", "below", "never", "unjudged"]
+# What the rate of each kind says of the capacity.
+BOUNDS: Mapping[Kind, Bound] = {"capacity": "exact", "at least": "at least", "below": "at most"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,20 @@ class MachineState(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The capacity in one state of the machine, fitted over so many probes."""
+    """The capacity in one state of the machine, fitted over so many probes.
+
+    It is exact, with the interval of the fit; or the generator was the limit, and it is at least the lower end of that.
+    """
 
     machine: MachineState
     fit: Fit
     probes: int
+    bound: Bound = "exact"
+
+    @property
+    def rate_per_s(self) -> float:
+        """The capacity, or its bound."""
+        return rounded(self.fit.rate_per_s if self.bound == "exact" else self.fit.low_per_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,11 @@ class Done:
     why: str
     fit: Fit | None = None
     estimates: tuple[Estimate, ...] = ()
+
+    @property
+    def bound(self) -> Bound | None:
+        """What the rate says of the capacity; None where there is no rate."""
+        return None if self.rate_per_s is None else BOUNDS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +208,11 @@ def answer(search: Search) -> Done:
     if not tracks or not tracks[0].trials:
         return Done("unjudged", None, "no run could be judged")
     best = tracks[0]
-    fits = ((track.machine, track.fit, len(track.trials)) for track in tracks)
-    estimates = tuple(Estimate(machine, fit, probes) for machine, fit, probes in fits if fit is not None)
+    estimates = tuple(
+        Estimate(track.machine, fit, len(track.trials), "at least" if track.is_generators else "exact")
+        for track in tracks
+        if (fit := track.fit) is not None
+    )
     held, fit = best.rates("holds"), best.fit
     if fit is None:
         return _one_sided(best, held)

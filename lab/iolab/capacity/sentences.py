@@ -5,7 +5,7 @@ from __future__ import annotations
 from iolab.capacity.fit import Fit
 from iolab.capacity.limits import Measurement, rate_words, time_words
 from iolab.capacity.progress import SearchState
-from iolab.capacity.search import MachineState, is_disturbed, rounded
+from iolab.capacity.search import Estimate, MachineState, is_disturbed, rounded
 from iolab.capacity.steps import AFTERWARDS
 from iolab.contract.types import percent
 
@@ -42,11 +42,14 @@ def states_sentence(state: SearchState) -> str:
     first, *others = state.done.estimates if state.done is not None and state.done.estimates else (None,)
     if first is None or not others:
         return ""
-    found = (
-        f"{_state_words(each.machine)} it is {rate_words(rounded(each.fit.rate_per_s))} ({interval_words(each.fit)})"
-        for each in others
-    )
+    found = (f"{_state_words(each.machine)} it is {_estimate_words(each)}" for each in others)
     return f"That is {_state_words(first.machine)}; {'; '.join(found)}."
+
+
+def _estimate_words(found: Estimate) -> str:
+    if found.bound == "exact":
+        return f"{rate_words(found.rate_per_s)} ({interval_words(found.fit)})"
+    return f"{found.bound} {rate_words(found.rate_per_s)}, above which the generator was the limit"
 
 
 def disturbance_words(seen: Measurement) -> str:

@@ -421,8 +421,11 @@ CAPACITIES: View[Mapping[str, Any]] = View(
         _truth("is_finished", "whether no run is left to make", lambda found: found["finished"]),
         _of_key("kind", "VARCHAR", "`capacity`, `at least` and others: what the rate is"),
         _of_key("capacity_per_s", "DOUBLE", "rate up to which the limits hold: at it, half of the runs hold"),
+        _of_key(
+            "bound", "VARCHAR", "`exact`, or which bound the rate is: `at least` where the generator was the limit"
+        ),
         *(
-            Column(f"{name}_per_s", "DOUBLE", f"{end} end of its interval", partial(_end_of_interval, at))
+            _number(f"{name}_per_s", f"{end} end of its interval; NULL beyond a bound", partial(_end_of_interval, at))
             for at, (name, end) in enumerate((("low", "lower"), ("high", "upper")))
         ),
         _text("found", "what was found, in words", lambda found: " ".join(found["sentences"])),
