@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -231,7 +231,13 @@ CASES: dict[str, tuple[Run, Run, str, int, tuple[str, ...]]] = {
         0,
         ("./mine (8 blocks of A, 12 of B)", "5 the same"),
     ),
-    "what only one run measured is named": (Run(), Run(alone=True), "", 3, ("only A measured epoll", "Unpaired")),
+    "what only one run measured is named": (
+        Run(),
+        Run(alone=True),
+        "",
+        3,
+        ("epoll is not compared: only A measured it", "Unpaired"),
+    ),
     "alone, a threshold above what the machine does can pass": (
         Run(alone=True),
         Run(alone=True, work=0.05),
@@ -271,13 +277,18 @@ def test_unpaired_runs_of_one_build_do_not_fail_where_the_machine_drifts(tmp_pat
     assert counts == {"too noisy": 12}
 
 
+DIED = Failure(kind="died", message="the server was killed by SIGSEGV")
+
+
 class One(NamedTuple):
-    """One run of several servers: the rate of each, or how it fails in its first trial."""
+    """One run of several servers: the rate of each, or how it fails in its first trial. The second dies in some blocks.
+    """
 
     servers: str
     rates: tuple[float | Failure, ...]
     ladder: bool = False
-    blocks: int = 8
+    blocks: int = 12
+    dies_in: Set[int] = frozenset()
 
     def store(self, runs: Path) -> Path:
         plan = vs_plan(self.servers.split(), {"protocol": "http", "connections": 50}, blocks=self.blocks)
@@ -286,12 +297,12 @@ class One(NamedTuple):
         generator, failed = np.random.default_rng(1), set[int]()
         with store.writing(plan, MACHINE, runs) as writer:
             for trial in schedule(plan):
-                rate = self.rates[trial.slot]
+                rate = DIED if trial.slot == 1 and trial.block in self.dies_in else self.rates[trial.slot]
                 if not isinstance(rate, Failure):
                     writer.append(result(plan, trial, rate_per_s=rate * float(generator.normal(1, 0.002))))
                 elif trial.slot not in failed:
                     writer.append(Result(trial=trial, started="2026-01-01T00:00:00+00:00", failure=rate))
-                    failed.add(trial.slot)
+                    failed |= {trial.slot} if rate.final else set()
             writer.end("2026-01-01T01:00:00+00:00")
         return store.folder_of(plan, runs)
 
@@ -410,6 +421,65 @@ def test_junit_has_a_case_for_each_change_and_a_failure_for_each_regression(slow
     assert failures["Throughput"] is not None
     assert str(failures["Throughput"].get("message")).startswith("Throughput: A serves 1.10")
     assert cases["Throughput"].get("classname") == "./mine"
+
+
+PAIR = (100_000, 110_000)
+WRONG = Failure(kind="wrong_replies", message="3 of 10 replies were wrong", final=True)
+MISSING: dict[str, tuple[One, One, str, str]] = {
+    "a server that dies in B": (
+        One("epoll thread", PAIR),
+        One("epoll thread", PAIR, dies_in={3, 7}),
+        "thread",
+        "its server died in 2 trials of B and 0 of A: the server was killed by SIGSEGV",
+    ),
+    "a server that fails in B": (
+        One("epoll thread", PAIR),
+        One("epoll thread", (100_000, WRONG)),
+        "thread",
+        "3 of 10 replies were wrong (in B)",
+    ),
+    "a server that B did not measure": (
+        One(THREE, (100_000, 110_000, 120_000)),
+        One("epoll thread", PAIR),
+        "io_uring",
+        "only A measured it (measure it in B too, or allow it with --allow plan)",
+    ),
+}
+
+
+def judged(tmp_path: Path, a: One, b: One, *flags: str) -> tuple[Done, ElementTree.Element]:
+    """What the command prints of two runs, and its file for JUnit."""
+    file = tmp_path / "changes.xml"
+    folders = (a.store(tmp_path / "a"), b.store(tmp_path / "b"))
+    done = iolab("compare", *folders, "--threshold", "3%", "--junit", file, "--annotations", "github", *flags)
+    return done, ElementTree.parse(file).getroot()
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_in_b_is_an_error_for_junit_and_for_github(tmp_path: Path, name: str) -> None:
+    a, b, what, why = MISSING[name]
+    done, suite = judged(tmp_path, a, b)
+    assert done.exit_code == cli.INCONCLUSIVE, done
+    cases = {case.get("classname"): case.find("error") for case in suite.iter("testcase") if len(case)}
+    error = cases[what]
+    assert error is not None
+    assert error.get("message") == f"{what} is not compared: {why}"
+    assert (suite.get("errors"), suite.get("tests")) == ("1", str(len(list(suite.iter("testcase")))))
+    assert f"::error title=iolab not compared::{what} is not compared: {why}" in done.stdout.splitlines()
+
+
+def test_what_may_be_missing_in_b_is_skipped(tmp_path: Path) -> None:
+    done, suite = judged(tmp_path, *MISSING["a server that B did not measure"][:2], "--allow", "plan")
+    assert done.exit_code == 0, done
+    (skipped,) = suite.iter("skipped")
+    assert str(skipped.get("message")).startswith("io_uring is not compared: only A measured it")
+    assert suite.get("errors") == "0"
+
+
+def test_a_server_that_dies_more_often_than_its_reference_is_not_compared_with_it(tmp_path: Path) -> None:
+    done = iolab("compare", One("epoll thread", PAIR, dies_in={3, 7}).store(tmp_path))
+    assert done.exit_code == cli.INCONCLUSIVE
+    assert "thread is not compared: its server died in 2 trials, and epoll in 0: " in " ".join(done.stdout.split())
 
 
 def test_markdown_leads_with_the_answer_and_marks_regressions(slower: list[Path]) -> None:

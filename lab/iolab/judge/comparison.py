@@ -51,6 +51,8 @@ UNPAIRED_MIN = 0.15
 STEADY: Set[Metric] = frozenset({"rss"})
 # Fewer trials than these in each run give no interval at 95 %: 2 / (8 over 4) = 0.029.
 TRIALS_MIN = 4
+# Why a contestant of A has no counterpart in B.
+ONLY_A = "only A measured it (measure it in B too, or allow it with --allow plan)"
 
 Kind = Literal["regression", "improvement", "same", "not decided"]
 
@@ -110,12 +112,24 @@ class Change(Frozen):
         return METRICS[self.metric].clause(more, ratio, less)
 
 
+class NotCompared(Frozen):
+    """What is not compared, a contestant at a setting or at all of them, and why."""
+
+    what: str
+    why: str
+
+    @property
+    def line(self) -> str:
+        """Both as a sentence."""
+        return f"{self.what} is not compared: {self.why}"
+
+
 class RunComparison(Frozen):
     """What changed from A to B. The words are those of a verdict, held to the `threshold`.
 
     `folder_a` and `began_a` name run A, and so of B; in a comparison within one run they are the same. `differences`
-    are those of the two runs that were allowed. `left_out` names what only one run has or A left out, and `missing`
-    what could not be judged though both were to measure it, and why.
+    are those of the two runs that were allowed. `left_out` has what only B measured or A left out, or what is allowed
+    to be absent from B, and `missing` what else of A cannot be compared.
     """
 
     folder_a: str
@@ -125,8 +139,8 @@ class RunComparison(Frozen):
     threshold: float
     changes: tuple[Change, ...]
     differences: tuple[str, ...]
-    left_out: tuple[str, ...]
-    missing: tuple[str, ...]
+    left_out: tuple[NotCompared, ...]
+    missing: tuple[NotCompared, ...]
 
     @property
     def is_within(self) -> bool:
@@ -181,7 +195,11 @@ def compare(a: Results, b: Results, *, threshold: float, allow: Set[Circumstance
     refused = [f"{line}: {ADVICE[of]}, or allow it with --allow {of}" for of, line in differ.items() if of not in allow]
     if refused:
         raise BadInput("\n".join(refused))
-    drafts, left_out, missing = list[_Draft](), unpaired_contestants(a, b), list[str]()
+    only_a, only_b = unpaired_contestants(a, b)
+    drafts, left_out = list[_Draft](), [NotCompared(what=each, why="only B measured it") for each in only_b]
+    missing = [NotCompared(what=each, why=ONLY_A) for each in only_a]
+    if "plan" in allow:
+        left_out, missing = [*left_out, *missing], []
     for _, group in groupby(pairs, lambda pair: pair.at_a):
         found, absent, lost = _of_comparison(a, b, list(group), threshold)
         drafts += found
@@ -192,19 +210,30 @@ def compare(a: Results, b: Results, *, threshold: float, allow: Set[Circumstance
 
 def compare_within(run: Results, *, threshold: float) -> RunComparison:
     """What changed from the reference of each contestant to the contestant, paired by their common blocks."""
-    drafts, left_out, missing = list[_Draft](), list[str](), list[str]()
+    drafts, left_out, missing = list[_Draft](), list[NotCompared](), list[NotCompared]()
     if all(len(verdict.titles) == 1 for verdict in run.verdicts):
         raise BadInput(f"{run.folder} measured one contestant alone: name the run to compare it with")
     for comparison, verdict in zip(run.plan.comparisons, run.verdicts, strict=True):
         for slot, title in list(enumerate(verdict.titles))[1:]:
-            blocked = _blocked_in(verdict, (title, _reference_within(comparison, verdict, slot)))
-            found = [] if blocked else list(_paired_drafts(comparison, verdict, title, threshold))
+            why_not = _why_not_within(verdict, title, _reference_within(comparison, verdict, slot))
+            found = [] if why_not else list(_paired_drafts(comparison, verdict, title, threshold))
             drafts += found
             if not found:
-                other, why = next(iter(blocked.items()), (title, f"fewer than {blocks_min(1)} whole blocks"))
-                lines = left_out if title in verdict.left_out else missing
-                lines.append(_not_compared(verdict.name, title, why if other == title else f"{other}: {why}"))
+                absent = left_out if title in verdict.left_out else missing
+                why = why_not or f"fewer than {blocks_min(1)} whole blocks"
+                absent.append(NotCompared(what=where(verdict.name, title), why=why))
     return _judged(run, run, drafts, threshold, (), left_out, missing)
+
+
+def _why_not_within(verdict: ComparisonVerdict, title: str, reference: str) -> str:
+    """Why a contestant may not be compared with its reference; empty where it may."""
+    blocked = _blocked_in(verdict, (title, reference))
+    if blocked:
+        other, why = next(iter(blocked.items()))
+        return why if other == title else f"{other}: {why}"
+    died, told = _deaths(verdict, title)
+    before, _ = _deaths(verdict, reference)
+    return f"its server died in {died} trials, and {reference} in {before}: {told}" if died > before else ""
 
 
 def _reference_within(comparison: Comparison, verdict: ComparisonVerdict, slot: int) -> str:
@@ -212,10 +241,6 @@ def _reference_within(comparison: Comparison, verdict: ComparisonVerdict, slot: 
     title = verdict.titles[slot]
     references = (each.reference for each in verdict.estimates if each.contestant == title)
     return next(references, verdict.titles[comparison.reference(slot)])
-
-
-def _not_compared(comparison: str, contestant: str, why: str) -> str:
-    return f"{where(comparison, contestant)} is not compared: {why}"
 
 
 def where(comparison: str, contestant: str) -> str:
@@ -247,8 +272,8 @@ def _judged(
     drafts: Sequence[_Draft],
     threshold: float,
     differ: tuple[str, ...],
-    left_out: Iterable[str],
-    missing: Iterable[str],
+    left_out: Iterable[NotCompared],
+    missing: Iterable[NotCompared],
 ) -> RunComparison:
     """The drafts with their words, by Holm's correction over all of them."""
     adjusted = stats.holm([draft.ratio.p_value for draft in drafts])
@@ -374,14 +399,14 @@ class _Contestant:
 
 def _of_comparison(
     a: Results, b: Results, pairs: Sequence[CellPair], threshold: float
-) -> tuple[list[_Draft], list[str], list[str]]:
-    """The changes of the contestants of one comparison, and a line on each that A left out, or that is missing."""
+) -> tuple[list[_Draft], list[NotCompared], list[NotCompared]]:
+    """The changes of the contestants of one comparison, those that A left out, and those that are missing."""
     chosen = reference_of(a, b, pairs)
     blocked = _blocked(a, b, pairs)
     if chosen is not None and chosen in blocked:
         chosen = None
     reference = None if chosen is None else _both(a, b, chosen)
-    drafts, left_out, missing = list[_Draft](), list[str](), list[str]()
+    drafts, left_out, missing = list[_Draft](), list[NotCompared](), list[NotCompared]()
     for pair in pairs:
         if pair == chosen:
             continue
@@ -389,9 +414,9 @@ def _of_comparison(
         found = [] if pair in blocked else list(_drafts(sides, reference, threshold))
         drafts += found
         if not found:
-            why = blocked.get(pair, f"fewer than {TRIALS_MIN} blocks of one run can be used")
-            lines = left_out if sides[0].title in sides[0].verdict.left_out else missing
-            lines.append(_not_compared(sides[0].comparison.name, _title(sides), why))
+            why = blocked.get(pair) or _failed(sides) or f"fewer than {TRIALS_MIN} blocks of one run can be used"
+            absent = left_out if sides[0].title in sides[0].verdict.left_out else missing
+            absent.append(NotCompared(what=where(sides[0].comparison.name, _title(sides)), why=why))
     return drafts, left_out, missing
 
 
@@ -416,7 +441,30 @@ def _blocked(a: Results, b: Results, pairs: Sequence[CellPair]) -> dict[CellPair
         if different_work(known):
             replies = " and ".join(f"{size:,.0f} bytes in {name}" for name, size in known.items())
             found[pair] = f"its replies are of {replies}, so its work is different"
+        (before, _), (after, told) = (_deaths(side.verdict, side.title) for side in sides)
+        if after > before:
+            found.setdefault(pair, f"its server died in {after} trials of B and {before} of A: {told}")
     return found
+
+
+def _deaths(verdict: ComparisonVerdict, title: str) -> tuple[int, str]:
+    """In how many trials the server of a contestant died, and how.
+
+    A server that dies more often is worse, whatever the trials say that it survived.
+    """
+    died = [each for each in verdict.failures if each.contestant == title and each.kind == "died"]
+    return sum(each.trials for each in died), died[0].message if died else ""
+
+
+def _failed(sides: tuple[_Contestant, _Contestant]) -> str:
+    """How a contestant failed, in B first; empty where it did not."""
+    failures = (
+        f"{each.message} (in {name})"
+        for name, side in zip("BA", sides[::-1], strict=True)
+        for each in side.verdict.failures
+        if each.contestant == side.title
+    )
+    return next(failures, "")
 
 
 def _blocked_in(verdict: ComparisonVerdict, titles: Iterable[str]) -> dict[str, str]:

@@ -61,24 +61,26 @@ def _slots(a: Comparison, b: Comparison) -> Iterator[tuple[int, int]]:
             yield slot, b.titles.index(namesake)
 
 
-def unpaired_contestants(a: Results, b: Results) -> list[str]:
-    """A sentence on the contestants that only one of the runs has, for each run that has such."""
+def unpaired_contestants(a: Results, b: Results) -> tuple[list[str], list[str]]:
+    """The contestants of common comparisons that only run A has, and those that only run B has."""
     pairs = cell_pairs(a, b)
     paired = (
         {(pair.at_a, pair.slot_a) for pair in pairs},
         {(pair.at_b, pair.slot_b) for pair in pairs},
     )
     common = {each.name for each in a.plan.comparisons} & {each.name for each in b.plan.comparisons}
-    lines = []
-    for name, run, known in zip("AB", (a, b), paired, strict=True):
-        alone = [
-            title
-            for number, comparison in enumerate(run.plan.comparisons)
-            for slot, title in enumerate(comparison.titles)
-            if comparison.name in common and (number, slot) not in known
-        ]
-        lines += [f"only {name} measured {_named(dict.fromkeys(alone))}"] if alone else []
-    return lines
+    only_a, only_b = (
+        list(
+            dict.fromkeys(
+                title
+                for number, comparison in enumerate(run.plan.comparisons)
+                for slot, title in enumerate(comparison.titles)
+                if comparison.name in common and (number, slot) not in known
+            )
+        )
+        for run, known in zip((a, b), paired, strict=True)
+    )
+    return only_a, only_b
 
 
 def differences(a: Results, b: Results) -> dict[Circumstance, str]:

@@ -92,7 +92,7 @@ def preamble(found: RunComparison) -> list[str]:
     if _is_unpaired(found):
         least = max(change.effect for change in found.changes)
         lines.append(f"{UNPAIRED}: differences below {share(least)} are not decided")
-    return [*lines, *found.left_out, *found.missing]
+    return [*lines, *(each.line for each in (*found.left_out, *found.missing))]
 
 
 def headline(found: RunComparison) -> str:
@@ -177,15 +177,18 @@ def markdown(found: RunComparison) -> str:
 
 
 def junit(found: RunComparison) -> str:
-    """The comparison as JUnit's XML: a test case for each change, which a regression fails."""
+    """The comparison as JUnit's XML: a test case for each change, which a regression fails.
+
+    What is missing is a case with an error, and what was left out one that was skipped.
+    """
     kinds = found.kinds
     suite = ElementTree.Element(
         "testsuite",
         name="iolab compare",
-        tests=str(len(found.changes)),
+        tests=str(len(found.changes) + len(found.missing) + len(found.left_out)),
         failures=str(kinds["regression"]),
-        errors="0",
-        skipped=str(kinds["not decided"]),
+        errors=str(len(found.missing)),
+        skipped=str(kinds["not decided"] + len(found.left_out)),
     )
     for change in found.changes:
         name, title = where(change.comparison, change.contestant), METRICS[change.metric].title
@@ -197,19 +200,28 @@ def junit(found: RunComparison) -> str:
             ElementTree.SubElement(case, "skipped", message=said)
         else:
             ElementTree.SubElement(case, "system-out").text = said
+    for kind, absent in (("error", found.missing), ("skipped", found.left_out)):
+        for each in absent:
+            case = ElementTree.SubElement(suite, "testcase", classname=each.what, name="is compared")
+            ElementTree.SubElement(case, kind, message=each.line)
     ElementTree.SubElement(suite, "system-out").text = "\n".join([headline(found), *sentences(found), *preamble(found)])
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def github(found: RunComparison) -> Iterator[str]:
-    """Commands for the log of a GitHub workflow: an error for each regression, a warning for what is not known."""
+    """Commands for the log of a GitHub workflow: an error for each regression and for what is missing.
+
+    What the runs cannot show, and what was left out, is a warning.
+    """
     for change in found.regressions:
         yield _command("error", "iolab regression", f"{where(change.comparison, change.contestant)}: {change.clause}")
     if found.is_inconclusive:
         yield _command("warning", "iolab", "; ".join([headline(found), *_advice(found)]))
-    for line in (*found.left_out, *found.missing):
-        yield _command("warning", "iolab", line)
+    for each in found.missing:
+        yield _command("error", "iolab not compared", each.line)
+    for each in found.left_out:
+        yield _command("warning", "iolab", each.line)
 
 
 def _command(kind: str, title: str, message: str) -> str:
