@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import struct
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from iolab.machine import syscalls
+from iolab.machine import proc, syscalls
 from iolab.machine.syscalls import CannotCountError, Counter
 
 # 1,000 calls of its own, 2,000 of a thread and 500 of a child that it starts afterwards, each after a line on stdin.
@@ -62,6 +66,56 @@ def test_a_process_that_is_gone_cannot_be_counted() -> None:
         process.wait()
         with pytest.raises(CannotCountError):
             Counter([process.pid])
+
+
+def counter_of(monkeypatch: pytest.MonkeyPatch, opened: Mapping[int, int]) -> Counter:
+    """A counter of these threads, for each of which the kernel gives a descriptor, or an error if that is negative."""
+
+    def open_one(_point: int, thread: int) -> int:
+        if opened[thread] < 0:
+            raise OSError(-opened[thread], os.strerror(-opened[thread]))
+        return opened[thread]
+
+    monkeypatch.setattr(syscalls, "entry_point", lambda: 1)
+    monkeypatch.setattr(syscalls, "_opened", open_one)
+    monkeypatch.setattr(proc, "threads", lambda _pid: list(opened))
+    return Counter([1])
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EPERM, "Operation not permitted: run it as root or with CAP_PERFMON"),
+        (errno.EACCES, "Permission denied: run it as root or with CAP_PERFMON"),
+        (errno.ENOENT, "No such file or directory: this kernel has no such counter"),
+        (errno.EOPNOTSUPP, "Operation not supported: this kernel has no such counter"),
+        (errno.EMFILE, "Too many open files: a counter is a descriptor for each thread: raise ulimit -n, or use fewer"),
+        (errno.EINVAL, "Invalid argument"),
+        (errno.ESRCH, "the server has ended"),
+    ],
+)
+def test_each_error_of_the_kernel_has_its_own_advice(monkeypatch: pytest.MonkeyPatch, code: int, advice: str) -> None:
+    with pytest.raises(CannotCountError) as error:
+        counter_of(monkeypatch, {1: -code})
+    assert advice in str(error.value)
+    assert ("CAP_PERFMON" in str(error.value)) is (code in (errno.EPERM, errno.EACCES))
+
+
+def test_a_thread_that_ends_before_it_is_counted_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "count").write_bytes(struct.pack("=Q", 25))
+    file = os.open(tmp_path / "count", os.O_RDONLY)
+    counter = counter_of(monkeypatch, {1: -errno.ESRCH, 2: file})
+    assert counter.calls() == 25
+    counter.close()
+
+
+def test_counters_that_were_opened_before_an_error_are_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "count").touch()
+    file = os.open(tmp_path / "count", os.O_RDONLY)
+    with pytest.raises(CannotCountError):
+        counter_of(monkeypatch, {1: file, 2: -errno.EMFILE})
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(file)
 
 
 def test_the_entry_point_is_read_without_a_mount_that_outlives_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ takes root or CAP_PERFMON, and slows each syscall a little, so nothing is timed 
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
 import platform
@@ -40,15 +41,22 @@ class Counter:
     def __init__(self, pids: Iterable[int]) -> None:
         """Counts the threads that these processes have now, and what they start. Raises CannotCountError."""
         point, threads = entry_point(), [thread for pid in pids for thread in proc.threads(pid)]
-        if not 0 < len(threads) <= THREADS_MAX:
+        if len(threads) > THREADS_MAX:
             raise CannotCountError(f"{len(threads)} threads to count; at most {THREADS_MAX} can be")
         self._counters = list[int]()
         try:
             for thread in threads:
-                self._counters.append(_opened(point, thread))
+                # A thread may end between the listing and here; the others are counted all the same.
+                with suppress(ProcessLookupError):
+                    self._counters.append(_opened(point, thread))
+        except OSError as error:
+            self.close()
+            raise CannotCountError(_why_not(error)) from None
         except BaseException:
             self.close()
             raise
+        if not self._counters:
+            raise CannotCountError("the server has ended")
 
     def calls(self) -> int:
         """How many there have been."""
@@ -76,8 +84,22 @@ def entry_point() -> int:
         raise CannotCountError(f"tracefs cannot be mounted ({ended.stderr.strip()}): run it as root") from None
 
 
+def _why_not(error: OSError) -> str:
+    """Why the kernel gave no counter, and what to do about it."""
+    said = f"perf_event_open: {error.strerror}"
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            return f"{said}: run it as root or with CAP_PERFMON"
+        case errno.ENOENT | errno.EOPNOTSUPP | errno.ENOSYS:
+            return f"{said}: this kernel has no such counter"
+        case errno.EMFILE | errno.ENFILE:
+            return f"{said}: a counter is a descriptor for each thread: raise ulimit -n, or use fewer threads"
+        case _:
+            return said
+
+
 def _opened(point: int, thread: int) -> int:
-    """A counter of one thread as a descriptor; raises CannotCountError."""
+    """A counter of one thread as a descriptor; raises OSError, and CannotCountError."""
     number = PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         raise CannotCountError(f"the counters of {platform.machine()} are not known")
@@ -89,5 +111,6 @@ def _opened(point: int, thread: int) -> int:
         number, ctypes.c_char_p(attributes), thread, any_cpu, no_group, ctypes.c_ulong(CLOSE_ON_EXEC)
     )
     if counter < 0:
-        raise CannotCountError(f"{os.strerror(ctypes.get_errno())}; it takes root or CAP_PERFMON")
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
     return int(counter)
