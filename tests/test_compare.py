@@ -21,7 +21,7 @@ from iolab.plan.experiment import vs_plan
 from iolab.plan.schedule import schedule
 from iolab.report import changes
 from iolab.results import layout, store
-from iolab.results.records import Failure, Result
+from iolab.results.records import Failure, MachineNoise, Result
 from made import result
 from simulated_runs import MACHINE, MINE, Weather, outcomes, plan_of, store_run
 
@@ -278,10 +278,13 @@ def test_unpaired_runs_of_one_build_do_not_fail_where_the_machine_drifts(tmp_pat
 
 
 DIED = Failure(kind="died", message="the server was killed by SIGSEGV")
+BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
 
 
 class One(NamedTuple):
-    """One run of several servers: the rate of each, or how it fails in its first trial. The second dies in some blocks.
+    """One run of several servers: the rate of each, or how it fails in its first trial.
+
+    The first is discarded in some blocks, because the machine was busy, and the second dies in some.
     """
 
     servers: str
@@ -289,6 +292,7 @@ class One(NamedTuple):
     ladder: bool = False
     blocks: int = 12
     dies_in: Set[int] = frozenset()
+    busy_in: Set[int] = frozenset()
 
     def store(self, runs: Path) -> Path:
         plan = vs_plan(self.servers.split(), {"protocol": "http", "connections": 50}, blocks=self.blocks)
@@ -299,7 +303,9 @@ class One(NamedTuple):
             for trial in schedule(plan):
                 rate = DIED if trial.slot == 1 and trial.block in self.dies_in else self.rates[trial.slot]
                 if not isinstance(rate, Failure):
-                    writer.append(result(plan, trial, rate_per_s=rate * float(generator.normal(1, 0.002))))
+                    noise = BUSY if trial.slot == 0 and trial.block in self.busy_in else None
+                    rate_per_s = rate * float(generator.normal(1, 0.002))
+                    writer.append(result(plan, trial, rate_per_s=rate_per_s, noise=noise))
                 elif trial.slot not in failed:
                     writer.append(Result(trial=trial, started="2026-01-01T00:00:00+00:00", failure=rate))
                     failed |= {trial.slot} if rate.final else set()
@@ -360,6 +366,39 @@ def test_the_contestants_of_one_run_have_the_ratios_of_its_verdict(tmp_path: Pat
         estimate = verdict.estimate(change.metric, "./mine")
         assert estimate is not None
         assert (change.ratio, change.low, change.high) == (estimate.ratio, estimate.low, estimate.high)
+
+
+FOUR = "epoll thread io_uring poll"
+RATES = (100_000, 110_000, 120_000, 90_000)
+REFERENCES: dict[str, tuple[One, One, str, int]] = {
+    "the first server that is the same in both runs": (One(FOUR, RATES), One(FOUR, RATES), "epoll", 0),
+    "another where the first failed in B": (
+        One(FOUR, RATES),
+        One(FOUR, (Failure(kind="silent", message="no reply", final=True), *RATES[1:])),
+        "thread",
+        3,
+    ),
+    "another where the first is missing in some blocks of A": (
+        One(FOUR, RATES, busy_in={2, 5}),
+        One(FOUR, RATES),
+        "thread",
+        0,
+    ),
+    "another where the first was left out of A": (
+        One(FOUR, (ABSENT, *RATES[1:])),
+        One(FOUR, RATES),
+        "thread",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_the_reference_of_two_runs_is_one_that_both_have_measured(tmp_path: Path, name: str) -> None:
+    a, b, reference, code = REFERENCES[name]
+    done = iolab("compare", a.store(tmp_path / "a"), b.store(tmp_path / "b"), "--threshold", "3%")
+    assert done.exit_code == code, done
+    assert f"Each ratio is beside {reference}, whose program is the same in both runs" in " ".join(done.stdout.split())
 
 
 def test_a_renamed_server_is_compared_with_what_it_was(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from iolab.judge.run_pairs import (
     Circumstance,
     cell_pairs,
     differences,
-    reference_of,
+    references,
     unpaired_contestants,
 )
 from iolab.judge.verdict import ComparisonVerdict
@@ -386,6 +386,11 @@ class _Contestant:
         done = {result.trial.place: result for result in self.run.trials}
         return used_blocks(self.run.plan, self.at, done)[0]
 
+    @property
+    def blocks_measured(self) -> int:
+        """In how many of the blocks that count it has a trial that does."""
+        return sum(row[self.slot] is not None for row in self.used.values())
+
     def values(self, metric: Metric) -> Mapping[int, Seen]:
         return values_of(self.used, metric, self.slot)
 
@@ -401,10 +406,8 @@ def _of_comparison(
     a: Results, b: Results, pairs: Sequence[CellPair], threshold: float
 ) -> tuple[list[_Draft], list[NotCompared], list[NotCompared]]:
     """The changes of the contestants of one comparison, those that A left out, and those that are missing."""
-    chosen = reference_of(a, b, pairs)
     blocked = _blocked(a, b, pairs)
-    if chosen is not None and chosen in blocked:
-        chosen = None
+    chosen = _chosen(a, b, [pair for pair in references(a, b, pairs) if pair not in blocked])
     reference = None if chosen is None else _both(a, b, chosen)
     drafts, left_out, missing = list[_Draft](), list[NotCompared](), list[NotCompared]()
     for pair in pairs:
@@ -418,6 +421,16 @@ def _of_comparison(
             absent = left_out if sides[0].title in sides[0].verdict.left_out else missing
             absent.append(NotCompared(what=where(sides[0].comparison.name, _title(sides)), why=why))
     return drafts, left_out, missing
+
+
+def _chosen(a: Results, b: Results, candidates: Sequence[CellPair]) -> CellPair | None:
+    """The reference that was measured in most blocks of both runs, the first of several; None of too few blocks.
+
+    Only the blocks that have the reference can be compared beside it. No value is looked at.
+    """
+    measured = {pair: min(side.blocks_measured for side in _both(a, b, pair)) for pair in candidates}
+    best = max(measured, key=lambda pair: measured[pair], default=None)
+    return best if best is not None and measured[best] >= TRIALS_MIN else None
 
 
 def _both(a: Results, b: Results, pair: CellPair) -> tuple[_Contestant, _Contestant]:

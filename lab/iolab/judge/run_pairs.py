@@ -172,8 +172,8 @@ def _programs(run: Results) -> Mapping[str, Mapping[str, str]]:
     return programs
 
 
-def reference_of(a: Results, b: Results, pairs: Sequence[CellPair]) -> CellPair | None:
-    """Of the contestants of a comparison the one whose program is the same in both runs; None where there is none.
+def references(a: Results, b: Results, pairs: Sequence[CellPair]) -> list[CellPair]:
+    """The contestants of a comparison whose programs are the same in both runs, the best reference first.
 
     A model of the engine comes first: it is one file, so it is the same. What a command loads besides is not seen.
     """
@@ -184,4 +184,4 @@ def reference_of(a: Results, b: Results, pairs: Sequence[CellPair]) -> CellPair 
         program = program_of(a, cell_a)
         if program is not None and program == program_of(b, cell_b):
             unchanged.append((not is_model(a, cell_a), pair))
-    return min(unchanged, key=lambda each: each[0])[1] if unchanged and len(pairs) > 1 else None
+    return [pair for _, pair in sorted(unchanged, key=lambda each: each[0])] if len(pairs) > 1 else []
