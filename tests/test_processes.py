@@ -20,7 +20,7 @@ import pytest
 
 from conftest import FAKE_ENGINE, PATIENCE_S, iolab, is_alive, wait_until
 from iolab.contract.ready import PythonState, ReadyLine
-from iolab.machine import proc
+from iolab.machine import proc, syscalls
 from iolab.machine.interpreters import Interpreter
 from iolab.measure import contestants, output, processes, pythons, reaper, registered
 from iolab.measure.agent import Agent
@@ -367,6 +367,23 @@ def test_the_first_look_says_that_a_command_ignores_sigterm(fake: Engine, monkey
     assert not look_at(Agent(fake), cell_of(served), "deaf").ends_politely
     monkeypatch.setattr("iolab.measure.child.GRACE_S", PATIENCE_S)
     assert look_at(Agent(fake), cell_of(served.replace("deaf", "plain")), "plain").ends_politely
+
+
+@pytest.mark.parametrize("error", [OSError("no such process"), KeyboardInterrupt()])
+def test_a_server_whose_count_fails_is_ended(
+    fake: Engine, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    seen = list[bool]()
+
+    def fails(_pids: object) -> None:
+        seen.append(nothing_is_left())
+        raise error
+
+    monkeypatch.setattr(syscalls, "Counter", fails)
+    with pytest.raises(type(error)):
+        Agent(fake).start(cell_of(f"cmd:{sys.executable} -S {FAKE_ENGINE} plain {{port}}"), count_calls=True)
+    assert seen == [False], "the server ran when it was to be counted"
+    assert nothing_is_left()
 
 
 def started_and_checked(cell: Cell) -> None:

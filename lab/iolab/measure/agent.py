@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -194,17 +194,17 @@ class Agent:
 
     def start(self, cell: Cell, *, count_calls: bool = False) -> RunningServer:
         """Starts the contestant of a cell, fresh, and waits until it accepts connections; its path, if any, before."""
-        if cell.path is None:
-            server = LocalServer(contestants.start(cell, self.engine, self.registered, count_calls=count_calls))
-        else:
-            over = path.start(self.engine, PathSpec(**cell.path.model_dump()))
-            try:
-                started = contestants.start(cell, self.engine, self.registered, path=over, count_calls=count_calls)
-            except BaseException:
-                over.stop()
-                raise
+        with ExitStack() as undo:
+            over = None if cell.path is None else path.start(self.engine, PathSpec(**cell.path.model_dump()))
+            if over is not None:
+                undo.callback(over.stop)
+            started = contestants.start(cell, self.engine, self.registered, path=over, count_calls=count_calls)
+            undo.callback(started.stop)
             server = LocalServer(started, over)
-        return server.with_counter() if count_calls and not server.counts_itself else server
+            if count_calls and not server.counts_itself:
+                server = server.with_counter()
+            undo.pop_all()
+            return server
 
     def mismatch(self, connect: str, workload: Workload) -> Mismatch | None:
         """How the server at an address answers another protocol than it is to be asked; None where it does not."""
