@@ -10,10 +10,12 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import pytest
@@ -29,6 +31,7 @@ from iolab.plan.settings import SETTINGS
 from iolab.results import layout, store
 from iolab.results.export import Table
 from iolab.results.records import CostCount, MachineNoise, Minute, Result
+from iolab.tables import database
 from iolab.tables.views import RUN, VIEWS, View
 from made import on_two_processors, result, results
 
@@ -206,6 +209,40 @@ def test_a_question_ends_at_ctrl_c(stored: Path) -> None:
     arguments = [sys.executable, "-c", INTERRUPTED, "query", question, "--out", str(stored)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "iolab: interrupted\n")
+
+
+class Told:
+    """A database that takes notice the third time it is told to stop, as DuckDB does between two statements."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.has_stopped = threading.Event()
+
+    def interrupt(self) -> None:
+        self.times += 1
+        if self.times == 3:
+            self.has_stopped.set()
+
+
+def test_a_question_that_takes_no_notice_at_first_is_told_until_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+
+    def answer(_database: object, _question: str) -> Table:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        told.has_stopped.wait()
+        return Table([], [])
+
+    monkeypatch.setattr(database, "_answer", answer)
+    with pytest.raises(KeyboardInterrupt):
+        database._interruptible(cast("duckdb.DuckDBPyConnection", told), "")
+    assert told.times == 3
+
+
+def test_a_question_that_has_ended_is_not_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    monkeypatch.setattr(database, "_answer", lambda *_: Table(["one"], [(1,)]))
+    assert database._interruptible(cast("duckdb.DuckDBPyConnection", told), "").rows == [(1,)]
+    assert told.times == 0
 
 
 def test_only_the_named_runs_are_asked(stored: Path) -> None:

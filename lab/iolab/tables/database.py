@@ -8,9 +8,11 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import duckdb
@@ -35,6 +37,8 @@ READING = ("SELECT", "EXPLAIN", "MULTI")
 ROWS_MAX = 5_000
 # DuckDB needs a library that is not here to hand these over as Python's own.
 ZONED = "TIMESTAMP WITH TIME ZONE"
+# How often a question that is to stop is told so.
+TELL_S = 0.05
 
 
 def ask(question: str, runs: Iterable[Stored]) -> Table:
@@ -84,13 +88,25 @@ def _insert(database: duckdb.DuckDBPyConnection, view: View[Any], table: Table) 
 
 def _interruptible(database: duckdb.DuckDBPyConnection, question: str) -> Table:
     """The answer. DuckDB does not return for Ctrl-C, so it works in a thread of its own, and is told to stop."""
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        answer = thread.submit(_answer, database, question)
-        try:
-            return answer.result()
-        except KeyboardInterrupt:
+    answer = Future[Table]()
+    worker = Thread(target=_settle, args=(answer, partial(_answer, database, question)), daemon=True)
+    try:
+        worker.start()
+        return answer.result()
+    finally:
+        # Before a statement begins DuckDB forgets that it was told, so it is told until it has stopped.
+        while not (answer.done() or answer.cancel()):
             database.interrupt()
-            raise
+            wait([answer], timeout=TELL_S)
+
+
+def _settle(answer: Future[Table], work: Callable[[], Table]) -> None:
+    """Gives an answer its result or its error, unless it was cancelled before."""
+    if answer.set_running_or_notify_cancel():
+        try:
+            answer.set_result(work())
+        except BaseException as error:
+            answer.set_exception(error)
 
 
 def _answer(database: duckdb.DuckDBPyConnection, question: str) -> Table:
