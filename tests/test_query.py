@@ -22,6 +22,8 @@ import pytest
 
 import iolab as package
 from conftest import PATIENCE_S, iolab
+from iolab.capacity.export import document
+from iolab.capacity.progress import read_state
 from iolab.cli import aligned
 from iolab.judge.results import read
 from iolab.metrics import METRICS
@@ -126,6 +128,31 @@ def test_counts_and_searches_are_views_too(stored: Path) -> None:
     check(stored, "select kind, connections, is_finished from capacities", ("capacity", 50, True))
     check(stored, "select low_per_s < capacity_per_s and capacity_per_s < high_per_s from capacities", (True,))
     check(stored, "select count(*), max(achieved_per_s) from probes where word = 'breaks'", (3, 10_000.0))
+
+
+def test_what_limited_a_contestant_is_a_row(stored: Path) -> None:
+    (folder,) = stored.glob("vs-*")
+    (verdict,) = read(folder).verdicts
+    expected = [(name, str(limit.kind), True, limit.reason) for name, limit in verdict.limits.items()]
+    question = "select contestant, limited_by, is_ranked, reason from limits where run like 'vs-%'"
+    check(stored, question, *expected)
+    assert [limited_by for _, limited_by, _, _ in expected] == ["server", "server"]
+
+
+def test_a_run_of_a_search_has_its_processors_and_their_latency(stored: Path) -> None:
+    (folder,) = stored.glob("capacity-*")
+    expected = [
+        (run["cpus"], run["core_to_core_ns"], run["shares_cpu"]) for run in document(read_state(folder))["runs"]
+    ]
+    check(stored, "select cpus, core_to_core_ns, shares_cpu from probes", *expected)
+
+
+def test_a_trial_has_the_core_to_core_latency_the_longer_of_before_and_after(stored: Path, tmp_path: Path) -> None:
+    plan = on_two_processors(vs_plan(["epoll", "thread"], {"protocol": "echo"}, blocks=6))
+    noise = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0, core_to_core_ns=(60.0, 62.5))
+    keep(plan, tmp_path, results(plan, lambda trial: 100_000.0, noise=noise))
+    check(tmp_path, "select distinct core_to_core_ns from trials", (62.5,))
+    check(stored, "select distinct core_to_core_ns from trials", (None,))
 
 
 def test_a_minute_of_a_long_trial_is_a_row(stored: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def add(parser: Parser) -> None:
         "sql",
         metavar="SQL",
         help="one statement of DuckDB's SQL over the views runs, trials, warnings, costs, minutes, levels, ratios, "
-        "claims, claim_tests, capacities and probes; docs/query.md has their columns",
+        "limits, claims, claim_tests, capacities and probes; docs/query.md has their columns",
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="runs to ask, named as for iolab report (default: all)")
     parser.add_argument("--csv", action="store_true", dest="as_csv", help="print the answer as CSV")

@@ -183,6 +183,12 @@ _RECORDED: tuple[Column[StoredTrial], ...] = (
         "CPU time of other programs, in cores",
         lambda result: result.noise and result.noise.foreign_cpu_cores,
     ),
+    _of_result(
+        "core_to_core_ns",
+        "DOUBLE",
+        "core-to-core latency between server and generator, the longer of before and after",
+        lambda result: result.noise and result.noise.core_to_core_ns and max(result.noise.core_to_core_ns),
+    ),
 )
 # What the record holds as it is has its column already.
 FIGURES: tuple[Column[StoredTrial], ...] = (

@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple
 
 from iolab.capacity import export as capacity_export
 from iolab.capacity.records import read_records
+from iolab.judge.bottleneck import Limit
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
@@ -88,6 +89,14 @@ class Leveled(NamedTuple):
 
     comparison: str
     level: Level
+
+
+class Limited(NamedTuple):
+    """What limited a contestant, and the name of its comparison."""
+
+    comparison: str
+    contestant: str
+    limit: Limit
 
 
 class Compared(NamedTuple):
@@ -320,6 +329,32 @@ LEVELS: View[Leveled] = View(
 )
 
 
+def _limits(run: Stored) -> Iterator[Limited]:
+    for verdict in () if run.is_capacity else run.results.verdicts:
+        yield from (Limited(verdict.name, contestant, limit) for contestant, limit in verdict.limits.items())
+
+
+LIMITS: View[Limited] = View(
+    "limits",
+    "What limited a contestant at a setting ([methodology](../METHODOLOGY.md#what-limited-a-cell)).",
+    (
+        _text("comparison", "name of the comparison", lambda limited: limited.comparison),
+        _text("contestant", "name of the contestant", lambda limited: limited.contestant),
+        _text(
+            "limited_by",
+            "`server`, `generator`, `both`, `shared`, `latency`, `rate`, `resource` or `invalid`",
+            lambda limited: str(limited.limit.kind),
+        ),
+        _text("resource", "of `resource`: what had run out", lambda limited: limited.limit.resource or None),
+        _truth(
+            "is_ranked", "whether its throughput is its own, and no bound", lambda limited: limited.limit.kind.is_ranked
+        ),
+        _text("reason", "the figures that prove it", lambda limited: limited.limit.reason),
+    ),
+    _limits,
+)
+
+
 def _ratios(run: Stored) -> Iterator[Compared]:
     for verdict in () if run.is_capacity else run.results.verdicts:
         yield from (Compared(verdict.name, estimate) for estimate in verdict.estimates)
@@ -454,6 +489,9 @@ PROBES: View[Mapping[str, Any]] = View(
             for name in (*QUANTILES, "mean", "max")
         ),
         _of_key("cpu_per_request_ns", "DOUBLE", "CPU time of the server per request"),
+        _of_key("cpus", "VARCHAR", "processors of the load generator; empty if it was not bound"),
+        _of_key("core_to_core_ns", "DOUBLE", "core-to-core latency to the server, the longer of before and after"),
+        _of_key("shares_cpu", "BOOLEAN", "whether the server ran on the generator's processors"),
         _of_key("word", "VARCHAR", "whether it held the limits"),
         _of_key("why", "VARCHAR", "why not"),
     ),
@@ -462,5 +500,7 @@ PROBES: View[Mapping[str, Any]] = View(
 
 VIEWS: Mapping[str, View[Any]] = {
     view.name: view
-    for view in (*(RUNS, TRIALS, WARNINGS, COSTS, MINUTES, LEVELS, RATIOS, CLAIMS, CLAIM_TESTS, CAPACITIES, PROBES),)
+    for view in (
+        *(RUNS, TRIALS, WARNINGS, COSTS, MINUTES, LEVELS, RATIOS, LIMITS, CLAIMS, CLAIM_TESTS, CAPACITIES, PROBES),
+    )
 }
