@@ -105,6 +105,7 @@ def result(
         rss_bytes_max=4_200_000,
         rss_bytes_median=4_000_000,
         pss_bytes=3_000_000,
+        polling_ns=0,
         context_switches_voluntary=10,
         context_switches_involuntary=20,
         threads=1,

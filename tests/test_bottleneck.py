@@ -193,6 +193,44 @@ def test_a_resource_that_had_run_out_is_named(case: Case, resource: str) -> None
     assert limit(case).resource == resource
 
 
+def polled(worker: float, poller: float) -> dict[str, int]:
+    """What a server used of a window of 3 s: its own thread, and the kernel's that polls for it."""
+    return {
+        "cpu_ns": round(3e9 * (worker + poller)),
+        "thread_cpu_ns_max": round(3e9 * worker),
+        "polling_ns": round(3e9 * poller),
+    }
+
+
+POLLED = [
+    (Bottleneck.LATENCY, Case(used=polled(0.3, 1.0), trial=busy(0, 0.5), probe=doubled(1.6, 0.5, 0.8))),
+    (Bottleneck.LATENCY, Case(used=polled(0.3, 0.7), trial=busy(0, 0.5))),
+    (Bottleneck.LATENCY, Case(load={"connections": 1}, used=polled(0.1, 1.0), trial=busy(0, 0.2))),
+    (Bottleneck.SERVER, Case(used=polled(0.3, 1.0), trial=busy(0, 0.5), probe=doubled(1.02, 0.3, 0.5))),
+    (Bottleneck.SERVER, Case(used=polled(0.95, 1.0), trial=busy(0, 0.5))),
+    (Bottleneck.GENERATOR, Case(used=polled(0.3, 1.0), trial=busy(0, 0.95))),
+    (Bottleneck.RATE, Case(load={"rate": "100k"}, used=polled(0.3, 1.0), trial=busy(0, 0.5))),
+]
+
+
+@pytest.mark.parametrize(("kind", "case"), POLLED)
+def test_a_thread_of_the_kernel_that_polls_is_no_evidence_and_is_named(kind: Bottleneck, case: Case) -> None:
+    found = limit(case)
+    assert found.kind is kind, found.reason
+    assert " beside a polling thread of the kernel (" in found.reason
+
+
+def test_a_server_that_asks_for_polling_is_not_judged_by_its_processor_time_where_that_was_not_told_apart() -> None:
+    plan = on_two_processors(soak_plan("io_uring[submit=sqpoll]", {"protocol": "echo"}))
+    (scheduled,) = schedule(plan)
+    made = result(plan, scheduled, server_share=1.0)
+    assert made.server is not None
+    unknown = updated(made, server=updated(made.server, polling_ns=None))
+    assert verdict.judge(plan, [made])[0].limits["io_uring[submit=sqpoll]"].kind is Bottleneck.SERVER
+    found = verdict.judge(plan, [unknown])[0].limits["io_uring[submit=sqpoll]"]
+    assert (found.kind, found.reason.startswith("server unknown, ")) == (Bottleneck.LATENCY, True)
+
+
 @pytest.mark.parametrize(
     ("kind", "throughput", "latency", "cpu"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 
 import pytest
@@ -85,8 +85,8 @@ class Server:
     The first of them uses all processor time. It grows by a thread with each sample.
     """
 
-    def __init__(self, *trees: Sequence[int], threads: int = 1) -> None:
-        self.trees, self.threads = list(trees), threads
+    def __init__(self, *trees: Sequence[int], threads: int = 1, polling: Set[str] = frozenset()) -> None:
+        self.trees, self.threads, self.polling = list(trees), threads, polling
         self.read: list[str] = []
         self.sizes, self.cpu_ns = 0, 0
 
@@ -99,7 +99,7 @@ class Server:
         self.read.append(f"clocks of {len(tree.pids)}")
         self.cpu_ns += 1_000
         each_ns = {pid: self.cpu_ns if pid == tree.pids[0] else 0 for pid in tree.pids}
-        usage = proc.Usage(0, self.cpu_ns, None, None, None, each_ns, {"1": self.cpu_ns, "2": 1})
+        usage = proc.Usage(0, self.cpu_ns, None, None, None, each_ns, {"1": self.cpu_ns, "2": 1}, self.polling)
         return Sample(usage, noise.Ticks(0, 0, 0), 0, Throttling(self.cpu_ns, 3, 4))
 
     def size(self) -> proc.Size:
@@ -165,6 +165,12 @@ def test_each_process_is_accounted_for_and_those_that_serve_are_counted() -> Non
         15,
     )
     assert [each.anonymous_bytes for each in used.processes_each] == [5, 5, 5]
+
+
+@pytest.mark.parametrize(("polling", "thread_ns", "polling_ns"), [((), 1_000, 0), (("1",), 0, 1_000)])
+def test_the_time_of_threads_that_poll_is_kept_apart(polling: tuple[str, ...], thread_ns: int, polling_ns: int) -> None:
+    used = usage(REPORT, observed(Server([1], polling=frozenset(polling))))
+    assert (used.cpu_ns, used.thread_cpu_ns_max, used.polling_ns) == (1_000, thread_ns, polling_ns)
 
 
 def test_what_the_kernel_counts_is_of_the_window_or_of_the_whole_trial() -> None:

@@ -206,6 +206,22 @@ def test_processor_time_is_kept_for_each_process_and_each_thread() -> None:
     assert max(usage.tasks_ns.values()) >= 55 * MS
 
 
+def test_a_thread_of_the_kernel_that_polls_is_known_by_its_name() -> None:
+    # A thread of its own, with the name that the kernel gives to its own: no ring is needed.
+    program = (
+        "def poll():\n"
+        "  with open(f'/proc/self/task/{threading.get_native_id()}/comm', 'w') as name: name.write('iou-sqp-12345')\n"
+        "  say(); time.sleep(60)\n"
+        "threading.Thread(target=poll, daemon=True).start()"
+    )
+    with running(program) as (pid, _):
+        usage = proc.usage(proc.look(pid))
+    assert usage.tasks_ns is not None
+    assert len(usage.tasks_ns) == 2
+    assert len(usage.polling) == 1
+    assert usage.polling < usage.tasks_ns.keys()
+
+
 def test_page_faults_are_counted_with_those_of_dead_children() -> None:
     program = "if os.fork() == 0: held = bytearray(b'x') * (8 << 20); os._exit(0)\nos.wait(); say()"
     with running("say()") as (pid, _):

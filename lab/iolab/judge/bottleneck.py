@@ -19,7 +19,7 @@ from iolab.judge.blocks import Row
 from iolab.metrics import METRICS, Metric
 from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell, digest_of
-from iolab.results.records import CostCount, LimitProbe, RanOut, Result
+from iolab.results.records import CostCount, LimitProbe, RanOut, Result, ServerUsage
 from iolab.wording import Bound
 
 # A generator above this share of its processors may be the limit; a server above its share surely is one.
@@ -127,20 +127,31 @@ def generator_share(cell: Cell, report: Report) -> float:
 def server_share(cell: Cell, result: Result) -> float | None:
     """The server's processor time over its processors (its workers, when it is not pinned); None when unknown.
 
-    Where a single thread had more of a processor than that, its share: others cannot do its work.
+    Where a single thread had more of a processor than that, its share: others cannot do its work. A thread that polls
+    is busy whether there is work or not, so its time is no evidence and does not count.
     """
     used = result.server
-    if used is None:
+    if used is None or (used.polling_ns is None and _asks_for_polling(cell)):
         return None
     cores = min(len(cell.server.cpus) or cell.server.workers_in_all, cell.server.cpu_quota or math.inf)
-    return max(used.cpu_ns / (cores * used.wall_ns), (used.thread_cpu_ns_max or 0) / used.wall_ns)
+    return max(_working_ns(used) / (cores * used.wall_ns), (used.thread_cpu_ns_max or 0) / used.wall_ns)
+
+
+def _working_ns(used: ServerUsage) -> int:
+    """The server's processor time without that of the kernel's threads that poll for it."""
+    return used.cpu_ns - (used.polling_ns or 0)
+
+
+def _asks_for_polling(cell: Cell) -> bool:
+    """Whether a server of ours has a thread of the kernel that polls."""
+    return cell.contestant.options.get("submit") == "sqpoll"
 
 
 def _shared_share(cell: Cell, result: Result, report: Report) -> float:
     """What server and generator together used of the processors that they share."""
     generator, server = report.generator, result.server
     cores = generator.cpu_ns * report.threads / generator.wall_ns if generator.wall_ns else 0.0
-    cores += 0.0 if server is None else server.cpu_ns / server.wall_ns
+    cores += 0.0 if server is None else _working_ns(server) / server.wall_ns
     return cores / (len({*cell.server.cpus, *cell.load.cpus}) or 1)
 
 
@@ -240,15 +251,23 @@ def _processors(cell: Cell, result: Result) -> Finding | None:
     neither = Bottleneck.LATENCY if cell.load.rate is None else Bottleneck.RATE
     if cell.trial.processors == "shared":
         share = _shared_share(cell, result, report)
-        words = f"server and generator used {percent(share)} of their processor"
+        words = f"server and generator used {percent(share)} of their processor{_polling_words(result)}"
         return Finding(Bottleneck.SHARED if share >= SERVER_BUSY else neither, words)
     generator, server = generator_share(cell, report), server_share(cell, result)
     beside = "unknown" if server is None else f"{percent(server)} busy"
-    words = f"server {beside}, generator {percent(generator)} busy"
+    words = f"server {beside}{_polling_words(result)}, generator {percent(generator)} busy"
     server_busy = server is not None and server >= SERVER_BUSY
     if generator > GENERATOR_BUSY:
         return Finding(Bottleneck.BOTH if server_busy else Bottleneck.GENERATOR, words)
     return Finding(Bottleneck.SERVER if server_busy else neither, words)
+
+
+def _polling_words(result: Result) -> str:
+    """That a thread polls beside the server's own, which is no evidence; empty where none does."""
+    used = result.server
+    if used is None or not used.polling_ns:
+        return ""
+    return f" beside a polling thread of the kernel ({percent(used.polling_ns / used.wall_ns)})"
 
 
 # In this order, because what has run out explains idle processors. The last always says something.

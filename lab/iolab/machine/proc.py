@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -38,6 +38,10 @@ READINGS_MAX = 8
 # The processes whose own figures are kept: enough for all workers of a server, and not for all children of one that
 # forks for each connection.
 EACH_MAX = 256
+
+# How the kernel names its thread that polls a ring of io_uring (SQPOLL), which is a thread of the server since
+# Linux 5.12. It spins whether there is work or not.
+POLLER = "iou-sqp-"
 
 _CPUCLOCK_SCHED = 2
 
@@ -76,7 +80,8 @@ class Usage:
 
     `read_ns` is when the CPU clocks were read (CLOCK_MONOTONIC, the middle of the reading). `cpu_ns` only grows.
     `each_ns` is that of the first EACH_MAX processes, without their dead children. Switches, run delay and the time of
-    each task are of the tasks alive now; None where there are more than TASKS_READ_MAX of them.
+    each task are of the tasks alive now; None where there are more than TASKS_READ_MAX of them. `polling` are those of
+    the tasks that poll: see POLLER.
     """
 
     read_ns: int
@@ -86,6 +91,7 @@ class Usage:
     switches_involuntary: int | None
     each_ns: Mapping[int, int] = field(default_factory=dict)
     tasks_ns: Mapping[str, int] | None = None
+    polling: Set[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,7 @@ def usage(tree: Tree, *, now: Callable[[], int] = time.monotonic_ns) -> Usage:
         switches_involuntary=switching.involuntary,
         each_ns=dict(zip(tree.pids[:EACH_MAX], alive, strict=False)),
         tasks_ns=switching.tasks_ns,
+        polling=switching.polling,
     )
 
 
@@ -341,11 +348,13 @@ class _Switching(NamedTuple):
     involuntary: int | None = None
     run_delay_ns: int | None = None
     tasks_ns: Mapping[str, int] | None = None
+    polling: Set[str] = frozenset()
 
 
 def _switching(pids: Iterable[int]) -> _Switching:
     voluntary, involuntary, delay_ns = 0, 0, 0
     tasks_ns: dict[str, int] = {}
+    polling = set[str]()
     for task in (task for pid in pids for task in _tasks(pid)):
         status = _fields(f"{task}/status")
         voluntary += int(status.get("voluntary_ctxt_switches", "0"))
@@ -353,7 +362,9 @@ def _switching(pids: Iterable[int]) -> _Switching:
         ran_ns, waited_ns = _scheduled_ns(task)
         tasks_ns[task] = ran_ns
         delay_ns += waited_ns
-    return _Switching(voluntary, involuntary, delay_ns, tasks_ns)
+        if status.get("Name", "").startswith(POLLER):
+            polling.add(task)
+    return _Switching(voluntary, involuntary, delay_ns, tasks_ns, polling)
 
 
 class _Times(NamedTuple):

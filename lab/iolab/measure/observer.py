@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
@@ -233,6 +233,7 @@ def usage(window: Window, seen: Observed) -> ServerUsage:
     involuntary = _grown(begin.switches_involuntary, end.switches_involuntary)
     each, memory = _each(seen, made_up), proc.together(seen.memory_each.values())
     threads_ns = _threads_ns(begin.tasks_ns, end.tasks_ns)
+    working_ns, polling_ns = _apart(threads_ns or {}, end.polling)
     return ServerUsage(
         cpu_ns=cpu_ns,
         wall_ns=max(1, window.end_ns - window.begin_ns),
@@ -251,8 +252,9 @@ def usage(window: Window, seen: Observed) -> ServerUsage:
         run_delay_ns=delay_ns if delay_ns is not None and delay_ns >= 0 else None,
         processes_each=each,
         processes_serving=_serving([process.cpu_ns for process in each]) if len(each) == len(seen.last.pids) else None,
-        threads_serving=None if threads_ns is None else _serving(threads_ns),
-        thread_cpu_ns_max=None if threads_ns is None else round(made_up * max(threads_ns, default=0)),
+        threads_serving=None if threads_ns is None else _serving(list(threads_ns.values())),
+        thread_cpu_ns_max=None if threads_ns is None else round(made_up * max(working_ns, default=0)),
+        polling_ns=None if threads_ns is None else min(cpu_ns, round(made_up * sum(polling_ns))),
         # Of a server of many tasks the first look was before the warm-up.
         faults_minor=max(0, seen.last.faults_minor - seen.first.faults_minor) if seen.first.is_small else None,
         faults_major=max(0, seen.last.faults_major - seen.first.faults_major) if seen.first.is_small else None,
@@ -286,11 +288,17 @@ def _serving(each_ns: Sequence[int]) -> int:
     return sum(ns > least_ns for ns in each_ns)
 
 
-def _threads_ns(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> list[int] | None:
+def _threads_ns(before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> dict[str, int] | None:
     """The processor time of each thread that lived at the end; None where there were too many to read."""
     if before is None or after is None:
         return None
-    return [max(0, ns - before.get(task, 0)) for task, ns in after.items()]
+    return {task: max(0, ns - before.get(task, 0)) for task, ns in after.items()}
+
+
+def _apart(threads_ns: Mapping[str, int], polling: Set[str]) -> tuple[list[int], list[int]]:
+    """The times of the threads that work, and of those that poll."""
+    working = [ns for task, ns in threads_ns.items() if task not in polling]
+    return working, [ns for task, ns in threads_ns.items() if task in polling]
 
 
 def _throttled(before: Throttling | None, after: Throttling | None) -> Throttled | None:

@@ -71,10 +71,11 @@ class ServerUsage(Frozen):
 
     `processes_each` are at most 256 of its processes. Of those that lived at the end, `processes_serving` used more
     than 1 % of the processor time, or of many more than a tenth of an equal share; and so `threads_serving`.
-    `thread_cpu_ns_max` is the processor time of the thread that used most. Page faults are None of a server of many
-    tasks. The counters of the network are those of the whole machine or network namespace, from before the load to the
-    end of the window: connections lost because the queue of a listener was full, all that were lost at a listener, and
-    SYN cookies sent instead.
+    `thread_cpu_ns_max` is the processor time of the thread that used most, without the kernel's threads that poll a
+    ring of io_uring. `polling_ns` is that of all those and is in `cpu_ns` too; None where it was not read. Page faults
+    are None of a server of many tasks. The counters of the network are those of the whole machine or network namespace,
+    from before the load to the end of the window: connections lost because the queue of a listener was full, all that
+    were lost at a listener, and SYN cookies sent instead.
 
     Memory is read at the end of the window, while all connections are open; with a client that is not ours, it is the
     most that was seen while it ran. `private_bytes` are pages of no other process. Beside the server's stands that of
@@ -100,6 +101,7 @@ class ServerUsage(Frozen):
     processes_serving: int | None = Field(default=None, ge=0)
     threads_serving: int | None = Field(default=None, ge=0)
     thread_cpu_ns_max: int | None = Field(default=None, ge=0)
+    polling_ns: int | None = Field(default=None, ge=0)
     faults_minor: int | None = Field(default=None, ge=0)
     faults_major: int | None = Field(default=None, ge=0)
     listen_overflows: int | None = Field(default=None, ge=0)
