@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from conftest import iolab
 from iolab.errors import BadInput
-from iolab.lint import lint
+from iolab.lint import lint, lint_file
 from iolab.lint.page import BYTES_MAX
+from iolab.lint.record import Finding
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests/data/lint"
@@ -25,6 +26,8 @@ CLEAN = sorted((DATA / "clean").iterdir())
 STALLED = sorted((DATA / "stalled").iterdir())
 # Tools of which ten real outputs are kept, with their versions.
 TOOLS = ("ab-2.3", "wrk-4.1.0", "hey-0.1.4", "oha-1.16.0", "h2load-1.52.0", "k6-1.8.1")
+# How the kept files of each format begin.
+FORMATS = ("ab", "wrk-", "wrk2", "hey", "oha", "h2load", "k6", "like", "table")
 
 # The errors of the notes: the note, the rule, and figures that the finding names.
 ERRORS = {
@@ -192,6 +195,71 @@ def test_no_text_breaks_it(text: str) -> None:
     for each in found:
         assert "\n" not in each.message
         assert 1 <= each.line <= text.count("\n") + 1
+
+
+# The kept files of each format, and the published pages with their tables and echo clients.
+KEPT = {name: [path.read_bytes() for path in CLEAN if path.name.startswith(name)] for name in FORMATS}
+KEPT["pages"] = [text.encode() for text in PUBLISHED.values()]
+
+
+def check_damaged(path: Path, data: bytes) -> None:
+    """A file of these bytes has findings, or is refused in one line that names it."""
+    path.write_bytes(data)
+    found, said = tuple[Finding, ...](), f"{path}: "
+    try:
+        found = lint_file(str(path)).findings
+    except BadInput as error:
+        said = str(error)
+    assert said.startswith(f"{path}: ")
+    assert "\n" not in said
+    for each in found:
+        assert each.message
+        assert "\n" not in each.message
+        assert 1 <= each.line <= data.count(b"\n") + 1
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_a_file_that_ends_early_is_read_or_refused(tmp_path: Path, kind: str) -> None:
+    """Of one file of each format, at each end of a line and in the middle of each."""
+    data = KEPT[kind][0]
+    ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        check_damaged(tmp_path / "cut.txt", data[:end])
+        check_damaged(tmp_path / "cut.txt", data[: (begin + end) // 2])
+
+
+@st.composite
+def damaged(draw: st.DrawFn, kind: str) -> bytes:
+    """A kept file that ends early, has other bits or has its lines in another order; or several of these."""
+    data = draw(st.sampled_from(KEPT[kind]))
+    for change in draw(st.lists(st.sampled_from(("cut", "flip", "reorder")), min_size=1, max_size=3)):
+        if change == "cut":
+            data = data[: draw(st.integers(0, len(data)))]
+        elif change == "reorder":
+            data = b"\n".join(draw(st.permutations(data.split(b"\n"))))
+        for _ in range(draw(st.integers(1, 20)) if change == "flip" and data else 0):
+            at = draw(st.integers(0, len(data) - 1))
+            data = data[:at] + bytes([data[at] ^ 1 << draw(st.integers(0, 7))]) + data[at + 1 :]
+    return data
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_a_damaged_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, kind: str) -> None:
+    path = tmp_path_factory.mktemp("lint") / "damaged.txt"
+
+    @given(damaged(kind))
+    @settings(max_examples=100, deadline=None, database=None)
+    def check(data: bytes) -> None:
+        check_damaged(path, data)
+
+    check()
+
+
+@pytest.mark.parametrize("mean", ["avg=", "avg=-", "avg=4x", "avg=1m", "avg=m2s", ""])
+def test_a_k6_summary_whose_mean_is_no_time_is_read(mean: str) -> None:
+    text, count = re.subn(r"(iteration_duration\.+: )avg=\S+", rf"\g<1>{mean}", clean("k6-1.8.1-2.txt"))
+    assert count == 1
+    assert lint(text).outputs == ("k6",)
 
 
 def test_a_text_above_the_limit_is_refused() -> None:
