@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -562,6 +563,40 @@ def test_a_count_that_failed_by_chance_is_reported_and_tried_again_when_the_run_
     assert len(resumed.counted) == 2 - kept
     assert store.ended(folder) is not None
     assert len(store.read_trials(store.folder_of(plan, tmp_path)).counts) == 2
+
+
+@pytest.mark.parametrize(
+    ("damaged", "lost"),
+    [
+        (lambda text: text[:-9], 1),
+        (lambda text: text.replace(b'"calls"', b'"balls"', 1), 1),
+        (lambda text: b"\xff\n" + text[9:], 1),
+        (lambda text: b"", 2),
+    ],
+)
+def test_a_count_that_an_ended_run_has_lost_is_counted_again_and_nothing_else_changes(
+    tmp_path: Path, damaged: Callable[[bytes], bytes], lost: int
+) -> None:
+    plan = short_plan("epoll", "io_uring")
+    run(plan, FakeHost(), tmp_path)
+    folder = store.folder_of(plan, tmp_path)
+    counts, trials, machine = folder / layout.COUNTS, (folder / layout.TRIALS).read_bytes(), store.read_machine(folder)
+    counts.write_bytes(damaged(counts.read_bytes()))
+    assert len(store.read_trials(folder).counts) == 2 - lost
+    later = Changed()
+    run(plan, later, tmp_path)
+    assert (later.started, len(later.counted)) == ([], lost)
+    assert len(store.read_trials(folder).counts) == 2
+    assert (folder / layout.TRIALS).read_bytes() == trials
+    assert store.read_machine(folder) == machine | {store.ENDED: store.read_machine(folder)[store.ENDED]}
+    assert store.ended(folder) is not None
+
+
+class Changed(FakeHost):
+    """A host whose machine has other facts than before, and the same identity."""
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"versions": {"python": "another"}}
 
 
 def test_a_server_of_many_tasks_is_measured_without_what_is_slow_to_read(tmp_path: Path) -> None:

@@ -85,6 +85,9 @@ def run(
         machine["identity"]["programs"] = executed
     changed, ended = earlier(folder, machine["identity"], store.ended)
     is_old = fresh or bool(changed) or (repeat and ended is not None) or began_before(folder, since)
+    if ended is not None and not is_old:
+        # It says how the machine was when the run was measured, and all that is left is what the run has lost.
+        machine = store.read_machine(folder)
     machine[rates.RECORDED] = {} if is_old else _recorded(folder).get(rates.RECORDED, {})
     with (
         moved_aside(folder, is_old=is_old, put_back=lambda: on_event(PutBack(folder))) as set_aside,
