@@ -1,8 +1,8 @@
 """What limited a trial, and what limited a cell: a contestant at one setting of a run.
 
-A trial is judged by the processor time of both sides and by what had run out. A cell has the limit of most of its
-trials. Where idle processors leave it open, trials of their own decide: twice as many requests in flight, and the
-cheapest server under the same load. Only what the server limited is ranked; another figure is a bound.
+A trial is judged by the processor time of both sides and by what had run out. What limited most trials of a cell
+limited the cell. Where idle processors leave it open, trials of their own decide: twice as many requests in flight, and
+the cheapest server under the same load. Only what the server limited is ranked; another figure is a bound.
 """
 
 from __future__ import annotations
