@@ -238,6 +238,12 @@ def test_a_record_that_cannot_be_read_says_why(comparison: Path, tmp_path: Path)
     check(comparison, tmp_path, edit, "no report can be made of this record: plan.json: cannot be read: No such file")
 
 
+def in_gzip(tar_file: bytes) -> bytes:
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    end = struct.pack("<II", zlib.crc32(tar_file), len(tar_file) & 0xFFFFFFFF)
+    return bundles.GZIP + deflate.compress(tar_file) + deflate.flush() + end
+
+
 def archive(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
     """An archive as another program might write it."""
     text = io.BytesIO()
@@ -247,10 +253,14 @@ def archive(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes
             member.size, member.type, member.mode = len(content), kind, 0o644
             member.linkname = "" if kind == tarfile.REGTYPE else "/etc/passwd"
             tar.addfile(member, io.BytesIO(content))
-    tar_file = text.getvalue()
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    end = struct.pack("<II", zlib.crc32(tar_file), len(tar_file) & 0xFFFFFFFF)
-    return bundles.GZIP + deflate.compress(tar_file) + deflate.flush() + end
+    return in_gzip(text.getvalue())
+
+
+def with_size(size: bytes) -> bytes:
+    """An archive whose only header has this in the place of its size."""
+    header = bytearray(bundles._tar("run", {"plan.json": b""}))
+    header[124:135] = size
+    return in_gzip(bytes(header))
 
 
 @pytest.mark.parametrize(
@@ -271,6 +281,9 @@ def archive(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes
         (archive(("run/plan.json", b""), kind=tarfile.LNKTYPE), "its list of files is not one of iolab's"),
         (archive(("run/manifest.json", b"[" * 100_000)), "manifest.json is not one of this version of iolab"),
         (archive(), "its list of files is damaged"),
+        # A size below 0 would lead back to the same header again and again.
+        (with_size(b"-0000001000"), "its list of files is damaged"),
+        (with_size(b"0000000_000"), "its list of files is damaged"),
     ],
 )
 def test_what_is_no_bundle_is_refused_in_one_line(content: bytes, said: str, tmp_path: Path) -> None:

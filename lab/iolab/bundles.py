@@ -327,7 +327,7 @@ def _members(content: bytes) -> tuple[str, dict[str, bytes]]:
     try:
         while content[at : at + 1].strip(b"\0"):
             folder, _, name = content[at : at + 100].rstrip(b"\0").decode("ascii").partition("/")
-            size = int(content[at + 124 : at + 135], 8)
+            size = _size(content[at + 124 : at + 135])
             at += BLOCK
             folders.add(folder)
             files[name] = content[at : at + size]
@@ -339,3 +339,10 @@ def _members(content: bytes) -> tuple[str, dict[str, bytes]]:
     if not known or not FOLDER.fullmatch(folder) or _tar(folder, files) != content:
         raise Unreadable("its list of files is not one of iolab's")
     return folder, files
+
+
+def _size(octal: bytes) -> int:
+    """The size in a header. Python would read a sign as well, and a size below 0 leads back to an earlier header."""
+    if not octal.isdigit():
+        raise ValueError(octal)
+    return int(octal, 8)
