@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import struct
@@ -326,6 +327,15 @@ def test_a_bundle_that_cannot_be_written_or_read_is_one_line(tmp_path: Path) -> 
     done = iolab("verify", tmp_path / "nowhere.tar.gz")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert "No such file or directory" in done.stderr
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_bundle(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = iolab("bundle", next(STORED.glob("vs-*")), "-o", pipe)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"iolab: {pipe}: cannot be written: it is no regular file: name another file\n"
+    assert pipe.is_fifo()
 
 
 def test_the_name_of_a_run_unpacks_on_any_system() -> None:

@@ -19,9 +19,12 @@ def write_file(path: Path, text: str) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces a file: readers see all of the old content or all of the new; raises StoreError.
 
-    The content goes to a file beside it, which is synced and then renamed.
+    The content goes to a file beside it, which is synced and then renamed. A pipe or a device is refused: it would be
+    replaced too, and root would lose /dev/null.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise StoreError(f"{path}: cannot be written: it is no regular file: name another file")
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise unwritten(path, error) from error
