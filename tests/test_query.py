@@ -199,6 +199,10 @@ def test_there_are_ten_examples() -> None:
         ("attach 'mine.db'", "ATTACH is not possible: stored runs can only be read, as by SELECT"),
         ("install httpfs", "LOAD is not possible: stored runs can only be read, as by SELECT"),
         ("select $name", "Invalid Input Error: Values were not provided for the following parameters: name"),
+        (
+            "select * from range(1000000000000)",
+            "the answer has more than 1,000,000 rows: count or group them, or add LIMIT",
+        ),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_one_line(stored: Path, question: str, said: str) -> None:

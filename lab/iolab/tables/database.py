@@ -35,6 +35,9 @@ CLOSED = {
 READING = ("SELECT", "EXPLAIN", "MULTI")
 # As many rows are handed over at once: a JSON document of some megabytes.
 ROWS_MAX = 5_000
+# An answer is held in memory. One with more rows is a mistake, as a join of all trials with all trials, or belongs in
+# `iolab export`.
+ANSWER_ROWS_MAX = 1_000_000
 # DuckDB needs a library that is not here to hand these over as Python's own.
 ZONED = "TIMESTAMP WITH TIME ZONE"
 # How often a question that is to stop is told so.
@@ -117,7 +120,10 @@ def _answer(database: duckdb.DuckDBPyConnection, question: str) -> Table:
         raise BadInput(f"{statements[0].type.name} is not possible: stored runs can only be read, as by SELECT")
     found = database.sql(question)
     casts = (f"#{at}::VARCHAR" if str(kind) == ZONED else f"#{at}" for at, kind in enumerate(found.types, start=1))
-    return Table(_unique(found.columns), found.project(", ".join(casts)).fetchall())
+    rows = found.project(", ".join(casts)).limit(ANSWER_ROWS_MAX + 1).fetchall()
+    if len(rows) > ANSWER_ROWS_MAX:
+        raise BadInput(f"the answer has more than {ANSWER_ROWS_MAX:,} rows: count or group them, or add LIMIT")
+    return Table(_unique(found.columns), rows)
 
 
 def _unique(names: Sequence[str]) -> list[str]:
