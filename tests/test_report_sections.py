@@ -346,3 +346,8 @@ def test_markdown_has_no_markup_from_outside() -> None:
     text = PUBLISHED.replace("fork costs half", "a | [link](x) <b>*bold*</b>")
     found = run(the_plan(text), lambda trial, _: 10_000)
     assert "a \\| \\[link\\](x) \\<b\\>\\*bold\\*\\</b\\>" in markdown.of_run(found)
+
+
+def test_the_command_of_a_run_is_code_whatever_it_contains() -> None:
+    assert markdown._code("iolab vs epoll") == "`iolab vs epoll`"
+    assert markdown._code("iolab vs 'cmd:./mine `date`'") == "`` iolab vs 'cmd:./mine `date`' ``"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -41,6 +42,8 @@ def of_suite(found: SuiteResults) -> str:
             for each in (*group.headline, *group.others)
         )
         lines += [f"### {group.heading}", "", *_table(("Claim", "Verdict", "Evidence"), rows)]
+        if group.slips:
+            lines += ["Where the notes contradict themselves:", "", *(f"- {_text(line)}" for line in group.slips), ""]
     return "\n".join([*lines, *_end(found.began, findings.again(found))])
 
 
@@ -94,4 +97,11 @@ def _text(text: str) -> str:
 
 def _end(began: str, again: Sequence[str]) -> list[str]:
     measured = f"Measured {when(began)}. " if began else ""
-    return [f"{measured}Run it again: `{shlex.join(again)}`", ""]
+    return [f"{measured}Run it again: {_code(shlex.join(again))}", ""]
+
+
+def _code(text: str) -> str:
+    """Text as code in a line; a fence of more backticks than it has in a row ends it nowhere else."""
+    plain = " ".join(clean(text).split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", plain)), default=0))
+    return f"{fence} {plain} {fence}" if "`" in plain else f"`{plain}`"
