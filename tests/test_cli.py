@@ -307,6 +307,12 @@ def test_a_run_is_found_by_the_beginning_of_its_name_and_the_newest_by_its_exper
         runs.find("model-", tmp_path)
 
 
+def test_a_name_that_no_folder_can_have_is_one_line(tmp_path: Path) -> None:
+    done = iolab("report", "x" * 300, "--out", tmp_path)
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "File name too long: iolab list runs has the names of runs" in done.stderr
+
+
 MANY = """
 name = "many"
 question = "Which one?"

@@ -17,6 +17,7 @@ import pytest
 from conftest import FakeHost, iolab
 from iolab import api
 from iolab.errors import IolabError
+from iolab.judge.results import Results
 from iolab.measure.progress import Clocks
 from iolab.plan import catalog
 
@@ -32,6 +33,13 @@ id = "C-NAME"
 text = "io_uring serves more"
 headline = HEADLINE
 decide = { relation = "ratio", of = "io_uring", to = "epoll", published = 1.2, at_least = 1.0 }
+"""
+
+# A row whose figure does not follow from its others.
+PUBLISHED = """
+[[published]]
+id = "R1"
+figures = { epoll = { throughput = { value = 2100, should_be = 2000 } } }
 """
 
 
@@ -72,6 +80,15 @@ def test_a_suite_as_json_is_one_document_of_all_its_runs(both: Path) -> None:
         ["C-first"],
         ["C-second"],
     ]
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_a_suite_that_measured_nothing_fails_with_json_as_without(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Results, "is_empty", property(lambda found: found.plan.name == "first"))
+    assert iolab("run", "both", "--quick", "--out", both).exit_code == 1
+    done = iolab("run", "both", "--quick", "--json", "--out", both)
+    assert done.exit_code == 1
+    assert "iolab: first: nothing could be measured\n" in done.stderr
 
 
 @pytest.mark.usefixtures("simulated", "quiet", "both")
@@ -272,6 +289,16 @@ def test_a_stored_suite_is_found_by_its_name_listed_and_reported_again(both: Pat
     assert markdown.startswith("## Are they?\n")
     assert "| **C-first** io\\_uring serves more |" in markdown
     assert "--csv: a suite has no trials of its own" in iolab("report", "both", "--csv", "--out", both).stderr
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+def test_the_markdown_of_a_suite_says_where_the_notes_contradict_themselves(both: Path) -> None:
+    file = catalog.FOLDER / "first.toml"
+    file.write_text(file.read_text() + PUBLISHED)
+    iolab("run", "both", "--quick", "--out", both)
+    lines = iolab("report", "both", "--markdown", "--out", both).stdout.splitlines()
+    at = lines.index("Where the notes contradict themselves:")
+    assert lines[at + 2].startswith("- R1, epoll: throughput is printed as 2,100 and should be 2,000")
 
 
 @pytest.mark.usefixtures("simulated", "quiet")

@@ -57,7 +57,7 @@ def find(name: str | Path, out: Path) -> Path:
     for its newest run.
     """
     for folder in (Path(name), out / name):
-        if any((folder / file).is_file() for file in KINDS):
+        if _is_run(folder):
             return folder
     begun = [folder for folder in _folders(out) if folder.name.startswith(str(name))]
     newest = [folder for folder in begun if re.fullmatch(DIGEST, folder.name.removeprefix(str(name)))]
@@ -69,6 +69,14 @@ def find(name: str | Path, out: Path) -> Path:
     if not begun:
         raise BadInput(f"there is no run {str(name)!r} here or in {out}: iolab list runs has the names")
     return begun[0]
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder has the files of a run; raises BadInput where it cannot be looked into."""
+    try:
+        return any((folder / file).is_file() for file in KINDS)
+    except OSError as error:
+        raise BadInput(f"{folder}: {error.strerror}: iolab list runs has the names of runs") from None
 
 
 def all_folders(out: Path) -> list[Path]:

@@ -40,7 +40,11 @@ def run(suite: Suite, options: Namespace) -> int:
             failed = failed or found
             continue
         record = api.with_experiment(record, name, found)
-        failed = failed or (0 if options.as_json else watching.show(found, as_json=False))
+        if not options.as_json:
+            watching.show(found, as_json=False)
+        elif found.is_empty:
+            cli.failed(f"{name}: nothing could be measured", 1)
+        failed = failed or (1 if found.is_empty else 0)
         is_inconclusive = is_inconclusive and found.is_inconclusive
     whole = api.open_suite(options.out / record.folder_name)
     api.write_report(whole)
