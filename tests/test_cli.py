@@ -744,8 +744,8 @@ def test_an_experiment_with_other_settings_has_a_folder_of_its_own(tmp_path: Pat
     assert {"load.connections": "20", "workload.message_bytes": "128"} in [plan.overrides for plan in plans]
 
 
-# What the engine is given, the servers of readers' own, and the programs that build interpreters.
-NOT_OURS = {"commands.py", "engine.py", "handover.py", "interpreters.py", "twins.py"}
+# What the engine is given, other load generators, the servers of readers' own, and what builds interpreters.
+NOT_OURS = {"command.py", "commands.py", "engine.py", "handover.py", "interpreters.py", "twins.py"}
 EXAMPLES = {"--port", "--help", "--version"}
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 SOURCES = [

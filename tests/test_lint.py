@@ -137,7 +137,7 @@ TABLES: dict[str, tuple[str, set[str]]] = {
     "a mean of quantiles": ("a,p99 (ms),runs\nx,2.0,9\ny,4.0,9\naverage,3.0,9", {"averaged-quantiles"}),
     "a title that says so": ("a,average p99 (ms),runs\nx,2.0,9\ny,4.0,9", {"averaged-quantiles"}),
     "too few requests for a quantile": ("a,requests,p99.9 (ms),runs\nx,5000,2.0,9\ny,5000,2.1,9", {"few-requests"}),
-    "Little's law": ("a,connections,req/s,mean (ms),errors,runs\nx,10,1000,5.0,0,9\ny,10,1000,50.0,0,9", {"little"}),
+    "Little's law": ("a,connections,req/s,mean (ms),errors,runs\nx,10,1000,5.0,0,9\ny,10,1000,50.0,0,9", {"in-flight"}),
     "a saturated client": ("a,req/s,client CPU,errors,runs\nx,1000,99 %,0,9\ny,900,50 %,0,9", {"client"}),
     "unequal cores": ("a,req/s,CPU,errors,runs\nx,1000,200 %,0,9\ny,900,100 %,0,9", {"unequal-cores"}),
     "rates without errors": ("a,req/s,runs\nx,1000,9\ny,900,9", {"errors-missing"}),

@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from iolab.cli.parser import Parser, add_shared
+from iolab.errors import BadInput
+
+if TYPE_CHECKING:
+    from iolab.lint import Linted
 
 USAGE = "[FLAGS] [FILE...]"
 EXAMPLES = ("iolab lint results.md", "hey -z 10s http://localhost:8080/ | iolab lint")
@@ -26,22 +32,45 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Prints the findings of all files; returns 1 where there are any."""
+    """Prints the findings of all files; returns 1 where there are any, and 2 where a file cannot be checked."""
+    checked, unread = _checked(options.files or ["-"])
+    if checked and options.as_json:
+        _print_json(checked)
+    elif checked:
+        _print(checked)
+    return unread or (1 if any(each.findings for each in checked) else 0)
+
+
+def _checked(files: Sequence[str]) -> tuple[list[Linted], int]:
+    """The files that can be checked, and the exit code of those that cannot, each of which is a line."""
+    from iolab import cli
     from iolab.lint import lint_file
 
-    checked = [lint_file(file) for file in options.files or ["-"]]
+    checked: list[Linted] = []
+    code = 0
+    for file in files:
+        try:
+            checked.append(lint_file(file))
+        except BadInput as error:
+            code = cli.failed(str(error), error.code, "iolab lint")
+    return checked, code
+
+
+def _print_json(checked: Sequence[Linted]) -> None:
+    described = [{"file": each.name, **finding._asdict()} for each in checked for finding in each.findings]
+    read = [{"file": each.name, "outputs": list(each.outputs), "tables": each.tables} for each in checked]
+    print(json.dumps({"findings": described, "read": read}, indent=2, ensure_ascii=False))
+
+
+def _print(checked: Sequence[Linted]) -> None:
+    from iolab.cli.aligned import seen
+
     found = [(each.name, finding) for each in checked for finding in each.findings]
-    if options.as_json:
-        described = [{"file": name, **finding._asdict()} for name, finding in found]
-        read = [{"file": each.name, "outputs": list(each.outputs), "tables": each.tables} for each in checked]
-        print(json.dumps({"findings": described, "read": read}, indent=2, ensure_ascii=False))
-        return 1 if found else 0
     for certainty, heading in HEADINGS.items():
-        lines = [f"{name}:{each.line}: {each.message}" for name, each in found if each.certainty == certainty]
+        lines = [f"{name}:{each.line}: {seen(each.message)}" for name, each in found if each.certainty == certainty]
         sys.stdout.write("\n".join([heading, *lines, ""]) + "\n" if lines else "")
     outputs, tables = sum(len(each.outputs) for each in checked), sum(each.tables for each in checked)
     print(f"{_many(len(found), 'finding')} in {_many(outputs, 'output')} and {_many(tables, 'table')}")
-    return 1 if found else 0
 
 
 def _many(number: int, word: str) -> str:

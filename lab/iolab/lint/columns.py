@@ -4,67 +4,107 @@ from __future__ import annotations
 
 import re
 
-from iolab.lint.figures import Kind
+from iolab.lint.figures import UNKNOWN, Kind
 
 _SECOND = r"(?:/ ?|per )s(?:ec(?:ond)?s?)?\b"
 _COUNTED = r"(?:req(?:uest)?s?|messages?|msgs?|queries|transactions|replies|calls|ops|round ?trips)"
-# The first pattern that a title fits is its meaning. The words before a match may name a contestant.
+# What follows `max`, `mean` or `min` where it is no latency, as in `max connections` and `mean reply size`.
+_NO_LATENCY = (
+    r"(?! (?:\w+ )?(?:size|bytes|connections?|conns?|clients?|users|vus|threads|workers|process(?:es)?|depth|load|"
+    r"length|queue|requests|files|fds|descriptors|streams)\b)"
+)
+# CPU time, or a processor's name, is no share of a processor.
+_SHARE_OF_CPU = r"cpu\b(?!.*\b(?:per|time|ns|us|µs|ms|s|secs?|seconds|ghz|mhz|models?|names?|list)\b)"
+# The first pattern that a title fits is its meaning. The words before a match may name a contestant. A title without a
+# name is one that later patterns would take for something else.
 _FIELDS: tuple[tuple[str, str], ...] = (
     ("ratio", r"\bratio\b|\bvs\b|speed-?up|faster|relative|=>"),
     ("spread", r"±|\+/-|\bst?d(?:dev)?\b|deviation|\bci\b|interval|spread|\bcv\b|variance|error bar"),
     ("repeats", r"\b(?:runs|repeats|repetitions|trials|samples)\b"),
-    ("client_cpu", r"\b(?:client|generator|load)(?:'s)? cpu\b|\bcpu (?:of )?(?:the )?(?:client|generator)\b"),
+    (
+        "client_cpu",
+        rf"\b(?:client|generator|load)(?:'s)? {_SHARE_OF_CPU}|\bcpu (?:of )?(?:the )?(?:client|generator)\b",
+    ),
     ("cpu_parts", r"\bserver ?/ ?clients?\b"),
-    ("cpu", r"\bcpu\b"),
+    ("cpu", rf"\b{_SHARE_OF_CPU}"),
+    ("", r"\bcpu\b"),
     ("memory", r"\b(?:memory|mem|rss|pss)\b"),
-    ("failed", r"\b(?:fail(?:ed|ures?)?|errors?|non-2xx|timeouts?)\b"),
+    ("failed_share", r"\b(?:errors?|fail(?:ed|ures?)?)(?: (?:rate|share|percentage)| ?[\[(]?%)"),
+    ("success_rate", r"\bsuccess(?:ful)?(?: (?:rate|share|percentage)| ?[\[(]?%)"),
+    ("failed", r"\b(?:fail(?:ed|ures?)?|errors?|non-2xx|timeouts|timed out)\b"),
     ("successes", r"\b(?:success(?:es|ful)?|succeeded)\b"),
-    ("byte_rate", rf"\b[kmg]?i?b(?:ytes?)? ?{_SECOND}|transfer rate|\bmbps\b"),
-    ("rate", rf"\b{_COUNTED} ?{_SECOND}|\b(?:rps|qps|tps)\b|throughput|^per second|\brate\b"),
+    ("", r"\b(?:date|timestamp|started|start-?up|boot|compile|build|warm-?up|connect|dns|ttfb|gc)\b|\bto first\b"),
+    ("", r"\b(?:hit|miss|sampl\w+|refresh|frame|loss|drop) rate\b|\brate limit\b"),
+    ("byte_rate", rf"\b[kmgt]?i?(?:b(?:ytes?)?|bits?) ?{_SECOND}|transfer rate|\b[kmgt]bps\b|\bbandwidth\b"),
+    ("rate", rf"\b[km]?{_COUNTED} ?{_SECOND}|\b[km]?(?:rps|qps|tps)\b|throughput|^per second|\brate\b"),
     ("across", r"\bms across\b|\bacross\b|\(concurrent\)"),
     ("request_mean", r"\b(?:ms|time) per request\b"),
-    ("quantile", r"\bp ?\(?(?P<p>\d{2}(?:\.\d{1,4})?)\b|\b(?P<th>\d{2}(?:\.\d{1,4})?) ?(?:%|th)|\bmedian\b"),
-    ("mean", r"\b(?:mean|average|avg)\b|^latency\b"),
-    ("most", r"\b(?:max(?:imum)?|slowest|longest)\b"),
-    ("least", r"\b(?:min(?:imum)?|fastest|shortest)\b"),
+    ("duration", r"\b(?:duration|elapsed)\b"),
+    (
+        "quantile",
+        r"\bt?p ?\(?(?P<p>\d{2}(?:\.\d{1,4}|9{1,2})?)\b|\b(?P<th>\d{2}(?:\.\d{1,4})?) ?(?:%|th\b)|\bmedian\b",
+    ),
+    ("mean", rf"\b(?:mean|average|avg)\b{_NO_LATENCY}"),
+    ("most", rf"\b(?:max(?:imum)?|slowest|longest)\b{_NO_LATENCY}"),
+    ("least", rf"\b(?:min(?:imum)?|fastest|shortest)\b{_NO_LATENCY}"),
+    ("mean", r"^latency\b|^(?:response|reply|round[- ]?trip) time\b|^rtt\b"),
     ("bytes_each", r"\b(?:bytes|size) ?(?:/|per) ?(?:request|reply|response)\b|\b(?:reply|response) (?:size|bytes)\b"),
     ("size", r"\b(?:size|payload)\b"),
     ("processes", r"\b(?:procs?|process(?:es)?|workers)\b"),
-    ("connections", r"^(?:c|connections?|conns?|concurrency(?: level)?|clients|users|vus|in flight)\b|\bconnections\b"),
+    (
+        "connections",
+        r"(?:^c$|^(?:connections?|conns?|concurrency(?: level)?|clients|users|vus|in flight)\b|\bconnections\b)"
+        r"(?! ?/| per )",
+    ),
     ("requests", rf"^n$|^(?:total |complete[d]? )?{_COUNTED}(?: sent| total| completed)?$"),
     (
         "duration",
-        r"\btime[_ ](?:used|taken)\b|\b(?:total|test)? ?(?:time|seconds|duration|elapsed)\b|\btotal s\b|^(?:s|secs?)$",
+        r"\btime (?:used|taken)\b|\b(?:total|test)? ?(?:time|seconds)\b|\btotal s\b|^(?:s|secs?)$",
     ),
 )
 _PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in _FIELDS)
 KINDS: dict[str, tuple[Kind, str]] = {
     **dict.fromkeys(("requests", "successes", "failed", "connections", "processes"), ("count", "")),
     **dict.fromkeys(("request_mean", "across", "mean", "most", "least", "quantile"), ("time", "ms")),
+    **dict.fromkeys(("cpu", "client_cpu", "failed_share", "success_rate"), ("share", UNKNOWN)),
     "rate": ("number", ""),
-    "duration": ("time", "s"),
+    # A time without a unit is often in milliseconds.
+    "duration": ("time", UNKNOWN),
     "byte_rate": ("bytes", "kb"),
     "bytes_each": ("bytes", ""),
     "size": ("bytes", ""),
-    "cpu": ("share", ""),
-    "client_cpu": ("share", ""),
     "memory": ("bytes", "mb"),
 }
-_UNIT = re.compile(r"[\[(, ](ns|us|µs|μs|ms|s|secs?|seconds?|mb|mib|kb|kib|gb|gib|%)(?:/s)?[\])]?(?:$|\s)")
-_BYTE_UNIT = re.compile(r"\b([kmg]i?b)")
+_TIME_UNIT = r"ns|nsec|nanoseconds|us|µs|μs|usec|microseconds|ms|msec|millis|milliseconds|s|secs?|seconds?"
+_UNIT = re.compile(rf"(?:^|[\[(, ])({_TIME_UNIT})(?:/s)?[\])]?(?:$|[\s,])")
+_LONG_UNIT = re.compile(r"[\[( ](min|minutes|h|hours)[\])]?$")
+_BYTE_UNIT = re.compile(r"\b([kmgt]i?b(?:ytes)?|bytes)(?:/s)?\b")
+_BITS = re.compile(r"\b[kmgt]?bits?\b|\b[kmgt]bps\b")
+_SHARE_UNIT = re.compile(r"%|\bcores?\b")
+# `kreq/s`, `req/s (k)`, `thousands of requests per second`.
+_COUNTS = rf"(?: ?(?:rps|qps|tps|{_COUNTED})\b|/s)"
+_THOUSANDS = re.compile(rf"\bk{_COUNTS}|[\[(]k[\])]|\bthousands?\b")
+_MILLIONS = re.compile(rf"\bm{_COUNTS}|[\[(]m[\])]|\bmillions?\b")
+
+
+def _plain(title: str) -> str:
+    """A title in small letters, with spaces for underscores: `latency_p99_9_ms` is `latency p99.9 ms`."""
+    return re.sub(r"(?<=\d)_(?=\d)", ".", title.lower()).replace("_", " ")
 
 
 def meaning(title: str) -> tuple[str, str]:
     """The field that a title names, and the words before it, which may name a contestant."""
     text = title.lower().strip(" *_`")
+    plain = _plain(text)
     for name, pattern in _PATTERNS:
-        if match := pattern.search(text):
-            return (_quantile(match) if name == "quantile" else name), text[: match.start()].strip(" -:,(")
+        if match := pattern.search(plain):
+            return (_quantile(match) if name == "quantile" else name), text[: match.start()].strip(" -:,(_")
     return "", text
 
 
 def _quantile(match: re.Match[str]) -> str:
-    return f"p{match['p'] or match['th'] or '50'}"
+    digits = match["p"] or match["th"] or "50"
+    return f"p{digits}" if len(digits) == 2 or "." in digits else f"p{digits[:2]}.{digits[2:]}"
 
 
 def quantile(field: str) -> float | None:
@@ -76,16 +116,24 @@ def quantile(field: str) -> float | None:
 def kind(field: str, title: str) -> tuple[Kind, str] | None:
     """What numbers of a field are, and their unit, which the title may say; None where it has no numbers to check."""
     known = KINDS.get("quantile" if quantile(field) else field)
-    if known is None:
+    text = _plain(title).strip(" *`")
+    if known is None or (known[0] == "bytes" and _BITS.search(text)):
         return None
     of_numbers, default = known
-    unit = (_BYTE_UNIT if of_numbers == "bytes" else _UNIT).search(title.lower())
-    if of_numbers in ("time", "bytes") and unit:
-        return of_numbers, unit[1]
-    starts = re.match(r"(ns|us|ms|s)\b", title.lower()) if of_numbers == "time" else None
-    return of_numbers, starts[1] if starts else default
+    return of_numbers, _unit(field, of_numbers, text) or default
+
+
+def _unit(field: str, kind: Kind, text: str) -> str:
+    """The unit that a title says; empty where it says none."""
+    if kind == "number":
+        return "k" if _THOUSANDS.search(text) else "m" if _MILLIONS.search(text) else ""
+    # Of other times, `(min)` is the shortest.
+    long = _LONG_UNIT.search(text) if field == "duration" else None
+    patterns = {"time": _UNIT, "bytes": _BYTE_UNIT, "share": _SHARE_UNIT}
+    found = long or (patterns[kind].search(text) if kind in patterns else None)
+    return found[found.lastindex or 0] if found else ""
 
 
 def says_unit(title: str) -> bool:
     """Whether a title has a unit of time."""
-    return bool(_UNIT.search(title.lower()) or re.match(r"(?:ns|us|ms|s|secs?|seconds)\b", title.lower()))
+    return bool(_UNIT.search(_plain(title).strip(" *`")))

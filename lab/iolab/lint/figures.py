@@ -15,32 +15,48 @@ _TIMES = {
     **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 1e-3),
     **dict.fromkeys(("us", "µs", "μs", "usec", "microseconds"), 1e-6),
     **dict.fromkeys(("ns", "nsec", "nanoseconds"), 1e-9),
-    **dict.fromkeys(("m", "min", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hours"), 3600.0),
+    **dict.fromkeys(("m", "min", "mins", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
 }
 _BYTES = {
     **dict.fromkeys(("b", "byte", "bytes"), 1.0),
     **{f"{letter}{unit}": 1024.0**power for power, letter in enumerate("kmgt", 1) for unit in ("", "b", "ib", "bytes")},
 }
-_COUNTS = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+_NUMBERS = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 UNITS: dict[Kind, dict[str, float]] = {
-    "count": _COUNTS,
-    "number": _COUNTS,
+    # A length in bytes is exact where it has no other unit.
+    "count": {**_NUMBERS, "byte": 1.0, "bytes": 1.0},
+    "number": _NUMBERS,
     "time": _TIMES,
     "bytes": _BYTES,
-    "share": {"%": 0.01},
+    "share": {"%": 0.01, "core": 1.0, "cores": 1.0},
 }
+# The default of a number that means nothing without its unit, as 95 of a processor: percent, or cores.
+UNKNOWN = "?"
 # A word after a number that is none of these is no unit, as in `14 each`.
 _WORDS = {unit for units in UNITS.values() for unit in units}
+# `12.3kreq/s`: what is counted may follow the thousands without a space.
+_SCALED = re.compile(r"([kmg])(?:req|reqs|requests|rps|qps|tps|ops|msg|msgs|messages|calls)")
 # Every quantifier has a limit: text from outside cannot make a match slow.
-NUMBER = r"(?:\d{1,3}(?:[,\u00a0\u202f]\d{3}){1,5}|\d{1,18})(?:\.\d{1,12})?"
-_FIGURE = re.compile(rf"(?P<number>{NUMBER})(?:[ \t]{{0,3}}(?P<unit>[a-zA-Zµμ]{{1,12}}|%)(?!\w))?")
+NUMBER = r"(?:\d{1,3}(?:[,\u00a0\u202f]\d{3}){1,5}|\d{1,18})(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?"
+_UNIT = r"(?:[ \t]{0,3}(?P<%s>[a-zA-Zµμ]{1,12}|%%)(?!\w))?"
+_FIGURE = re.compile(
+    rf"(?P<number>{NUMBER}){_UNIT % 'unit'}"
+    rf"(?:[ \t]{{0,3}}\(?(?:±|\+/?-)[ \t]{{0,3}}(?P<error>{NUMBER}){_UNIT % 'error_unit'})?"
+)
+# A number that goes on in a way that is not read, as `12,5`, `1.2.3`, `12:30`, `1h30m` or one with too many digits.
+_GOES_ON = re.compile(r"[.,:'’_]?\d|[hm]\d")
+# What stands before a number that is a bound, or no more than near.
+_BOUND = re.compile(r"(?<![-=])([<>≤≥])=?\s{0,3}$")
+_NEAR = re.compile(r"(?:~|≈|\b(?:about|around|approx\.?|ca\.?))\s{0,3}$", re.IGNORECASE)
+# A time in several units: `1m30s`, `1h 5m 2.5s`.
+_LONG_TIME = re.compile(r"(?:(\d{1,4})h ?)?(?:(\d{1,4})m(?:in)? ?)?(\d{1,5}(?:\.\d{1,9})?)s\b")
 _SEPARATORS = str.maketrans("", "", ",\u00a0\u202f")
 
 
 @dataclass(frozen=True)
 class Span:
-    """All values that a figure may stand for. Never negative."""
+    """All values that a figure may stand for. Never negative; `high` is infinite where only a lower bound is known."""
 
     low: float
     high: float
@@ -51,7 +67,8 @@ class Span:
         return cls(value, value)
 
     def __mul__(self, other: Span) -> Span:
-        return Span(self.low * other.low, self.high * other.high)
+        is_open = math.isinf(self.high) or math.isinf(other.high)
+        return Span(self.low * other.low, math.inf if is_open else self.high * other.high)
 
     def __truediv__(self, other: Span) -> Span:
         return Span(_quotient(self.low, other.high), _quotient(self.high, other.low))
@@ -85,26 +102,58 @@ class Figure:
 
 
 def figure(text: str, line: int, kind: Kind, default: str = "") -> Figure | None:
-    """The first number in a text; None where there is none, or its unit is none of this kind.
+    """The first number in a text; None where there is none, or it cannot be read, or its unit is none of this kind.
 
     `default` is the unit of a number without one. A count is exact. Any other number is within a unit of its last
-    digit, because some tools round and others cut off.
+    digit, because some tools round and others cut off; one with an error (`1.2 ± 0.1 ms`) is within that.
     """
     found = _FIGURE.search(text)
-    if not found or text[: found.start()].rstrip().endswith("-"):
+    if not found:
         return None
-    unit = (found["unit"] or "").lower()
-    if unit not in _WORDS:
-        unit = default
-    scale = UNITS[kind].get(unit, 1.0 if not unit or kind in ("count", "number") else None)
-    if scale is None:
+    before, unit = text[: found.start()].rstrip(), (found["unit"] or found["error_unit"] or "").lower()
+    if kind == "time" and (parts := _LONG_TIME.match(text, found.start())) and (parts[1] or parts[2]):
+        value, step, written, unit = _long_time(parts), 10.0 ** -_decimals(parts[3], kind), parts[0], "s"
+    elif (scale := _scale(unit, kind, default)) is None or _GOES_ON.match(text, found.end("number")):
         return None
-    digits = found["number"].translate(_SEPARATORS)
-    value = float(digits) * scale
-    is_exact = kind == "count" and scale == 1 and "." not in digits
-    step = 0.0 if is_exact else scale * 10.0 ** -_decimals(digits, kind)
+    else:
+        digits, written = found["number"].translate(_SEPARATORS), found[0]
+        value, step = float(digits) * scale, _step(digits, kind, scale)
+    if before.endswith(("-", "−", "–")) or _NEAR.search(before):
+        return None
     span = Span(max(0.0, value - step / 2), value + step * (1 + 1e-9))
-    return Figure(value, span, line, found[0].strip(), (found["unit"] or "").lower())
+    if found["error"]:
+        span = _widened(span, value, found["error"], (found["error_unit"] or unit).lower(), kind, default)
+    if bound := _BOUND.search(before):
+        span = Span(0.0, value) if bound[1] in "<≤" else Span(value, math.inf)
+    return Figure(value, span, line, written.strip(), unit)
+
+
+def _scale(unit: str, kind: Kind, default: str) -> float | None:
+    """What a unit is worth; None where it is one of another kind, or unknown."""
+    if unit and unit not in _WORDS:
+        scaled = _SCALED.fullmatch(unit) if kind in ("count", "number") else None
+        unit = scaled[1] if scaled else ""
+    unit = unit or default
+    return UNITS[kind].get(unit, None if unit else 1.0)
+
+
+def _widened(span: Span, value: float, error: str, unit: str, kind: Kind, default: str) -> Span:
+    """A range with the error that is printed beside the number, in its unit or in percent of it."""
+    scale = value * 0.01 if unit == "%" and kind != "share" else _scale(unit, kind, default)
+    width = float(error.translate(_SEPARATORS)) * (scale or 0.0)
+    return Span(max(0.0, min(span.low, value - width)), max(span.high, value + width))
+
+
+def _long_time(parts: re.Match[str]) -> float:
+    hours, minutes, seconds = (float(each or 0) for each in parts.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _step(digits: str, kind: Kind, scale: float) -> float:
+    """What the last digit of a number is worth; nothing of a count."""
+    mantissa, _, exponent = digits.lower().partition("e")
+    is_exact = kind == "count" and scale == 1 and "." not in mantissa
+    return 0.0 if is_exact else scale * 10.0 ** (int(exponent or 0) - _decimals(mantissa, kind))
 
 
 def _decimals(digits: str, kind: Kind) -> int:

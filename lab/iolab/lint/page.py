@@ -8,7 +8,7 @@ from types import ModuleType
 
 from iolab.errors import BadInput
 from iolab.lint import tables
-from iolab.lint.formats import FORMATS, KNOWN, command, k6
+from iolab.lint.formats import FORMATS, KNOWN, command
 from iolab.lint.record import Command, Line, Page, Run, lines_of
 from iolab.wording import listed
 
@@ -18,13 +18,16 @@ LINES_MAX = 100_000
 LINE_MAX = 2_000
 # What ends an output: the rest of the page goes on.
 _ENDS = re.compile(r"^\s*(?:#{1,6} |\||```|~~~)")
+# Figures, with a unit, and the dots that lead to them.
+_FIGURES = re.compile(r"[\d.]+[a-z]*")
 
 
 @dataclass
 class _Block:
-    """The lines of an output, while they are collected."""
+    """The lines of an output, while they are collected: what it may be, and the words with which it has begun."""
 
-    starts: set[str]
+    formats: tuple[ModuleType, ...]
+    begun: set[str] = field(default_factory=set)
     lines: list[Line] = field(default_factory=list)
     command: Command | None = None
 
@@ -36,7 +39,7 @@ def read(text: str) -> Page:
     lines = lines_of(text)
     if len(lines) > LINES_MAX:
         raise BadInput(f"the text has more than {LINES_MAX} lines: give the outputs and tables alone")
-    blocks, prose, commands = _split([Line(number, text[:LINE_MAX]) for number, text in lines])
+    blocks, prose, commands = _split(_joined([Line(number, text[:LINE_MAX]) for number, text in lines]))
     runs = tuple(run for block in blocks if (run := _run(block)))
     found, rest = tables.read(prose)
     if not runs and not found:
@@ -46,6 +49,17 @@ def read(text: str) -> Page:
     silent = tuple(each for each in commands if each not in used) if used else ()
     rows = tuple(run for table in found for run in table.runs)
     return Page(runs=(*runs, *rows), tables=found, prose=rest, silent=silent)
+
+
+def _joined(lines: list[Line]) -> list[Line]:
+    """The lines, one that ends in a backslash joined with the next, as a shell reads a long command."""
+    found: list[Line] = []
+    for line in lines:
+        if found and found[-1].text.endswith("\\") and len(found[-1].text) < LINE_MAX:
+            found[-1] = Line(found[-1].number, f"{found[-1].text[:-1]} {line.text.lstrip()}")
+        else:
+            found.append(line)
+    return found
 
 
 def _split(lines: list[Line]) -> tuple[list[_Block], list[Line], list[Command]]:
@@ -60,11 +74,12 @@ def _split(lines: list[Line]) -> tuple[list[_Block], list[Line], list[Command]]:
             commands.append(asked)
             block, waiting = None, asked
         elif start := _start(line, block):
-            if block is None or start in block.starts:
-                block = _Block({start}, command=waiting)
+            formats, words = start
+            if block is None or formats != block.formats or words in block.begun:
+                block = _Block(formats, command=waiting)
                 blocks.append(block)
                 waiting = None
-            block.starts.add(start)
+            block.begun.add(words)
             block.lines.append(line)
         elif block is not None and not _ENDS.match(line.text):
             block.lines.append(line)
@@ -74,11 +89,12 @@ def _split(lines: list[Line]) -> tuple[list[_Block], list[Line], list[Command]]:
     return blocks, prose, commands
 
 
-def _start(line: Line, block: _Block | None) -> str | None:
-    """The words with which an output begins in this line."""
+def _start(line: Line, block: _Block | None) -> tuple[tuple[ModuleType, ...], str] | None:
+    """The formats of which an output may begin in this line, and the words with which it does, without figures."""
     if block is None and _ENDS.match(line.text):
         return None
-    return next((match[0] for each in FORMATS if (match := each.START.search(line.text))), None)
+    found = [(each, match[0]) for each in FORMATS if (match := each.START.search(line.text))]
+    return (tuple(each for each, _ in found), _FIGURES.sub("", found[0][1])) if found else None
 
 
 def _run(block: _Block) -> Run | None:
@@ -93,11 +109,9 @@ def _run(block: _Block) -> Run | None:
     # iolab load --like prints the report of a tool: the command above it may be that of another program.
     if asked is None or asked.tool not in (run.tool, "wrk" if run.tool == "wrk2" else run.tool):
         return run
-    is_open_loop = run.is_open_loop or (known is k6 and asked.has_rate)
-    return replace(run, command=asked, name=run.name or asked.url, is_open_loop=is_open_loop)
+    return replace(run, command=asked, name=run.name or asked.url)
 
 
 def _format(block: _Block) -> ModuleType | None:
     """The format of an output."""
-    begun = [each for each in FORMATS if any(each.START.search(start) for start in block.starts)]
-    return next((each for each in begun if any(each.IS.search(line.text) for line in block.lines)), None)
+    return next((each for each in block.formats if any(each.IS.search(line.text) for line in block.lines)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -14,6 +15,8 @@ TITLES = {
     "requests": "requests",
     "successes": "successes",
     "failed": "failed requests",
+    "failed_share": "share of failed requests",
+    "success_rate": "success rate",
     "connections": "connections",
     "duration": "duration",
     "rate": "requests per second",
@@ -33,6 +36,10 @@ TITLES = {
     "processes": "processes",
     "size": "message size",
 }
+# The figures of these that are above 0 are failures, in these words.
+_FAILED = {"failed": "failed requests", "failed_share": "of requests failed"}
+# What colours text in a terminal.
+_COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 
 
 class Line(NamedTuple):
@@ -64,6 +71,8 @@ class Command:
     line: int
     requests: int | None = None
     connections: int | None = None
+    # Requests that a connection carries at once.
+    streams: int = 1
     has_duration: bool = False
     has_rate: bool = False
     url: str = ""
@@ -84,6 +93,8 @@ class Run:
     errors: Mapping[str, Figure] = field(default_factory=dict)
     # Latency counts from when a request was due, or requests came at a rate.
     is_open_loop: bool = False
+    # A connection may carry several requests at once, as in HTTP/2.
+    has_streams: bool = False
     command: Command | None = None
     # Settings of a row, by the titles of their columns.
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -96,11 +107,20 @@ class Run:
         return None if self.command is None or self.command.connections is None else float(self.command.connections)
 
     @property
-    def failures(self) -> float:
-        """Requests that failed, were answered with an error status, or ended in an error."""
-        counted = self.figures.get("failed")
-        refused = sum(each.value for status, each in self.statuses.items() if status[:1] in "45")
-        return (counted.value if counted else 0.0) + refused + sum(each.value for each in self.errors.values())
+    def slots(self) -> float | None:
+        """Requests that can be in flight at once; None where it is unknown how many a connection carries."""
+        connections = self.connections
+        if connections is None or (self.has_streams and self.command is None):
+            return None
+        return connections * (self.command.streams if self.command else 1)
+
+    @property
+    def failures(self) -> list[tuple[str, Figure]]:
+        """What failed, in words: requests, replies with an error status, errors. One failure may be in several."""
+        counted = [(title, self.figures.get(name)) for name, title in _FAILED.items()]
+        refused = [(f"replies with status {name}", each) for name, each in self.statuses.items() if name[:1] in "45"]
+        found = (*counted, *refused, *self.errors.items())
+        return [(words, each) for words, each in found if each and each.value]
 
 
 class Cell(NamedTuple):
@@ -159,5 +179,5 @@ def inconclusive(rule: str, line: int, message: str) -> Finding:
 
 
 def lines_of(text: str) -> Sequence[Line]:
-    """The lines of a text. Control characters, as of progress bars, do not end one."""
-    return [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
+    """The lines of a text without its colours. Control characters, as of progress bars, do not end one."""
+    return [Line(number, line.rstrip("\r")) for number, line in enumerate(_COLOUR.sub("", text).split("\n"), 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from iolab.errors import BadInput
 from iolab.lint.page import BYTES_MAX
 
 STDIN = "-"
+# The marks with which a text in UTF-16 begins, as PowerShell writes it.
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read(name: str) -> str:
@@ -23,6 +26,16 @@ def read(name: str) -> str:
         raise BadInput(f"{name}: {error.strerror}") from None
     if len(data) > BYTES_MAX:
         raise BadInput(f"{name}: more than {BYTES_MAX} bytes: give the outputs and tables alone")
-    if b"\0" in data:
+    if b"\0" in data and not data.startswith(UTF16):
         raise BadInput(f"{name}: not a text: it has zero bytes")
-    return data.decode("utf-8", "replace")
+    return _decoded(data)
+
+
+def _decoded(data: bytes) -> str:
+    """Text in UTF-8 or UTF-16 by their marks, else in UTF-8, or else in Latin-1, in which any bytes are text."""
+    try:
+        if data.startswith(UTF16):
+            return data.decode("utf-16", "replace")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

@@ -18,6 +18,14 @@ DELIMITERS = ("\t", ";", ",")
 _RULE = re.compile(r"^[\s|:\-]{3,}$")
 _HEADING = re.compile(r"^#{1,6} (.{1,200})")
 _HAS_NUMBER = re.compile(r"^\W{0,3}\d")
+# A pipe in a cell is written with a backslash.
+_PIPE = re.compile(r"(?<!\\)\|")
+# `12,5` and `1.234,50` have decimal commas; `1,234` may be either, and other numbers of the table decide.
+_DECIMAL_COMMA = re.compile(r"\W{0,3}(?:0,\d|\d{1,12}(?:\.\d{3}){0,4},(?:\d{1,2}|\d{4,12})(?![\d.,]))")
+_DECIMAL_POINT = re.compile(r"\W{0,3}(?:0\.\d|\d{1,12}(?:,\d{3}){0,4}\.(?:\d{1,2}|\d{4,12})(?![\d.,]))")
+_NUMBER = re.compile(r"\d[\d.,]*\d")
+_POINT_FOR_COMMA = str.maketrans({".": None, ",": "."})
+_SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ '’]\d{3}){1,5}(?!\d)")
 # The titles of a column of contestants, those that say most first.
 CONTESTANTS = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -62,7 +70,13 @@ def _markdown(lines: Sequence[Line], at: int) -> tuple[Grid, int] | None:
     while end < len(lines) and "|" in lines[end].text and end - at <= ROWS_MAX:
         end += 1
     kept = [line for line in lines[at:end] if line is not lines[at + 1]]
-    return [_cells(line, line.text.strip().strip("|").split("|")) for line in kept], end - at
+    return [_cells(line, _piped(line.text)) for line in kept], end - at
+
+
+def _piped(text: str) -> list[str]:
+    """The cells of a line of a Markdown table; the pipes at its two ends are optional."""
+    inner = re.sub(r"^\s*\||(?<!\\)\|\s*$", "", text)
+    return [cell.replace("\\|", "|") for cell in _PIPE.split(inner)]
 
 
 def _delimited(lines: Sequence[Line], at: int) -> tuple[Grid, int] | None:
@@ -125,9 +139,25 @@ def _table(grid: Grid, heading: str) -> Table:
         "" if groups and not group and at == 0 and not names[at] else names[at]
         for at, (_, group) in enumerate(meanings)
     )
-    rows = tuple(tuple(row) for row in grid[1:])
+    numeric = [at for at, (name, title) in enumerate(zip(names, titles, strict=True)) if columns.kind(name, title)]
+    rows = _readable(grid[1:], numeric)
     runs = [run for row in rows for group in groups or [""] for run in _row(row, titles, meanings, group, groups)]
     return Table(grid[0][0].line if grid[0] else 0, heading, titles, fields, rows, tuple(runs))
+
+
+def _readable(rows: Sequence[Sequence[Cell]], numeric: Sequence[int]) -> tuple[tuple[Cell, ...], ...]:
+    """The rows with points before decimals, and nothing between thousands but commas, in these columns."""
+    texts = [row[at].text for row in rows for at in numeric if at < len(row)]
+    has_commas = any(map(_DECIMAL_COMMA.match, texts)) and not any(map(_DECIMAL_POINT.match, texts))
+
+    def cell(at: int, each: Cell) -> Cell:
+        if at not in numeric:
+            return each
+        text = _SPACED.sub(lambda found: re.sub(r"\D", "", found[0]), each.text)
+        points = _NUMBER.sub(lambda found: found[0].translate(_POINT_FOR_COMMA), text) if has_commas else text
+        return Cell(each.line, points)
+
+    return tuple(tuple(cell(at, each) for at, each in enumerate(row)) for row in rows)
 
 
 def _name(settings: Mapping[str, str]) -> str:
@@ -140,7 +170,7 @@ def _groups(meanings: Sequence[tuple[str, str]]) -> list[str]:
     """The contestants that titles name, as `epoll` and `io_uring` in `epoll qps` and `io_uring qps`."""
     named: dict[str, set[str]] = {}
     for name, words in meanings:
-        if name in columns.KINDS and words:
+        if words and columns.kind(name, ""):
             named.setdefault(name, set()).add(words)
     groups = [words for each in named.values() if len(each) > 1 for words in sorted(each)]
     return list(dict.fromkeys(groups))
@@ -151,22 +181,23 @@ def _row(
 ) -> list[Run]:
     """The run of a row, or of one contestant of it."""
     figures: dict[str, Figure] = {}
-    quantiles: list[Quantile] = []
+    quantiles: dict[float, Figure] = {}
     settings: dict[str, str] = {}
     for cell, title, (name, words) in zip(row, titles, meanings, strict=False):
         if words in groups and words != group:
             continue
         kind = columns.kind(name, title)
-        read = figure(cell.text, cell.line, *kind) if kind else None
+        read = figure(cell.text, cell.line, *kind) if kind and _HAS_NUMBER.match(cell.text) else None
         if read is None:
             if not kind and cell.text:
                 settings[title] = cell.text
         elif share := columns.quantile(name):
-            quantiles.append(Quantile(share, read))
+            quantiles.setdefault(share, read)
         else:
             figures.setdefault(name, read)
     name = group or _name(settings)
     line = row[0].line if row else 0
     if not figures and not quantiles:
         return []
-    return [Run("table", line, name, figures, tuple(sorted(quantiles)), settings=settings)]
+    steps = tuple(Quantile(share, quantiles[share]) for share in sorted(quantiles))
+    return [Run("table", line, name, figures, steps, settings=settings)]

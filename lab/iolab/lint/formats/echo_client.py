@@ -26,7 +26,10 @@ def read(lines: Sequence[Line]) -> Run:
     match = next(begun for line in lines if (begun := START.search(line.text)))
     number = lines[0].number
     words = _NUMBER.findall(match[0])
-    read = {name: figure(word, number, kind, "ms") for (name, kind), word in zip(_NAMES, words, strict=True)}
+    read = {
+        name: figure(word, number, kind, "ms" if kind == "time" else "")
+        for (name, kind), word in zip(_NAMES, words, strict=True)
+    }
     found: dict[str, Figure] = {name: each for name, each in read.items() if each}
     total = found["successes"].value + found["failed"].value
     found["requests"] = exact(total, number)

@@ -46,36 +46,42 @@ def columns(lines: Iterable[Line], start: str, names: Sequence[str], default: st
 
 
 def quantiles(lines: Iterable[Line], pattern: re.Pattern[str], default: str = "") -> tuple[Quantile, ...]:
-    """Quantiles: the first group has the percentage, the second its time."""
-    found = []
+    """Quantiles: the first group has the percentage, the second its time. Only those of the first list.
+
+    wrk2 and oha print a second one, of other latencies, if they are asked to.
+    """
+    found: list[Quantile] = []
     for line in lines:
         match = pattern.match(line.text)
-        if (
-            match
-            and 0 <= (share := float(match[1]) / 100) <= 1
-            and (read := figure(match[2], line.number, "time", default))
-        ):
+        read = figure(match[2], line.number, "time", default) if match else None
+        if match and read and 0 <= (share := float(match[1]) / 100) <= 1:
+            if found and share <= found[-1].share:
+                break
             found.append(Quantile(share, read))
     return tuple(found)
 
 
 def bins(lines: Iterable[Line], pattern: re.Pattern[str], default: str) -> tuple[Bin, ...]:
-    """Bins: the first group has the edge, the second the number of requests."""
-    found = []
+    """Bins: the first group has the edge, the second the number of requests. Only those of the first histogram."""
+    found: list[Bin] = []
     for line in lines:
         match = pattern.match(line.text)
         if match and (edge := figure(match[1], line.number, "time", default)):
+            if found and edge.value < found[-1].edge.value:
+                break
             found.append(Bin(edge, int(match[2])))
     return tuple(found)
 
 
 def counts(lines: Iterable[Line], pattern: re.Pattern[str]) -> dict[str, Figure]:
-    """Counts by the words beside them: the group `count` and the group `words`."""
+    """Counts by the words beside them, the group `count` by the group `words`; those of the same words add up."""
     found: dict[str, Figure] = {}
     for line in lines:
         for match in pattern.finditer(line.text):
+            words = match["words"].strip()
             if read := figure(match["count"], line.number, "count"):
-                found[match["words"].strip()] = read
+                earlier = found.get(words)
+                found[words] = exact(earlier.value + read.value, earlier.line) if earlier else read
     return found
 
 

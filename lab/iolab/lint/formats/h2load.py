@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from iolab.lint.figures import figure
+from iolab.lint.figures import Span, figure
 from iolab.lint.formats.fields import columns, counts, exact, figures, label
 from iolab.lint.record import Line, Run
 
@@ -25,11 +26,16 @@ _LABELS = {
 }
 _CLIENTS = re.compile(r"^spawning thread #\d{1,6}: (\d{1,9}) total client")
 _STATUSES = re.compile(r"(?:codes:|,) (?P<count>\d{1,12}) (?P<words>[2345]xx)")
+_HTTP1 = re.compile(r"^Application protocol: http/1")
 
 
 def read(lines: Sequence[Line]) -> Run:
     """The run, with the clients of all threads."""
     found = figures(lines, _LABELS) | columns(lines, "time for request:", ("least", "most", "mean", "deviation"))
+    successes, requests = found.get("successes"), found.get("requests")
+    if successes and requests:
+        # Its rate is that of successes; `requests` has those that failed too.
+        found["requests"] = replace(requests, span=Span(min(successes.value, requests.value), requests.value))
     finished = found.pop("finished", None)
     if finished:
         found.setdefault("duration", finished)
@@ -38,4 +44,5 @@ def read(lines: Sequence[Line]) -> Run:
     if each:
         total = sum(one.value for one in each)
         found["connections"] = exact(total, each[0].line)
-    return Run(TOOL, lines[0].number, figures=found, statuses=counts(lines, _STATUSES))
+    is_http1 = any(_HTTP1.search(line.text) for line in lines)
+    return Run(TOOL, lines[0].number, figures=found, statuses=counts(lines, _STATUSES), has_streams=not is_http1)

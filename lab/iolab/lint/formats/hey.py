@@ -28,9 +28,9 @@ ERROR = re.compile(r"^\s{0,8}\[(?P<count>\d{1,12})\]\s{1,8}(?P<words>.{1,200})")
 
 
 def read(lines: Sequence[Line]) -> Run:
-    """The run. The output has no number of requests: it is the sum of its statuses."""
-    statuses = counts(lines, STATUS)
-    found = figures(lines, LABELS) | summed(statuses.values())
+    """The run. The output has no number of requests: it is the sum of its statuses and errors, as its rate has them."""
+    statuses, errors = counts(lines, STATUS), counts(after(lines, "Error distribution:"), ERROR)
+    found = figures(lines, LABELS) | summed([*statuses.values(), *errors.values()])
     for line in lines:
         parts = line.text.partition("DNS+dialup:")[2].split(",")
         if len(parts) == 3 and (slowest := figure(parts[2], line.number, "time", "s")):
@@ -42,12 +42,12 @@ def read(lines: Sequence[Line]) -> Run:
         quantiles=quantiles(lines, _QUANTILE, "s"),
         bins=bins(lines, _BIN, "s"),
         statuses=statuses,
-        errors=counts(after(lines, "Error distribution:"), ERROR),
+        errors=errors,
     )
 
 
 def summed(statuses: Iterable[Figure]) -> dict[str, Figure]:
-    """The requests that were answered."""
+    """The requests that ended, with a reply or without one."""
     each = list(statuses)
     if not each:
         return {}

@@ -16,8 +16,14 @@ START = re.compile(
 IS = re.compile(r"\b(?:http_reqs|iterations)\.{2,60}:")
 _PAIR = re.compile(r"\b(avg|min|med|max|p\(\d{1,2}(?:\.\d{1,4})?\))=(\S{1,24})")
 _COUNT_AND_RATE = re.compile(r"^(\d{1,15})\s{1,40}(\S{1,30})/s")
+# Older versions mark what holds with a tick: of http_req_failed that the request failed, and of checks that it passed.
 _FAILED = re.compile(r"(?:✓ {1,4}|%\s{1,20})(\d{1,12})(?: out of|\s)")
-_MINUTES = re.compile(r"^(\d{1,4})m(\d{1,2}(?:\.\d{1,9})?)s$")
+_FAILURES = {
+    "http_req_failed": _FAILED,
+    "checks_failed": _FAILED,
+    "checks": re.compile(r"✗ {1,4}(\d{1,12})"),
+    "dropped_iterations": re.compile(r"^(\d{1,12})"),
+}
 _RATE = re.compile(r"\biterations/s\b")
 _NAMES = {"avg": "mean", "min": "least", "max": "most"}
 
@@ -40,12 +46,10 @@ def read(lines: Sequence[Line]) -> Run:
             _count_and_rate(
                 line.number, rest, found, ("requests", "rate") if name == "http_reqs" else ("turns", "turn_rate")
             )
-        elif name == "vus_max" and (users := figure(rest, line.number, "count")):
+        elif name == "vus_max" and (users := figure(rest.split()[0], line.number, "count")):
             found.setdefault("connections", users)
-        elif name in ("http_req_failed", "checks_failed", "dropped_iterations"):
-            counted = rest if name == "dropped_iterations" else (each[1] if (each := _FAILED.search(rest)) else "")
-            if (failed := figure(counted, line.number, "count")) and failed.value:
-                errors[name] = failed
+        elif failed := _failures(line.number, name, rest):
+            errors[name] = failed
     is_open_loop = any(_RATE.search(line.text) for line in lines)
     return Run(
         TOOL, lines[0].number, figures=found, quantiles=tuple(quantiles), errors=errors, is_open_loop=is_open_loop
@@ -70,11 +74,13 @@ def _count_and_rate(number: int, rest: str, found: dict[str, Figure], names: tup
 
 
 def _pairs(number: int, rest: str) -> list[tuple[str, Figure]]:
-    """Names and times; a time of more than a minute has two units, as 1m2.5s."""
-    found = []
-    for name, text in _PAIR.findall(rest):
-        minutes = _MINUTES.match(text)
-        text = f"{int(minutes[1]) * 60 + float(minutes[2])}s" if minutes else text
-        if read := figure(text, number, "time"):
-            found.append((name, read))
-    return found
+    """Names and times."""
+    return [(name, read) for name, text in _PAIR.findall(rest) if (read := figure(text, number, "time"))]
+
+
+def _failures(number: int, name: str, rest: str) -> Figure | None:
+    """How many requests, checks or iterations failed, where a metric counts these and there are any."""
+    pattern = _FAILURES.get(name)
+    match = pattern.search(rest) if pattern else None
+    failed = figure(match[1], number, "count") if match else None
+    return failed if failed and failed.value else None

@@ -26,11 +26,11 @@ UNDER_WAY = "aborted due to deadline"
 
 
 def read(lines: Sequence[Line]) -> Run:
-    """The run. Its number of requests is the sum of its statuses; the output has no other."""
+    """The run. Its number of requests is the sum of its statuses and errors; the output has no other."""
     statuses = counts(lines, hey.STATUS)
     errors = counts(after(lines, "Error distribution:"), hey.ERROR)
-    found = figures(lines, _LABELS) | hey.summed(statuses.values())
     under_way = errors.pop(UNDER_WAY, None)
+    found = figures(lines, _LABELS) | hey.summed([*statuses.values(), *errors.values()])
     if under_way and (answered := found.get("requests")):
         # Its rate counts them too.
         both = Span(answered.value, answered.value + under_way.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,6 +19,21 @@ CORES_RATIO_MAX = 1.5
 RESOLUTION_MAX = 1.1
 # Runs that are compared with each other, which keeps the time short.
 PAIRED_MAX = 200
+# The fields that tell of errors.
+_ERRORS = {"failed", "failed_share", "successes", "success_rate"}
+_NUMBER = r"(?:\d{1,4}|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|several)"
+# What the text beside a table may say of its figures: how many runs they are of, and that nothing failed.
+_RUNS = re.compile(
+    rf"\b{_NUMBER} (?:\w{{1,20}} )?(?:runs|repetitions|repeats|trials|blocks)\b"
+    rf"|\b(?:repeated|ran|run|measured) {_NUMBER} times\b"
+    rf"|\b(?:median|mean|average|best)s? (?:of|over) (?:the )?{_NUMBER}\b|\bconfidence\b",
+    re.IGNORECASE,
+)
+_NO_ERRORS = re.compile(
+    r"\b(?:no|0|zero|without|without any) (?:\w{1,20} )?(?:errors?|failures?|failed|timeouts)\b"
+    r"|\b(?:none|nothing) failed\b",
+    re.IGNORECASE,
+)
 
 
 def check(page: Page) -> Iterator[Finding]:
@@ -25,15 +41,19 @@ def check(page: Page) -> Iterator[Finding]:
     for runs in (page.outputs, *(table.runs for table in page.tables)):
         contestants = by_name(runs)
         if len(contestants) > 1:
-            yield from _bytes(contestants)
-            yield from _statuses(contestants)
+            # Some tools count the bytes of bodies alone, and some count kinds of statuses.
+            if len({run.tool for run in runs if run.name}) == 1:
+                yield from _bytes(contestants)
+                yield from _statuses(contestants)
             yield from _cores(contestants)
             yield from _resolution(contestants)
     for table in page.tables:
         contestants = by_name(table.runs)
         if len(contestants) > 1 and _has_results(table):
-            yield from _one_run(table, contestants)
-            yield from _no_errors(table)
+            if not _says(page, _RUNS):
+                yield from _one_run(table, contestants)
+            if not _says(page, _NO_ERRORS):
+                yield from _no_errors(table)
     yield from _one_output(page)
 
 
@@ -44,6 +64,11 @@ def by_name(runs: Sequence[Run]) -> dict[str, list[Run]]:
         if run.name:
             found.setdefault(run.name, []).append(run)
     return found
+
+
+def _says(page: Page, words: re.Pattern[str]) -> bool:
+    """Whether the text of a page says something of its tables."""
+    return any(words.search(line.text) for line in page.prose)
 
 
 def _has_results(table: Table) -> bool:
@@ -80,10 +105,13 @@ def _reply(runs: Sequence[Run]) -> tuple[Span, int] | None:
 
 
 def _statuses(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
-    each = {name: {status for run in runs for status in run.statuses} for name, runs in contestants.items()}
+    each = {
+        name: {status for run in runs for status, found in run.statuses.items() if found.value}
+        for name, runs in contestants.items()
+    }
     told = {name: statuses for name, statuses in each.items() if statuses}
     if len({frozenset(statuses) for statuses in told.values()}) > 1:
-        last = contestants[list(told)[-1]][0]
+        last = next(run for run in contestants[list(told)[-1]] if run.statuses)
         said = [f"{name} {'/'.join(sorted(statuses))}" for name, statuses in told.items()]
         yield inconclusive(
             "unequal-replies",
@@ -136,9 +164,16 @@ def _resolution(contestants: Mapping[str, Sequence[Run]]) -> Iterator[Finding]:
             line,
             f"{title} is {shown_time(first[title].value)} of {names[0]} and {shown_time(second[title].value)} of "
             f"{names[1]}, rounded "
-            f"to {shown_time(_step(second[title]))}: the ratio can be {shown(ratio.low)} to {shown(ratio.high)}, and "
+            f"to {shown_time(_step(second[title]))}: the ratio can be {_ends(ratio)}, and "
             f"{len(open_ratios)} latencies of {len(first.keys() & second.keys())} are as uncertain",
         )
+
+
+def _ends(ratio: Span) -> str:
+    """Between what a ratio is, in words."""
+    if math.isfinite(ratio.high):
+        return f"{shown(ratio.low)} to {shown(ratio.high)}"
+    return f"{shown(ratio.low)} or more" if ratio.low > 0 else "anything"
 
 
 def _latencies(run: Run) -> dict[str, Figure]:
@@ -178,7 +213,7 @@ def _text(run: Run, name: str) -> str:
 
 
 def _no_errors(table: Table) -> Iterator[Finding]:
-    if "rate" in table.fields and not {"failed", "successes"} & set(table.fields):
+    if "rate" in table.fields and not _ERRORS & set(table.fields):
         yield inconclusive(
             "errors-missing",
             table.line,

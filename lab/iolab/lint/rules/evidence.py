@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from iolab.lint.figures import shown, shown_time
 from iolab.lint.record import Finding, Run, inconclusive
+from iolab.wording import listed
 
 # Shorter runs hold a few ticks of the scheduler.
 DURATION_MIN_S = 1.0
@@ -16,6 +17,8 @@ PRINTED_MAX = 0.99
 # The tail of an open loop would be this many times as long.
 HIDDEN_TIMES = 10
 CLOSED_LOOPS = ("ab", "hey", "oha", "h2load")
+# Kinds of errors that are named: each connection that was reset can be a kind of its own.
+KINDS_MAX = 3
 # A client that uses more of a core than this has no time to spare.
 CLIENT_CPU_MAX = 0.9
 
@@ -61,22 +64,18 @@ def _few(run: Run) -> Iterator[Finding]:
 
 def _errors(run: Run) -> Iterator[Finding]:
     """Errors are no fast replies."""
-    failures = run.failures
-    if failures <= 0:
+    failures = sorted(run.failures, key=lambda each: -each[1].value)
+    if not failures:
         return
-    figures = [each for each in (run.figures.get("failed"), *run.errors.values()) if each and each.value]
-    refused = [each for status, each in run.statuses.items() if status[:1] in "45" and each.value]
     requests = run.figures.get("requests")
-    share = f" of {shown(requests.value)}" if requests else ""
-    kinds = [
-        f"{shown(each.value)} {words}" for words, each in (*run.errors.items(), *run.statuses.items()) if each.value
-    ]
+    of = f" (of {shown(requests.value)} requests)" if requests else ""
+    kinds = [f"{each.text if each.unit == '%' else shown(each.value)} {words}" for words, each in failures[:KINDS_MAX]]
+    kinds += [f"{len(failures) - KINDS_MAX} other kinds"] if len(failures) > KINDS_MAX else []
     yield inconclusive(
         "errors",
-        min(each.line for each in (*figures, *refused)),
-        f"{shown(failures)} requests{share} failed ({', '.join(kinds) if run.errors or refused else 'as it says'}): "
-        "an error "
-        "can be much faster or slower than a reply, so rate and latency are not those of replies",
+        min(each.line for _, each in failures),
+        f"{listed(kinds)}{of}: an error can be much faster or slower than a reply, so rate and latency are not those "
+        "of replies",
     )
 
 
@@ -114,12 +113,12 @@ def _hidden_tail(run: Run) -> Iterator[Finding]:
     highest = max(
         (each for each in run.quantiles if each.share <= PRINTED_MAX), key=lambda each: each.share, default=None
     )
-    duration, connections = run.figures.get("duration"), run.connections
-    if run.tool not in CLOSED_LOOPS or run.is_open_loop or not highest or not duration or not connections:
+    duration, slots = run.figures.get("duration"), run.slots
+    if run.tool not in CLOSED_LOOPS or run.is_open_loop or not highest or not duration or not slots:
         return
     limit = HIDDEN_TIMES * highest.within.span.high
     stalled = _beyond(run, limit)
-    hidden = stalled / (connections * duration.value) if duration.value else 0.0
+    hidden = stalled / (slots * duration.value) if duration.value else 0.0
     if highest.share < 1 and hidden > 1 - highest.share:
         yield inconclusive(
             "hidden-tail",

@@ -149,16 +149,23 @@ def _counts(run: Run) -> Iterator[Finding]:
     rate = run.figures.get("success_rate")
     if rate and rate.span.low > 1:
         yield impossible("counts", rate.line, f"a success rate of {rate.text} is more than 100 %")
+    done = run.figures.get("turns") if run.tool == "k6" else requests
     asked = run.command.requests if run.command else None
-    if not requests or not asked or not run.command or run.command.has_duration or run.failures:
+    if not done or not asked or not run.command or run.command.has_duration or run.failures:
         return
-    if requests.span.high < asked * 0.99:
+    if done.span.high < _least(run.tool, asked, run.connections) * 0.99:
         yield impossible(
             "asked",
-            requests.line,
-            f"{shown(requests.value)} requests completed, but the command asks for {asked} (line "
+            done.line,
+            f"{shown(done.value)} requests completed, but the command asks for {asked} (line "
             f"{run.command.line}): the output is of another run, or it ended early",
         )
+
+
+def _least(tool: str, asked: int, connections: float | None) -> float:
+    """The requests that a tool makes of those that are asked for: hey gives each of its workers equally many."""
+    workers = int(connections or 50) or 1
+    return asked // workers * workers if tool == "hey" else asked
 
 
 def _bytes(run: Run) -> Iterator[Finding]:

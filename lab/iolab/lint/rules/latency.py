@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from iolab.lint.figures import Figure, Span, shown, shown_time
 from iolab.lint.record import Finding, Quantile, Run, impossible, inconclusive
@@ -51,7 +52,8 @@ def _mean(run: Run) -> Iterator[Finding]:
     mean, most, least = (run.figures.get(name) for name in ("mean", "most", "least"))
     if mean is None:
         return
-    bounds = _mean_bounds(run.quantiles, least, most)
+    requests = run.figures.get("requests")
+    bounds = _mean_bounds(run.quantiles, least, most, 1 / requests.value if requests and requests.value else 0.0)
     if not mean.span.meets(bounds, DIGITS_SLACK):
         yield impossible(
             "mean",
@@ -62,49 +64,60 @@ def _mean(run: Run) -> Iterator[Finding]:
         )
 
 
-def _mean_bounds(quantiles: tuple[Quantile, ...], least: Figure | None, most: Figure | None) -> Span:
-    """The means that latencies with these quantiles can have."""
-    low, high, share, floor = 0.0, 0.0, 0.0, least.span.low if least else 0.0
-    for each in sorted(quantiles, key=lambda each: each.share):
-        low += (each.share - share) * floor
-        high += (each.share - share) * each.within.span.high
-        share, floor = each.share, each.within.span.low
-    rest = 1.0 - share
-    if rest <= 0:
-        return Span(low, high)
-    return Span(low + rest * floor, high + rest * most.span.high if most else float("inf"))
+def _mean_bounds(quantiles: tuple[Quantile, ...], least: Figure | None, most: Figure | None, one: float) -> Span:
+    """The means that latencies with these quantiles can have.
+
+    `one` is the share of one request. The request that a tool takes for a quantile may be the next one, so at least
+    1 - q - one of all are as slow as the quantile q, and at least q - one as fast.
+    """
+    steps = sorted(quantiles, key=lambda each: each.share)
+    # Quantiles that fall are another finding: here a step down counts for nothing.
+    lows = [*accumulate((each.within.span.low for each in reversed(steps)), min)][::-1]
+    highs = [*accumulate((each.within.span.high for each in steps), max)]
+    low = floor = least.span.low if least else 0.0
+    for each, value in zip(steps, lows, strict=True):
+        low += max(0.0, value - floor) * max(0.0, 1 - each.share - one)
+        floor = max(floor, value)
+    ends = [most.span.high] if most else [each.within.span.high for each in steps if each.share == 1]
+    high = ceiling = min(ends, default=math.inf)
+    for each, value in zip(reversed(steps), reversed(highs), strict=True):
+        if math.isfinite(ceiling):
+            high -= max(0.0, ceiling - value) * max(0.0, each.share - one)
+            ceiling = min(ceiling, value)
+    return Span(low, high)
 
 
 def _little(run: Run) -> Iterator[Finding]:
-    """Requests in flight = rate x mean latency: no more than connections, and in a closed loop not many fewer."""
-    rate, mean, connections = run.figures.get("rate"), run.figures.get("mean"), run.connections
-    if rate is None or mean is None or not connections:
+    """Requests in flight = rate x mean latency: no more than there can be, and in a closed loop not many fewer."""
+    rate, mean, slots = run.figures.get("rate"), run.figures.get("mean"), run.slots
+    if rate is None or mean is None or not slots:
         return
     in_flight = rate.span * mean.span
     law = f"rate x mean latency = {shown(rate.value)} x {shown_time(mean.value)} = {shown(rate.value * mean.value)}"
-    if in_flight.low > connections * (1 + RAMP_SLACK):
-        if run.is_open_loop:
+    if in_flight.low > slots * (1 + RAMP_SLACK):
+        if run.tool == "table":
+            yield inconclusive(
+                "in-flight",
+                mean.line,
+                f"{law} requests in flight of {shown(slots)} connections (Little's law): that can be only if latency "
+                "counts from when a request was due, or a connection carries several at once, and the page must say so",
+            )
+        elif run.is_open_loop:
             yield inconclusive(
                 "behind-schedule",
                 mean.line,
-                f"{law} requests waited at a time, but there are {shown(connections)} connections: requests waited "
-                "in the "
+                f"{law} requests waited at a time, but there are {shown(slots)} connections: requests waited in the "
                 "client, so the rate was too high for the connections or the server, and latency grows with the run",
             )
         else:
-            yield impossible(
-                "little",
-                mean.line,
-                f"{law} requests in flight, but there are {shown(connections)} connections (Little's law)",
-            )
+            yield impossible("little", mean.line, f"{law} requests in flight, but {shown(slots)} can be (Little's law)")
     paced = run.is_open_loop or (run.command is not None and run.command.has_rate)
-    if run.tool != "table" and not paced and in_flight.high < connections * WAITING_MIN and not run.failures:
+    if run.tool != "table" and not paced and in_flight.high < slots * WAITING_MIN and not run.failures:
         yield inconclusive(
             "idle-connections",
             mean.line,
-            f"{law} requests in flight of {shown(connections)} connections: the rest of the time they wait in the "
-            "client, "
-            "which is saturated or pauses, so the rate is not the server's",
+            f"{law} requests in flight, and {shown(slots)} can be: for the rest of the time connections wait for the "
+            "client, which is saturated or pauses, so the rate is not the server's",
         )
 
 

@@ -13,20 +13,40 @@ from iolab.lint.rules.comparison import by_name
 # A claim of 10 % may stand for 8 to 12.
 CLAIM_POINTS = 2.0
 SAME_PERCENT = 5.0
-_FASTER = re.compile(r"\b(\d{1,4}(?:\.\d{1,3})?) ?% (?:faster|higher|more|better|slower|lower)\b")
+_FASTER = re.compile(
+    r"(?P<bound>(?:more than|over|at least|up to|less than|under|within|at most) (?:about )?)?"
+    r"\b(?P<percent>\d{1,4}(?:\.\d{1,3})?) ?% (?P<way>faster|higher|more|better|slower|lower)\b"
+)
+_SLOWER = ("slower", "lower")
 _SAME = re.compile(r"\babout (?:the same|equal)\b|\bnearly (?:the same|equal)\b|\bequally fast\b|\balmost the same\b")
+# What a sentence is about: a claim about something else than rates is not checked.
+_OF_RATES = re.compile(
+    r"\b(?:throughput|requests|req/s|rps|qps|tps|rates?|per second|messages|queries)\b", re.IGNORECASE
+)
+_OF_OTHERS = re.compile(
+    r"\b(?:latenc\w+|p\d{2}(?:\.\d+)?|percentiles?|tails?|jitter|cpu|memory|rss|energy|power|syscalls?|errors?|"
+    r"time|start-?up|compil\w+|builds?|costs?|lines|binary|binaries)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.;!?])\s{1,4}")
 _ITEM = re.compile(r"^\s{0,8}(?:[-*+]|\d{1,3}[.)]) {1,4}[`*]{0,2}([A-Za-z][A-Za-z_]{1,30})[ -]?(\d{1,4})\b")
 _PACKAGES = re.compile(r"\b(one|two|four|eight|\d{1,3}) (?:cpus?|sockets?|packages?)\b", re.IGNORECASE)
-_LOGICAL = re.compile(r"\b(\d{1,4}) (?:logical|threads)\b", re.IGNORECASE)
+_LOGICAL = re.compile(r"\b(\d{1,4}) (?:logical|hardware threads)\b", re.IGNORECASE)
 _CORES = re.compile(r"\b(\d{1,4}) (?:physical )?cores\b(?! each| per)", re.IGNORECASE)
 _NUMBERS = {"one": 1, "two": 2, "four": 4, "eight": 8}
-_REPEATED = re.compile(r"\b(\d{1,6})[ -]bytes?\b.{0,120}\brepeat", re.IGNORECASE)
+_REPEATED = re.compile(
+    r"\b(\d{1,6})[ -]bytes?\b.{0,120}\brepeat(?:s|ing)? (?:it|this|that|them|the (?:same )?(?:message|text|string))\b",
+    re.IGNORECASE,
+)
 _DEFINED = re.compile(r"^\s{0,8}#\s?define ([A-Z][A-Z0-9_]{3,60})\b")
 _CAPITALS = re.compile(r"\b[A-Z][A-Z0-9]{1,30}_[A-Z0-9_]{2,60}\b")
 # How a server waits for a socket, and how many clients it serves at once: a server has one of each.
 WAITING = {"blocking", "non-blocking", "nonblocking", "asynchronous", "synchronous"}
 ARRANGEMENT = {"sequential", "iterative", "concurrent", "parallel"}
-_TERM = re.compile(r"[a-z]+(?:-[a-z]+)?")
+# Words of each that exclude each other: a list of alternatives has both.
+WAITS, DOES_NOT_WAIT = {"blocking", "synchronous"}, {"non-blocking", "nonblocking", "asynchronous"}
+_TERM = "|".join(sorted(WAITING | ARRANGEMENT, key=lambda word: (-len(word), word)))
+_LIST = re.compile(rf"\b(?:{_TERM})\b(?:(?:,? (?:and|or) |, ?| ?/ ?)(?:{_TERM})\b){{2,9}}")
 # Names that are compared with each other, which keeps the time short.
 NAMES_MAX = 100
 
@@ -45,25 +65,40 @@ def check(page: Page) -> Iterator[Finding]:
 
 def _claims(page: Page) -> Iterator[Finding]:
     """A percentage, or `about the same`, against the rates of two contestants."""
-    for line in page.prose:
-        faster, same = _FASTER.search(line.text), _SAME.search(line.text)
-        ratios = _ratios(page, line.text) if faster or same else None
+    for line, sentence in ((each, part) for each in page.prose for part in _SENTENCE.split(each.text)):
+        faster, same = _FASTER.search(sentence), _SAME.search(sentence)
+        ratios = _ratios(page, line.text) if (faster or same) and _is_of_rates(sentence, faster) else None
         if not ratios:
             continue
         names, gains = ratios
         said = ", ".join(f"{each:+.1f} %" for each in gains)
-        if faster and not any(abs(abs(each) - float(faster[1])) <= CLAIM_POINTS for each in gains):
-            yield impossible(
-                "claim",
-                line.number,
-                f"the text says {faster[0]}, but the rates of {names[0]} over {names[1]} give {said}",
-            )
-        elif same and max(map(abs, gains)) > SAME_PERCENT:
-            yield impossible(
-                "claim",
-                line.number,
-                f"the text says {same[0]!r}, but the rates of {names[0]} over {names[1]} give {said}",
-            )
+        if faster and not any(_agrees(faster, each) for each in gains):
+            words = f"the text says {faster[0]}"
+        elif same and not faster and max(map(abs, gains)) > SAME_PERCENT:
+            words = f"the text says {same[0]!r}"
+        else:
+            continue
+        message = f"{words}, but the rates of {names[0]} over {names[1]} give {said}"
+        yield impossible("claim", line.number, message)
+
+
+def _is_of_rates(sentence: str, faster: re.Match[str] | None) -> bool:
+    """Whether a claim is about rates: what is `faster` is, and what is `more` only if the sentence names rates."""
+    if _OF_RATES.search(sentence):
+        return True
+    return (faster is None or faster["way"] in ("faster", "slower")) and not _OF_OTHERS.search(sentence)
+
+
+def _agrees(claim: re.Match[str], gain: float) -> bool:
+    """Whether a gain is what a claim says: 25 % faster is 20 % slower, seen from the other side."""
+    slower = 100 - 100 / (1 + gain / 100) if gain > -100 else gain
+    size, said = abs(slower if claim["way"] in _SLOWER else gain), float(claim["percent"])
+    bound = claim["bound"] or ""
+    if bound.startswith(("more", "over", "at least")):
+        return size >= said - CLAIM_POINTS
+    if bound:
+        return size <= said + CLAIM_POINTS
+    return abs(size - said) <= CLAIM_POINTS
 
 
 def _ratios(page: Page, text: str) -> tuple[tuple[str, str], list[float]] | None:
@@ -137,9 +172,10 @@ def _axes(line: Line) -> Iterator[Finding]:
     """A list of models that names ways to wait and ways to serve many side by side."""
     if not re.search(r"\bmodels?\b", line.text, re.IGNORECASE):
         return
-    words = set(_TERM.findall(line.text.lower()))
+    found = _LIST.search(line.text.lower())
+    words = set(re.findall(_TERM, found[0])) if found else set()
     waits, arranges = sorted(words & WAITING), sorted(words & ARRANGEMENT)
-    if len(waits) > 1 and arranges:
+    if words & WAITS and words & DOES_NOT_WAIT and arranges:
         yield inconclusive(
             "mixed-axes",
             line.number,

@@ -21,9 +21,13 @@ PAIRED_MAX = 200
 TABLES_MAX = 20
 # A count is a multiple of so many connections by chance once in so many.
 ROUND_MIN = 100
+# A count with fewer digits before its zeros is the one that was asked for.
+_ASKED = re.compile(r"\d{1,3}0*")
 _WORK = re.compile(r"\b(\d[\d,]{3,14}) (?:messages|requests|calls|round trips)\b")
 _AVERAGE = re.compile(r"^(?:average|avg|mean|overall|total|all)\b", re.IGNORECASE)
-_AVERAGED = re.compile(r"\b(?:avg|average|mean)\b.*\bp\d{2}|\bp\d{2}.*\b(?:avg|average|mean)\b", re.IGNORECASE)
+_AVERAGED = re.compile(
+    r"\b(?:avg|average|mean)(?: of)?(?: the)? p\d{2}|\bp\d{2}(?:\.\d)?[ (,]{1,3}(?:avg|average|mean)\b", re.IGNORECASE
+)
 _HAS_UNIT = re.compile(r"\d\s?(?:ns|us|µs|ms|s|secs?|seconds|min|h)\b")
 _PART = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)\s?%?\s?(each)?")
 
@@ -158,6 +162,7 @@ def _rounds(table: Table) -> Iterator[Finding]:
         for run in table.runs
         if {"requests", "connections"} <= run.figures.keys() and run.figures["connections"].value >= ROUND_MIN
     ]
+    rows = [row for row in rows if not _ASKED.fullmatch(f"{row[1].value:.0f}")]
     cut = [(run, requests, each) for run, requests, each in rows if requests.value % each]
     if len(rows) - len(cut) >= 2 and cut:
         _, requests, each = cut[0]
@@ -313,41 +318,49 @@ def _differ(figures: Sequence[Figure]) -> bool:
 
 
 def _same_case(page: Page) -> Iterator[Finding]:
-    """Two tables below one heading with other figures for the same contestant and settings."""
+    """Two tables below one heading that share a figure of one case and have other figures for another case."""
     tables = page.tables[:TABLES_MAX]
     for at, table in enumerate(tables):
         for other in tables[at + 1 :]:
             if not table.heading or table.heading != other.heading:
                 continue
-            for run in table.runs[:PAIRED_MAX]:
-                yield from (found for each in other.runs[:PAIRED_MAX] for found in _differing(run, each))
+            pairs = [(run, each) for run in table.runs[:PAIRED_MAX] for each in other.runs[:PAIRED_MAX]]
+            pairs = [pair for pair in pairs if _is_one_case(*pair)]
+            # Tables without a figure in common may be of two workloads, as text between them says.
+            if any(_ratio(*pair) == 1 for pair in pairs):
+                yield from (found for pair in pairs for found in _differing(*pair))
+
+
+def _is_one_case(one: Run, other: Run) -> bool:
+    """Whether two runs are of the same contestant and settings."""
+    fixed = ("connections", "requests", "size", "processes")
+    both = [name for name in fixed if name in one.figures and name in other.figures]
+    alike = all(one.figures[name].value == other.figures[name].value for name in both)
+    return one.name == other.name and alike and _comparable(one, other)
+
+
+def _result(one: Run, other: Run) -> str | None:
+    """The result that two runs have in common."""
+    return next((name for name in ("rate", "duration") if name in one.figures and name in other.figures), None)
+
+
+def _ratio(one: Run, other: Run) -> float:
+    """How far apart the results of two runs are; 0 where they have none in common."""
+    name = _result(one, other)
+    low, high = sorted((one.figures[name].value, other.figures[name].value)) if name else (0.0, 0.0)
+    return high / low if low > 0 else 0.0
 
 
 def _differing(one: Run, other: Run) -> Iterator[Finding]:
-    fixed = ("connections", "requests", "size", "processes")
-    if one.name != other.name or not _comparable(one, other):
+    name, ratio = _result(one, other), _ratio(one, other)
+    if name is None or ratio <= SAME_CASE_RATIO_MAX:
         return
-    if any(
-        one.figures[name].value != other.figures[name].value
-        for name in fixed
-        if name in one.figures and name in other.figures
-    ):
-        return
-    for name in ("rate", "duration"):
-        if name in one.figures and name in other.figures:
-            first, second = one.figures[name], other.figures[name]
-            low, high = sorted((first.value, second.value))
-            if low > 0 and high / low > SAME_CASE_RATIO_MAX:
-                extra = sorted(set(one.settings.items()) ^ set(other.settings.items()))
-                why = (
-                    f"they differ in {', '.join(f'{title} {text}' for title, text in extra)}"
-                    if extra
-                    else "nothing says what differs"
-                )
-                yield inconclusive(
-                    "same-case",
-                    second.line,
-                    f"{one.name}: {second.text} here and {first.text} in line {first.line}, {high / low:.2f}x, for "
-                    f"the same case: {why}",
-                )
-                return
+    first, second = one.figures[name], other.figures[name]
+    extra = sorted(set(one.settings.items()) ^ set(other.settings.items()))
+    differing = ", ".join(f"{title} {text}" for title, text in extra)
+    why = f"they differ in {differing}" if extra else "nothing says what differs"
+    yield inconclusive(
+        "same-case",
+        second.line,
+        f"{one.name}: {second.text} here and {first.text} in line {first.line}, {ratio:.2f}x, for the same case: {why}",
+    )
