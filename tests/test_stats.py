@@ -196,13 +196,21 @@ SETS, BLOCKS = 1_000, 20
 WEATHER = ("white", "drift", "spikes", "two modes", "heavy tails")
 
 
-def simulated_logs(weather: str, truth: float, generator: np.random.Generator) -> Floats:
-    """x = ln(B / A) of SETS comparisons under some machine weather, B first in half of the blocks, at random."""
-    shape = (SETS, 2 * BLOCKS)
-    noise = generator.normal(0, 0.02, shape)
+def simulated_logs(
+    weather: str,
+    truth: float,
+    generator: np.random.Generator,
+    *,
+    sets: int = SETS,
+    blocks: int = BLOCKS,
+    own_noise: float = 0.02,
+) -> Floats:
+    """x = ln(B / A) of comparisons under some machine weather, B first in half of the blocks, at random."""
+    shape = (sets, 2 * blocks)
+    noise = generator.normal(0, own_noise, shape)
     if weather == "drift":
         steps = generator.normal(0, 0.03, shape)
-        for trial in range(1, 2 * BLOCKS):
+        for trial in range(1, 2 * blocks):
             steps[:, trial] += 0.9 * steps[:, trial - 1]
         noise += steps
     elif weather == "spikes":
@@ -211,8 +219,8 @@ def simulated_logs(weather: str, truth: float, generator: np.random.Generator) -
         noise += np.where(generator.random(shape) < 0.5, 0.10, 0.0)
     elif weather == "heavy tails":
         noise += 0.02 * generator.standard_t(2, shape)
-    pairs = noise.reshape(SETS, BLOCKS, 2)
-    b_first = generator.random((SETS, BLOCKS)) < 0.5
+    pairs = noise.reshape(sets, blocks, 2)
+    b_first = generator.random((sets, blocks)) < 0.5
     difference: Floats = np.where(b_first, pairs[..., 0] - pairs[..., 1], pairs[..., 1] - pairs[..., 0])
     return difference + math.log(truth)
 

@@ -23,7 +23,7 @@ from iolab.judge.run_pairs import Circumstance
 from iolab.judge.suite import SuiteResults
 from iolab.lint import Linted, lint_file
 from iolab.machine import cpus
-from iolab.measure import agent, contestants, engine, events, placement, runner
+from iolab.measure import agent, contestants, engine, events, placement, planning, runner
 from iolab.measure.events import OnEvent
 from iolab.measure.progress import CLOCKS
 from iolab.plan import catalog, registry
@@ -52,8 +52,10 @@ def _ignored(_event: object) -> None:
 
 def vs(
     *servers: str,
-    blocks: int = 12,
+    blocks: int | None = None,
     seed: int = 1,
+    within: float | None = None,
+    budget_ms: int | None = None,
     settings: Mapping[str, Any] = NO_SETTINGS,
     quick: bool = False,
     fresh: bool = False,
@@ -66,13 +68,20 @@ def vs(
     A name is a model's or one of the registry, to which a `contestants.toml` in the working directory adds.
 
     `setting` takes an experiment's settings by their last names, as `protocol="http", connections=100`, and `settings`
-    by their full names, as `{"path.delay_ms": 24.5}`. A comparison that has ended is measured anew, one that was
-    interrupted is continued unless it is to be `fresh`. `on_event` is given each event of the run.
+    by their full names, as `{"path.delay_ms": 24.5}`. There are 12 `blocks`, or as many as a pilot chooses: for ratios
+    of requests and CPU `within` a half-width (0.02: 2 %), for a time of `budget_ms` in all, or both.
+
+    A comparison that has ended is measured anew, one that was interrupted is continued unless it is to be `fresh`.
+    `on_event` is given each event of the run.
     """
-    plan = vs_plan(servers, _by_name(settings, setting), blocks=blocks, seed=seed)
+    if blocks is not None and (within is not None or budget_ms is not None):
+        raise BadInput("blocks: is chosen after a pilot where a precision or a budget is asked for: leave it out")
+    count = {} if blocks is None else {"blocks": blocks}
+    plan = vs_plan(servers, _by_name(settings, setting), seed=seed, **count)
     known = registry.load(Path(registry.USERS))
     # What was named here is to be compared; an experiment goes on without what this machine cannot run.
-    return _run(plan.quick() if quick else plan, known, Path(out), on_event, fresh=fresh, by_hand=True)
+    plan = planning.aimed(plan.quick() if quick else plan, within, budget_ms)
+    return _run(plan, known, Path(out), on_event, fresh=fresh, by_hand=True)
 
 
 def soak(
@@ -100,6 +109,8 @@ def run(
     *,
     settings: Mapping[str, Any] = NO_SETTINGS,
     quick: bool = False,
+    within: float | None = None,
+    budget_ms: int | None = None,
     fresh: bool = False,
     since: str = "",
     out: str | Path = layout.RUNS,
@@ -108,8 +119,9 @@ def run(
     """Runs an experiment, given by its name, its file or its plan, or what is left of it.
 
     With other `settings`, as `{"load.connections": 200}`, it is another run, in a folder of its own. One that has ended
-    is measured anew only if it is to be `fresh`, or if it began before `since`, a time in ISO 8601. `on_event` is given
-    each event of the run. A `contestants.toml` beside the file adds servers to the registry.
+    is measured anew only if it is to be `fresh`, or if it began before `since`, a time in ISO 8601. `within` and
+    `budget_ms` choose the number of blocks, as for `vs`. `on_event` is given each event of the run. A
+    `contestants.toml` beside the file adds servers to the registry.
     """
     if isinstance(experiment, Plan):
         plan, known = experiment, registry.load(Path(registry.USERS))
@@ -118,7 +130,7 @@ def run(
         known = registry.load(registry.beside(file))
         plan = load_experiment(file, contestants.options(engine.open_engine().description, known))
     plan = with_settings(plan, settings)
-    plan = plan.quick() if quick else plan
+    plan = planning.aimed(plan.quick() if quick else plan, within, budget_ms)
     return _run(plan, known, Path(out), on_event, fresh=fresh, since=since, by_hand=False)
 
 
@@ -302,7 +314,8 @@ def _run(
     if by_hand:
         contestants.refuse_unfit(plan, variants, facts, ready)
     plan, why = placement.placed(plan, cpus.topology())
-    on_event(events.Planned(plan, why))
+    time_s = plan.duration_s + planning.others(plan).time_s()
+    on_event(events.Planned(plan, why, time_s, planning.probes(plan).time_s()))
     left_out = contestants.left_out(plan, variants, facts, ready)
     host = agent.Agent(ours, ready, contestants.unmet_by_claims(plan, facts))
     folder = runner.run(

@@ -71,6 +71,14 @@ def when(iso: str) -> str:
     return f"{iso[:10]} {iso[11:16]} UTC"
 
 
+def duration(seconds: float) -> str:
+    """A length of time for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def instead(word: str, known: Iterable[str]) -> str:
     """What to write instead of a word that is none of these: the nearest of them, or all."""
     known = list(known)

@@ -115,6 +115,14 @@ def milliseconds(text: str) -> int:
 
 
 @read_by
+def share(text: str) -> float:
+    """A share such as 2% or 0.02."""
+    from iolab.capacity import limits
+
+    return limits.parse_share(text)
+
+
+@read_by
 def cpus(text: str) -> tuple[int, ...]:
     """Processors such as 0,2 or 0-3."""
     from iolab.machine import cpus
@@ -143,6 +151,17 @@ def usage_of(words: Sequence[str]) -> str:
 # Flags of several verbs.
 SHARED: dict[str, dict[str, Any]] = {
     "--quick": {"action": "store_true", "help": "short trials in fewer blocks: an answer in minutes"},
+    "--within": {
+        "type": share,
+        "metavar": "SHARE",
+        "help": "as many blocks as ratios of requests and CPU need for this half-width, as 2%%, by a pilot",
+    },
+    "--budget": {
+        "type": milliseconds,
+        "dest": "budget_ms",
+        "metavar": "TIME",
+        "help": "as many blocks as fit in this time, as 60s; with --within at most so many",
+    },
     "--fresh": {
         "action": "store_true",
         "help": "measure anew, also what was interrupted; the earlier run is kept under another name",

@@ -40,7 +40,7 @@ def add(parser: Parser) -> None:
         metavar="PART",
         help="of a suite, this part alone, as S3; may be given several times",
     )
-    add_shared(parser, "--quick", "--fresh", "--out", "--json")
+    add_shared(parser, "--quick", "--within", "--budget", "--fresh", "--out", "--json")
 
 
 def run(options: Namespace) -> int:
@@ -51,6 +51,9 @@ def run(options: Namespace) -> int:
     from iolab.plan import catalog
 
     if (found := catalog.suite_of(options.experiment)) is not None:
+        asked = next((name for name in ("within", "budget_ms") if getattr(options, name) is not None), None)
+        if asked is not None:
+            raise BadInput(f"{asked}: is for one experiment, and {found.name} is a suite: name one of its experiments")
         return suite.run(found, options)
     if options.only:
         raise BadInput(f"only: is for suites, and {options.experiment} is an experiment: leave it out")
@@ -59,6 +62,8 @@ def run(options: Namespace) -> int:
             options.experiment,
             settings=dict(options.settings),
             quick=options.quick,
+            within=options.within,
+            budget_ms=options.budget_ms,
             fresh=options.fresh,
             out=options.out,
             on_event=on_event,

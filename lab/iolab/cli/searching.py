@@ -14,10 +14,11 @@ from iolab.capacity.search import PROBES_MAX, TRIALS_MIN
 from iolab.capacity.sentences import disturbance_words, recovery_sentence, sentences
 from iolab.capacity.spec import CapacitySpec
 from iolab.capacity.steps import BEFORE, CURVE, WATCHED
-from iolab.cli.terminal import aside, duration, say
+from iolab.cli.terminal import aside, say
 from iolab.contract.types import percent
 from iolab.machine import port_owner
 from iolab.metrics import quantile_supported
+from iolab.wording import duration
 
 # How many runs a search takes on a steady machine, with the closed loop and without those of the curve.
 SEARCH_RUNS = 1 + TRIALS_MIN

@@ -25,12 +25,14 @@ from iolab.judge.claims import ClaimVerdict
 from iolab.judge.costs import Cost
 from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
+from iolab.judge.precision import aim_words, chosen_words
 from iolab.judge.rankings import Ranked
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.machine.cpus import cpu_words
 from iolab.measure.contestants import Building
 from iolab.measure.earlier_run import NOTHING_MEASURED
 from iolab.measure.events import (
+    BlocksChosen,
     CanTakePart,
     CapacityMeasured,
     Checked,
@@ -42,6 +44,7 @@ from iolab.measure.events import (
     NothingUsable,
     Opened,
     Planned,
+    Probing,
     PutBack,
     TrialBegan,
     TrialEnded,
@@ -49,10 +52,9 @@ from iolab.measure.events import (
 from iolab.measure.protocol_probe import remedy
 from iolab.metrics import COMPARED, Metric
 from iolab.plan.contestant import Contestant
-from iolab.plan.plan import Plan
 from iolab.report import matrix
 from iolab.results.records import WARNINGS, Break, Failure, Minute
-from iolab.wording import BOUND_SIGNS, when, wrapped
+from iolab.wording import BOUND_SIGNS, duration, when, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
@@ -107,7 +109,7 @@ class Screen:
         if isinstance(event, Building):
             self._say(f"building {event.contestant} with {event.command}: this is done once")
         elif isinstance(event, Planned):
-            show_plan(self._console, event.plan, event.why)
+            show_plan(self._console, event)
         elif isinstance(event, Opened):
             self._opened(event)
         elif isinstance(event, PutBack):
@@ -116,6 +118,8 @@ class Screen:
             self._checked(event)
         elif isinstance(event, CapacityMeasured):
             self._say(f"{event.comparison}: capacity of the slowest: {event.capacity_per_s:,.0f} requests per second")
+        elif isinstance(event, BlocksChosen):
+            self._chosen(event)
         elif isinstance(event, LeftOut):
             self._say(f"{event.comparison}: without {event.contestant}: {event.why}")
         elif isinstance(event, CanTakePart):
@@ -131,6 +135,8 @@ class Screen:
             self._say(minute_words(event.title, event.minute))
         elif isinstance(event, TrialEnded):
             self._ended(event)
+        elif isinstance(event, Probing):
+            self._probing(event)
         else:
             self._counted(event)
 
@@ -151,6 +157,11 @@ class Screen:
             self._say(f"{event.done} of {event.planned} trials are there already, in {event.folder}{finished}")
         if self._bar is not None:
             self._bar.update(self._task, total=event.planned, completed=event.done)
+
+    def _chosen(self, event: BlocksChosen) -> None:
+        self._say(chosen_words(event.plan))
+        if self._bar is not None:
+            self._bar.update(self._task, total=event.planned)
 
     def _began(self, event: TrialBegan) -> None:
         if self._bar is not None:
@@ -173,6 +184,13 @@ class Screen:
             calls = event.count.per_request
             counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} a request"
             self._say(f"syscalls: {where}: {counted}")
+
+    def _probing(self, event: Probing) -> None:
+        line = f"what limited {event.comparison}: {event.contestant}: {event.what}"
+        if self._bar is not None:
+            self._bar.update(self._task, description=escape(line), left="")
+        else:
+            self._say(line)
 
     def _failed(self, contestant: str, failure: Failure, advice: str = "") -> None:
         """A failure, once however often it comes again: servers that die tend to die of the same fault."""
@@ -234,14 +252,18 @@ def outcome(event: TrialEnded) -> str:
     return f"discarded: {words}" if words else rate
 
 
-def show_plan(console: Console, plan: Plan, why: Sequence[str]) -> None:
+def show_plan(console: Console, planned: Planned) -> None:
     """Says before the first trial what is asked, for how long, and on which processors."""
+    plan = planned.plan
     trials = plan.blocks * sum(len(comparison.cells) for comparison in plan.comparisons)
+    more = f", up to {duration(planned.probing_s)} more to see what limited them" if planned.probing_s else ""
     say(console, plan.question)
-    say(console, f"{plan.blocks} blocks, {trials} trials, about {duration(plan.duration_s + plan.counting_s)}")
+    say(console, f"{plan.blocks} blocks, {trials} trials, about {duration(planned.time_s)}{more}")
+    if plan.aim is not None:
+        say(console, f"this is a pilot: after it, the number of blocks is chosen {aim_words(plan.aim)}")
     sets = dict.fromkeys((cell.server.cpus, cell.load.cpus) for each in plan.comparisons for cell in each.cells)
     for server, load in sets:
-        say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(why)})")
+        say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(planned.why)})")
 
 
 def prose(console: Console, line: str, *, indent: int = 0) -> None:
@@ -591,14 +613,6 @@ def _whose(counts: Mapping[str, int], measured: Sequence[str]) -> str:
 def _spelt(word: str) -> str:
     """A warning's word for people."""
     return word.replace("_", " ")
-
-
-def duration(seconds: float) -> str:
-    """A length of time for people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _level(level: Level, unit: float) -> str:

@@ -31,6 +31,7 @@ EXAMPLES = (
     "iolab vs epoll 'cmd:./mine --port {port}' --protocol http",
     "iolab vs poll epoll --connections 1000 --active 10",
     "iolab vs epoll io_uring --rate 20k",
+    "iolab vs epoll io_uring --quick --within 2% --budget 60s",
     "iolab vs thread fork --protocol http --no-keep-alive --path delay_ms=24.5",
 )
 
@@ -74,7 +75,7 @@ def add(parser: Parser) -> None:
         "contestants", nargs="*", metavar="CONTESTANT", help="two servers or more; the first is the reference"
     )
     add_groups(parser, GROUPS)
-    add_shared(parser.add_argument_group("the run"), "--quick", "--fresh", "--out", "--json")
+    add_shared(parser.add_argument_group("the run"), "--quick", "--within", "--budget", "--fresh", "--out", "--json")
 
 
 def add_groups(parser: Parser, groups: Mapping[str, Mapping[str, Setting]]) -> None:
@@ -118,6 +119,8 @@ def run(options: Namespace) -> int:
             *options.contestants,
             **settings,
             quick=options.quick,
+            within=options.within,
+            budget_ms=options.budget_ms,
             fresh=options.fresh,
             out=options.out,
             on_event=on_event,

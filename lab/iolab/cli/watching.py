@@ -58,6 +58,8 @@ def show(found: Results, *, as_json: bool) -> int:
     else:
         console = stdout()
         terminal.show_verdicts(console, found.verdicts, found.claims)
+        if found.precision is not None:
+            terminal.prose(console, found.precision.sentence)
         if found.began:
             terminal.say(console, f"measured {when(found.began)}")
         terminal.say(console, f"report: {found.report}")

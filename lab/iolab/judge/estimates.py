@@ -72,7 +72,7 @@ def estimates_of(
         times = METRICS[metric].is_time
         values = [values_of(used, metric, slot) for slot in range(len(titles))]
         found: list[tuple[str, str, stats.Ratio, tuple[float, ...]]] = []
-        for slot, below in _pairs(comparison, gone):
+        for slot, below in pairs_of(comparison, gone):
             x = paired((values[slot], values[below]))
             ratio = stats.ratio_of_pairs(x)
             if ratio is not None:
@@ -87,7 +87,7 @@ def estimates_of(
     return tuple(estimates)
 
 
-def _pairs(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]]:
+def pairs_of(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]]:
     """Each slot that takes part with the slot it is compared with: in a ladder the nearest rung below that is there."""
     for slot in range(1, len(comparison.cells)):
         below = comparison.reference(slot)

@@ -13,6 +13,7 @@ from typing import Any
 
 from iolab.judge import claims, verdict
 from iolab.judge.claims import ClaimVerdict
+from iolab.judge.precision import Precision, precision_of
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
@@ -27,6 +28,7 @@ class Results:
 
     `trials` are in the order in which they were stored, the discarded ones among them. `verdicts` has one for each
     comparison of the plan, `claims` one for each of its claims. `faults` has a line on each trial that was lost.
+    `precision` says what was reached of a half-width or a budget that was asked for in place of a number of blocks.
     """
 
     folder: Path
@@ -38,6 +40,7 @@ class Results:
     verdicts: tuple[ComparisonVerdict, ...]
     claims: tuple[ClaimVerdict, ...]
     minutes: tuple[Minute, ...] = ()
+    precision: Precision | None = None
 
     @property
     def report(self) -> Path:
@@ -83,6 +86,7 @@ class Results:
             "schema": 1,
             "folder": str(self.folder),
             "report": str(self.report),
+            "precision": None if self.precision is None else self.precision.document(),
             "verdicts": [each.model_dump(mode="json") for each in self.verdicts],
             "claims": [each.model_dump(mode="json") for each in self.claims],
         }
@@ -100,7 +104,10 @@ def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path 
     verdicts = verdict.judge(plan, kept, trials.counts)
     unmet = {Needs.model_validate(each["needs"]): str(each["why"]) for each in machine.get("unmet", ())}
     judgements = claims.judge(plan, kept, verdicts, processors=processors_of(machine), unmet=unmet)
-    return Results(folder, plan, machine, kept, trials.counts, trials.faults, verdicts, judgements, trials.minutes)
+    reached = precision_of(plan, kept, trials.counts)
+    return Results(
+        folder, plan, machine, kept, trials.counts, trials.faults, verdicts, judgements, trials.minutes, reached
+    )
 
 
 def read(folder: Path) -> Results:

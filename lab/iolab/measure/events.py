@@ -13,10 +13,15 @@ from iolab.results.records import CostCount, Failure, Minute, Result
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan is about to be run; `why` says in words how its processors were chosen."""
+    """A plan is about to be run; `why` says in words how its processors were chosen.
+
+    It takes about `time_s`, and up to `probing_s` more where further trials are to show what limited a contestant.
+    """
 
     plan: Plan
     why: tuple[str, ...]
+    time_s: float
+    probing_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +103,29 @@ class NothingUsable:
 
 
 @dataclass(frozen=True, slots=True)
+class Probing:
+    """Trials begin that show what limited a contestant, because the timed ones leave that open; `what` says which."""
+
+    contestant: str
+    comparison: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
     """The syscalls of a contestant were counted, or could not be."""
 
     contestant: str
     comparison: str
     count: CostCount
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksChosen:
+    """The pilot is over, now or in an earlier session: `plan` has the blocks that it chose, in `planned` trials."""
+
+    plan: Plan
+    planned: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +166,12 @@ Event = (
     | MachineBusy
     | Checked
     | CapacityMeasured
+    | BlocksChosen
     | TrialBegan
     | MinuteOver
     | TrialEnded
     | NothingUsable
+    | Probing
     | Counted
     | Building
 )

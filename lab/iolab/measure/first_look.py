@@ -8,7 +8,7 @@ from iolab.measure.engine import TrialFailed
 from iolab.measure.events import Checked
 from iolab.measure.follower import death_first, follow, load_spec, running
 from iolab.measure.protocol_probe import Mismatch
-from iolab.plan.settings import Cell, changed
+from iolab.plan.settings import Cell, changed, digest_of
 
 # A first look at every contestant before the first block: so many requests, all verified, over so few connections.
 CHECK_REQUESTS = 64
@@ -19,6 +19,13 @@ CHECKS_MAX = 2
 SEEN_ONCE = frozenset(
     {"cannot_start", "wrong_address", "hung", "silent", "floods", "other_interpreter", "no_ready_line", "unavailable"}
 )
+
+
+def kind_of(cell: Cell) -> str:
+    """Equal for cells of which one look is enough: the same server with the same settings, workload and path."""
+    shown = cell.model_dump(mode="json", include={"contestant", "workload", "server", "path"})
+    # A server that only a client of others speaks to is not asked anything.
+    return digest_of(shown | {"is_asked": cell.load.client is None})
 
 
 def check(host: Host, cell: Cell, title: str) -> Checked:

@@ -42,14 +42,23 @@ NULL_TRIALS = 3
 
 # A trial of a cell, short and judged; None where it cannot be used.
 Try = Callable[[Cell], Result | None]
+# What is told which trials begin, in words.
+OnBegin = Callable[[str], None]
 
 
 def limit_probe(
-    host: Host, plan: Plan, comparison: int, slot: int, results: Sequence[Result], known: Mapping[str, float]
+    host: Host,
+    plan: Plan,
+    comparison: int,
+    slot: int,
+    results: Sequence[Result],
+    known: Mapping[str, float],
+    on_begin: OnBegin,
 ) -> LimitProbe | None:
     """What trials of their own say of the limit of a cell; None where the timed ones say it, or cannot be asked.
 
-    `known` are the ceilings of the generator that were measured before, by the shapes of their loads.
+    `known` are the ceilings of the generator that were measured before, by the shapes of their loads. `on_begin` is
+    told which trials begin.
     """
     cell, kind, mine = _so_far(plan, comparison, slot, results)
     if not mine or not is_closed_loop(cell):
@@ -63,14 +72,34 @@ def limit_probe(
     ceiling = None
     if kind is Bottleneck.GENERATOR:
         rate = median(_rate(each) for each in mine)
-        ceiling = _ceiling_per_s(cell, rate, {**reached_per_s(plan, results), **known}, attempt)
+        ceiling = _ceiling_per_s(cell, rate, {**reached_per_s(plan, results), **known}, attempt, on_begin)
         if rate >= CEILING_SHARE * ceiling:
             return LimitProbe(ceiling_per_s=ceiling)
         kind = Bottleneck.LATENCY
     if not is_open_question(cell, kind):
         return None
-    mean_ms = median(each.report.latency_ns.mean for each in mine if each.report is not None) / 1e6
-    return _doubled(_short(cell, mean_ms), attempt).model_copy(update={"ceiling_per_s": ceiling})
+    return _doubled(_short(cell, _mean_ms(mine)), attempt, on_begin).model_copy(update={"ceiling_per_s": ceiling})
+
+
+def longest_ms(plan: Plan, results: Sequence[Result] = ()) -> list[int]:
+    """How long each trial takes that may be run to see what limited the cells: these at most, as far as is known.
+
+    With results, cells whose limit they show are left out, and trials of a server that takes long for a request are
+    longer. Without them, nothing is known of either.
+    """
+    trials, shapes = list[int](), set[str]()
+    for at, comparison in enumerate(plan.comparisons):
+        for slot in range(len(comparison.cells)):
+            cell, kind, mine = _so_far(plan, at, slot, results)
+            kind = kind if results else Bottleneck.GENERATOR
+            if not is_closed_loop(cell) or kind not in (Bottleneck.GENERATOR, Bottleneck.LATENCY):
+                continue
+            if kind is Bottleneck.GENERATOR and load_shape(cell) not in shapes:
+                shapes.add(load_shape(cell))
+                trials += [_short(cell, 0.0).trial_ms] * NULL_TRIALS
+            if is_open_question(cell, Bottleneck.LATENCY):
+                trials += [_short(cell, _mean_ms(mine)).trial_ms] * 2 * PAIRS_MAX
+    return trials
 
 
 def _so_far(
@@ -84,21 +113,23 @@ def _so_far(
     return plan.comparisons[comparison].cells[slot], None if limit is None else limit.kind, mine
 
 
-def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt: Try) -> float:
+def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt: Try, on_begin: OnBegin) -> float:
     """What the generator is known to reach under the load of a cell: measured anew where that proves nothing yet."""
     ceiling = known.get(load_shape(cell), rate)
     if rate < CEILING_SHARE * ceiling:
         return ceiling
+    on_begin(f"{NULL_TRIALS} trials of the generator against the cheapest server")
     server = Server(workers=cell.server.workers, cpus=cell.server.cpus)
     null = _short(cell.model_copy(update={"contestant": Contestant.parse(NULL_SERVER), "server": server}), 0.0)
     return max(ceiling, *(_rate(attempt(null)) for _ in range(NULL_TRIALS)))
 
 
-def _doubled(cell: Cell, attempt: Try) -> LimitProbe:
+def _doubled(cell: Cell, attempt: Try, on_begin: OnBegin) -> LimitProbe:
     """The gain of twice as many requests in flight, and how busy both sides were then; nothing where it failed."""
     more = twice(cell)
     gains, seen = list[float](), None
-    for _ in range(PAIRS_MAX):
+    for pair in range(1, PAIRS_MAX + 1):
+        on_begin(f"pair {pair} of at most {PAIRS_MAX}, with twice as many requests in flight")
         before, after = attempt(cell), attempt(more)
         if before is None or after is None or not _rate(before):
             continue
@@ -120,6 +151,12 @@ def twice(cell: Cell) -> Cell:
     connections = 2 * load.connections if active is None else max(load.connections, active)
     threads = 2 * load.threads if len(load.cpus) >= 2 * load.threads else load.threads
     return changed(cell, {"load.connections": connections, "load.active": active, "load.threads": threads})
+
+
+def _mean_ms(results: Sequence[Result]) -> float:
+    """How long a request took in trials; 0 where there is none."""
+    means = [each.report.latency_ns.mean for each in results if each.report is not None]
+    return median(means) / 1e6 if means else 0.0
 
 
 def _short(cell: Cell, mean_ms: float) -> Cell:

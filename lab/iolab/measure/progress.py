@@ -40,7 +40,10 @@ class Progress:
         self.results = list(writer.trials.results)
         self._minutes = list(writer.trials.minutes)
         self._writer = writer
-        self._expected_s, self._spent_s = 0.0, 0.0
+        self._lap_begin_s = clocks.monotonic_s()
+        self._expected_s, self._took_s = 0.0, 0.0
+        for result in self.results:
+            self._keep_pace(result)
         self._rest_known: tuple[Trial, ...] = ()
         self._rest_after = -1
         self._has_looked_back = False
@@ -57,8 +60,13 @@ class Progress:
 
     def left_s(self) -> float:
         """How long the rest should take at the pace so far."""
-        pace = self._spent_s / self._expected_s if self._expected_s else 1.0
+        pace = self._took_s / self._expected_s if self._expected_s else 1.0
         return pace * sum(self.plan.cell(rest).trial_ms for rest in self.rest()) / 1_000
+
+    def lap_s(self) -> float:
+        """How long it is since this was last asked, to the millisecond. So no time between two trials is lost."""
+        begin_s, self._lap_begin_s = self._lap_begin_s, self.clocks.monotonic_s()
+        return round(self._lap_begin_s - begin_s, 3)
 
     def rest(self) -> tuple[Trial, ...]:
         """What is still to be run, worked out once after each result: of many contestants that takes milliseconds."""
@@ -71,7 +79,7 @@ class Progress:
         comparison = self.plan.comparisons[scheduled.comparison]
         return comparison.titles[scheduled.slot], comparison.name
 
-    def keep(self, result: Result, spent_s: float = 0.0) -> None:
+    def keep(self, result: Result) -> None:
         """Stores a result, whatever signal comes meanwhile, and reports it."""
         with signals_held():
             self._writer.append(result)
@@ -80,10 +88,14 @@ class Progress:
         if result.failure is not None and result.failure.left_out:
             self.on_event(LeftOut(title, comparison, result.failure.message))
             return
-        if spent_s and result.failure is None:
-            self._spent_s += spent_s
-            self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
+        self._keep_pace(result)
         self.on_event(TrialEnded(result, title, comparison, len(self.results), self.planned))
+
+    def go_on(self, plan: Plan) -> None:
+        """Goes on with the plan whose number of blocks was chosen after the pilot, and stores it first."""
+        with signals_held():
+            self._writer.choose(plan)
+        self.plan, self._rest_after = plan, -1
 
     def minutes_of(self, scheduled: Trial) -> tuple[Minute, ...]:
         """What is stored of a long trial so far, the trials that were cut off included."""
@@ -114,6 +126,11 @@ class Progress:
                 self._writer.append(count)
         comparison = self.plan.comparisons[count.comparison]
         self.on_event(Counted(comparison.titles[count.slot], comparison.name, count))
+
+    def _keep_pace(self, result: Result) -> None:
+        if result.took_s is not None and result.failure is None and self.plan.holds(result.trial):
+            self._took_s += result.took_s
+            self._expected_s += self.plan.cell(result.trial).trial_ms / 1_000
 
 
 def _why_unusable(results: Sequence[Result]) -> str:

@@ -60,6 +60,12 @@ def _rates(host: Host, plan: Plan, comparison: int, slot: int) -> list[float]:
     return [result.report.rate_per_s for result in results if result.report is not None and result.failure is None]
 
 
+def trials_ms(plan: Plan) -> list[int]:
+    """How long each trial takes that is run to know the capacities of a plan."""
+    cells = [cell for at in wanted(plan, {}) for cell in plan.comparisons[at].cells]
+    return [changed(cell, CLOSED_LOOP).trial_ms for cell in cells for _ in range(TRIALS)]
+
+
 def wanted(plan: Plan, known: Mapping[str, float]) -> list[int]:
     """The comparisons whose capacity is to be measured yet."""
     return [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,26 @@ from iolab.contract.types import updated
 from iolab.errors import BadInput, IolabError
 from iolab.judge import trial
 from iolab.judge.bottleneck import load_shape
-from iolab.measure import programs, pythons, rates
+from iolab.measure import planning, programs, pythons, rates
 from iolab.measure.agent import Host
 from iolab.measure.cost_run import costs
 from iolab.measure.earlier_run import began_before, earlier, moved_aside
 from iolab.measure.engine import TrialFailed
-from iolab.measure.events import CanTakePart, CapacityMeasured, MachineBusy, OnEvent, Opened, PutBack, TrialBegan
-from iolab.measure.first_look import check
+from iolab.measure.events import (
+    BlocksChosen,
+    CanTakePart,
+    CapacityMeasured,
+    MachineBusy,
+    OnEvent,
+    Opened,
+    Probing,
+    PutBack,
+    TrialBegan,
+)
+from iolab.measure.first_look import check, kind_of
 from iolab.measure.limit_probe import limit_probe
 from iolab.measure.progress import CLOCKS, Clocks, Progress
 from iolab.measure.trial_run import measure
-from iolab.plan import settings
 from iolab.plan.plan import Plan, Trial
 from iolab.results import store
 from iolab.results.records import CostCount, Failure, Result, pieces
@@ -93,10 +103,13 @@ def run(
         moved_aside(folder, is_old=is_old, put_back=lambda: on_event(PutBack(folder))) as set_aside,
         store.writing(plan, machine, runs) as writer,
     ):
+        plan = writer.plan
         progress = Progress(plan, writer, on_event, clocks, all_or_none=all_or_none)
         done, planned = len(progress.results), progress.planned
         ended = ended if done == planned else None
         on_event(Opened(folder, plan, done, planned, writer.trials.faults, set_aside, changed, ended))
+        if plan.choice is not None:
+            on_event(BlocksChosen(plan, planned))
         if progress.rest() and (why := trial.machine_busy(host.noise())):
             on_event(MachineBusy(why))
         _leave_out(progress, left_out or {})
@@ -108,11 +121,14 @@ def run(
             machine["identity"]["programs"] = executed
             store.write_machine(folder, machine)
         _measure_capacities(progress, host, folder, machine)
+        # From here on, the time of a trial begins where the one before it ends.
+        progress.lap_s()
         # Asked anew after each trial: a discarded one of many is run again in its own block.
-        while rest := progress.rest():
+        while rest := progress.rest() or _rest_after_pilot(progress):
             _refuse_changed(plan, host, executed)
             progress.look_back(rest[0])
             _run_trial(progress, host, rest[0], machine[rates.RECORDED])
+        plan = progress.plan
         left = uncounted(plan, progress.results, writer.trials.counts)
         _refuse_changed(plan, host, executed)
         capacities, ceilings = machine[rates.RECORDED], dict[str, float]()
@@ -161,8 +177,16 @@ def _refuse_changed(plan: Plan, host: Host, executed: Executed) -> None:
         raise store.StoreError(f"{changed} since this run began: start it again to measure anew; its trials are kept")
 
 
+def _rest_after_pilot(progress: Progress) -> tuple[Trial, ...]:
+    """What is left once the pilot is over, whose results choose the number of blocks; nothing where it is chosen."""
+    if not progress.plan.is_pilot:
+        return ()
+    progress.go_on(planning.chosen(progress.plan, progress.results))
+    progress.on_event(BlocksChosen(progress.plan, progress.planned))
+    return progress.rest()
+
+
 def _run_trial(progress: Progress, host: Host, scheduled: Trial, capacities: Mapping[str, float]) -> None:
-    begin_s = progress.clocks.monotonic_s()
     progress.on_event(TrialBegan(scheduled, *progress.names(scheduled), progress.left_s()))
     name = progress.plan.comparisons[scheduled.comparison].name
     cell = rates.at_rate(progress.plan.cell(scheduled), capacities.get(name))
@@ -177,8 +201,10 @@ def _run_trial(progress: Progress, host: Host, scheduled: Trial, capacities: Map
         raise CutOff(progress.names(scheduled)[0], failure)
     # The minutes of a trial that has a report are in it.
     last = minutes[len(earlier) :] if not measured.is_measured else ()
-    result = trial.judged(cell, measured.model_copy(update={"pieces": (*pieces(earlier), *pieces(last))}))
-    progress.keep(result, progress.clocks.monotonic_s() - begin_s)
+    took_s = progress.lap_s() + sum(minute.seconds for minute in earlier)
+    whole = {"took_s": took_s, "pieces": (*pieces(earlier), *pieces(last))}
+    result = trial.judged(cell, measured.model_copy(update=whole))
+    progress.keep(result)
     if failure is not None and _ends_the_run(progress, result, failure):
         # Its last lines were printed when the trial ended.
         raise ContestantFailed(progress.names(scheduled)[0], failure.model_copy(update={"said": ()}))
@@ -223,9 +249,7 @@ def _check_contestants(progress: Progress, host: Host) -> None:
         if not progress.is_wanted(scheduled):
             continue
         cell = progress.plan.cell(scheduled)
-        shown = cell.model_dump(mode="json", include={"contestant", "workload", "server", "path"})
-        # A server that only a client of others speaks to is not asked anything.
-        kind = settings.digest_of(shown | {"is_asked": cell.load.client is None})
+        kind = kind_of(cell)
         if kind not in seen:
             checked = check(host, cell, progress.names(scheduled)[0])
             if progress.all_or_none and checked.failure is not None:
@@ -264,9 +288,17 @@ def _count(
             break
     key = progress.plan.comparisons[comparison].cells[slot].key
     # What failed in passing is counted again when the run goes on, and its limit with it.
-    probe = None if passing else limit_probe(host, progress.plan, comparison, slot, progress.results, ceilings)
+    probe = None
+    if not passing:
+        tell = partial(_probing, progress, comparison, slot)
+        probe = limit_probe(host, progress.plan, comparison, slot, progress.results, ceilings, tell)
     if probe is not None and probe.ceiling_per_s is not None:
         ceilings[load_shape(cell)] = probe.ceiling_per_s
-    count = CostCount(comparison=comparison, slot=slot, cell=key, limit=probe, **seen)
+    count = CostCount(comparison=comparison, slot=slot, cell=key, limit=probe, took_s=progress.lap_s(), **seen)
     progress.keep_count(count, passing=passing)
     return not passing
+
+
+def _probing(progress: Progress, at: int, slot: int, what: str) -> None:
+    comparison = progress.plan.comparisons[at]
+    progress.on_event(Probing(comparison.titles[slot], comparison.name, what))

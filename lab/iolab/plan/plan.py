@@ -36,6 +36,8 @@ ALPHA = 0.05
 # A discarded block is run again at most this often, and so is a discarded trial of many contestants. Discarded trials
 # stay in the record.
 RETRIES_MAX = 2
+# So long a run may be asked to take.
+BUDGET_MS_MAX = 7 * 24 * 3_600_000
 # A trial in which syscalls are counted is apart from those that are timed, because that takes time from the
 # server. Such figures hardly vary, so one short window for each contestant and setting is enough.
 COUNT_WARMUP_MS, COUNT_DURATION_MS = 100, 300
@@ -192,11 +194,51 @@ class Quick(Frozen):
         return tuple(kept for each in chosen if (kept := each.without(self.skip)) is not None)
 
 
+class Aim(Frozen):
+    """What a run is asked for in place of a number of blocks, which is then chosen once, after a pilot.
+
+    `within` is the half-width of the deciding ratios' intervals, as a share: with 0.02 each is known to a factor of
+    1.02. `budget_ms` is how long the run may take, with all that belongs to it.
+    """
+
+    within: float | None = Field(default=None, gt=0, lt=1)
+    budget_ms: int | None = Field(default=None, ge=1_000, le=BUDGET_MS_MAX)
+
+    @property
+    def budget_s(self) -> float | None:
+        """The budget in seconds; None where there is none."""
+        return None if self.budget_ms is None else self.budget_ms / 1_000
+
+
+class Choice(Frozen):
+    """The number of blocks that was chosen after a pilot of so many, and what it rests on.
+
+    `half_width` is that of the widest deciding ratio in the pilot, as a share, and `widest` says which one that is; it
+    is None where too few blocks count. `needed` blocks give the half-width that was asked for; None where none was, or
+    where that is unknown. `affordable` is how many fit in the budget, if there is one. A block took `block_s` in the
+    pilot, its reruns included, and what is run besides blocks takes at most `others_s`.
+    """
+
+    pilot: int = Field(ge=1)
+    blocks: int = Field(ge=1)
+    half_width: float | None = Field(default=None, ge=0)
+    widest: str = ""
+    needed: int | None = Field(default=None, ge=1)
+    affordable: int | None = Field(default=None, ge=0)
+    block_s: float = Field(ge=0)
+    others_s: float = Field(ge=0)
+
+    def time_s(self, blocks: int) -> float:
+        """How long the whole run takes with so many blocks."""
+        return blocks * self.block_s + self.others_s
+
+
 class Plan(Frozen):
     """A whole question. Prose, published rows, claims and needs do not decide what is measured; the rest does.
 
     What is `skipped` is in no comparison. `overrides` are the settings that were given besides the file. With them, and
-    in a plan that `is_quick`, there may be no comparison that a claim is about.
+    in a plan that `is_quick`, there may be no comparison that a claim is about. With an `aim`, `blocks` are those of
+    the pilot until there is a `choice`, and then those that were chosen.
     """
 
     schema_: Literal[1] = Field(default=1, alias="schema")
@@ -210,6 +252,8 @@ class Plan(Frozen):
     needs: Needs = Needs()
     skipped: tuple[Skip, ...] = ()
     is_quick: bool = False
+    aim: Aim | None = None
+    choice: Choice | None = None
     overrides: dict[str, Any] = Field(default={})
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -238,7 +282,10 @@ class Plan(Frozen):
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits over what decides the measurement: name, comparisons, blocks and seed."""
+        """16 hexadecimal digits over what decides the measurement: name, comparisons, blocks and seed.
+
+        An aim stands for the blocks that are chosen for it, so that the run has one folder before and after its pilot.
+        """
         comparisons = [
             {
                 **each.model_dump(mode="json", exclude={"cells", "group", "needs"}),
@@ -246,7 +293,13 @@ class Plan(Frozen):
             }
             for each in self.comparisons
         ]
-        return digest_of({"name": self.name, "comparisons": comparisons, "blocks": self.blocks, "seed": self.seed})
+        blocks = self.blocks if self.aim is None else self.aim.model_dump()
+        return digest_of({"name": self.name, "comparisons": comparisons, "blocks": blocks, "seed": self.seed})
+
+    @property
+    def is_pilot(self) -> bool:
+        """Whether the number of blocks is still to be chosen."""
+        return self.aim is not None and self.choice is None
 
     @property
     def duration_s(self) -> float:

@@ -40,7 +40,7 @@ class ByHand(NamedTuple):
 
 def again(plan: Plan) -> tuple[str, ...]:
     """The command that runs the whole plan again, with its seed."""
-    words = _vs_words(plan) if plan.name == "vs" else ["iolab", "run", plan.name]
+    words = _vs_words(plan) if plan.name == "vs" else ["iolab", "run", plan.name, *_aim_words(plan)]
     words += [word for name, value in plan.overrides.items() for word in ("--set", f"{name}={value}")]
     # A plan that is as short as a quick one has the same digest with the flag.
     return (*words, "--quick") if plan.quick().digest == plan.digest else tuple(words)
@@ -110,10 +110,22 @@ def _vs_words(plan: Plan) -> list[str]:
     words += ["--connections", str(cell.load.connections), *_worker_words(cell), "--threads", str(cell.load.threads)]
     words += ["--sockets", str(cell.server.sockets)] if cell.server.sockets > 1 else []
     words += _other_words(cell)
-    words += ["--driver", cell.load.driver, "--blocks", str(plan.blocks), "--seed", str(plan.seed)]
+    words += ["--driver", cell.load.driver, *_blocks_words(plan), "--seed", str(plan.seed)]
     for flag, cpus in (("--server-cpus", cell.server.cpus), ("--load-cpus", cell.load.cpus)):
         words += [flag, _list(cpus)] if cpus else []
     return words
+
+
+def _blocks_words(plan: Plan) -> list[str]:
+    """How many blocks there are, or what was asked for in place of a number."""
+    return ["--blocks", str(plan.blocks)] if plan.aim is None else _aim_words(plan)
+
+
+def _aim_words(plan: Plan) -> list[str]:
+    aim = plan.aim
+    within = [] if aim is None or aim.within is None else ["--within", f"{100 * aim.within:.12g}%"]
+    budget = [] if aim is None or aim.budget_ms is None else ["--budget", f"{aim.budget_ms}ms"]
+    return [*within, *budget]
 
 
 def _other_words(cell: Cell) -> list[str]:

@@ -29,6 +29,7 @@ def of_run(found: Results) -> str:
     ratios = [row for verdict in found.verdicts if not verdict.rankings for row in _ratios(verdict)]
     lines += _table(("Setting", "Contestant / reference", *(row.title for row in COMPARED.values())), ratios)
     lines += [f"- {_text(line)}" for line in headline.unfinished(found.plan, found.verdicts)]
+    lines += [] if found.precision is None else [f"- {_text(found.precision.sentence)}"]
     return "\n".join([*lines, *_end(found.began, commands.again(found.plan))])
 
 

@@ -102,6 +102,7 @@ def render(run: Results) -> str:
             verdicts=verdicts,
             unfinished=headline.unfinished(plan, verdicts),
             faults=run.faults,
+            precision=run.precision,
             unequal=_unequal(plan, verdicts, used),
             left_out=_left_out(verdicts),
             lines_max=LINES_MAX,

@@ -352,7 +352,8 @@ class CostCount(Frozen):
     `comparison` and `slot` are indices into the plan, `cell` the key of the planned cell. `calls` are the server's
     syscalls for `requests`; None where they could not be counted, and `why_not` then says why. The server's own
     memory, in bytes, is taken before the first connection and while all are at work; None where it is unknown. `limit`
-    is what was seen beside it of what limited the cell; None where the timed trials say that.
+    is what was seen beside it of what limited the cell; None where the timed trials say that. Both together took
+    `took_s`; None where an earlier version counted.
     """
 
     comparison: int = Field(ge=0)
@@ -364,6 +365,7 @@ class CostCount(Frozen):
     own_bytes_before: int | None = Field(default=None, ge=0)
     own_bytes: int | None = Field(default=None, ge=0)
     limit: LimitProbe | None = None
+    took_s: float | None = Field(default=None, ge=0)
 
     def is_of(self, plan: Plan) -> bool:
         """Whether a count, read from somewhere, is one of this plan."""
@@ -452,14 +454,16 @@ def pieces(minutes: Iterable[Minute]) -> tuple[Piece, ...]:
 class Result(Frozen):
     """A finished trial, good or bad. A failed one has a `failure` and may lack the rest.
 
-    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it. `ready` is what a server of
-    ours said when it accepted connections, `ready_line` what another did. `report` is the generator's; a trial whose
-    load another client made has `client` instead, and one without a load neither. A long trial that was cut off has
-    `pieces`: they are part of what was asked and answered, and of no other figure.
+    `started` is wall time as ISO 8601, a label only; no interval is ever computed from it. `took_s` is how long the
+    trial took, from the end of the one before it; None where it was not run, or an earlier version ran it.
+    `ready` is what a server of ours said when it accepted connections, `ready_line` what another did. `report` is the
+    generator's; a trial whose load another client made has `client` instead, and one without a load neither. A long
+    trial that was cut off has `pieces`: they are part of what was asked and answered, and of no other figure.
     """
 
     trial: Trial
     started: str
+    took_s: float | None = Field(default=None, ge=0)
     ready: ServeReady | None = None
     ready_line: ReadyLine | None = None
     report: Report | None = None

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from iolab.contract.types import one_line
+from iolab.contract.types import one_line, updated
 from iolab.errors import StoreError as StoreError
 from iolab.plan.plan import Place, Plan, Trial
 from iolab.results import journal, layout, older
@@ -45,9 +45,13 @@ class Trials:
 
 @dataclass(frozen=True)
 class Writer:
-    """An open, locked run. Get one from `writing`; it appends results and counts."""
+    """An open, locked run. Get one from `writing`; it appends results and counts.
+
+    `plan` is the one that was asked for, with what its earlier run in this folder chose after its pilot.
+    """
 
     folder: Path
+    plan: Plan
     trials: Trials
     machine: Mapping[str, Any]
     _results: Journal
@@ -62,6 +66,10 @@ class Writer:
         with journal.opened(self.folder / layout.MINUTES) as minutes:
             minutes.cut_torn_line()
             minutes.append(minute)
+
+    def choose(self, plan: Plan) -> None:
+        """Replaces the plan by one with the number of blocks that was chosen after its pilot; raises StoreError."""
+        _write_plan(self.folder, plan)
 
     def end(self, when: str) -> None:
         """Notes that nothing is left to do since then."""
@@ -78,26 +86,40 @@ def writing(plan: Plan, machine: Mapping[str, Any], runs: Path) -> Iterator[Writ
     """Opens the folder of a plan for writing, made or resumed; raises StoreError.
 
     `machine` is any JSON document. To resume a run, its key `identity` (engine build, kernel, host, processor) must be
-    equal, because trials of two builds or two machines are not one comparison. That of a run which has ended stays: it
-    says how the machine was when it was measured.
+    equal, because trials of two builds or two machines are not one comparison. A run that has chosen its number of
+    blocks after a pilot keeps to it. The machine of a run which has ended stays: it says how it was when it was
+    measured.
     """
     folder = folder_of(plan, runs)
     make_folder(folder)
     with journal.opened(folder / layout.TRIALS) as results, journal.opened(folder / layout.COUNTS) as counts:
         trials = read_trials(folder)
         _check_identity(folder, machine, resumed=bool(trials.results))
-        write_file(folder / layout.PLAN, plan.model_dump_json(indent=2) + "\n")
+        plan = _as_chosen(plan, folder)
+        _write_plan(folder, plan)
         if noted_end(folder) is None:
             write_machine(folder, machine)
         results.cut_torn_line()
         counts.cut_torn_line()
         try:
-            yield Writer(folder, trials, machine, results, counts)
+            yield Writer(folder, plan, trials, machine, results, counts)
         except BaseException:
             if not results.size and not (folder / layout.MINUTES).exists():
                 # A run that failed before its first trial leaves nothing behind.
                 remove_folder(folder, (layout.PLAN, layout.MACHINE, layout.TRIALS, layout.COUNTS, layout.REPORT))
             raise
+
+
+def _as_chosen(plan: Plan, folder: Path) -> Plan:
+    """The plan with the number of blocks that its earlier run in a folder chose; as it is where none has chosen."""
+    if not plan.is_pilot or not (folder / layout.PLAN).exists():
+        return plan
+    before = read_plan(folder)
+    return plan if before.choice is None else updated(plan, blocks=before.blocks, choice=before.choice)
+
+
+def _write_plan(folder: Path, plan: Plan) -> None:
+    write_file(folder / layout.PLAN, plan.model_dump_json(indent=2) + "\n")
 
 
 def read_plan(folder: Path) -> Plan:

@@ -1,0 +1,154 @@
+"""How precise a run is where that, or a time, was asked for instead of a number of blocks.
+
+What is asked for is the half-width of the intervals that every verdict begins with: the ratios of requests and of CPU
+per request to the reference. The widest of all comparisons counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from iolab.contract.types import Frozen, percent
+from iolab.judge import stats
+from iolab.judge.blocks import paired, used_blocks, values_of
+from iolab.judge.estimates import pairs_of
+from iolab.metrics import METRICS, RANKED_BY
+from iolab.plan.plan import BLOCKS_MAX, Aim, Choice, Plan
+from iolab.results.records import CostCount, Result
+from iolab.results.remaining import given_up
+from iolab.wording import duration
+
+
+class Width(NamedTuple):
+    """The half-width of one ratio's interval, as a share, and which ratio it is; None where too few blocks count."""
+
+    half_width: float | None
+    what: str
+
+
+class Precision(Frozen):
+    """What was asked for in place of a number of blocks, and what was reached.
+
+    `half_width` is that of the widest deciding ratio, which `widest` names. The `blocks` were chosen after a pilot of
+    `pilot_blocks`; by what was measured, about `blocks_needed` give the half-width that was asked for. All trials and
+    counts together took `trials_s`. What was not asked for, and what is unknown, is None.
+    """
+
+    within: float | None
+    half_width: float | None
+    widest: str
+    is_reached: bool | None
+    budget_s: float | None
+    trials_s: float
+    pilot_blocks: int
+    blocks: int
+    blocks_needed: int | None
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON, the sentence too."""
+        return {**self.model_dump(mode="json"), "sentence": self.sentence}
+
+    @property
+    def sentence(self) -> str:
+        """All of it for people."""
+        known = "unknown, because too few blocks count" if self.half_width is None else share_words(self.half_width)
+        parts = [f"{known} ({self.widest})"] if self.widest else []
+        if self.within is not None:
+            more = f": about {self.blocks_needed:,} blocks would reach it" if self.blocks_needed else ""
+            reached = "reached" if self.is_reached else f"not reached{more}"
+            parts.append(f"{share_words(self.within)} was asked for and {reached}")
+        parts.append(f"{self.blocks} blocks, chosen after a pilot of {self.pilot_blocks}")
+        if self.budget_s is not None:
+            parts.append(f"trials took {duration(self.trials_s)} of a budget of {duration(self.budget_s)}")
+        return f"Precision: {'; '.join(parts)}."
+
+
+def widest(plan: Plan, results: Iterable[Result]) -> Width | None:
+    """The widest deciding ratio of a run so far; None where nothing is compared."""
+    widths = list(_widths(plan, results))
+    # One of which nothing is known may be wider than all others.
+    return max(widths, key=lambda each: float("inf") if each.half_width is None else each.half_width, default=None)
+
+
+def _widths(plan: Plan, results: Iterable[Result]) -> Iterator[Width]:
+    done = {result.trial.place: result for result in results if plan.holds(result.trial)}
+    gone = given_up(done)
+    for at, comparison in enumerate(plan.comparisons):
+        used, _, _ = used_blocks(plan, at, done)
+        where = f", {comparison.name}" if len(plan.comparisons) > 1 else ""
+        for slot, below in pairs_of(comparison, {slot for index, slot in gone if index == at}):
+            for metric in RANKED_BY:
+                above, under = (values_of(used, metric, each) for each in (slot, below))
+                if used and not (above or under):
+                    continue  # the load of these trials has no such figure
+                titles = f"{comparison.titles[slot]} / {comparison.titles[below]}"
+                yield Width(stats.half_width(paired((above, under))), f"{METRICS[metric].noun} of {titles}{where}")
+
+
+def aim_words(aim: Aim) -> str:
+    """What was asked for: `for ±2 % within 60 s`."""
+    within = "" if aim.within is None else f"for {share_words(aim.within)}"
+    budget = "" if aim.budget_s is None else f"within {duration(aim.budget_s)}"
+    return " ".join(filter(None, (within, budget)))
+
+
+def chosen_words(plan: Plan) -> str:
+    """What was chosen after the pilot, and why, in a sentence; empty of a plan that has chosen nothing."""
+    aim, choice = plan.aim, plan.choice
+    if aim is None or choice is None:
+        return ""
+    if aim.within is None:
+        return _fitting(aim, choice)
+    asked = share_words(aim.within)
+    if choice.half_width is None or choice.needed is None:
+        which = f" ({choice.widest})" if choice.widest else ""
+        return f"the pilot has too few blocks that count to plan for {asked}{which}; {_fitting(aim, choice)}"
+    seen = f"the pilot gives {share_words(choice.half_width)} ({choice.widest})"
+    if choice.needed > choice.blocks:
+        limit = f"{BLOCKS_MAX:,} blocks" if aim.budget_s is None else duration(aim.budget_s)
+        takes = f"it takes about {choice.needed:,} blocks, {duration(choice.time_s(choice.needed))}"
+        return f"{asked} cannot be reached in {limit}: {takes}; {seen}; {_fitting(aim, choice)}"
+    if choice.blocks == choice.pilot:
+        return f"{seen}: that is within {asked}, so there are no more blocks"
+    time = duration(choice.time_s(choice.blocks))
+    return f"{seen}; {choice.blocks} blocks should give {asked}, about {time} in all"
+
+
+def _fitting(aim: Aim, choice: Choice) -> str:
+    """What is run where the time decides how many blocks there are, or nothing does."""
+    if aim.budget_s is None:
+        return f"the run keeps to the {choice.blocks} blocks of its pilot"
+    budget = duration(aim.budget_s)
+    if (choice.affordable or 0) < choice.pilot:
+        return f"a block takes {choice.block_s:.1f} s, so no more than the pilot fits in {budget}"
+    return f"{choice.blocks:,} blocks fit in {budget}"
+
+
+def precision_of(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]) -> Precision | None:
+    """What was reached of what was asked for; None where a number of blocks was asked for, or none is chosen yet."""
+    aim, choice, results = plan.aim, plan.choice, list(results)
+    if aim is None or choice is None:
+        return None
+    half_width, what = widest(plan, results) or (None, "")
+    needed = None
+    if aim.within is not None and half_width is not None:
+        needed = stats.blocks_for_width(half_width, choice.blocks, aim.within)
+    times_s = [each.took_s for each in results] + [each.took_s for each in counts]
+    return Precision(
+        within=aim.within,
+        half_width=half_width,
+        widest=what,
+        is_reached=None if aim.within is None else needed == choice.blocks,
+        budget_s=aim.budget_s,
+        trials_s=round(math.fsum(took_s or 0.0 for took_s in times_s), 3),
+        pilot_blocks=choice.pilot,
+        blocks=choice.blocks,
+        blocks_needed=needed,
+    )
+
+
+def share_words(share: float) -> str:
+    """A half-width for people: `±2 %`, `±1.62 %`."""
+    return f"±{100 * share:.3g} %" if share < 1 else f"±{percent(share)}"

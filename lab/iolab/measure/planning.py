@@ -1,0 +1,128 @@
+"""How long a run takes, and how many blocks it has where a precision or a budget was asked for in place of a number.
+
+A pilot comes first: ordinary blocks, which count like all others. From its widest interval, and the time its blocks
+took, the number of blocks is chosen once. The results are not looked at again before the end: a run that stops when
+it likes what it sees finds differences that are not there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from iolab.contract.types import updated
+from iolab.errors import PlanError
+from iolab.judge import precision, stats
+from iolab.measure import limit_probe, rates
+from iolab.measure.first_look import kind_of
+from iolab.plan import mistakes
+from iolab.plan.plan import BLOCKS_MAX, Aim, Choice, Plan
+from iolab.plan.settings import TRIAL_OVERHEAD_MS
+from iolab.results.records import Result
+
+# Six blocks give an interval, whose width is hardly known then; ten know it to about a quarter.
+PILOT = 10
+
+
+class Others(NamedTuple):
+    """What is run besides the blocks: how often a server is started for it, and how long it takes by the plan."""
+
+    starts: int
+    planned_s: float
+
+    def time_s(self, late_s: float = 0.0) -> float:
+        """How long it takes, where each start takes so much longer than it was planned to."""
+        return self.planned_s + self.starts * late_s
+
+
+def others(plan: Plan) -> Others:
+    """First looks, measured capacities, and the counts of what a request costs."""
+    looks = {kind_of(cell) for comparison in plan.comparisons for cell in comparison.cells}
+    capacities_ms = rates.trials_ms(plan)
+    counts = sum(len(comparison.cells) for comparison in plan.comparisons)
+    planned_ms = TRIAL_OVERHEAD_MS * len(looks) + sum(capacities_ms)
+    return Others(len(looks) + len(capacities_ms) + counts, planned_ms / 1_000 + plan.counting_s)
+
+
+def probes(plan: Plan, results: Sequence[Result] = ()) -> Others:
+    """Trials that show what limited the cells, these at most; with results, where those leave it open."""
+    trials_ms = limit_probe.longest_ms(plan, results)
+    return Others(len(trials_ms), sum(trials_ms) / 1_000)
+
+
+def aimed(plan: Plan, within: float | None, budget_ms: int | None) -> Plan:
+    """The plan with its pilot in place of its blocks, where either is asked for; raises PlanError with one line."""
+    if within is None and budget_ms is None:
+        return plan
+    try:
+        aim = Aim(within=within, budget_ms=budget_ms)
+    except ValidationError as error:
+        raise PlanError(mistakes.of_settings(error)) from None
+    loads = ([cell.load.connections > 0 for cell in comparison.cells] for comparison in plan.comparisons)
+    if within is not None and all(sum(each) < 2 for each in loads):
+        raise PlanError("within: nothing is compared under a load here, so there is no interval: leave it out")
+    pilot = max(PILOT, plan.blocks_min)
+    if aim.budget_s is not None:
+        pilot = min(pilot, _fitting(plan, aim.budget_s))
+    return updated(plan, blocks=pilot, aim=aim)
+
+
+def _fitting(plan: Plan, budget_s: float) -> int:
+    """How many blocks fit in a budget by the plan; raises PlanError where they are too few for an interval."""
+    block_s = plan.duration_s / plan.blocks
+    others_s = others(plan).time_s() + probes(plan).time_s()
+    fits = int((budget_s - others_s) / block_s)
+    if fits < plan.blocks_min:
+        least_s = math.ceil(plan.blocks_min * block_s + others_s)
+        shorter = "" if plan.is_quick else ", or shorter trials, as with --quick"
+        raise PlanError(
+            f"budget_ms: {budget_s:g} s is too short: {plan.blocks_min} blocks, the fewest, and what belongs to them "
+            f"take up to {least_s} s: use {least_s}s or more{shorter}"
+        )
+    return fits
+
+
+def chosen(plan: Plan, results: Sequence[Result]) -> Plan:
+    """The plan with the number of blocks that its pilot, whose results these are, has chosen.
+
+    A pure function of the results: a run that is killed before it has stored the choice makes the same one again.
+    """
+    aim, pilot = plan.aim, plan.blocks
+    assert aim is not None, "only a plan with an aim has a pilot"
+    run = [result for result in results if result.took_s is not None]
+    took_s = sum(result.took_s or 0.0 for result in run)
+    planned_s = sum(plan.cell(result.trial).trial_ms for result in run) / 1_000
+    block_s = took_s / pilot if run else plan.duration_s / pilot
+    late_s = max(0.0, took_s - planned_s) / len(run) if run else 0.0
+    others_s = others(plan).time_s(late_s) + probes(plan, results).time_s(late_s)
+    affordable = None if aim.budget_s is None else max(0, int((aim.budget_s - others_s) / block_s))
+    half_width, widest = precision.widest(plan, results) or (None, "")
+    needed = None
+    if aim.within is not None and half_width is not None:
+        needed = stats.blocks_for_width(half_width, pilot, aim.within)
+    blocks = max(pilot, _chosen(aim, pilot, needed, affordable))
+    choice = Choice(
+        pilot=pilot,
+        blocks=blocks,
+        half_width=half_width,
+        widest=widest,
+        needed=needed,
+        affordable=affordable,
+        block_s=block_s,
+        others_s=others_s,
+    )
+    return updated(plan, blocks=blocks, choice=choice)
+
+
+def _chosen(aim: Aim, pilot: int, needed: int | None, affordable: int | None) -> int:
+    """As many blocks as are needed, or as many as fit where a budget does not allow those.
+
+    What cannot be reached without a budget is not tried for hours: then there are no more than the pilot's.
+    """
+    most = BLOCKS_MAX if affordable is None else min(affordable, BLOCKS_MAX)
+    if aim.within is not None and needed is not None and needed <= most:
+        return needed
+    return pilot if affordable is None else most

@@ -1,0 +1,463 @@
+"""`--within` and `--budget`: a pilot chooses the number of blocks. The noise is known here, and no time passes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import fake_engine
+from conftest import MS, FakeHost, FakeLoad, FakeServer, iolab
+from iolab import api
+from iolab.contract.types import LoadSpec, updated
+from iolab.errors import PlanError
+from iolab.judge import precision, stats
+from iolab.judge.precision import Precision, chosen_words, precision_of
+from iolab.measure import planning, runner
+from iolab.measure.engine import LoadEvent
+from iolab.measure.events import BlocksChosen, Event, Probing, TrialBegan
+from iolab.measure.planning import PILOT
+from iolab.plan.experiment import parse_experiment, vs_plan
+from iolab.plan.plan import BLOCKS_MAX, Aim, Choice, Plan, Trial
+from iolab.plan.settings import Cell
+from iolab.report import commands
+from iolab.results import store
+from iolab.results.records import Result
+from made import results as made_results
+from test_stats import WEATHER, simulated_logs
+
+PAIR = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600})
+# Both contestants are looked at before the first trial.
+LOOKS = 2
+
+
+class NoisyHost(FakeHost):
+    """A host on which each trial's rate is off by chance, with this standard deviation of its logarithm.
+
+    The same trial is off by as much in every run of a seed. Each start of a server takes `late_ms` longer than planned.
+    """
+
+    def __init__(self, spread: float, *, seed: int = 1, late_ms: int = 0, faults: dict[int, str] | None = None) -> None:
+        super().__init__(faults)
+        self.spread, self.seed, self.late_ms = spread, seed, late_ms
+        self.trial: Trial | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it has been in use."""
+        return self.now_ns / 1e9 - 1
+
+    def see(self, event: Event) -> None:
+        """Notes which trial is run."""
+        if isinstance(event, TrialBegan):
+            self.trial = event.trial
+
+    def start(self, cell: Cell, *, count_calls: bool = False) -> FakeServer:
+        self.now_ns += self.late_ms * MS
+        return super().start(cell, count_calls=count_calls)
+
+    def load(self, spec: LoadSpec) -> FakeLoad:
+        server = self.running[-1]
+        assert isinstance(server, FakeServer)
+        return NoisyLoad(self, spec, server, self.speed(self.trial))
+
+    def speed(self, trial: Trial | None) -> float:
+        """How fast the machine is in a trial, about 1."""
+        if trial is None:
+            return 1.0
+        place = (self.seed, trial.block, trial.slot, trial.attempt)
+        return math.exp(self.spread * float(np.random.default_rng(place).standard_normal()))
+
+
+class NoisyLoad(FakeLoad):
+    """Says what the fake engine says, of a server that is so many times as fast."""
+
+    def __init__(self, host: FakeHost, spec: LoadSpec, server: FakeServer, speed: float) -> None:
+        super().__init__(host, spec, server)
+        self.speed = speed
+
+    def events(self, tick_s: float) -> Iterator[LoadEvent | None]:
+        name = self.server.cell.contestant.name
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(fake_engine.RATES, name, round(fake_engine.RATES[name] * self.speed))
+            yield from super().events(tick_s)
+
+
+class Done(NamedTuple):
+    """A run: its plan with what was chosen, its results, what was reached, and the events of its last session."""
+
+    plan: Plan
+    results: tuple[Result, ...]
+    reached: Precision
+    events: list[Event]
+
+
+def run(plan: Plan, host: NoisyHost, runs: Path) -> Done:
+    events: list[Event] = []
+
+    def on_event(event: Event) -> None:
+        host.see(event)
+        events.append(event)
+
+    folder = runner.run(plan, host, runs, on_event, clocks=host.clocks())
+    stored, trials = store.read_plan(folder), store.read_trials(folder)
+    reached = precision_of(stored, trials.results, trials.counts)
+    assert reached is not None
+    return Done(stored, trials.results, reached, events)
+
+
+def chosen(plan: Plan) -> Choice:
+    assert plan.choice is not None
+    return plan.choice
+
+
+# --- The formula --------------------------------------------------------------------------------------------------
+
+SETS, LONGEST = 400, 240
+
+
+@pytest.mark.parametrize("weather", WEATHER)
+def test_the_blocks_of_a_pilot_give_the_half_width_in_most_runs_and_no_more_false_alarms(weather: str) -> None:
+    """The pilot's blocks count, so the number depends on them; what is said of the ratio must not suffer from that."""
+    within, reached, alarms, sizes = 0.03, 0, 0, []
+    generator = np.random.default_rng(11)
+    for x in simulated_logs(weather, 1.0, generator, sets=SETS, blocks=LONGEST, own_noise=0.04):
+        seen = stats.half_width(x[:PILOT])
+        assert seen is not None
+        blocks = stats.blocks_for_width(seen, PILOT, within)
+        _, low, high = stats.hodges_lehmann(x[:blocks])
+        reached += bool(math.expm1((high - low) / 2) <= within)
+        alarms += bool(low > 0 or high < 0)
+        sizes.append(blocks)
+    assert reached / SETS >= 0.75
+    assert alarms / SETS <= 0.07
+    assert PILOT < np.median(sizes) < LONGEST / 2
+
+
+@pytest.mark.parametrize(
+    ("seen", "within", "blocks"),
+    [
+        # Half the width takes four times the blocks, and a third more to spare.
+        (0.04, 0.02, round(10 * 1.34 * 3.92)),
+        (0.02, 0.02, 10),
+        (0.001, 0.02, 10),
+        (0.021, 0.02, 15),
+    ],
+)
+def test_the_blocks_for_a_half_width_grow_with_its_square(seen: float, within: float, blocks: int) -> None:
+    assert stats.blocks_for_width(seen, 10, within) == pytest.approx(blocks, abs=1)
+
+
+def test_fewer_blocks_than_an_interval_takes_have_no_half_width() -> None:
+    assert stats.half_width([0.1] * 5) is None
+    assert stats.half_width([0.1] * 6) == 0
+    # The interval of six values has their ends.
+    assert stats.half_width([-0.1, -0.05, 0.0, 0.0, 0.05, 0.1]) == pytest.approx(math.expm1(0.1))
+
+
+# --- Runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_chosen_blocks_reach_the_half_width_in_most_runs_of_the_lab(tmp_path: Path) -> None:
+    plan = planning.aimed(PAIR, 0.03, None)
+    runs = [run(plan, NoisyHost(0.03, seed=seed), tmp_path / str(seed)) for seed in range(10)]
+    assert sum(bool(each.reached.is_reached) for each in runs) >= 7
+    for each in runs:
+        assert len(each.results) == 2 * each.plan.blocks, "each block of the pilot is one of them"
+        assert each.plan.blocks == max(chosen(each.plan).needed or 0, PILOT)
+        assert sum(isinstance(event, BlocksChosen) for event in each.events) == 1
+
+
+@pytest.mark.parametrize(
+    ("own_noise", "within", "budget_s", "blocks", "said"),
+    [
+        # The pilot is enough, or a few more blocks are.
+        (0.0, 0.02, None, PILOT, "that is within ±2 %, so there are no more blocks"),
+        (0.05, 0.03, None, None, "blocks should give ±3 %, about "),
+        (0.05, 0.03, 3_600, None, "blocks should give ±3 %, about "),
+        # Too much was asked for. Without a budget nothing is tried for hours.
+        (0.03, 0.0001, None, PILOT, "±0.01 % cannot be reached in 1,000 blocks: it takes about "),
+        (0.03, 0.001, 80, 19, "±0.1 % cannot be reached in 80 s: it takes about "),
+        # A budget alone is used up.
+        (0.03, None, 80, 19, "19 blocks fit in 80 s"),
+        (0.0, None, 7_000, BLOCKS_MAX, "1,000 blocks fit in "),
+    ],
+)
+def test_a_pilot_chooses_as_many_blocks_as_are_needed_or_fit(
+    own_noise: float, within: float | None, budget_s: int | None, blocks: int | None, said: str
+) -> None:
+    plan = planning.aimed(PAIR, within, None if budget_s is None else 1_000 * budget_s)
+    host = NoisyHost(own_noise)
+    results = made_results(plan, lambda trial: 100_000 * host.speed(trial))
+    pilot = [updated(result, took_s=plan.cell(result.trial).trial_ms / 1_000) for result in results]
+    after = planning.chosen(plan, pilot)
+    assert said in chosen_words(after)
+    assert after.blocks == (chosen(after).needed if blocks is None else blocks)
+    if budget_s is not None:
+        assert chosen(after).time_s(after.blocks) <= budget_s
+
+
+@pytest.mark.parametrize(("late_ms", "busy"), [(0, False), (300, False), (0, True), (300, True)])
+@pytest.mark.parametrize("share", [95, 50])
+def test_a_run_ends_within_its_budget_however_slow_its_starts_and_disturbed_its_pilot(
+    tmp_path: Path, late_ms: int, busy: bool, share: int
+) -> None:
+    budget_s = 120
+    host = NoisyHost(0.05, late_ms=late_ms, faults={LOOKS + 3: "busy", LOOKS + 12: "busy"} if busy else {})
+    host.busy_percent = share
+    done = run(planning.aimed(PAIR, 0.001, 1_000 * budget_s), host, tmp_path)
+    assert done.reached.is_reached is False
+    assert host.elapsed_s <= budget_s
+    # It is used, but for the trials that would have shown what limited a cell, and take less where one pair decides.
+    assert host.elapsed_s > 0.75 * budget_s
+    assert done.plan.blocks == chosen(done.plan).affordable
+    assert done.reached.trials_s == pytest.approx(host.elapsed_s, abs=LOOKS * (late_ms / 1_000 + 0.1))
+
+
+def test_a_budget_for_fewer_blocks_than_a_pilot_has_makes_the_pilot_shorter(tmp_path: Path) -> None:
+    plan = planning.aimed(PAIR, None, 45_000)
+    assert plan.blocks_min <= plan.blocks < PILOT
+    host = NoisyHost(0.01)
+    done = run(plan, host, tmp_path)
+    assert host.elapsed_s <= 45
+    assert done.plan.blocks >= plan.blocks
+
+
+# Starts after the first looks: within the pilot, at its last trial, at the first one after it, and late.
+@pytest.mark.parametrize("at", [4, 19, 20, 27])
+@pytest.mark.parametrize(("within", "budget_s"), [(0.03, None), (0.001, 120)])
+def test_a_run_stopped_at_any_trial_goes_on_to_the_same_number_of_blocks(
+    tmp_path: Path, within: float, budget_s: int | None, at: int
+) -> None:
+    plan = planning.aimed(PAIR, within, None if budget_s is None else 1_000 * budget_s)
+    whole = run(plan, NoisyHost(0.04), tmp_path / "whole")
+    assert whole.plan.blocks > PILOT + 4
+    with pytest.raises(KeyboardInterrupt):
+        run(plan, NoisyHost(0.04, faults={LOOKS + at: "stopped"}), tmp_path / "torn")
+    resumed = run(plan, NoisyHost(0.04), tmp_path / "torn")
+    assert resumed.plan == whole.plan
+    assert [result.trial for result in resumed.results] == [result.trial for result in whole.results]
+    assert resumed.reached == whole.reached
+    begun = next(number for number, event in enumerate(resumed.events) if isinstance(event, TrialBegan))
+    told = next(number for number, event in enumerate(resumed.events) if isinstance(event, BlocksChosen))
+    assert (told < begun) == (at >= 20), "a run that has chosen says again what, before its next trial"
+
+
+def test_a_run_killed_before_its_choice_is_stored_makes_the_same_one_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planning.aimed(PAIR, 0.03, None)
+    whole = run(plan, NoisyHost(0.04), tmp_path / "whole")
+
+    def killed(writer: store.Writer, plan: Plan) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.Writer, "choose", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(plan, NoisyHost(0.04), tmp_path / "torn")
+    folder = store.folder_of(plan, tmp_path / "torn")
+    assert len(store.read_trials(folder).results) == 2 * PILOT
+    assert store.read_plan(folder).choice is None
+    assert run(plan, NoisyHost(0.04), tmp_path / "torn").plan == whole.plan
+
+
+def test_a_run_that_is_measured_anew_has_a_pilot_of_its_own(tmp_path: Path) -> None:
+    plan = planning.aimed(PAIR, 0.03, None)
+    first = run(plan, NoisyHost(0.04), tmp_path)
+    host = NoisyHost(0.0)
+    folder = runner.run(plan, host, tmp_path, host.see, repeat=True, clocks=host.clocks())
+    assert (store.read_plan(folder).blocks, first.plan.blocks > PILOT) == (PILOT, True)
+
+
+# --- Plans --------------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_of_a_run_is_the_same_before_and_after_its_choice() -> None:
+    plan = planning.aimed(PAIR, 0.03, None)
+    choice = Choice(pilot=10, blocks=40, block_s=1.0, others_s=1.0)
+    assert updated(plan, blocks=40, choice=choice).digest == plan.digest
+    others = [PAIR, planning.aimed(PAIR, 0.02, None), planning.aimed(PAIR, 0.03, 600_000)]
+    assert len({plan.digest, *(other.digest for other in others)}) == 4
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("plan", "within", "budget_s", "message"),
+    [
+        (PAIR, 0.0, None, "within: must be more than 0"),
+        (PAIR, 1.5, None, "within: must be less than 1"),
+        (PAIR, None, 0.5, "budget_ms: must be 1000 ms or more"),
+        (PAIR, None, 20, "budget_ms: 20 s is too short: 6 blocks, the fewest, and what belongs to them take up to "),
+        (PAIR, 0.02, 20, ", or shorter trials, as with --quick"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_line(
+    plan: Plan, within: float | None, budget_s: float | None, message: str
+) -> None:
+    with pytest.raises(PlanError) as refused:
+        planning.aimed(plan, within, None if budget_s is None else round(1_000 * budget_s))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_budget_that_a_refusal_names_is_enough() -> None:
+    with pytest.raises(PlanError) as refused:
+        planning.aimed(PAIR, None, 5_000)
+    enough_s = int(str(refused.value).partition("use ")[2].partition("s or")[0])
+    assert planning.aimed(PAIR, None, 1_000 * enough_s).blocks == PAIR.blocks_min
+    with pytest.raises(PlanError):
+        planning.aimed(PAIR, None, 1_000 * (enough_s - 1))
+
+
+ALONE = """
+name = "alone"
+question = "How fast is it?"
+contestants = ["epoll"]
+fixed.workload.protocol = "echo"
+"""
+
+
+def test_a_half_width_needs_something_that_is_compared() -> None:
+    plan = parse_experiment(ALONE.encode())
+    with pytest.raises(PlanError, match="within: nothing is compared under a load here"):
+        planning.aimed(plan, 0.02, None)
+    assert planning.aimed(plan, None, 600_000).blocks == PILOT
+
+
+def test_the_widest_ratio_of_all_comparisons_counts() -> None:
+    text = ALONE.replace('["epoll"]', '["epoll", "io_uring", "thread"]') + "axes.load.connections = [1, 50]\n"
+    plan = updated(parse_experiment(text.encode()), blocks=10)
+    random = np.random.default_rng(5)
+
+    def rate(trial: Trial) -> float:
+        is_noisy = (trial.comparison, trial.slot) == (1, 2)
+        return 100_000 * math.exp(random.normal(0, 0.10 if is_noisy else 0.01))
+
+    found = precision.widest(plan, made_results(plan, rate))
+    assert found is not None
+    assert found.what.endswith(" of thread / epoll, connections=50")
+    assert found.half_width is not None
+    assert 0.03 < found.half_width < 0.2
+    # Of one that has too few blocks nothing is known, so it may be wider than any.
+    few = [each for each in made_results(plan, rate) if each.trial.comparison == 0 or each.trial.block < 5]
+    assert precision.widest(plan, few) == (None, "requests of io_uring / epoll, connections=50")
+
+
+def test_the_command_of_a_report_asks_for_the_same_again() -> None:
+    plan = planning.aimed(PAIR, 0.03, 90_500)
+    words = " ".join(commands.again(updated(plan, blocks=17)))
+    assert "--within 3% --budget 90500ms --seed" in words
+    assert "--blocks" not in words
+
+
+# --- What was not counted before: trials that show what limited a cell --------------------------------------------
+
+
+@pytest.mark.parametrize("share", [95, 50])
+def test_trials_that_show_what_limited_a_cell_are_planned_for_and_announced(tmp_path: Path, share: int) -> None:
+    host = NoisyHost(0.0)
+    host.busy_percent = share
+    done = run(planning.aimed(PAIR, 0.02, None), host, tmp_path)
+    probes = len(host.started) - LOOKS - len(done.results)
+    assert probes == (0 if share == 95 else 4)
+    assert probes <= planning.probes(done.plan).starts
+    assert planning.probes(done.plan, done.results).starts == (0 if share == 95 else 12)
+    told = [(event.contestant, event.what) for event in done.events if isinstance(event, Probing)]
+    what = "pair 1 of at most 3, with twice as many requests in flight"
+    assert told == ([] if share == 95 else [("epoll", what), ("io_uring", what)])
+
+
+# --- The command line ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("simulated")
+def test_vs_says_what_its_pilot_chose_and_what_was_reached(tmp_path: Path) -> None:
+    done = iolab("vs", "epoll", "io_uring", "--quick", "--within", "2%", "--budget", "60s", "--out", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[1].startswith("10 blocks, 20 trials, about ")
+    assert lines[1].endswith(" more to see what limited them")
+    assert lines[2] == "this is a pilot: after it, the number of blocks is chosen for ±2 % within 60 s"
+    assert any(line.endswith("that is within ±2 %, so there are no more blocks") for line in lines)
+    told = " ".join(done.stdout.split())
+    assert "±2 % was asked for and reached; 10 blocks, chosen after a pilot of 10; trials took " in told
+    folder = next(tmp_path.glob("vs-*"))
+    assert "Precision" in (folder / "report.html").read_text()
+    document = json.loads(iolab("report", folder, "--json").stdout)["precision"]
+    assert (document["within"], document["budget_s"], document["is_reached"]) == (0.02, 60, True)
+    assert (document["pilot_blocks"], document["blocks"], document["half_width"]) == (10, 10, 0)
+    assert document["sentence"] in told
+    assert "±2 % was asked for" in iolab("report", folder, "--markdown").stdout
+
+
+@pytest.mark.usefixtures("simulated")
+def test_without_a_precision_or_a_budget_there_is_nothing_to_say_of_them(tmp_path: Path) -> None:
+    done = iolab("vs", "epoll", "io_uring", "--quick", "--json", "--out", tmp_path)
+    assert json.loads(done.stdout)["precision"] is None
+    assert "pilot" not in done.stderr
+
+
+@pytest.mark.usefixtures("simulated")
+def test_an_experiment_takes_a_precision_and_a_suite_does_not(tmp_path: Path) -> None:
+    (tmp_path / "two.toml").write_text(ALONE.replace('["epoll"]', '["epoll", "thread"]'))
+    found = api.run(tmp_path / "two.toml", quick=True, within=0.05, out=tmp_path / "runs")
+    assert found.precision is not None
+    assert found.precision.is_reached
+    again = api.run(tmp_path / "two.toml", quick=True, within=0.05, out=tmp_path / "runs")
+    assert again == found, "one that has ended is shown again"
+    done = iolab("run", "published", "--within", "2%", "--out", tmp_path / "runs")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "iolab run: --within: is for one experiment, and published is a suite: name one of its experiments\n"
+    )
+
+
+WORDS = {"pilot": 10, "block_s": 2.0, "others_s": 4.0, "half_width": 0.052, "widest": "requests of b / a"}
+
+
+@pytest.mark.parametrize(
+    ("aim", "choice", "said"),
+    [
+        (
+            {"within": 0.02},
+            {"blocks": 75, "needed": 75},
+            "the pilot gives ±5.2 % (requests of b / a); 75 blocks should give ±2 %, about 3 min in all",
+        ),
+        (
+            {"within": 0.02, "budget_ms": 60_000},
+            {"blocks": 28, "needed": 75, "affordable": 28},
+            "±2 % cannot be reached in 60 s: it takes about 75 blocks, 3 min; "
+            "the pilot gives ±5.2 % (requests of b / a); 28 blocks fit in 60 s",
+        ),
+        (
+            {"within": 0.02, "budget_ms": 20_000},
+            {"blocks": 10, "needed": 75, "affordable": 8},
+            "±2 % cannot be reached in 20 s: it takes about 75 blocks, 3 min; "
+            "the pilot gives ±5.2 % (requests of b / a); a block takes 2.0 s, so no more than the pilot fits in 20 s",
+        ),
+        (
+            {"within": 0.0001},
+            {"blocks": 10, "needed": 400_000},
+            "±0.01 % cannot be reached in 1,000 blocks: it takes about 400,000 blocks, 222 h 13 min; "
+            "the pilot gives ±5.2 % (requests of b / a); the run keeps to the 10 blocks of its pilot",
+        ),
+        (
+            {"within": 0.02},
+            {"blocks": 10, "half_width": None},
+            "the pilot has too few blocks that count to plan for ±2 % (requests of b / a); "
+            "the run keeps to the 10 blocks of its pilot",
+        ),
+        ({"budget_ms": 60_000}, {"blocks": 28, "affordable": 28}, "28 blocks fit in 60 s"),
+    ],
+)
+def test_what_was_chosen_is_one_sentence_with_what_it_would_take(
+    aim: dict[str, Any], choice: dict[str, Any], said: str
+) -> None:
+    made = Choice.model_validate({**WORDS, **choice})
+    assert chosen_words(updated(PAIR, blocks=made.blocks, aim=Aim(**aim), choice=made)) == said
