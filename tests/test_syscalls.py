@@ -38,7 +38,7 @@ sys.stdin.readline()
 
 def counted(pid: int) -> Counter:
     try:
-        return Counter([pid])
+        return Counter(lambda: [pid])
     except CannotCountError as error:
         pytest.skip(str(error))
 
@@ -65,7 +65,7 @@ def test_a_process_that_is_gone_cannot_be_counted() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
         with pytest.raises(CannotCountError):
-            Counter([process.pid])
+            Counter(lambda: [process.pid])
 
 
 def counter_of(monkeypatch: pytest.MonkeyPatch, opened: Mapping[int, int]) -> Counter:
@@ -79,7 +79,7 @@ def counter_of(monkeypatch: pytest.MonkeyPatch, opened: Mapping[int, int]) -> Co
     monkeypatch.setattr(syscalls, "entry_point", lambda: 1)
     monkeypatch.setattr(syscalls, "_opened", open_one)
     monkeypatch.setattr(proc, "threads", lambda _pid: list(opened))
-    return Counter([1])
+    return Counter(lambda: [1])
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,27 @@ def test_a_thread_that_ends_before_it_is_counted_is_skipped(monkeypatch: pytest.
     counter = counter_of(monkeypatch, {1: -errno.ESRCH, 2: file})
     assert counter.calls() == 25
     counter.close()
+
+
+@pytest.mark.parametrize("late", [1, 2, syscalls.TRIES_MAX])
+def test_a_worker_that_starts_while_counters_are_opened_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: int
+) -> None:
+    """At each of the first `late` looks after an opening there is one more thread."""
+    (tmp_path / "count").write_bytes(struct.pack("=Q", 1))
+    looks = iter(range(100))
+    monkeypatch.setattr(syscalls, "entry_point", lambda: 1)
+    monkeypatch.setattr(syscalls, "_opened", lambda _point, _thread: os.open(tmp_path / "count", os.O_RDONLY))
+    monkeypatch.setattr(proc, "threads", lambda _pid: list(range(1 + min((next(looks) + 1) // 2, late))))
+    before = os.listdir("/proc/self/fd")
+    if late == syscalls.TRIES_MAX:
+        with pytest.raises(CannotCountError, match="starts threads all the time"):
+            Counter(lambda: [1])
+    else:
+        counter = Counter(lambda: [1])
+        assert counter.calls() == 1 + late
+        counter.close()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_counters_that_were_opened_before_an_error_are_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import platform
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +28,8 @@ TRACEPOINT, INHERIT, CLOSE_ON_EXEC = 2, 1 << 1, 8
 ATTRIBUTES = "=IIQQQQQQQ"
 # A counter is a descriptor, and the lab needs some itself.
 THREADS_MAX = 512
+# A server that rests starts no threads; one that has only just begun to listen may still start its workers.
+TRIES_MAX = 5
 MOUNT_S_MAX = 10.0
 
 
@@ -38,12 +40,27 @@ class CannotCountError(Exception):
 class Counter:
     """A count of the syscalls of some processes, from its creation on; close it."""
 
-    def __init__(self, pids: Iterable[int]) -> None:
-        """Counts the threads that these processes have now, and what they start. Raises CannotCountError."""
-        point, threads = entry_point(), [thread for pid in pids for thread in proc.threads(pid)]
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        """Counts the threads that these processes have now, and what they start. Raises CannotCountError.
+
+        What was started between the listing and the opening has no counter, so `pids` is asked again afterwards.
+        """
+        self._counters = list[int]()
+        for _ in range(TRIES_MAX):
+            listed = _threads(pids())
+            self._open(listed)
+            if _threads(pids()) <= listed:
+                break
+            self.close()
+        else:
+            raise CannotCountError("the server starts threads all the time")
+        if not self._counters:
+            raise CannotCountError("the server has ended")
+
+    def _open(self, threads: Collection[int]) -> None:
+        point = entry_point()
         if len(threads) > THREADS_MAX:
             raise CannotCountError(f"{len(threads)} threads to count; at most {THREADS_MAX} can be")
-        self._counters = list[int]()
         try:
             for thread in threads:
                 # A thread may end between the listing and here; the others are counted all the same.
@@ -55,8 +72,6 @@ class Counter:
         except BaseException:
             self.close()
             raise
-        if not self._counters:
-            raise CannotCountError("the server has ended")
 
     def calls(self) -> int:
         """How many there have been."""
@@ -66,6 +81,10 @@ class Counter:
         """Ends the count."""
         while self._counters:
             os.close(self._counters.pop())
+
+
+def _threads(pids: Iterable[int]) -> set[int]:
+    return {thread for pid in pids for thread in proc.threads(pid)}
 
 
 @functools.cache

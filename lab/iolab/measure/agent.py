@@ -286,7 +286,7 @@ class LocalServer:
     def with_counter(self) -> LocalServer:
         """The same server with a count of its syscalls from now on, while it rests; or with why there is none."""
         try:
-            return replace(self, counter=syscalls.Counter(self.look().pids))
+            return replace(self, counter=syscalls.Counter(lambda: self.look().pids))
         except syscalls.CannotCountError as error:
             return replace(self, uncounted=str(error))
 
