@@ -80,6 +80,10 @@ pub struct ServeReady {
     pub defects: Vec<String>,
     /// Features of the kernel it does without.
     pub lacks: Vec<String>,
+    /// What parses requests and builds replies: `iolab`, or the library that is compared with it as a whole.
+    pub library: String,
+    /// Whether an open connection may move from one thread to another.
+    pub moves_connections: bool,
 }
 
 /// What a server has done so far. It is told when a line comes on standard input, and when the server ends.

@@ -144,6 +144,10 @@ pub struct Model {
     /// If it cannot run here, or if its options contradict each other (`InvalidInput`). The text says why and what to
     /// do.
     pub missing_features: fn(&Config) -> io::Result<Vec<String>>,
+    /// What parses requests and builds replies: `iolab`, or the library that it is compared with as a whole.
+    pub library: &'static str,
+    /// Whether an open connection may move from one thread to another.
+    pub moves_connections: fn(&Config) -> bool,
 }
 
 impl Model {
@@ -156,6 +160,8 @@ impl Model {
         only_protocol: None,
         connections_per_worker: |_| None,
         missing_features: |_| Ok(Vec::new()),
+        library: "iolab",
+        moves_connections: |_| false,
     };
 
     /// All its options.

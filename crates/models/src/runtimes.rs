@@ -43,6 +43,11 @@ pub(crate) fn missing_features(config: &Config) -> io::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
+/// Whether tasks, and with them their connections, move between the threads of the runtime.
+pub(crate) fn moves_connections(config: &Config) -> bool {
+    config.option(&RUNTIME) == "multi"
+}
+
 /// How a model on tokio serves a connection from beginning to end.
 pub(crate) trait Service: Copy + Send + 'static {
     fn serve<S: Stream>(self, stream: S) -> impl Future<Output = ()> + Send;

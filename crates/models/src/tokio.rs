@@ -23,6 +23,7 @@ pub(crate) const MODEL: Model = Model {
     about: "a task for each connection on tokio's runtime",
     options: &[RUNTIME],
     missing_features: runtimes::missing_features,
+    moves_connections: runtimes::moves_connections,
     ..Model::DEFAULT
 };
 

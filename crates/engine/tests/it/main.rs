@@ -7,6 +7,7 @@ mod common;
 mod conformance;
 mod defects;
 mod files;
+mod implementation;
 mod like;
 mod limits;
 mod load;

@@ -1,0 +1,23 @@
+//! A server says what it is made of, so that a comparison can name what it compares besides.
+
+use crate::common::Engine;
+use serde_json::json;
+
+#[test]
+fn a_server_says_what_parses_its_requests_and_whether_connections_change_threads() {
+    check("epoll", json!({}), "iolab", false);
+    check("tokio", json!({}), "iolab", false);
+    check("tokio", json!({"runtime": "multi"}), "iolab", true);
+    check("hyper", json!({}), "hyper", false);
+    check("hyper", json!({"runtime": "multi"}), "hyper", true);
+}
+
+fn check(model: &str, options: serde_json::Value, library: &str, moves_connections: bool) {
+    let engine = Engine::start(&json!({
+        "schema": 1, "role": "serve", "model": model, "options": options,
+        "workload": {"protocol": "http"}, "listen": ["127.0.0.1:0"],
+    }));
+    let ready = engine.event().expect("it starts");
+    assert_eq!(ready["library"], library, "{ready}");
+    assert_eq!(ready["moves_connections"], moves_connections, "{ready}");
+}
