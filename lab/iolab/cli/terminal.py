@@ -572,6 +572,7 @@ def cost_lines(costs: Iterable[Cost]) -> list[str]:
     for cost in costs:
         whose.setdefault(_cost_words(cost), []).append(cost.contestant)
     return [f"{', '.join(titles)}: {words}" for words, titles in whose.items()]
+    lines += [f"not equal: {each.text[:-1]}" for each in verdict.asymmetries if each.warns]
 
 
 def _cost_words(cost: Cost) -> str:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from iolab.contract.types import Frozen
+from iolab.judge.asymmetries import Asymmetry, asymmetries_of
 from iolab.judge.blocks import Row, core_to_core_of, is_same_topology, used_blocks
 from iolab.judge.bottleneck import Limit, bottleneck, limits_of
 from iolab.judge.costs import Calls, Cost, costs_of
@@ -42,8 +43,9 @@ class ComparisonVerdict(Frozen):
     there for a comparison of many, once it has blocks enough. `bottlenecks` counts for each contestant what limited
     its trials under our generator, by the words of `Bottleneck`; `limits` says what limited it in all. `reply_bytes` is
     the size of its replies as they were seen, headers included. `unequal_work` is a sentence when those sizes are too
-    far apart for any word. The core-to-core latency changed in `blocks_topology_changed` of the blocks used; see
-    `paired`. `inconclusive` is a sentence when the words must not be read.
+    far apart for any word. `asymmetries` are what else was not the same for all. The core-to-core latency changed in
+    `blocks_topology_changed` of the blocks used; see `paired`. `inconclusive` is a sentence when the words must not be
+    read.
     """
 
     name: str
@@ -63,6 +65,7 @@ class ComparisonVerdict(Frozen):
     limits: dict[str, Limit]
     reply_bytes: dict[str, float]
     unequal_work: str | None
+    asymmetries: tuple[Asymmetry, ...]
     blocks_planned: int
     blocks_used: int
     blocks_discarded: int
@@ -139,6 +142,7 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         limits=limits,
         reply_bytes=reply_bytes,
         unequal_work=unequal_work,
+        asymmetries=asymmetries_of(comparison, used),
         blocks_planned=plan.blocks,
         blocks_used=len(used),
         blocks_discarded=discarded,

@@ -19,7 +19,7 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, Metric, quantile_ns, value_of
 from iolab.plan.contestant import client_title
 from iolab.plan.plan import Comparison, Place, Plan
-from iolab.plan.settings import Cell, Load, Path, settings_of
+from iolab.plan.settings import Cell, Load, Path
 from iolab.report.charts import QuantileCurve
 from iolab.results.records import Result, ServerUsage
 from iolab.wording import Bound
@@ -28,10 +28,6 @@ from iolab.wording import Bound
 QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
 # The quantiles of a curve: twelve between 90 % and 99 %, as many between any two nines.
 CURVE = tuple(round(1 - 10 ** (-step / 12), 7) for step in range(2, 37))
-# Contestants whose servers used processors this differently did not spend equal means; in cores.
-CORES_APART = 0.1
-# Of more than these, a fact that is not the same for all is listed for the exceptions alone.
-NAMED_MAX = 4
 # A machine's record has a topology as long as the machine is large; the page is not the place for it.
 MACHINE_ROWS_MAX = 120
 MACHINE_HIDDEN = ("cpu.topology", "schema")
@@ -242,73 +238,6 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
         generator_share=None if report is None else bottleneck.generator_share(cell, report),
         limited=report is not None and bottleneck.bottleneck(cell, result) is bottleneck.Bottleneck.GENERATOR,
     )
-
-
-def unequal(plan: Plan, index: int, found: ComparisonVerdict, used: Counted) -> list[str]:
-    """What was not the same for all contestants of a comparison: what their ratios owe to more than their model."""
-    comparison = plan.comparisons[index]
-    said = [*_unequal_cells(comparison), *_unequal_means(found.titles, used), *_lacking(found.titles, used)]
-    said += _defective(found.titles, used)
-    replies = [found.unequal_work] if found.unequal_work else []
-    replies += [
-        f"{each.contestant}: {each.warning.detail}."
-        for each in found.warnings
-        if each.warning.word == "unequal_replies"
-    ]
-    return list(dict.fromkeys([*replies, *said]))
-
-
-def _unequal_cells(comparison: Comparison) -> Iterator[str]:
-    first = comparison.cells[0]
-    for title, cell in zip(comparison.titles[1:], comparison.cells[1:], strict=True):
-        ours, reference = settings_of(cell), settings_of(first)
-        for name in dict.fromkeys((*reference, *ours)):
-            if ours.get(name) != reference.get(name):
-                here, there = (_text(each.get(name)) for each in (ours, reference))
-                yield f"{title} ran with {name} = {here}, {comparison.titles[0]} with {there}."
-
-
-def _unequal_means(titles: Sequence[str], used: Counted) -> Iterator[str]:
-    """Cores, threads and processes the servers used, where they are not alike."""
-    cores, tasks = {}, {}
-    for slot, results in used.items():
-        servers = [result.server for result in results if result.server is not None]
-        if servers:
-            cores[slot] = float(np.median([server.cpu_ns / server.wall_ns for server in servers]))
-            last = Counter((server.processes, server.threads) for server in servers).most_common(1)[0][0]
-            tasks[slot] = last
-    if cores and max(cores.values()) - min(cores.values()) > CORES_APART:
-        yield f"Cores used: {_each({titles[slot]: f'{value:.2f}' for slot, value in cores.items()})}."
-    if len(set(tasks.values())) > 1:
-        words = {titles[slot]: _tasks(*counts) for slot, counts in tasks.items()}
-        yield f"How many the kernel had to schedule: {_each(words)}."
-
-
-def _each(words: Mapping[str, str]) -> str:
-    """A fact of each contestant; of many, only of those that differ from most."""
-    usual, count = Counter(words.values()).most_common(1)[0]
-    if len(words) <= NAMED_MAX or count < 2:
-        return ", ".join(f"{title} {what}" for title, what in words.items())
-    return ", ".join([*(f"{title} {what}" for title, what in words.items() if what != usual), f"the others {usual}"])
-
-
-def _tasks(processes: int, threads: int) -> str:
-    processes_words = f"{processes} process{'' if processes == 1 else 'es'}"
-    return f"{processes_words} with {threads} thread{'' if threads == 1 else 's'}"
-
-
-def _lacking(titles: Sequence[str], used: Counted) -> Iterator[str]:
-    for slot, results in used.items():
-        lacks = dict.fromkeys(what for result in results if result.ready is not None for what in result.ready.lacks)
-        if lacks:
-            yield f"{titles[slot]} ran without what this kernel lacks: {', '.join(lacks)}."
-
-
-def _defective(titles: Sequence[str], used: Counted) -> Iterator[str]:
-    for slot, results in used.items():
-        defects = dict.fromkeys(what for each in results if each.ready is not None for what in each.ready.defects)
-        if defects:
-            yield f"{titles[slot]} has a known defect, to be faithful to its model: {'; '.join(defects)}."
 
 
 def limits(plan: Plan) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from iolab.judge import sentences, stats
 from iolab.judge.claims import ClaimVerdict
@@ -39,6 +39,27 @@ def _lines(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     places = Counter(found.sentence for found in verdicts)
     lines = [f"{sentence} At {count} of {len(verdicts)} settings." for sentence, count in places.most_common(LINES_MAX)]
     return lines if len(places) <= LINES_MAX else [*lines, "The other settings are below."]
+
+
+def unequal(verdicts: Sequence[ComparisonVerdict], *, warned_only: bool = False) -> list[str]:
+    """What was not the same for all contestants, each fact once with the settings it holds for."""
+    places: dict[str, list[str]] = {}
+    for found in verdicts:
+        for line in dict.fromkeys(_unequal(found, warned_only=warned_only)):
+            places.setdefault(line, []).append(found.name)
+    total = len(verdicts)
+    return [line if len(names) == total else f"{where(names, total)}: {line}" for line, names in places.items()]
+
+
+def _unequal(found: ComparisonVerdict, *, warned_only: bool) -> Iterator[str]:
+    if found.unequal_work:
+        yield found.unequal_work
+    for each in found.warnings:
+        if each.warning.word == "unequal_replies":
+            yield f"{each.contestant}: {each.warning.detail}."
+    yield from (each.text for each in found.asymmetries if each.warns)
+    if not warned_only:
+        yield from (each.text for each in found.asymmetries if not each.warns)
 
 
 def of_claims(judged: Sequence[ClaimVerdict]) -> str:

@@ -28,6 +28,7 @@ def of_run(found: Results) -> str:
         lines += [f"**{each.heading}**, ratio to the best:", "", *_table(("Contestant", *each.settings), rows)]
     ratios = [row for verdict in found.verdicts if not verdict.rankings for row in _ratios(verdict)]
     lines += _table(("Setting", "Contestant / reference", *(row.title for row in COMPARED.values())), ratios)
+    lines += [f"- Not equal: {_text(line)}" for line in headline.unequal(found.verdicts, warned_only=True)]
     lines += [f"- {_text(line)}" for line in headline.unfinished(found.plan, found.verdicts)]
     lines += [] if found.precision is None else [f"- {_text(found.precision.sentence)}"]
     return "\n".join([*lines, *_end(found.began, commands.again(found.plan))])

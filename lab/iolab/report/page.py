@@ -15,7 +15,6 @@ from iolab.judge.bottleneck import Bottleneck
 from iolab.judge.results import Results
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, METRICS, RANKED_BY
-from iolab.plan.plan import Plan
 from iolab.report import (
     claim_table,
     commands,
@@ -52,8 +51,8 @@ DRAWINGS_OF_LEVELS = sum(not row.is_time for row in COMPARED.values()) + 3
 TRIALS_MAX = 5_000
 # The record of a run, which is beside its report.
 RAW = (layout.TRIALS, layout.PLAN, layout.MACHINE)
-# What was not equal, in the box above the charts; the rest of it is folded away.
-LINES_MAX = 3
+# Lines of a fact in the box above the charts; the rest of them are folded away. What was not equal comes first.
+LINES_MAX, UNEQUAL_MAX = 3, 8
 # A line that a person wrapped in the file goes on; only an item of a list begins a line of its own.
 WRAPPED = re.compile(r"\n(?![ \t]*[-*] )")
 
@@ -103,10 +102,11 @@ def render(run: Results) -> str:
             unfinished=headline.unfinished(plan, verdicts),
             faults=run.faults,
             precision=run.precision,
-            unequal=_unequal(plan, verdicts, used),
+            unequal=headline.unequal(verdicts),
             left_out=_left_out(verdicts),
             lines_max=LINES_MAX,
             discarded=_discarded_words(verdicts, results),
+            unequal_max=UNEQUAL_MAX,
             warnings=warning_table.warning_table(plan, verdicts, results),
             inconclusive=[found.name for found in verdicts if found.inconclusive is not None],
             limits=figures.limits(plan),
@@ -179,18 +179,6 @@ def _limited(found: ComparisonVerdict) -> list[str]:
         "compare wake-ups and scans, not how much a server can carry. Read the latencies and CPU per request."
     ]
     return (lines if waited else []) + [f"{title}: {each.label}: {each.reason}." for title, each in limited.items()]
-
-
-def _unequal(plan: Plan, verdicts: Sequence[ComparisonVerdict], used: Sequence[figures.Counted]) -> list[str]:
-    """What was not the same for all contestants, each fact once with the settings it holds for."""
-    places: dict[str, list[str]] = {}
-    for at, found in enumerate(verdicts):
-        for line in figures.unequal(plan, at, found, used[at]):
-            places.setdefault(line, []).append(found.name)
-    total = len(verdicts)
-    return [
-        line if len(names) == total else f"{headline.where(names, total)}: {line}" for line, names in places.items()
-    ]
 
 
 def _left_out(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
