@@ -66,6 +66,7 @@ CELLS = {
     "rpc-memory": Cells(60, 3, 60),
     "rpc-sockets": Cells(16, 2, 16),
     "rpc-systems": Cells(15, 3, 15),
+    "workers-scaling": Cells(18, 18, 0),
 }
 
 # The claims of each note and those that a quick run decides; `stated` ones are decided by no run.

@@ -21,12 +21,14 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
+from iolab.judge import scaling
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.costs import Cost
 from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
 from iolab.judge.precision import aim_words, chosen_words
 from iolab.judge.rankings import Ranked
+from iolab.judge.scaling import Scaling
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.machine.cpus import cpu_words
 from iolab.measure.contestants import Building
@@ -273,13 +275,20 @@ def prose(console: Console, line: str, *, indent: int = 0) -> None:
     say(console, textwrap.indent(text, " " * indent))
 
 
-def show_verdicts(console: Console, verdicts: Sequence[ComparisonVerdict], claims: Iterable[ClaimVerdict]) -> None:
-    """The tables and the sentence of each comparison, what became of the claims, and last every notice once."""
+def show_verdicts(
+    console: Console,
+    verdicts: Sequence[ComparisonVerdict],
+    claims: Iterable[ClaimVerdict],
+    scalings: Iterable[Scaling] = (),
+) -> None:
+    """The tables and the sentence of each comparison, what is said over all of them, and last every notice once."""
     for verdict in verdicts:
         console.print()
         _show_comparison(console, verdict)
     for each in matrix.matrices(verdicts):
         _show_matrix(console, each)
+    for line in scaling.sentences(scalings):
+        prose(console, f"scaling: {line}")
     for claim in claims:
         _show_claim(console, claim)
     lines = notices(verdicts)
@@ -563,6 +572,7 @@ def _notices_of(verdict: ComparisonVerdict) -> list[str]:
         for each in verdict.warnings
         if each.warning.word == "unequal_replies" and each.contestant not in verdict.not_judged
     ]
+    lines += [f"not equal: {each.text[:-1]}" for each in verdict.asymmetries if each.warns]
     return lines + ([f"processors moved: {verdict.topology_changed}"] if verdict.topology_changed else [])
 
 
@@ -572,7 +582,6 @@ def cost_lines(costs: Iterable[Cost]) -> list[str]:
     for cost in costs:
         whose.setdefault(_cost_words(cost), []).append(cost.contestant)
     return [f"{', '.join(titles)}: {words}" for words, titles in whose.items()]
-    lines += [f"not equal: {each.text[:-1]}" for each in verdict.asymmetries if each.warns]
 
 
 def _cost_words(cost: Cost) -> str:

@@ -57,7 +57,7 @@ def show(found: Results, *, as_json: bool) -> int:
         print(json.dumps(found.document(), indent=2))
     else:
         console = stdout()
-        terminal.show_verdicts(console, found.verdicts, found.claims)
+        terminal.show_verdicts(console, found.verdicts, found.claims, found.scalings)
         if found.precision is not None:
             terminal.prose(console, found.precision.sentence)
         if found.began:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from iolab.judge import claims, verdict
+from iolab.judge import claims, scaling, verdict
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.precision import Precision, precision_of
+from iolab.judge.scaling import Scaling
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan
@@ -27,8 +28,9 @@ class Results:
     """A run and its verdicts.
 
     `trials` are in the order in which they were stored, the discarded ones among them. `verdicts` has one for each
-    comparison of the plan, `claims` one for each of its claims. `faults` has a line on each trial that was lost.
-    `precision` says what was reached of a half-width or a budget that was asked for in place of a number of blocks.
+    comparison of the plan, `claims` one for each of its claims. `scalings` has one for each contestant whose number of
+    workers is varied. `faults` has a line on each trial that was lost. `precision` says what was reached of a half-width
+    or a budget that was asked for in place of a number of blocks.
     """
 
     folder: Path
@@ -41,6 +43,7 @@ class Results:
     claims: tuple[ClaimVerdict, ...]
     minutes: tuple[Minute, ...] = ()
     precision: Precision | None = None
+    scalings: tuple[Scaling, ...] = ()
 
     @property
     def report(self) -> Path:
@@ -89,6 +92,7 @@ class Results:
             "precision": None if self.precision is None else self.precision.document(),
             "verdicts": [each.model_dump(mode="json") for each in self.verdicts],
             "claims": [each.model_dump(mode="json") for each in self.claims],
+            "scalings": [each.model_dump(mode="json") for each in self.scalings],
         }
 
 
@@ -104,9 +108,20 @@ def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path 
     verdicts = verdict.judge(plan, kept, trials.counts)
     unmet = {Needs.model_validate(each["needs"]): str(each["why"]) for each in machine.get("unmet", ())}
     judgements = claims.judge(plan, kept, verdicts, processors=processors_of(machine), unmet=unmet)
+    scalings = scaling.scalings_of(plan, kept, verdicts)
     reached = precision_of(plan, kept, trials.counts)
     return Results(
-        folder, plan, machine, kept, trials.counts, trials.faults, verdicts, judgements, trials.minutes, reached
+        folder,
+        plan,
+        machine,
+        kept,
+        trials.counts,
+        trials.faults,
+        verdicts,
+        judgements,
+        trials.minutes,
+        reached,
+        scalings,
     )
 
 

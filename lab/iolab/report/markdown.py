@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from iolab.judge import scaling
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.results import Results
 from iolab.judge.suite import SuiteResults, counted
@@ -28,6 +29,7 @@ def of_run(found: Results) -> str:
         lines += [f"**{each.heading}**, ratio to the best:", "", *_table(("Contestant", *each.settings), rows)]
     ratios = [row for verdict in found.verdicts if not verdict.rankings for row in _ratios(verdict)]
     lines += _table(("Setting", "Contestant / reference", *(row.title for row in COMPARED.values())), ratios)
+    lines += [f"- Scaling: {_text(line)}" for line in scaling.sentences(found.scalings)]
     lines += [f"- Not equal: {_text(line)}" for line in headline.unequal(found.verdicts, warned_only=True)]
     lines += [f"- {_text(line)}" for line in headline.unfinished(found.plan, found.verdicts)]
     lines += [] if found.precision is None else [f"- {_text(found.precision.sentence)}"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from iolab.contract.ready import PythonState
-from iolab.judge import stats
+from iolab.judge import scaling, stats
 from iolab.judge.bottleneck import Bottleneck
 from iolab.judge.results import Results
 from iolab.judge.verdict import ComparisonVerdict
@@ -31,6 +31,7 @@ from iolab.report import (
     pictures,
     price,
     published_table,
+    scaling_chart,
     timelines,
     warning_table,
 )
@@ -105,14 +106,16 @@ def render(run: Results) -> str:
             unequal=headline.unequal(verdicts),
             left_out=_left_out(verdicts),
             lines_max=LINES_MAX,
-            discarded=_discarded_words(verdicts, results),
             unequal_max=UNEQUAL_MAX,
+            discarded=_discarded_words(verdicts, results),
             warnings=warning_table.warning_table(plan, verdicts, results),
             inconclusive=[found.name for found in verdicts if found.inconclusive is not None],
             limits=figures.limits(plan),
             matrices=at_a_glance,
             grids=list(grids.drawings(verdicts)),
             curves=list(curves.drawings(verdicts)),
+            scaling_words=scaling.sentences(run.scalings),
+            scaling_charts=list(scaling_chart.drawings(run.scalings)),
             ratios=pictures.ratio_drawings(verdicts),
             parts=[
                 _part(run, at, found, done, used[at], broken[at], draws=at < drawn) for at, found in enumerate(verdicts)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # which loads scipy.stats, for more than a second, only where it is used
 from numpy.typing import NDArray
 
 from iolab.contract.types import Report
@@ -174,7 +173,7 @@ def _pooled(lines: Sequence[Floats], seed: int) -> Line:
     n = len(blocks)
     drawn = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
     means = blocks[drawn].mean(axis=1)
-    tail = float(scipy.stats.norm.cdf(math.sqrt(n / (n - 1)) * scipy.stats.t.ppf((1 - stats.CONFIDENCE) / 2, n - 1)))
+    tail = stats.resampled_tail(n)
     lows, highs = np.quantile(means, tail, axis=0), np.quantile(means, 1 - tail, axis=0)
     ends = [End(*map(float, each)) for each in zip(blocks.mean(axis=0), lows, highs, strict=True)]
     return Line(ends[0], ends[1], ends[2], n)

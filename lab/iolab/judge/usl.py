@@ -1,0 +1,97 @@
+"""The Universal Scalability Law (Gunther, 1993): N workers serve X(N) = λN / (1 + σ(N - 1) + κN(N - 1)).
+
+λ is what one worker serves alone. σ is contention, the share of the work that workers do one after the other; κ is
+coherence, what each pair of workers costs both of them, so that from some number on more workers serve less.
+
+N / X is a sum of three terms, each with a coefficient that cannot be negative: 1/λ, σ/λ and κ/λ. So the fit is weighted
+least squares of N / X over the medians of the blocks. It has one solution, and needs no place to begin at. The
+intervals come from resampling whole blocks, widened for few blocks like those of `relations/line.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iolab.contract.types import Frozen
+from iolab.judge import stats
+
+Floats = NDArray[np.float64]
+
+RESAMPLES = 4_999
+# Which of the three terms a solution has. That with the least residue among those without a negative coefficient is
+# the one sought: a minimum over coefficients that are not negative is a minimum over those that are not zero.
+TERMS = ([0], [0, 1], [0, 2], [0, 1, 2])
+# A count that happens to vary little must not rule the fit: none counts as if it varied less than this share of the
+# usual one.
+SPREAD_SHARE_MIN = 0.1
+
+
+class End(Frozen):
+    """A coefficient with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Law(Frozen):
+    """The law of one server: λ in requests per second, σ and κ as shares."""
+
+    per_worker_per_s: End
+    contention: End
+    coherence: End
+
+    def rate_per_s(self, workers: Floats) -> Floats:
+        """What so many workers serve."""
+        lost = 1 + self.contention.value * (workers - 1) + self.coherence.value * workers * (workers - 1)
+        return self.per_worker_per_s.value * workers / lost
+
+    @property
+    def peak_workers(self) -> float | None:
+        """How many workers serve most; None where more always serve more, as far as is known."""
+        if self.coherence.low <= 0 or self.contention.value >= 1:
+            return None
+        return math.sqrt((1 - self.contention.value) / self.coherence.value)
+
+
+def fitted(workers: Floats, rates_per_s: Floats, seed: int) -> Law:
+    """The law of the rates of whole blocks: a row for each block, a column for each count of workers."""
+    medians = np.median(rates_per_s, axis=0)
+    weights = medians / (workers * _spreads(rates_per_s))
+    n = len(rates_per_s)
+    drawn = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
+    resampled = solved(workers, np.median(rates_per_s[drawn], axis=1), weights)
+    tail = stats.resampled_tail(n)
+    lows, highs = np.quantile(resampled, tail, axis=0), np.quantile(resampled, 1 - tail, axis=0)
+    values = solved(workers, medians[None], weights)[0]
+    rate, contention, coherence = (
+        End(value=float(value), low=float(low), high=float(high))
+        for value, low, high in zip(values, lows, highs, strict=True)
+    )
+    return Law(per_worker_per_s=rate, contention=contention, coherence=coherence)
+
+
+def solved(workers: Floats, rates_per_s: Floats, weights: Floats) -> Floats:
+    """λ, σ and κ of each row of rates, by least squares of N / X with a weight for each count of workers."""
+    columns = np.stack([np.ones_like(workers), workers - 1, workers * (workers - 1)], axis=1) * weights[:, None]
+    wanted = workers / rates_per_s * weights
+    best, least = np.zeros((len(wanted), 3)), np.full(len(wanted), np.inf)
+    for terms in TERMS:
+        part = columns[:, terms]
+        found = wanted @ np.linalg.pinv(part).T
+        residue = ((wanted - found @ part.T) ** 2).sum(axis=1)
+        is_better = (found >= 0).all(axis=1) & (residue < least)
+        least[is_better] = residue[is_better]
+        best[is_better] = 0
+        best[np.ix_(is_better, terms)] = found[is_better]
+    return np.stack([1 / best[:, 0], best[:, 1] / best[:, 0], best[:, 2] / best[:, 0]], axis=1)
+
+
+def _spreads(rates_per_s: Floats) -> Floats:
+    """How much each count of workers varies over the blocks, as a share of its rate."""
+    spreads = np.log(rates_per_s).std(axis=0, ddof=1)
+    usual = float(np.median(spreads))
+    return np.ones_like(spreads) if usual == 0 else np.maximum(spreads, SPREAD_SHARE_MIN * usual)
