@@ -670,7 +670,7 @@ def test_lists_and_doctor_say_what_there_is() -> None:
         ["serve", "--help"],
         ["load", "http://127.0.0.1:8080/", "-c", "50", "-z", "10s", "--json"],
         ["load", "-h"],
-        ["load", "a b", "$(x)"],
+        ["load", "a b", "$(x)", "-q"],
     ],
 )
 def test_serve_and_load_become_the_engine_with_every_flag_unchanged(fake: Engine, arguments: list[str]) -> None:

@@ -187,15 +187,21 @@ def test_what_is_for_a_program_is_not_watched(arguments: str, wanted: bool) -> N
     assert handover.is_wanted(arguments.split()) is wanted
 
 
+def pretended(folder: Path) -> Path:
+    """An engine that says what was measured, and no more."""
+    events = folder / "events"
+    events.write_text("".join(json.dumps(line) + "\n" for line in (SPEC, MEASURING, *SLICES)))
+    engine = folder / "engine"
+    engine.write_text(ENGINE.replace("{events}", str(events)))
+    engine.chmod(0o755)
+    return engine
+
+
 class Terminal:
     """`iolab load` with a pretended engine on a terminal of its own."""
 
     def __init__(self, folder: Path, *arguments: str, program: str = "") -> None:
-        events = folder / "events"
-        events.write_text("".join(json.dumps(line) + "\n" for line in (SPEC, MEASURING, *SLICES)))
-        engine = folder / "engine"
-        engine.write_text(ENGINE.replace("{events}", str(events)))
-        engine.chmod(0o755)
+        engine = pretended(folder)
         self._ours, theirs = pty.openpty()
         self.child = subprocess.Popen(
             [sys.executable, "-c", program + PROGRAM, str(engine), *arguments],
@@ -282,3 +288,76 @@ subprocess.Popen = Popen
     with Terminal(tmp_path, "wait", program=program) as terminal:
         # 130 where the signal is faster than the engine's own handler.
         assert terminal.end() in (7, 130)
+
+
+# The engine is pretended, and so is what looks on: it reads all events and warns.
+ASIDE = """
+import sys
+from iolab.measure import handover, live
+def look_on(events, load_pid):
+    lines = events.read().splitlines()
+    return f"warning: {len(lines)} events of process {load_pid}"
+live.look_on = look_on
+handover._engine = lambda: sys.argv[1]
+sys.exit(handover.run("load", sys.argv[2:]))
+"""
+
+
+def aside(folder: Path, *arguments: str, program: str = ASIDE) -> subprocess.Popen[str]:
+    """`iolab load` with a pretended engine and no terminal."""
+    engine = pretended(folder)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(engine), *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "lab")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_without_a_terminal_this_process_is_the_engine_and_another_warns(tmp_path: Path) -> None:
+    child = aside(tmp_path, "a b")
+    out, errors = child.communicate(timeout=PATIENCE_S)
+    assert (out, child.returncode) == ("summary of a b\n", 5)
+    assert sorted(errors.splitlines()) == ["warned", f"warning: 4 events of process {child.pid}"]
+
+
+@pytest.mark.parametrize("flag", ["-q", "--json", "--spec=-"])
+def test_what_is_for_a_program_has_no_process_beside_it(tmp_path: Path, flag: str) -> None:
+    child = aside(tmp_path, flag)
+    assert child.communicate(timeout=PATIENCE_S) == (f"alone: load {flag}\n", "")
+    assert child.returncode == 4
+
+
+def test_what_looks_on_ends_with_an_engine_that_is_killed(tmp_path: Path) -> None:
+    child = aside(tmp_path, "wait")
+    assert child.stderr is not None
+    assert child.stderr.readline() == "warned\n"
+    child.kill()
+    # Its standard error ends when no process has it any more.
+    _, errors = child.communicate(timeout=PATIENCE_S)
+    assert errors.startswith("warning: ")
+    assert child.returncode == -signal.SIGKILL
+
+
+def test_a_look_that_fails_changes_nothing(tmp_path: Path) -> None:
+    child = aside(tmp_path, "a b", program=ASIDE.replace("lines =", "raise OSError(5)\n    lines ="))
+    out, errors = child.communicate(timeout=PATIENCE_S)
+    assert (out, child.returncode) == ("summary of a b\n", 5)
+    # The pretended engine may say that its pipe is broken; the real one does not mind.
+    assert errors.startswith("warned\n")
+    assert "warning" not in errors
+
+
+def test_a_look_without_a_terminal_ends_with_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = list[Seen]()
+    monkeypatch.setattr(live, "LOOK_S", 0.0)
+    monkeypatch.setattr(live, "_stand_aside", lambda cpus: None)
+    monkeypatch.setattr(live.Sharing, "look", lambda sharing, known: looks.append(known))
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as events, open(writing, "wb", buffering=0) as engine:
+        engine.write("".join(json.dumps(each) + "\n" for each in (SPEC, MEASURING, {"event": "measured"})).encode())
+        # The engine still has the pipe.
+        assert live.look_on(events, os.getpid()) == ""
+    assert [each.is_over for each in looks] == [True]

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from iolab.measure import binary
 
@@ -36,9 +36,12 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     """
     try:
         path = _engine()
-        if verb == "load" and is_wanted(arguments) and has_terminal():
-            return watch(path, arguments)
-        os.execv(path, ["iolab", verb, *arguments])
+        flags: Sequence[str] = ()
+        if verb == "load" and is_wanted(arguments):
+            if has_terminal():
+                return watch(path, arguments)
+            flags = looked_on()
+        os.execv(path, ["iolab", verb, *flags, *arguments])
     except binary.EngineError as error:
         print(f"iolab: {error}", file=sys.stderr)  # noqa: T201 (the one line of a failure)
     except OSError as error:
@@ -54,6 +57,47 @@ def is_wanted(arguments: Sequence[str]) -> bool:
 def has_terminal() -> bool:
     """Whether standard error is a terminal that can be drawn on."""
     return os.isatty(2) and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
+def looked_on() -> tuple[str, ...]:
+    """Starts a process that looks on while this one is the engine, and warns on standard error; returns the flags with
+    which the engine tells it how the run goes.
+
+    It is no child of the engine, it ends with it, and the engine never waits for it. So signals, the exit code and the
+    end of the run are those of the engine alone. Where it cannot be started, there is no warning.
+    """
+    load_pid = os.getpid()
+    reading, writing = os.pipe()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        return ()
+    if child == 0:
+        os.close(writing)
+        _look_on(reading, load_pid)
+    os.waitpid(child, 0)
+    os.close(reading)
+    os.set_inheritable(writing, True)
+    return "--events-fd", str(writing)
+
+
+def _look_on(reading: int, load_pid: int) -> NoReturn:
+    """The process between, and the one that looks on: in a session of its own, with nothing of ours but the errors."""
+    # No failure of a look is one of the run.
+    with contextlib.suppress(BaseException):
+        if os.fork() == 0:
+            os.setsid()
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, 0)
+            os.dup2(nothing, 1)
+            from iolab.measure import live
+
+            with open(reading, "rb", buffering=0) as events:
+                if warning := live.look_on(events, load_pid):
+                    os.write(2, f"{warning}\n".encode())
+    os._exit(0)
 
 
 def watch(path: str, arguments: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 The engine reports what happens on a pipe of its own and never waits for this process. This process draws at most twice
 a second, with the lowest priority there is, and not on the generator's processors. It also sees whether a server on
-this machine shared a processor with the generator.
+this machine shared a processor with the generator; without a terminal it does that alone, and draws nothing.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ import json
 import os
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from iolab.machine import port_owner, proc
 from iolab.machine.task_cpus import SHARED_MIN, Pair, Watched
 
-# How long a drawing stands at least.
-DRAW_S = 0.5
+# How long a drawing stands at least, and how long it is from one look at the processes to the next.
+LOOK_S = 0.5
 # Slices that are drawn beside each other.
 SHOWN_MAX = 60
 BARS = "▁▂▃▄▅▆▇█"
@@ -161,29 +157,49 @@ class Sharing:
 
 def show(events: IO[bytes], load_pid: int) -> str:
     """Draws the engine's events until there are no more; returns a warning, or an empty text."""
-    _stand_aside(frozenset())
-    seen, begun, drawn_s, sharing = Seen(), b"", 0.0, Sharing(load_pid)
-    console = Console(stderr=True)
+    from rich.console import Console  # what draws nothing does without
+    from rich.live import Live
+    from rich.text import Text
+
+    sharing, console = Sharing(load_pid), Console(stderr=True)
     with Live(
         console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
     ) as live:
-        while True:
-            wait_s = max(0.0, drawn_s + DRAW_S - time.monotonic())
-            if select.select([events], [], [], wait_s or DRAW_S)[0]:
-                chunk = events.read(CHUNK_BYTES)
-                if not chunk:
-                    return sharing.warning()
-                *lines, begun = (begun + chunk).split(b"\n")
-                known = seen.cpus
-                for line in lines:
-                    seen = after(seen, line)
-                if seen.cpus != known:
-                    _stand_aside(frozenset(seen.cpus))
-            now_s = time.monotonic()
-            if now_s >= drawn_s + DRAW_S:
-                drawn_s = now_s
-                sharing.look(seen)
-                live.update(Text(drawing(seen, time.monotonic_ns(), console.width)), refresh=True)
+        for seen in _followed(events, sharing):
+            live.update(Text(drawing(seen, time.monotonic_ns(), console.width)), refresh=True)
+    return sharing.warning()
+
+
+def look_on(events: IO[bytes], load_pid: int) -> str:
+    """Looks at both sides until the window is over, and draws nothing; returns a warning, or an empty text."""
+    sharing = Sharing(load_pid)
+    for seen in _followed(events, sharing):
+        if seen.is_over:
+            break
+    return sharing.warning()
+
+
+def _followed(events: IO[bytes], sharing: Sharing) -> Iterator[Seen]:
+    """What is known of a run, after every look, until the engine has no more events."""
+    _stand_aside(frozenset())
+    seen, begun, looked_s = Seen(), b"", 0.0
+    while True:
+        wait_s = max(0.0, looked_s + LOOK_S - time.monotonic())
+        if select.select([events], [], [], wait_s or LOOK_S)[0]:
+            chunk = events.read(CHUNK_BYTES)
+            if not chunk:
+                return
+            *lines, begun = (begun + chunk).split(b"\n")
+            known = seen.cpus
+            for line in lines:
+                seen = after(seen, line)
+            if seen.cpus != known:
+                _stand_aside(frozenset(seen.cpus))
+        now_s = time.monotonic()
+        if now_s >= looked_s + LOOK_S:
+            looked_s = now_s
+            sharing.look(seen)
+            yield seen
 
 
 def _stand_aside(cpus: frozenset[int]) -> None:
