@@ -658,7 +658,7 @@ def test_lists_and_doctor_say_what_there_is() -> None:
     assert "[processes=16, 1 to 1024] how many" in lines
     assert "garbage is DEFECTIVE: it talks nonsense" in lines
     assert "echo-io_uring-epoll" in iolab("list", "experiments").stdout
-    checked = iolab("doctor")
+    checked = iolab("doctor", "--no-noise")
     assert checked.exit_code == 0
     assert "engine: 0.0.0, build fa4efa4efa4efa4e" in checked.stdout
 
@@ -748,8 +748,9 @@ def test_an_experiment_with_other_settings_has_a_folder_of_its_own(tmp_path: Pat
     assert {"load.connections": "20", "workload.message_bytes": "128"} in [plan.overrides for plan in plans]
 
 
-# What the engine is given, other load generators, the servers of readers' own, and what builds interpreters.
-NOT_OURS = {"command.py", "commands.py", "engine.py", "handover.py", "interpreters.py", "twins.py"}
+# What the engine is given, other load generators, the servers of readers' own, the programs that build interpreters, and
+# the commands that change a machine.
+NOT_OURS = {"command.py", "commands.py", "engine.py", "fixes.py", "handover.py", "interpreters.py", "twins.py"}
 EXAMPLES = {"--port", "--help", "--version"}
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 SOURCES = [

@@ -13,6 +13,8 @@ import pytest
 from iolab.contract.ready import PythonState, parse_ready_line
 from iolab.contract.types import ContractError
 from iolab.machine import doctor, facts, interpreters, needs, twins
+from iolab.machine.doctor import Tried
+from iolab.machine.host_limits import HostLimits
 from iolab.machine.interpreters import Interpreter, NoInterpreter
 from iolab.machine.needs import Facts
 from iolab.machine.twins import Builder, CannotBuild, Ran
@@ -394,9 +396,9 @@ def test_doctor_lists_the_interpreters(place: Put) -> None:
     found = interpreters.found()
     assert list(found) == ["gil", "nogil", "system", "3.9"]
     assert isinstance(found["3.9"], Interpreter)
-    checks = doctor.checks(facts.describe(), None, "none", interpreters=found)
+    checks = doctor.checks(facts.describe(), HostLimits(), None, "none", tried=Tried(interpreters=found))
     checks = tuple(each for each in checks if each.what in ("interpreter nogil", "interpreter 3.9"))
-    assert [(each.status, each.found, each.advice) for each in checks] == [
-        ("warn", "not here", "What needs it is left out. To have it: make interpreters"),
+    assert [(each.status, each.found, each.fix) for each in checks] == [
+        ("warn", "not here", "make interpreters"),
         ("ok", f"3.9.2 with the GIL: {there}", ""),
     ]

@@ -1,4 +1,4 @@
-"""Which processors are chosen, what counts as noise, and what doctor says: tables that depend on no host."""
+"""Which processors are chosen, and what counts as noise: tables that depend on no host."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-import fake_engine
-from iolab.contract.types import Description
-from iolab.machine import cpus, doctor, facts, netstat, noise, proc
+from iolab.machine import cpus, facts, netstat, noise, proc
 from iolab.machine import needs as machine_needs
 from iolab.machine.cpus import Cpu, CpuSets
-from iolab.machine.doctor import Check
 from iolab.machine.needs import Facts
 from iolab.machine.netstat import ListenCounters
 from iolab.machine.noise import Ticks
@@ -161,86 +158,10 @@ def test_the_quota_of_a_control_group_is_found(
     assert facts.cgroup_cpus(tmp_path, membership) == limit
 
 
-def good_machine() -> dict[str, Any]:
-    return {
-        "cpu": {"logical": 4, "cores": 4, "topology": [cpu._asdict() for cpu in cores(4)], "governor": "performance"},
-        "memory": {"thp": "madvise"},
-        "limits": {"cgroup_cpus": None, "nofile": [65_536, 65_536], "somaxconn": "4096"},
-        "network": {"congestion_control": "cubic"},
-        "load_average": [0.1, 0.1, 0.1],
-        "steal_share_since_boot": 0.0,
-    }
-
-
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        pytest.param({}, None, id="a good machine"),
-        pytest.param({"load_average": [3.0, 0, 0]}, "load average", id="busy"),
-        pytest.param({"steal_share_since_boot": 0.2}, "steal since boot", id="stolen from"),
-        pytest.param({"network": {"congestion_control": "bbr"}}, "congestion control", id="pacing"),
-        pytest.param({"memory": {"thp": "always"}}, "transparent huge pages", id="huge pages"),
-        pytest.param(
-            {"limits": {"cgroup_cpus": 1.5, "nofile": [65_536, 65_536], "somaxconn": "4096"}}, "CPU quota", id="quota"
-        ),
-        pytest.param(
-            {"limits": {"cgroup_cpus": None, "nofile": [256, 256], "somaxconn": "4096"}}, "open files", id="few files"
-        ),
-        pytest.param(
-            {"limits": {"cgroup_cpus": None, "nofile": [65_536, 1], "somaxconn": "128"}},
-            "listen queue",
-            id="short queue",
-        ),
-    ],
-)
-def test_doctor_names_what_is_wrong_and_what_to_do(change: dict[str, Any], what: str | None) -> None:
-    description = Description.model_validate(all_here())
-    checks = doctor.checks(good_machine() | change, description)
-    not_ok = [check for check in checks if check.status != "ok"]
-    assert [check.what for check in not_ok] == ([what] if what else [])
-    assert all(check.advice for check in not_ok)
-
-
-@pytest.mark.parametrize(
-    ("core_to_core_ns", "status", "found"),
-    [
-        ((), None, ""),
-        ((41.2, 50.0, 44.0), "ok", "41 ns round trip"),
-        ((400.0, 390.0), "ok", "390 ns round trip"),
-        ((41.2, 50.0, 402.7), "warn", "41 to 403 ns round trip, within seconds"),
-    ],
-)
-def test_doctor_sees_processors_that_are_moved(
-    core_to_core_ns: tuple[float, ...], status: str | None, found: str
-) -> None:
-    checks = doctor.checks(good_machine(), Description.model_validate(all_here()), core_to_core_ns=core_to_core_ns)
-    about = [(check.status, check.found) for check in checks if check.what == "core-to-core latency"]
-    assert about == ([(status, found)] if status else [])
-
-
-def all_here() -> dict[str, Any]:
-    """What an engine says that has all its models here."""
-    said = fake_engine.description()
-    return said | {"models": [model for model in said["models"] if model["available"]]}
-
-
-def test_doctor_says_why_there_is_no_engine_and_which_model_is_missing() -> None:
-    assert doctor.checks(good_machine(), None, "run: make build")[0] == Check(
-        "bad", "engine", "run: make build", "Nothing can be measured without it."
-    )
-    said = all_here()
-    said["models"][0] |= {"available": False, "why_not": "forbidden by seccomp"}
-    checks = doctor.checks(good_machine(), Description.model_validate(said))
-    assert [(check.what, check.found) for check in checks if check.status == "warn"] == [
-        ("model blocking", "forbidden by seccomp")
-    ]
-
-
 def test_this_machine_can_be_described_and_the_lab_may_use_its_processors() -> None:
     described = facts.describe()
     assert described["cpu"]["logical"] == len(cpus.topology()) >= 1
     assert described["identity"]["kernel"]
-    assert doctor.checks(described, None, "none")
 
 
 @pytest.mark.parametrize(

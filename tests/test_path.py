@@ -17,10 +17,10 @@ import pytest
 from conftest import PATIENCE_S, FakeHost
 from iolab.contract.types import Carried, PathReport, PathSpec
 from iolab.judge.trial import judged
-from iolab.machine.doctor import Check
-from iolab.measure import agent, first_look, path, trial_run
+from iolab.measure import first_look, path, trial_run
 from iolab.measure.agent import Agent
 from iolab.measure.engine import Engine, TrialFailed
+from iolab.measure.examination import examine
 from iolab.plan import settings
 from iolab.plan.contestant import Contestant
 from iolab.plan.experiment import vs_plan
@@ -172,7 +172,9 @@ def test_a_path_that_dies_is_named(host: Agent) -> None:
 
 def test_a_path_that_cannot_be_made_says_why(fake: Engine) -> None:
     assert path.why_not(fake) == "no path can be made here: this is a fake"
-    assert Check("warn", "network path", path.why_not(fake), NO_PATH) in agent.examine()
+    checks = examine(with_noise=False, on_noise=lambda seconds: None).checks
+    (found,) = (each for each in checks if each.what == "network path")
+    assert (found.status, found.found, found.means) == ("warn", path.why_not(fake), NO_PATH)
     with pytest.raises(TrialFailed) as failed:
         path.start(fake, PathSpec())
     assert (failed.value.failure.kind, failed.value.failure.final) == ("unavailable", True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from iolab.api import bundle, compare, export, open_run, query, run, soak, verify, vs, write_report
+    from iolab.api import bundle, compare, doctor, export, open_run, query, run, soak, verify, vs, write_report
     from iolab.errors import IolabError
     from iolab.judge.results import Results
 
@@ -20,6 +20,7 @@ __all__ = [
     "Results",
     "bundle",
     "compare",
+    "doctor",
     "export",
     "open_run",
     "query",

@@ -23,8 +23,9 @@ from iolab.judge.run_pairs import Circumstance
 from iolab.judge.suite import SuiteResults
 from iolab.lint import Linted, lint_file
 from iolab.machine import cpus
-from iolab.measure import agent, contestants, engine, events, placement, planning, runner
+from iolab.measure import agent, contestants, engine, events, examination, placement, planning, runner
 from iolab.measure.events import OnEvent
+from iolab.measure.examination import Examination
 from iolab.measure.progress import CLOCKS
 from iolab.plan import catalog, registry
 from iolab.plan.experiment import load_experiment, soak_plan, vs_plan
@@ -264,6 +265,15 @@ def lint(name: str | Path) -> Linted:
     Raises `BadInput` where the file cannot be read or nothing in it is recognised.
     """
     return lint_file(str(name))
+
+
+def doctor(*, noise: bool = True, on_noise: Callable[[float], None] = _ignored) -> Examination:
+    """Which differences this machine can show, what limits it, and the command that would improve each finding.
+
+    Changes nothing. Noise is measured with a load of about nine seconds; `on_noise` is called before that, with the
+    seconds it takes.
+    """
+    return examination.examine(with_noise=noise, on_noise=on_noise)
 
 
 def write_report(found: Results | SuiteResults) -> Path:

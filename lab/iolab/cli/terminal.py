@@ -268,10 +268,15 @@ def show_plan(console: Console, planned: Planned) -> None:
         say(console, f"server {cpu_words(server)}, generator {cpu_words(load)} ({'; '.join(planned.why)})")
 
 
+def fitted(console: Console, line: str, *, indent: int = 0) -> list[str]:
+    """One line for people as lines of the terminal's width, and whole where it goes to a file."""
+    fits = console.is_terminal or "COLUMNS" in os.environ
+    return (wrapped(line, console.width - indent) if fits else line).split("\n")
+
+
 def prose(console: Console, line: str, *, indent: int = 0) -> None:
     """Prints one line for people: in lines of the terminal's width, and whole where it goes to a file."""
-    fits = console.is_terminal or "COLUMNS" in os.environ
-    text = wrapped(line, console.width - indent) if fits else line
+    text = "\n".join(fitted(console, line, indent=indent))
     say(console, textwrap.indent(text, " " * indent))
 
 

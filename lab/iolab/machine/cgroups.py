@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from iolab.errors import IolabError
 from iolab.machine import locked_folders
@@ -141,6 +141,28 @@ def homes(controllers: Collection[Controller], proc: Path = PROC) -> dict[Contro
         home = _second_home(second, mounts.get(""), paths.get("", "/"))
         found |= dict.fromkeys(second, home)
     return found
+
+
+def versions(root: Path = Path("/")) -> dict[str, int]:
+    """The version of the hierarchy that each controller is in, of those the lab uses and where there is one."""
+    mounts = dict(_mounts(read(root / "proc/self/mountinfo") or ""))
+    second = next(said("", ("cgroup.controllers",), root), "").split()
+    return {name: 1 if name in mounts else 2 for name in get_args(Controller) if name in mounts or name in second}
+
+
+def said(controller: str, names: Sequence[str], root: Path = Path("/")) -> Iterator[str]:
+    """What files of these names say in the control group of this process and in those above it, the nearest first.
+
+    In a container the path of the group may be that of the host; then only the root of the hierarchy is there.
+    """
+    mounts = dict(_mounts(read(root / "proc/self/mountinfo") or ""))
+    key = controller if controller in mounts else ""
+    if key not in mounts:
+        return
+    top = root / mounts[key].relative_to("/")
+    own = top / dict(_paths(read(root / "proc/self/cgroup") or "")).get(key, "/").strip("/")
+    for folder in (each for each in (own, *own.parents) if each == top or top in each.parents):
+        yield from (text for name in names if (text := read(folder / name)) is not None)
 
 
 def _first_home(controller: str, mount: Path, path: str) -> Home:

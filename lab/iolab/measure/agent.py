@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,26 +16,13 @@ from typing import Any, NamedTuple, Protocol
 
 from iolab.contract.ready import ReadyLine
 from iolab.contract.types import LoadSpec, PathReport, PathSpec, Served, ServeReady, Workload, updated
-from iolab.machine import (
-    cgroups,
-    cpus,
-    doctor,
-    facts,
-    interpreters,
-    netstat,
-    noise,
-    port_owner,
-    proc,
-    resources,
-    syscalls,
-)
+from iolab.machine import cgroups, facts, netstat, noise, port_owner, proc, resources, syscalls
 from iolab.machine.netstat import ListenCounters
-from iolab.measure import contestants, limits, path, programs, protocol_probe, pythons, scratch
-from iolab.measure.binary import EngineError
+from iolab.measure import contestants, path, programs, protocol_probe, pythons, scratch
 from iolab.measure.broken import Vitals
 from iolab.measure.child import Ended
 from iolab.measure.client import Client
-from iolab.measure.engine import Engine, Load, LoadEvent, TrialFailed, ask_served, core_to_core_ns, open_engine, served
+from iolab.measure.engine import Engine, Load, LoadEvent, TrialFailed, ask_served, core_to_core_ns, served
 from iolab.measure.observer import Observer, Sample, Window
 from iolab.measure.path import RunningPath
 from iolab.measure.processes import Place
@@ -47,8 +33,6 @@ from iolab.plan.plan import Plan
 from iolab.plan.settings import Cell
 from iolab.results.records import ClientRun, MachineNoise
 
-# How often the core-to-core latency is measured to see whether processors are moved: hosts do it every few seconds.
-LOOKS, LOOK_PAUSE_S = 40, 0.1
 # How an engine begins to say that the kernel does not let it count.
 UNCOUNTED = "syscalls cannot be counted"
 # To look at so many sockets takes a fifth of a second.
@@ -235,38 +219,9 @@ class Agent:
 
     def core_to_core_ns(self, server: Sequence[int], load: Sequence[int]) -> float | None:
         """The core-to-core latency from a server to its generator now; None where they share a processor."""
-        return _core_to_core_ns(self.engine, server, load)
-
-    def core_to_core_series_ns(self) -> list[float]:
-        """The core-to-core latency from a server to its generator over a few seconds; empty if unknown."""
-        sets = cpus.choose_cpus(cpus.topology())
-        seen = []
-        for _ in range(LOOKS):
-            seen.append(_core_to_core_ns(self.engine, sets.server, sets.load))
-            if seen[-1] is None:
-                break
-            time.sleep(LOOK_PAUSE_S)
-        return [ns for ns in seen if ns is not None]
-
-
-def examine() -> tuple[doctor.Check, ...]:
-    """Whether this machine is fit to measure: what `doctor` says of it. Without an engine it says that."""
-    description, trouble, core_to_core_series_ns, no_path, program = None, "", list[float](), None, sys.executable
-    try:
-        agent = Agent(open_engine())
-        description, core_to_core_series_ns = agent.engine.description, agent.core_to_core_series_ns()
-        no_path, program = path.why_not(agent.engine), str(agent.engine.path)
-    except EngineError as error:
-        trouble = str(error)
-    machine = facts.describe(description)
-    reasons, found = limits.reasons(program), interpreters.found()
-    return doctor.checks(machine, description, trouble, core_to_core_series_ns, reasons, no_path, found)
-
-
-def _core_to_core_ns(engine: Engine, server_cpus: Sequence[int], load_cpus: Sequence[int]) -> float | None:
-    if not server_cpus or not load_cpus or set(server_cpus) & set(load_cpus):
-        return None
-    return core_to_core_ns(engine, server_cpus[0], load_cpus[0])
+        if not server or not load or set(server) & set(load):
+            return None
+        return core_to_core_ns(self.engine, server[0], load[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,145 @@
+"""Which differences a machine can show, from trials of one server against itself: how many blocks, and so how long.
+
+The ratio of every such pair should be 1. How far they scatter decides how many pairs a difference takes, by the formula
+that the lab plans with (`stats.blocks_for`): to be found in 80 % of cases, at 95 % confidence. Ten pairs know their
+scatter to within a factor of two in nine of ten cases, so these are estimates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean, median
+
+from iolab.contract.types import Frozen, percent
+from iolab.judge import stats
+from iolab.judge.blocks import Used, paired, used_blocks, values_of
+from iolab.metrics import METRICS
+from iolab.plan.plan import Plan, blocks_min
+from iolab.results.records import Failure, Result
+from iolab.wording import duration
+
+# Differences that people ask about, and how long they wait for an answer.
+DIFFERENCES = (0.10, 0.03, 0.01)
+WAIT_S = 600.0
+# The difference that a machine fit to measure shows within that time.
+DIFFERENCE_WANTED = 0.03
+# What is looked at: what every verdict begins with, and the tail.
+OF = ("throughput", "cpu_per_request", "latency_p99")
+
+
+class Need(Frozen):
+    """What it takes to find a difference (0.03: 3 %)."""
+
+    difference: float
+    blocks: int
+    seconds: float
+
+
+class Resolution(Frozen):
+    """What it takes to find differences of a metric, and the smallest one that is found within WAIT_S.
+
+    `spread` is the standard deviation of ln(B / A) over the `pairs` of trials.
+    """
+
+    metric: str
+    pairs: int
+    spread: float
+    needs: tuple[Need, ...]
+    smallest: float
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether the difference that is wanted is found in time."""
+        return self.smallest <= DIFFERENCE_WANTED
+
+    @property
+    def words(self) -> str:
+        """The smallest difference, in a sentence."""
+        return f"differences below {_share(self.smallest)} need more than {duration(WAIT_S)} here"
+
+    @property
+    def needs_words(self) -> str:
+        """How long each difference takes, in a sentence."""
+        first, *others = ((f"{_share(each.difference)}", duration(each.seconds)) for each in self.needs)
+        parts = [f"a difference of {first[0]} takes about {first[1]} of trials"]
+        return ", ".join(parts + [f"of {difference} {time}" for difference, time in others])
+
+
+class Noise(Frozen):
+    """What trials of one server against itself have shown of a machine.
+
+    `blocks` were run in `seconds`, and `discarded` of them could not be used; `why` is what discarded most of them, or
+    what ended the run. Steal is a share of all processor time, what other programs used is in processors, and the
+    latencies are those before and after every trial, in their order. Each trial had such a warm-up and window.
+    """
+
+    resolutions: tuple[Resolution, ...] = ()
+    blocks: int = 0
+    discarded: int = 0
+    seconds: float = 0.0
+    why: str = ""
+    steal_share: float = 0.0
+    foreign_cpu_cores: float = 0.0
+    core_to_core_ns: tuple[float, ...] = ()
+    warmup_ms: int = 0
+    duration_ms: int = 0
+
+
+def noise_of(plan: Plan, results: Sequence[Result], seconds: float) -> Noise:
+    """What the trials of a plan that compares a server with itself show, which took so long in all."""
+    used, blocks, discarded = used_blocks(plan, 0, {result.trial.place: result for result in results})
+    seen = [result.noise for result in results if result.noise is not None]
+    times = plan.comparisons[0].cells[0].trial
+    return Noise(
+        resolutions=tuple(_resolutions(used, blocks, seconds)),
+        blocks=blocks,
+        discarded=discarded,
+        seconds=seconds,
+        why=_why(results),
+        steal_share=fmean(each.steal_share for each in seen) if seen else 0.0,
+        foreign_cpu_cores=median(each.foreign_cpu_cores for each in seen) if seen else 0.0,
+        core_to_core_ns=tuple(ns for each in seen for ns in each.core_to_core_ns or ()),
+        warmup_ms=times.warmup_ms,
+        duration_ms=times.duration_ms,
+    )
+
+
+def _resolutions(used: Used, blocks: int, seconds: float) -> Iterator[Resolution]:
+    for metric in OF:
+        x = paired((values_of(used, metric, 1), values_of(used, metric, 0)))
+        if len(x) >= blocks_min(1):
+            yield resolution(metric, x, blocks, seconds)
+
+
+def resolution(metric: str, x: Sequence[float], blocks: int, seconds: float) -> Resolution:
+    """What it takes to find differences, from the x = ln(B / A) of equal contestants: those that count of so many
+    blocks, which took so long. Of the blocks of a longer run as many will not count.
+    """
+    needs = list[Need]()
+    for difference in DIFFERENCES:
+        count = stats.blocks_for(x, difference)
+        all_blocks, time_s = math.ceil(count * blocks / len(x)), count * seconds / len(x)
+        needs.append(Need(difference=difference, blocks=all_blocks, seconds=time_s))
+    smallest = stats.effect_for(x, max(blocks_min(1), int(WAIT_S * len(x) / seconds)))
+    return Resolution(metric=metric, pairs=len(x), spread=stats.spread(x), needs=tuple(needs), smallest=smallest)
+
+
+def _why(results: Iterable[Result]) -> str:
+    """The failure of a trial, else the first reason for which one was discarded, in words; empty where all count."""
+    failure: Failure | None = next((each.failure for each in results if each.failure is not None), None)
+    if failure is not None:
+        return failure.line
+    warnings = (warning for each in results for warning in each.warnings if warning.discards)
+    first = next(warnings, None)
+    return "" if first is None else f"{first.word.replace('_', ' ')}: {first.detail}"
+
+
+def title(found: Resolution) -> str:
+    """What a resolution is about."""
+    return METRICS[found.metric].title
+
+
+def _share(share: float) -> str:
+    """A difference for people: `3 %`, `0.87 %`."""
+    return f"{100 * share:.2g} %" if share < 1 else percent(share)
