@@ -748,8 +748,8 @@ def test_an_experiment_with_other_settings_has_a_folder_of_its_own(tmp_path: Pat
     assert {"load.connections": "20", "workload.message_bytes": "128"} in [plan.overrides for plan in plans]
 
 
-# What the engine is given, other load generators, the servers of readers' own, the programs that build interpreters, and
-# the commands that change a machine.
+# What the engine is given, other load generators, the servers of readers' own, the programs that build interpreters,
+# and the commands that change a machine.
 NOT_OURS = {"command.py", "commands.py", "engine.py", "fixes.py", "handover.py", "interpreters.py", "twins.py"}
 EXAMPLES = {"--port", "--help", "--version"}
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")

@@ -29,8 +29,8 @@ class Results:
 
     `trials` are in the order in which they were stored, the discarded ones among them. `verdicts` has one for each
     comparison of the plan, `claims` one for each of its claims. `scalings` has one for each contestant whose number of
-    workers is varied. `faults` has a line on each trial that was lost. `precision` says what was reached of a half-width
-    or a budget that was asked for in place of a number of blocks.
+    workers is varied. `faults` has a line on each trial that was lost. `precision` says what was reached of a
+    half-width or a budget that was asked for in place of a number of blocks.
     """
 
     folder: Path

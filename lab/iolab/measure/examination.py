@@ -75,7 +75,7 @@ def _tried(engine: Engine | None) -> Tried:
 def _why_no_count() -> str:
     """Why the syscalls of a server cannot be counted; empty where they can. Tried on this process."""
     try:
-        syscalls.Counter([os.getpid()]).close()
+        syscalls.Counter(lambda: [os.getpid()]).close()
     except syscalls.CannotCountError as error:
         return str(error)
     return ""
