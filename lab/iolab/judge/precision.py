@@ -32,8 +32,8 @@ class Precision(Frozen):
     """What was asked for in place of a number of blocks, and what was reached.
 
     `half_width` is that of the widest deciding ratio, which `widest` names. The `blocks` were chosen after a pilot of
-    `pilot_blocks`; by what was measured, about `blocks_needed` give the half-width that was asked for. All trials and
-    counts together took `trials_s`. What was not asked for, and what is unknown, is None.
+    `pilot_blocks`; by what was measured, about `blocks_needed` would give the half-width that was not reached. All
+    trials and counts together took `trials_s`. What was not asked for, or is unknown, is None.
     """
 
     within: float | None
@@ -132,15 +132,17 @@ def precision_of(plan: Plan, results: Iterable[Result], counts: Iterable[CostCou
     if aim is None or choice is None:
         return None
     half_width, what = widest(plan, results) or (None, "")
-    needed = None
-    if aim.within is not None and half_width is not None:
-        needed = stats.blocks_for_width(half_width, choice.blocks, aim.within)
+    is_reached = needed = None
+    if aim.within is not None:
+        is_reached = half_width is not None and half_width <= aim.within
+        if half_width is not None and not is_reached:
+            needed = stats.blocks_for_width(half_width, choice.blocks, aim.within)
     times_s = [each.took_s for each in results] + [each.took_s for each in counts]
     return Precision(
         within=aim.within,
         half_width=half_width,
         widest=what,
-        is_reached=None if aim.within is None else needed == choice.blocks,
+        is_reached=is_reached,
         budget_s=aim.budget_s,
         trials_s=round(math.fsum(took_s or 0.0 for took_s in times_s), 3),
         pilot_blocks=choice.pilot,

@@ -33,9 +33,6 @@ EFFICIENCY = 0.955
 # A plan has so many times the blocks that its formula asks for.
 SPARE = 1.15
 BOOTSTRAP_RESAMPLES = 9_999
-# A pilot of ten blocks knows how wide its interval is to about a quarter. With so many blocks more than it asks for,
-# four runs of five reach the half-width that was asked for (tests/test_planning.py).
-WIDTH_SPARE = 1.34
 
 Word = Literal["differs", "same", "not decided"]
 
@@ -240,10 +237,8 @@ def half_width(x: Sequence[float] | Floats) -> float | None:
 
 
 def blocks_for_width(seen: float, blocks: int, within: float) -> int:
-    """How many blocks give a half-width, from the one that so many blocks of a pilot gave: m = n (seen / wanted)²."""
-    if seen <= within:
-        return blocks
-    return math.ceil(WIDTH_SPARE * blocks * (math.log1p(seen) / math.log1p(within)) ** 2)
+    """About how many blocks give a half-width, from the one that so many gave: m = n (seen / wanted)²."""
+    return math.ceil(blocks * (math.log1p(seen) / math.log1p(within)) ** 2)
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -25,6 +25,11 @@ from iolab.results.records import Result
 
 # Six blocks give an interval, whose width is hardly known then; ten know it to about a quarter.
 PILOT = 10
+# With so many blocks more than ten ask for, more than four runs of five reach the half-width that was asked for.
+SPARE = 1.34
+# A pilot that is narrow by chance is wrong more often than it says. So it is enough only where it is narrower than was
+# asked for by this factor, which is no chance; and where it is not, there are this many times as many blocks at least.
+SURE = 2
 
 
 class Others(NamedTuple):
@@ -92,18 +97,18 @@ def chosen(plan: Plan, results: Sequence[Result]) -> Plan:
     """
     aim, pilot = plan.aim, plan.blocks
     assert aim is not None, "only a plan with an aim has a pilot"
-    run = [result for result in results if result.took_s is not None]
-    took_s = sum(result.took_s or 0.0 for result in run)
-    planned_s = sum(plan.cell(result.trial).trial_ms for result in run) / 1_000
-    block_s = took_s / pilot if run else plan.duration_s / pilot
-    late_s = max(0.0, took_s - planned_s) / len(run) if run else 0.0
-    others_s = others(plan).time_s(late_s) + probes(plan, results).time_s(late_s)
+    block_s, others_s = _times_s(plan, results)
     affordable = None if aim.budget_s is None else max(0, int((aim.budget_s - others_s) / block_s))
     half_width, widest = precision.widest(plan, results) or (None, "")
+    most = BLOCKS_MAX if affordable is None else min(affordable, BLOCKS_MAX)
+    # What cannot be reached without a budget is not tried for hours.
+    blocks = pilot if affordable is None else most
     needed = None
     if aim.within is not None and half_width is not None:
-        needed = stats.blocks_for_width(half_width, pilot, aim.within)
-    blocks = max(pilot, _chosen(aim, pilot, needed, affordable))
+        needed = blocks_needed(half_width, pilot, aim.within)
+        if needed <= most:
+            blocks = min(most, blocks_chosen(half_width, pilot, aim.within))
+    blocks = max(pilot, blocks)
     choice = Choice(
         pilot=pilot,
         blocks=blocks,
@@ -117,12 +122,22 @@ def chosen(plan: Plan, results: Sequence[Result]) -> Plan:
     return updated(plan, blocks=blocks, choice=choice)
 
 
-def _chosen(aim: Aim, pilot: int, needed: int | None, affordable: int | None) -> int:
-    """As many blocks as are needed, or as many as fit where a budget does not allow those.
+def blocks_needed(half_width: float, pilot: int, within: float) -> int:
+    """How many blocks most probably give a half-width, from that of a pilot."""
+    return max(pilot, math.ceil(SPARE * stats.blocks_for_width(half_width, pilot, within)))
 
-    What cannot be reached without a budget is not tried for hours: then there are no more than the pilot's.
-    """
-    most = BLOCKS_MAX if affordable is None else min(affordable, BLOCKS_MAX)
-    if aim.within is not None and needed is not None and needed <= most:
-        return needed
-    return pilot if affordable is None else most
+
+def blocks_chosen(half_width: float, pilot: int, within: float) -> int:
+    """How many blocks a run has that is to give a half-width: never a pilot alone that is barely narrow enough."""
+    return pilot if half_width <= within / SURE else max(SURE * pilot, blocks_needed(half_width, pilot, within))
+
+
+def _times_s(plan: Plan, results: Sequence[Result]) -> tuple[float, float]:
+    """How long a block took in a pilot, reruns included, and how long all else takes at most."""
+    run = [result for result in results if result.took_s is not None]
+    if not run:
+        return plan.duration_s / plan.blocks, others(plan).time_s()
+    took_s = math.fsum(result.took_s or 0.0 for result in run)
+    planned_s = sum(plan.cell(result.trial).trial_ms for result in run) / 1_000
+    late_s = max(0.0, took_s - planned_s) / len(run)
+    return took_s / plan.blocks, others(plan).time_s(late_s) + probes(plan, results).time_s(late_s)
