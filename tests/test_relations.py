@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 
 from iolab.contract.types import updated
-from iolab.judge import claims, stats, verdict
+from iolab.judge import claims, results, stats, verdict
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.relations import quantities, trend
 from iolab.judge.relations.quantities import Evidence, Measure
+from iolab.judge.together import together
 from iolab.plan.claims import RELATIONS, Claim, Published, Quantity, TrendTest
 from iolab.plan.experiment import parse_experiment, vs_plan
 from iolab.plan.needs import Needs
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
 from iolab.results.records import Break, Failure, Growth, Result
+from iolab.results.store import Trials
 from made import result
 
 AXIS = "workload.message_bytes"
@@ -676,3 +678,27 @@ def test_a_line_goes_along_the_samples_of_a_server() -> None:
     leak = {"relation": "line", "of": "epoll", "along": "time", "metric": "rss", "slope_at_most": 100}
     check("contradicted", "slope is beyond its bound", leak, made)
     check("confirmed", "within all bounds", leak | {"metric": "threads"}, made)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "words"),
+    [
+        (("breaks", "ratio"), 5, "Corrected for all 7 tests shown here together (Holm), every contradiction holds"),
+        (("breaks", "ratio"), 6, "Corrected for all 8 tests shown here together (Holm), these do: breaks."),
+        (("ratio",), 6, "Each contradiction holds at 95 % by itself. Corrected for all 7 tests shown here together"),
+        (("ratio",), 6, "none does: that takes more blocks."),
+        ((), 3, ""),
+        (("ratio",), 0, ""),
+    ],
+)
+def test_contradictions_are_corrected_for_all_tests_of_a_page(wrong: tuple[str, ...], right: int, words: str) -> None:
+    """Eight blocks that all say the same have a p-value of 2 / 2**8, which is 5 % of a sixth."""
+    at = {"at": {AXIS: SIZES[0]}}
+    tests = {"ratio": RATIO | {"published": 1.17, **at}, "breaks": {"relation": "breaks", "of": "epoll"}}
+    asked = [(name, tests[name]) for name in wrong]
+    asked += [(f"right-{n}", RATIO | {"at_most": 0.95, **at}) for n in range(right)]
+    claims_of = tuple(Claim.model_validate({"id": name, "text": "a claim", "tests": [test]}) for name, test in asked)
+    plan = updated(PLAN, blocks=8, claims=claims_of)
+    found = results.judged(plan, {}, Trials(tuple(run(fast(io_uring=0.9), plan=plan)), ()))
+    assert sum(each.judgement == "contradicted" for each in found.claims) == len(wrong)
+    assert (words in together([found]).sentence) if words else together([found]).sentence == ""

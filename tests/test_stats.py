@@ -126,6 +126,13 @@ def test_holm_multiplies_the_smallest_most_and_never_turns_back() -> None:
     assert stats.holm([]) == ()
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1), max_size=30))
+def test_benjamini_hochberg_is_scipys(p_values: list[float]) -> None:
+    expected = scipy.stats.false_discovery_control(p_values) if p_values else []
+    assert stats.benjamini_hochberg(p_values) == pytest.approx(tuple(expected))
+
+
 @pytest.mark.parametrize(
     ("ratio", "p_adjusted", "word"),
     [

@@ -108,6 +108,7 @@ def _show(checked: Checked) -> None:
     from iolab.cli import terminal
     from iolab.cli.streams import stdout
     from iolab.judge.suite import counted
+    from iolab.judge.together import together
     from iolab.wording import when
 
     console = stdout()
@@ -127,6 +128,9 @@ def _show(checked: Checked) -> None:
         named = [each.claim.id for each in checked.claims if each.judgement == word]
         if named:
             terminal.prose(console, f"{word}: {', '.join(named)}")
+    joint = together(checked.runs).sentence
+    if joint:
+        terminal.prose(console, joint)
 
 
 def _show_claim(console: Console, found: ClaimVerdict) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from iolab.contract.types import Frozen
+from iolab.judge import stats
 from iolab.judge.blocks import used_blocks
 from iolab.judge.relations import breaks, crossing, holds, identity, level, line, order, ratio, stated, trend
 from iolab.judge.relations.quantities import Evidence
@@ -59,13 +60,17 @@ def judge(
     *,
     processors: int | None = None,
     unmet: Unmet = NOTHING,
+    confidence: float = stats.CONFIDENCE,
 ) -> tuple[ClaimVerdict, ...]:
-    """A verdict on every claim of the plan, in its order; `verdicts` are those on its comparisons."""
+    """A verdict on every claim of the plan, in its order; `verdicts` are those on its comparisons.
+
+    `confidence` is that of each test.
+    """
     if not plan.claims:
         return ()
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
     used = [used_blocks(plan, index, done)[0] for index in range(len(verdicts))]
-    evidence = Evidence(plan, done, used, verdicts, processors)
+    evidence = Evidence(plan, done, used, verdicts, processors, confidence)
     return tuple(_judge_claim(claim, evidence, unmet) for claim in plan.claims)
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Used, paired, values_of
 from iolab.judge.bottleneck import Limit, bound_of
 from iolab.metrics import COMPARED, METRICS, Metric
-from iolab.plan.plan import Comparison, Plan
+from iolab.plan.plan import ALPHA, Comparison, Plan
 from iolab.wording import Bound, Interval
 
 
 class Estimate(Frozen):
     """`metric` of `contestant` / `reference`, paired over `blocks` blocks.
 
-    `p_holm` is adjusted over the contestants of the comparison. `bootstrap_low` and `bootstrap_high` are the
-    cross-check (None where it is degenerate), and `bootstrap_agrees` says whether it leaves out 1 just as the interval
-    does.
+    The p-values are adjusted over all ratios of the run: `p_bh` after Benjamini and Hochberg, which decides the word,
+    and `p_holm` so that all ratios for which it is at most 0.05 hold together. `low` and `high` are not adjusted: they
+    are the 95 % interval of this ratio. `bootstrap_low` and `bootstrap_high` are the cross-check (None where it is
+    degenerate), and `bootstrap_agrees` says whether it leaves out 1 just as the interval does.
     `effect_min` is the smallest relative effect these blocks would have found. `blocks_more` is given when undecided.
     `bound` says what a limit elsewhere leaves of the ratio: "at least" it, "at most" it, or "unknown".
     """
@@ -31,6 +33,7 @@ class Estimate(Frozen):
     low: float
     high: float
     p_value: float
+    p_bh: float
     p_holm: float
     word: stats.Word
     bound: Bound
@@ -52,39 +55,64 @@ class Estimate(Frozen):
         """How large the difference is, the same in both directions: 0 is none."""
         return abs(math.log(self.ratio))
 
+    @property
+    def differs_alone(self) -> bool:
+        """Whether it would be called different if it were the only ratio."""
+        return stats.word(stats.Ratio(self.ratio, self.low, self.high, self.p_value), self.p_value) == "differs"
 
-def estimates_of(
-    plan: Plan,
-    index: int,
+
+class PairedRatio(NamedTuple):
+    """The ratio of a metric of two contestants, from x = ln(contestant / reference) of each block; no word is said yet.
+
+    `may_decide` says whether one may be said at all.
+    """
+
+    metric: Metric
+    contestant: str
+    reference: str
+    ratio: stats.Ratio
+    x: tuple[float, ...]
+    bound: Bound
+    may_decide: bool
+
+
+def ratios_of(
+    comparison: Comparison,
     used: Used,
     gone: Set[int],
     limits: Mapping[str, Limit],
     *,
     undecided: Container[str],
     decided: bool,
-) -> tuple[Estimate, ...]:
-    comparison = plan.comparisons[index]
+) -> tuple[PairedRatio, ...]:
+    """Every ratio of a comparison that has blocks enough, metric by metric."""
     titles = comparison.titles
     # Where server and generator share a processor, a latency is mostly the time until the other gives it up.
     shared = any(cell.trial.processors == "shared" for cell in comparison.cells)
-    estimates: list[Estimate] = []
+    found: list[PairedRatio] = []
     for metric in COMPARED:
-        times = METRICS[metric].is_time
         values = [values_of(used, metric, slot) for slot in range(len(titles))]
-        found: list[tuple[str, str, stats.Ratio, tuple[float, ...]]] = []
         for slot, below in pairs_of(comparison, gone):
             x = paired((values[slot], values[below]))
             ratio = stats.ratio_of_pairs(x)
-            if ratio is not None:
-                found.append((titles[slot], titles[below], ratio, x))
-        adjusted = stats.holm([ratio.p_value for _, _, ratio, _ in found])
-        for (title, reference, ratio, x), p_holm in zip(found, adjusted, strict=True):
-            limited = (bound_of(limits, each, metric) != "exact" for each in (title, reference))
-            bound = ratio_bound(metric, *limited)
-            estimate = _estimate(metric, title, reference, ratio, p_holm, x, bound, seed=plan.seed, rivals=len(found))
-            may_decide = decided and title not in undecided and reference not in undecided and not (times and shared)
-            estimates.append(estimate if may_decide else estimate.model_copy(update={"word": "not decided"}))
-    return tuple(estimates)
+            if ratio is None:
+                continue
+            names = titles[slot], titles[below]
+            bound = ratio_bound(metric, *(bound_of(limits, each, metric) != "exact" for each in names))
+            may_decide = decided and not any(each in undecided for each in names)
+            may_decide &= not (METRICS[metric].is_time and shared)
+            found.append(PairedRatio(metric, *names, ratio, x, bound, may_decide))
+    return tuple(found)
+
+
+def estimates_of(plan: Plan, found: Sequence[Sequence[PairedRatio]]) -> list[tuple[Estimate, ...]]:
+    """The ratios of every comparison of a plan with their words, corrected for all of them: they are on one page."""
+    p_values = [each.ratio.p_value for ratios in found for each in ratios]
+    corrected = zip(stats.benjamini_hochberg(p_values), stats.holm(p_values), strict=True)
+    differing = sum(p_value <= ALPHA for p_value in stats.benjamini_hochberg(p_values))
+    # One more that differs would be held to this share of 5 %.
+    rivals = max(1.0, len(p_values) / (differing + 1))
+    return [tuple(_estimate(each, *next(corrected), rivals, seed=plan.seed) for each in ratios) for ratios in found]
 
 
 def pairs_of(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]]:
@@ -97,43 +125,35 @@ def pairs_of(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]
             yield slot, below
 
 
-def _estimate(
-    metric: Metric,
-    contestant: str,
-    reference: str,
-    ratio: stats.Ratio,
-    p_holm: float,
-    x: tuple[float, ...],
-    bound: Bound,
-    *,
-    seed: int,
-    rivals: int,
-) -> Estimate:
-    word = bounded_word(stats.word(ratio, p_holm), ratio, bound)
-    bootstrap = stats.bootstrap_interval(x, seed)
+def _estimate(of: PairedRatio, p_bh: float, p_holm: float, rivals: float, *, seed: int) -> Estimate:
+    """A ratio with its word, beside as many rivals as correction asks for."""
+    ratio = of.ratio
+    word = bounded_word(stats.word(ratio, p_bh), ratio, of.bound)
+    bootstrap = stats.bootstrap_interval(of.x, seed)
     low = None if bootstrap.low is None else math.exp(bootstrap.low)
     high = None if bootstrap.high is None else math.exp(bootstrap.high)
     leaves_out_one = ratio.low > 1 or ratio.high < 1
     agrees = low is None or high is None or (low > 1 or high < 1) == leaves_out_one
-    more = stats.blocks_to_decide(ratio, len(x), rivals) if word == "not decided" and bound == "exact" else None
+    is_open = word == "not decided" and of.bound == "exact"
     return Estimate(
-        metric=metric,
-        contestant=contestant,
-        reference=reference,
+        metric=of.metric,
+        contestant=of.contestant,
+        reference=of.reference,
         ratio=ratio.ratio,
         low=ratio.low,
         high=ratio.high,
         p_value=ratio.p_value,
+        p_bh=p_bh,
         p_holm=p_holm,
-        word=word,
-        bound=bound,
-        blocks=len(x),
-        blocks_more=more,
-        effect_min=stats.smallest_effect(x),
+        word=word if of.may_decide else "not decided",
+        bound=of.bound,
+        blocks=len(of.x),
+        blocks_more=stats.blocks_to_decide(ratio, len(of.x), rivals) if is_open else None,
+        effect_min=stats.smallest_effect(of.x),
         bootstrap_low=low,
         bootstrap_high=high,
         bootstrap_agrees=agrees,
-        x=x,
+        x=of.x,
     )
 
 

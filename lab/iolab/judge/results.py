@@ -6,12 +6,12 @@ A run is judged once. The terminal, the report, JSON and a script of your own al
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from iolab.judge import claims, scaling, verdict
+from iolab.judge import claims, scaling, stats, verdict
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.precision import Precision, precision_of
 from iolab.judge.scaling import Scaling
@@ -106,8 +106,7 @@ def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path 
     """The results of what a run has stored so far. Pure: the same record gives the same results."""
     kept = tuple(result for result in trials.results if plan.holds(result.trial))
     verdicts = verdict.judge(plan, kept, trials.counts)
-    unmet = {Needs.model_validate(each["needs"]): str(each["why"]) for each in machine.get("unmet", ())}
-    judgements = claims.judge(plan, kept, verdicts, processors=processors_of(machine), unmet=unmet)
+    judgements = claims_of(plan, machine, kept, verdicts)
     scalings = scaling.scalings_of(plan, kept, verdicts)
     reached = precision_of(plan, kept, trials.counts)
     return Results(
@@ -123,6 +122,19 @@ def judged(plan: Plan, machine: Mapping[str, Any], trials: Trials, folder: Path 
         reached,
         scalings,
     )
+
+
+def claims_of(
+    plan: Plan,
+    machine: Mapping[str, Any],
+    trials: Iterable[Result],
+    verdicts: Sequence[ComparisonVerdict],
+    confidence: float = stats.CONFIDENCE,
+) -> tuple[ClaimVerdict, ...]:
+    """The verdicts on the claims of a plan, where each test is held to this confidence."""
+    unmet = {Needs.model_validate(each["needs"]): str(each["why"]) for each in machine.get("unmet", ())}
+    processors = processors_of(machine)
+    return claims.judge(plan, trials, verdicts, processors=processors, unmet=unmet, confidence=confidence)
 
 
 def read(folder: Path) -> Results:

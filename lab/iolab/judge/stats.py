@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -136,12 +137,12 @@ def bootstrap_interval(x: Sequence[float] | Floats, seed: int, confidence: float
     return Median(median, float(interval.low), float(interval.high))
 
 
-def resampled_tail(blocks: int) -> float:
-    """The share of resampled figures beyond each end of a 95 % interval.
+def resampled_tail(blocks: int, alpha: float = 1 - CONFIDENCE) -> float:
+    """The share of resampled figures beyond each end of an interval of confidence 1 - `alpha`.
 
     Percentiles are too narrow for few blocks: they are widened by sqrt(n / (n - 1)) and Student's t (Hesterberg 2015).
     """
-    t = scipy.stats.t.ppf((1 - CONFIDENCE) / 2, blocks - 1)
+    t = scipy.stats.t.ppf(alpha / 2, blocks - 1)
     return float(scipy.stats.norm.cdf(math.sqrt(blocks / (blocks - 1)) * t))
 
 
@@ -251,6 +252,20 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
+def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Adjusted p-values, in the order given: of those that are at most 5 %, at most 5 % are expected to be by chance.
+
+    Where all are by chance, any is at most 5 % with a chance of 5 %, as after Holm.
+    """
+    adjusted = [0.0] * len(p_values)
+    running = 1.0
+    ordered = sorted(range(len(p_values)), key=lambda index: -p_values[index])
+    for place, index in zip(range(len(p_values), 0, -1), ordered, strict=True):
+        running = min(running, len(p_values) / place * p_values[index])
+        adjusted[index] = running
+    return tuple(adjusted)
+
+
 def word(ratio: Ratio, p_adjusted: float, effect: float = EFFECT) -> Word:
     """The one word on a ratio: chance and size must both speak before it "differs"."""
     if ratio.low > 1 / (1 + effect) and ratio.high < 1 + effect:
@@ -261,7 +276,7 @@ def word(ratio: Ratio, p_adjusted: float, effect: float = EFFECT) -> Word:
     return "not decided"
 
 
-def blocks_to_decide(ratio: Ratio, blocks: int, rivals: int = 1, effect: float = EFFECT) -> int:
+def blocks_to_decide(ratio: Ratio, blocks: int, rivals: float = 1, effect: float = EFFECT) -> int:
     """About how many blocks more would decide: m = n (half-width / wanted)², less the n there are; at least 1.
 
     Wanted is the half-width that leaves out 1, or for a ratio within the effect the one that fits inside it. A ratio
@@ -270,6 +285,9 @@ def blocks_to_decide(ratio: Ratio, blocks: int, rivals: int = 1, effect: float =
     half_width = (math.log(ratio.high) - math.log(ratio.low)) / 2
     distance = abs(math.log(ratio.ratio))
     limit = math.log1p(effect)
+    if distance > limit:
+        # Beside rivals, the p-value has to be smaller by so many times, and the interval that leaves out 1 is wider.
+        half_width *= NormalDist().inv_cdf(1 - ALPHA / (2 * rivals)) / Z_ALPHA
     wanted = distance if distance > limit else max(limit - distance, limit / 4)
     needed = max(blocks * (half_width / wanted) ** 2, blocks_min(rivals))
     return max(1, math.ceil(needed) - blocks)

@@ -6,14 +6,15 @@ Pure: results in, verdict out, the same for the same input.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from iolab.contract.types import Frozen
 from iolab.judge.asymmetries import Asymmetry, asymmetries_of
-from iolab.judge.blocks import Row, core_to_core_of, is_same_topology, used_blocks
+from iolab.judge.blocks import Row, Used, core_to_core_of, is_same_topology, used_blocks
 from iolab.judge.bottleneck import Limit, bottleneck, limits_of
 from iolab.judge.costs import Calls, Cost, costs_of
-from iolab.judge.estimates import Estimate, estimates_of
+from iolab.judge.estimates import Estimate, PairedRatio, estimates_of, ratios_of
 from iolab.judge.levels import Level, levels_of
 from iolab.judge.rankings import Ranking, rankings_of
 from iolab.judge.replies import different_work, reply_bytes_of, unequal_replies, unequal_work_of
@@ -97,33 +98,73 @@ class ComparisonVerdict(Frozen):
         return next((each for each in self.rankings if each.metric == metric), None)
 
 
+class _Basis(NamedTuple):
+    """What the verdict on a comparison is made from: `gone` are the slots whose failure was final.
+
+    `used` are the blocks that count, `discarded` is how many do not. `mine` are its results in the order of the plan.
+    """
+
+    used: Used
+    discarded: int
+    inconclusive: str | None
+    gone: Set[int]
+    mine: Sequence[Result]
+    limits: Mapping[str, Limit]
+    reply_bytes: dict[str, float]
+    different: dict[str, str]
+    not_judged: dict[str, str]
+
+
 def judge(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount] = ()) -> tuple[ComparisonVerdict, ...]:
     """A verdict for every comparison of the plan, in its order, from whatever results and counts there are so far."""
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
     calls = {(count.comparison, count.slot): count for count in counts if count.is_of(plan)}
-    return tuple(_judge_comparison(plan, index, done, calls) for index in range(len(plan.comparisons)))
+    bases = [_basis(plan, index, done, calls) for index in range(len(plan.comparisons))]
+    ratios = [_ratios(comparison, each) for comparison, each in zip(plan.comparisons, bases, strict=True)]
+    judged = zip(bases, estimates_of(plan, ratios), strict=True)
+    return tuple(_judge_comparison(plan, index, calls, *each) for index, each in enumerate(judged))
 
 
-def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], calls: Calls) -> ComparisonVerdict:
+def _basis(plan: Plan, index: int, done: Mapping[Place, Result], calls: Calls) -> _Basis:
     comparison = plan.comparisons[index]
     used, complete, discarded = used_blocks(plan, index, done)
-    inconclusive = inconclusive_of(comparison, index, done, complete, discarded)
     gone = {slot for at, slot in given_up(done) if at == index}
     mine = [result for place, result in sorted(done.items()) if place.comparison == index]
     counted = {slot: count for (at, slot), count in calls.items() if at == index}
-    limits = limits_of(plan, index, used, mine, counted)
-    levels = levels_of(comparison, used, limits)
     reply_bytes = reply_bytes_of(comparison, used)
-    warnings = warnings_of(comparison, mine) + unequal_replies(comparison, reply_bytes, len(used))
-    failures, left_out = failures_of(comparison, mine), left_out_of(comparison, mine)
     different = different_work(reply_bytes)
-    not_judged = too_many_discarded(comparison, used, gone, mine) | different
-    estimates = estimates_of(plan, index, used, gone, limits, undecided=not_judged, decided=inconclusive is None)
-    absent = {comparison.titles[slot]: "failed" for slot in sorted(gone)} | not_judged | left_out
+    return _Basis(
+        used=used,
+        discarded=discarded,
+        inconclusive=inconclusive_of(comparison, index, done, complete, discarded),
+        gone=gone,
+        mine=mine,
+        limits=limits_of(plan, index, used, mine, counted),
+        reply_bytes=reply_bytes,
+        different=different,
+        not_judged=too_many_discarded(comparison, used, gone, mine) | different,
+    )
+
+
+def _ratios(comparison: Comparison, basis: _Basis) -> tuple[PairedRatio, ...]:
+    decided = basis.inconclusive is None
+    return ratios_of(comparison, basis.used, basis.gone, basis.limits, undecided=basis.not_judged, decided=decided)
+
+
+def _judge_comparison(
+    plan: Plan, index: int, calls: Calls, basis: _Basis, estimates: tuple[Estimate, ...]
+) -> ComparisonVerdict:
+    comparison, used, inconclusive = plan.comparisons[index], basis.used, basis.inconclusive
+    levels = levels_of(comparison, used, basis.limits)
+    warnings = warnings_of(comparison, basis.mine) + unequal_replies(comparison, basis.reply_bytes, len(used))
+    failures, left_out = failures_of(comparison, basis.mine), left_out_of(comparison, basis.mine)
+    absent = {comparison.titles[slot]: "failed" for slot in sorted(basis.gone)} | basis.not_judged | left_out
     ranked = comparison.ranked and inconclusive is None
     rankings = rankings_of(comparison, used, levels, absent) if ranked else ()
-    unequal_work = unequal_work_of(reply_bytes, different)
-    sentence = sentence_of(comparison, levels, estimates, rankings, limits, inconclusive, failures, left_out, different)
+    unequal_work = unequal_work_of(basis.reply_bytes, basis.different)
+    sentence = sentence_of(
+        comparison, levels, estimates, rankings, basis.limits, inconclusive, failures, left_out, basis.different
+    )
     return ComparisonVerdict(
         name=comparison.name,
         setting=comparison.setting,
@@ -137,15 +178,15 @@ def _judge_comparison(plan: Plan, index: int, done: Mapping[Place, Result], call
         rankings=rankings,
         costs=costs_of(index, comparison, used, calls),
         left_out=left_out,
-        not_judged=not_judged,
+        not_judged=basis.not_judged,
         bottlenecks=_bottlenecks(plan, comparison, used),
-        limits=limits,
-        reply_bytes=reply_bytes,
+        limits=basis.limits,
+        reply_bytes=basis.reply_bytes,
         unequal_work=unequal_work,
         asymmetries=asymmetries_of(comparison, used),
         blocks_planned=plan.blocks,
         blocks_used=len(used),
-        blocks_discarded=discarded,
+        blocks_discarded=basis.discarded,
         blocks_topology_changed=sum(not is_same_topology(map(core_to_core_of, row)) for row in used.values()),
         warnings=warnings,
         failures=failures,

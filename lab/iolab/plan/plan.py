@@ -399,7 +399,7 @@ class Place(NamedTuple):
     slot: int
 
 
-def blocks_min(rivals: int) -> int:
+def blocks_min(rivals: float) -> int:
     """The fewest blocks that distinguish `rivals` contestants from one reference by the exact signed-rank law.
 
     The smallest p-value of n blocks is 2 / 2**n, and Holm multiplies it by the number of rivals: 6 blocks for one.

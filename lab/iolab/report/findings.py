@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.suite import SuiteClaim, SuiteResults
+from iolab.judge.together import together
 from iolab.metrics import METRICS
 from iolab.plan.claims import Figure
 from iolab.report import claim_charts, claim_table, formats
@@ -74,9 +75,11 @@ def groups(found: SuiteResults) -> tuple[Group, ...]:
         mine.sort(key=lambda each: words.index(each.word))
         headline = tuple(each for each in mine if each.is_headline)
         others = tuple(each for each in mine if not each.is_headline)
-        errors = slips if "contradicted" in words else ()
+        is_wrong = "contradicted" in words
+        joint = together(found.runs.values()).sentence if is_wrong else ""
+        errors = slips if is_wrong else ()
         if mine or errors:
-            made.append(Group(heading, about, headline, others, errors))
+            made.append(Group(heading, f"{about} {joint}".rstrip(), headline, others, errors))
     return tuple(made)
 
 

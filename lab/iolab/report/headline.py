@@ -78,11 +78,13 @@ def _pair_sentence(verdicts: Sequence[ComparisonVerdict], contestant: str, refer
     estimates = [each for each in decided if each is not None]
     differing = [each for each in estimates if each.word == "differs"]
     open_ = [each for each in estimates if each.word == "not decided"]
+    exact = [each for each in open_ if each.bound == "exact"]
     groups = [
         ("more requests", [each for each in differing if each.ratio > 1], True),
         (f"fewer requests, {reference} serves more", [each for each in differing if each.ratio < 1], True),
         (SAME, [each for each in estimates if each.word == "same"], True),
-        ("not decided (interval too wide)", [each for each in open_ if each.bound == "exact"], False),
+        ("not decided (too few blocks for so many ratios)", [each for each in exact if each.differs_alone], False),
+        ("not decided (interval too wide)", [each for each in exact if not each.differs_alone], False),
         ("not decided (the server was not the limit)", [each for each in open_ if each.bound != "exact"], False),
     ]
     counted = [

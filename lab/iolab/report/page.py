@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from iolab.contract.ready import PythonState
+from iolab.contract.types import percent
 from iolab.judge import scaling, stats
 from iolab.judge.bottleneck import Bottleneck
 from iolab.judge.results import Results
+from iolab.judge.together import together
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, METRICS, RANKED_BY
+from iolab.plan.plan import ALPHA
 from iolab.report import (
     claim_table,
     commands,
@@ -121,6 +124,8 @@ def render(run: Results) -> str:
                 _part(run, at, found, done, used[at], broken[at], draws=at < drawn) for at, found in enumerate(verdicts)
             ],
             claims=claim_table.rows(run.claims),
+            together=together([run]).sentence,
+            words_together=_words_together(verdicts),
             published=published_table.tables(plan, used, broken, run.machine.get("cpu", {}).get("logical")),
             published_notes=published_table.notes(plan),
             trials=rows[:TRIALS_MAX],
@@ -182,6 +187,23 @@ def _limited(found: ComparisonVerdict) -> list[str]:
         "compare wake-ups and scans, not how much a server can carry. Read the latencies and CPU per request."
     ]
     return (lines if waited else []) + [f"{title}: {each.label}: {each.reason}." for title, each in limited.items()]
+
+
+def _words_together(verdicts: Sequence[ComparisonVerdict]) -> str:
+    """What the words on the ratios of this page are worth together; empty where there are none."""
+    ratios = [each for found in verdicts for each in found.estimates]
+    if not ratios:
+        return ""
+    differing = [each for each in ratios if each.word == "differs"]
+    held = sum(each.p_holm <= ALPHA for each in differing)
+    joint = "all hold" if held == len(differing) else f"{held or 'none'} hold"
+    more = "" if held == len(differing) else ": more than that takes more blocks"
+    together = f" Of the {len(differing)} that differ, {joint} together at 95 % (Holm){more}." if differing else ""
+    return (
+        f"The words are corrected for all {len(ratios)} ratios of this page (Benjamini-Hochberg): of those called "
+        f"different, {percent(ALPHA)} are expected to be equal at most, and where all are equal, any is called "
+        f"different in 1 of 20 runs at most.{together} The intervals are not corrected: each holds at 95 % by itself."
+    )
 
 
 def _left_out(verdicts: Sequence[ComparisonVerdict]) -> list[str]:

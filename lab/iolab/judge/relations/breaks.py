@@ -7,14 +7,13 @@ direction.
 
 from __future__ import annotations
 
+import math
+
 from iolab.judge.relations.holds import ended, is_broken, what_broke
 from iolab.judge.relations.quantities import Evidence
 from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
 from iolab.plan.claims import BreaksTest
 from iolab.results.records import Result
-
-# So many trials would have shown with 95 % what happens in half of them.
-TRIALS_MIN = 5
 
 
 def decide(test: BreaksTest, evidence: Evidence) -> TestVerdict:
@@ -24,7 +23,7 @@ def decide(test: BreaksTest, evidence: Evidence) -> TestVerdict:
         return hindered(test, found)
     broken = [result for result in found if is_broken(result)]
     if not broken:
-        return _whole(test, len(found))
+        return _whole(test, len(found), evidence.alpha)
     reason = f"{test.of} failed in {len(broken)} of {len(found)} trials: {what_broke(broken[0])}"
     other = next((why for why in (_other(test, result) for result in broken) if why), "")
     if other:
@@ -33,11 +32,12 @@ def decide(test: BreaksTest, evidence: Evidence) -> TestVerdict:
     return TestVerdict(test=test, judgement=judgement, reason=reason)
 
 
-def _whole(test: BreaksTest, trials: int) -> TestVerdict:
-    """That it did not break."""
-    if trials < TRIALS_MIN:
-        reason = f"{test.of} did not fail in {trials} trials, and it takes {TRIALS_MIN} to say that it does not"
-        return TestVerdict(test=test, judgement="undecided", reason=reason, blocks_more=TRIALS_MIN - trials)
+def _whole(test: BreaksTest, trials: int, alpha: float) -> TestVerdict:
+    """That it did not break, once there are trials enough to have shown what happens in half of them."""
+    trials_min = math.ceil(-math.log2(alpha))
+    if trials < trials_min:
+        reason = f"{test.of} did not fail in {trials} trials, and it takes {trials_min} to say that it does not"
+        return TestVerdict(test=test, judgement="undecided", reason=reason, blocks_more=trials_min - trials)
     return TestVerdict(test=test, judgement="contradicted", reason=f"{test.of} did not fail in any of {trials} trials")
 
 

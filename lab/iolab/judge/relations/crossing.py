@@ -17,7 +17,6 @@ from iolab.judge.relations.quantities import Evidence, Measure
 from iolab.judge.relations.verdicts import Judgement, Obstacle, TestVerdict, hindered, more_for_ratio, more_words
 from iolab.metrics import METRICS
 from iolab.plan.claims import CrossingTest, Quantity
-from iolab.plan.plan import ALPHA
 from iolab.plan.settings import Scalar
 from iolab.wording import Interval
 
@@ -81,7 +80,7 @@ def _points(asked: Sequence[tuple[Scalar, Quantity, Quantity]], evidence: Eviden
         measured.append((value, measure))
     adjusted = stats.holm([measure.ratio.p_value for _, measure in measured])
     return [
-        Point(value, measure, 0 if p > ALPHA else 1 if measure.least > 1 else -1 if measure.most < 1 else 0)
+        Point(value, measure, 0 if p > evidence.alpha else 1 if measure.least > 1 else -1 if measure.most < 1 else 0)
         for (value, measure), p in zip(measured, adjusted, strict=True)
     ]
 

@@ -61,7 +61,7 @@ def _measured(test: LevelTest, evidence: Evidence) -> tuple[float, float, float,
         measure = quantities.compare(evidence, test.of.of, test.of.to)
         return measure if isinstance(measure, str) else (*measure.ratio[:3], measure.blocks, measure.bound)
     series = quantities.levels(evidence, test.of)
-    median = stats.median_interval(list(series.values.values()))
+    median = stats.median_interval(list(series.values.values()), evidence.confidence)
     if median.low is None or median.high is None:
         return f"only {len(series.values)} whole blocks so far"
     return median.median, median.low, median.high, len(series.values), series.bound

@@ -69,7 +69,7 @@ def decide(test: LineTest, evidence: Evidence) -> TestVerdict:
     lines = _in_time(test, evidence) if test.along == TIME else _along_axis(test, evidence)
     if isinstance(lines, Obstacle):
         return hindered(test, lines, test.published_slope)
-    line = _pooled(lines, evidence.plan.seed)
+    line = _pooled(lines, evidence.plan.seed, evidence.alpha)
     judgement, why = _judged(test, line)
     more = _more(test, line) if judgement == "undecided" else None
     published = "" if test.published_slope is None else f"published {_per(test, test.published_slope)}, "
@@ -167,13 +167,13 @@ def fitted(x: Floats, y: Floats, weights: Floats) -> Floats:
     return np.array([slope, intercept, 1 - residue / spread if spread > 0 else 1.0])
 
 
-def _pooled(lines: Sequence[Floats], seed: int) -> Line:
+def _pooled(lines: Sequence[Floats], seed: int, alpha: float) -> Line:
     """The mean line, with the intervals from resampled blocks."""
     blocks = np.array(lines)
     n = len(blocks)
     drawn = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
     means = blocks[drawn].mean(axis=1)
-    tail = stats.resampled_tail(n)
+    tail = stats.resampled_tail(n, alpha)
     lows, highs = np.quantile(means, tail, axis=0), np.quantile(means, 1 - tail, axis=0)
     ends = [End(*map(float, each)) for each in zip(blocks.mean(axis=0), lows, highs, strict=True)]
     return Line(ends[0], ends[1], ends[2], n)

@@ -22,7 +22,6 @@ from iolab.judge.relations.verdicts import (
     more_words,
 )
 from iolab.plan.claims import OrderTest, Quantity
-from iolab.plan.plan import ALPHA
 
 
 class Neighbours(NamedTuple):
@@ -48,7 +47,7 @@ def decide(test: OrderTest, evidence: Evidence) -> TestVerdict:
     found = _neighbours(test, evidence)
     if isinstance(found, str):
         return hindered(test, Obstacle("undecided", found))
-    lost = reversed_ones([each.measure for each in found])
+    lost = reversed_ones([each.measure for each in found], evidence.alpha)
     won = [each for each in found if each.measure.least > 1]
     weakest = min(found, key=lambda each: each.measure.ratio.ratio)
     unsure = [each for each in found if each not in won]
@@ -63,10 +62,10 @@ def decide(test: OrderTest, evidence: Evidence) -> TestVerdict:
     return _verdict(test, "undecided", unsure[0], reason).model_copy(update={"blocks_more": more})
 
 
-def reversed_ones(measures: list[Measure]) -> list[int]:
+def reversed_ones(measures: list[Measure], alpha: float) -> list[int]:
     """Which of these ratios are below 1, beyond chance among so many."""
     adjusted = stats.holm([each.ratio.p_value for each in measures])
-    return [n for n, each in enumerate(measures) if each.most < 1 and adjusted[n] <= ALPHA]
+    return [n for n, each in enumerate(measures) if each.most < 1 and adjusted[n] <= alpha]
 
 
 def _more(each: Neighbours) -> int | None:

@@ -34,7 +34,8 @@ _OPPOSITE: dict[Bound, Bound] = {"exact": "exact", "at least": "at most", "at mo
 class Evidence:
     """What a run has measured so far: its results, the blocks that count and the verdict of each comparison.
 
-    `processors` is how many the machine has; None where the record does not say.
+    `processors` is how many the machine has; None where the record does not say. `confidence` is that of each interval:
+    it is higher where a test is judged as one of many.
     """
 
     plan: Plan
@@ -42,6 +43,12 @@ class Evidence:
     used: Sequence[Used]
     verdicts: Sequence[ComparisonVerdict]
     processors: int | None = None
+    confidence: float = stats.CONFIDENCE
+
+    @property
+    def alpha(self) -> float:
+        """The chance of an error that a test may have."""
+        return 1 - self.confidence
 
     def chosen(self, leaf: Quantity) -> frozenset[int]:
         """The comparisons that a quantity is measured in, by their index."""
@@ -97,8 +104,9 @@ class Measure(NamedTuple):
         return figure if self.is_paired else f"{figure}, not paired"
 
 
-def compare(evidence: Evidence, of: Quantity, to: Quantity, confidence: float = stats.CONFIDENCE) -> Measure | str:
+def compare(evidence: Evidence, of: Quantity, to: Quantity, confidence: float | None = None) -> Measure | str:
     """The ratio of two quantities, or why there is none yet."""
+    confidence = evidence.confidence if confidence is None else confidence
     within = None
     if of.contestant and to.contestant and of.at == to.at:
         within = evidence.chosen(of) & evidence.chosen(to) or None

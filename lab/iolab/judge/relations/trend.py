@@ -23,9 +23,7 @@ from iolab.judge.relations.verdicts import (
     more_for_ratio,
     more_words,
 )
-from iolab.judge.stats import CONFIDENCE
 from iolab.plan.claims import Quantity, TrendTest
-from iolab.plan.plan import ALPHA
 from iolab.plan.settings import Scalar
 
 Values = Sequence[tuple[Scalar, Quantity]]
@@ -49,8 +47,8 @@ def _flat(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
     """Every value over every other: all must be within what is allowed, and one beyond it contradicts."""
     pairs = list(permutations(values, 2))
     # Each two values are one more chance to seem apart: the first step of Holm's correction, which decides for all.
-    confidence = 1 - ALPHA / (len(pairs) // 2)
-    measures, surest = _compared(evidence, pairs), _compared(evidence, pairs, confidence)
+    confidence = 1 - evidence.alpha / (len(pairs) // 2)
+    measures, surest = (_compared(evidence, pairs, each) for each in (evidence.confidence, confidence))
     if isinstance(measures, str):
         return hindered(test, Obstacle("undecided", measures))
     if isinstance(surest, str):
@@ -63,7 +61,7 @@ def _flat(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
     return _ratio_of_ends(test, "confirmed" if is_flat else "undecided", pairs[at], measures[at])
 
 
-def _compared(evidence: Evidence, pairs: Iterable[Pair], confidence: float = CONFIDENCE) -> list[Measure] | str:
+def _compared(evidence: Evidence, pairs: Iterable[Pair], confidence: float) -> list[Measure] | str:
     """The ratio of each pair, or why one has none yet."""
     measures = [quantities.compare(evidence, above, below, confidence) for (_, above), (_, below) in pairs]
     known = [each for each in measures if not isinstance(each, str)]
@@ -84,11 +82,11 @@ def _steps(test: TrendTest, evidence: Evidence, values: Values) -> TestVerdict:
     pairs = _pairs(test, values)
     if not pairs:
         return hindered(test, Obstacle("undecided", f"{test.along}={test.peak_at} was not measured with another value"))
-    measures = _compared(evidence, pairs)
+    measures = _compared(evidence, pairs, evidence.confidence)
     if isinstance(measures, str):
         return hindered(test, Obstacle("undecided", measures))
     names = [f"{test.along}={more[0]} / {test.along}={less[0]}: " for more, less in pairs]
-    lost = reversed_ones(measures)
+    lost = reversed_ones(measures, evidence.alpha)
     if lost:
         at = lost[0]
         reason = f"not {_shape(test)}: {names[at]}{measures[at].words}"
