@@ -12,7 +12,7 @@ PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
 .PHONY: main build test lint test-rust test-python interpreters clean
 .PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup
-.PHONY: bench-compare bench-capacity bench-limits
+.PHONY: bench-compare bench-verdicts bench-capacity bench-limits
 
 # A machine that is too busy for a conclusion (3) has said so: that is an answer, not a failure.
 main: build
@@ -64,6 +64,9 @@ bench-limits: build
 
 bench-startup: build
 	$(BIN)/python bench/startup.py
+
+bench-verdicts: build
+	$(BIN)/python bench/verdict_truth.py
 
 bench-compare: build
 	$(BIN)/python bench/compare.py

@@ -19,11 +19,14 @@ from typing import Any, TypeVar
 
 from iolab.contract.literals import Driver
 from iolab.contract.types import Workload
+from iolab.judge.results import Results
 from iolab.machine import proc
 from iolab.measure import binary, registered
 from iolab.measure.binary import EngineError
 from iolab.measure.engine import Engine, core_to_core_ns
 from iolab.measure.registered import Absent
+from iolab.plan.experiment import parse_experiment
+from iolab.plan.plan import Plan
 from iolab.results.records import SAME_TOPOLOGY_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -201,3 +204,28 @@ def build(command: Sequence[str]) -> None:
 
 def last_line(text: str) -> str:
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+
+
+# The calls of rpc can take more processor time, which is set to the nanosecond.
+BESIDE_ITSELF = """
+name = "beside-itself"
+question = "Is the same build the same?"
+blocks = {blocks}
+contestants = ["epoll", {{ name = "mine", server = "epoll", workload = {{ work_ns = {work_ns} }} }}]
+[fixed.workload]
+protocol = "rpc"
+[fixed.trial]
+warmup_ms = 260
+duration_ms = 800
+"""
+
+
+def beside_itself(blocks: int, work_ns: int = 0) -> Plan:
+    """A server of ours beside itself, the second of which does so much more work for each request."""
+    return parse_experiment(BESIDE_ITSELF.format(blocks=blocks, work_ns=work_ns).encode())
+
+
+def work_ns(same: Results, share: float) -> int | None:
+    """So much of a request's CPU time as more work, from a run beside itself; None where that measured nothing."""
+    level = same.verdicts[0].level("cpu_per_request", "mine")
+    return None if level is None else round(share * level.median)

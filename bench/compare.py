@@ -25,7 +25,6 @@ sys.path.insert(0, str(common.ROOT / "tests"))
 
 import simulated_runs
 from iolab import api
-from iolab.plan.experiment import parse_experiment
 from simulated_runs import Weather
 
 WORK, THRESHOLD = 0.05, 0.03
@@ -38,17 +37,7 @@ RUNS = (
     *((0.02, 20, drift, True) for drift in (STEADY, DRIFTING, WILD)),
 )
 WORKS_ALONE = (0.0, WORK, 0.25)
-REAL = """
-name = "bench-compare"
-question = "Is the same build the same?"
-blocks = 20
-contestants = ["epoll", {{ name = "mine", server = "epoll", workload = {{ work_ns = {work_ns} }} }}]
-[fixed.workload]
-protocol = "rpc"
-[fixed.trial]
-warmup_ms = 260
-duration_ms = 800
-"""
+REAL_BLOCKS = 20
 
 
 def main() -> None:
@@ -82,12 +71,12 @@ def real(folder: Path, pairs: int) -> Iterator[str]:
     """The same build twice, and one that does more work, measured here."""
     counts: dict[str, Counter[str]] = {"the same build": Counter(), f"{WORK:+.0%} work": Counter()}
     for pair in range(pairs):
-        first = api.run(parse_experiment(REAL.format(work_ns=0).encode()), out=folder / f"{pair}-a")
-        cpu_ns = first.verdicts[0].level("cpu_per_request", "mine")
-        if cpu_ns is None:
+        first = api.run(common.beside_itself(REAL_BLOCKS), out=folder / f"{pair}-a")
+        more_ns = common.work_ns(first, WORK)
+        if more_ns is None:
             continue
-        for name, work_ns in zip(counts, (0, round(WORK * cpu_ns.median)), strict=True):
-            second = api.run(parse_experiment(REAL.format(work_ns=work_ns).encode()), out=folder / f"{pair}-{work_ns}")
+        for name, work_ns in zip(counts, (0, more_ns), strict=True):
+            second = api.run(common.beside_itself(REAL_BLOCKS, work_ns), out=folder / f"{pair}-{work_ns}")
             found = api.compare(first.folder, second.folder, threshold=THRESHOLD, allow={"plan"})
             counts[name][simulated_runs.outcome(found)] += 1
     for name, results in counts.items():

@@ -1,20 +1,25 @@
-"""Runs of servers whose truth is known, written through the real store: what `iolab compare` is tested with."""
+"""Runs of servers whose truth is known, through the real store: what verdicts and `iolab compare` are tested with."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.stats
 
 from iolab import api
 from iolab.judge.comparison import RunComparison
+from iolab.judge.results import Results
+from iolab.metrics import METRICS
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Comparison, Plan, Trial
 from iolab.plan.schedule import schedule
 from iolab.results import store
+from iolab.results.records import MachineNoise, Result
 from made import result
 
 MINE = "cmd:./mine --port {port}"
@@ -29,29 +34,67 @@ MACHINE: dict[str, Any] = {
     "cpu": {"logical": 4},
     "engine": {"sha256": "0123456789abcdef"},
 }
-# The weather of a machine: how much of its speed one trial hands on to the next.
+# The processor time of the server, as a share of the window: it is the limit.
+SERVER_SHARE = 0.97
+# The weather of a machine: how much of its speed one trial hands on to the next; how often it moves to its other state,
+# and the core-to-core latency in each.
 KEPT = 0.9
+MOVES = 1 / 8
+CORE_TO_CORE_NS = (60.0, 250.0)
+
+
+class Moment(NamedTuple):
+    """The machine during a trial: its speed, the core-to-core latency where it shows the state, and by what the trial's
+    CPU time, median latency and p99 differ from what the speed makes of them."""
+
+    speed: float
+    core_to_core_ns: float | None
+    own: tuple[float, ...]
 
 
 class Weather(NamedTuple):
     """What the machine does to a run: noise of each trial, steps of a slow drift, and a level that is each run's own.
 
-    All are standard deviations of the logarithm of the speed.
+    `tail` is the size of slowdowns of which few are long and some very long, `states` how far the two speeds are apart
+    between which the machine moves. Where these are `seen`, the core-to-core latency shows them. `own` is noise that
+    CPU time, median latency and p99 each have besides. All are standard deviations of the logarithm of the speed, or
+    differences of it.
     """
 
     noise: float
     step: float = 0.0
     level: float = 0.0
+    tail: float = 0.0
+    states: float = 0.0
+    seen: bool = False
+    own: float = 0.0
 
-    def speeds(self, trials: int, generator: np.random.Generator) -> list[float]:
-        """The speed of the machine in each trial of a run, in the order of time."""
+    def moments(self, trials: int, generator: np.random.Generator) -> list[Moment]:
+        """The machine in each trial of a run, in the order of time."""
         drift = generator.normal(0, self.step / math.sqrt(1 - KEPT**2))
         level = generator.normal(0, self.level)
-        speeds = []
+        state, moments = 0, list[Moment]()
         for _ in range(trials):
-            speeds.append(math.exp(level + drift + generator.normal(0, self.noise)))
+            log = level + drift + generator.normal(0, self.noise)
+            if self.tail:
+                log -= self.tail * abs(generator.standard_t(2))
+            if self.states:
+                state ^= int(generator.random() < MOVES)
+                log -= self.states * state
+            own = generator.normal(0, self.own, 3) if self.own else np.zeros(3)
+            moments.append(Moment(math.exp(log), CORE_TO_CORE_NS[state] if self.seen else None, tuple(np.exp(own))))
             drift = KEPT * drift + generator.normal(0, self.step)
-        return speeds
+        return moments
+
+
+# The machines of the self-tests. The states are those of a virtual machine with 217,000/s and 163,000/s.
+WEATHERS = {
+    "steady": Weather(0.02, own=0.01),
+    "drift": Weather(0.02, step=0.03, own=0.01),
+    "two states, seen": Weather(0.02, states=0.286, seen=True, own=0.01),
+    "two states, not seen": Weather(0.02, states=0.286, own=0.01),
+    "heavy tails": Weather(0.02, tail=0.02, own=0.01),
+}
 
 
 def plan_of(blocks: int, *, alone: bool = False, **settings: Any) -> Plan:
@@ -61,6 +104,17 @@ def plan_of(blocks: int, *, alone: bool = False, **settings: Any) -> Plan:
         return plan
     comparison = Comparison(name="vs", cells=plan.comparisons[0].cells[1:])
     return plan.model_copy(update={"comparisons": (comparison,)})
+
+
+def suite_of(blocks: int, connections: Sequence[int]) -> Plan:
+    """The same two servers at several numbers of connections: a page of several comparisons."""
+    comparisons = (
+        plan_of(blocks, connections=each)
+        .comparisons[0]
+        .model_copy(update={"name": f"connections={each}", "setting": {"load.connections": each}})
+        for each in connections
+    )
+    return plan_of(blocks).model_copy(update={"comparisons": tuple(comparisons)})
 
 
 def store_run(
@@ -78,14 +132,32 @@ def store_run(
     The user's server does `work` more for each request, as a share; `changes` replace what its trials give.
     """
     trials: list[Trial] = list(schedule(plan))
-    speeds = weather.speeds(len(trials), np.random.default_rng(seed))
+    moments = weather.moments(len(trials), np.random.default_rng(seed))
     with store.writing(plan, machine, runs) as writer:
-        for trial, speed in zip(trials, speeds, strict=True):
+        for trial, moment in zip(trials, moments, strict=True):
             is_mine = plan.cell(trial).contestant.text == MINE
-            rate_per_s = 100_000 * speed / (1 + work * is_mine)
-            writer.append(result(plan, trial, rate_per_s=rate_per_s, **(changes if is_mine else {})))
+            writer.append(_measured(plan, trial, moment, work * is_mine, changes if is_mine else {}))
         writer.end("2026-01-01T01:00:00+00:00")
     return store.folder_of(plan, runs)
+
+
+def _measured(plan: Plan, trial: Trial, moment: Moment, work: float, changes: Mapping[str, Any]) -> Result:
+    """A trial of a server that does so much more work for each request."""
+    cpu, p50, p99 = moment.own
+    ns = moment.core_to_core_ns
+    seen = None if ns is None else (ns, ns)
+    told: dict[str, Any] = {
+        "rate_per_s": 100_000 * moment.speed / (1 + work),
+        "server_share": SERVER_SHARE * cpu,
+        "noise": MachineNoise(steal_share=0.0, foreign_cpu_cores=0.01, core_to_core_ns=seen),
+    }
+    made = result(plan, trial, **{**told, **changes})
+    if made.report is None or p50 == p99 == 1:
+        return made
+    latency = made.report.latency_ns
+    own = {"p50": round(latency.p50 * p50), "p99": round(latency.p99 * p99)}
+    report = made.report.model_copy(update={"latency_ns": latency.model_copy(update=own)})
+    return made.model_copy(update={"report": report})
 
 
 def outcome(found: RunComparison) -> str:
@@ -104,3 +176,59 @@ def outcomes(
         b = store_run(runs / f"{pair}-b", plan, weather, int(seeds[2 * pair + 1]), work=work)
         counts[outcome(api.compare(a, b, threshold=threshold))] += 1
     return counts
+
+
+class Said(NamedTuple):
+    """What a run says of two servers: whether it calls them different, whether it calls the one with more work better,
+    and of how many intervals of CPU per request how many cover the truth."""
+
+    different: bool
+    wrong: bool
+    covered: int
+    intervals: int
+
+
+def said(found: Results, work: float) -> Said:
+    """What a run says of servers the second of which does so much more work for each request.
+
+    Of equal servers any metric may be called different at any setting, of others CPU per request has to be at each.
+    """
+    estimates = [each for verdict in found.verdicts for each in verdict.estimates]
+    called = [each for each in estimates if each.word == "differs"]
+    cpu = [each for each in estimates if each.metric == "cpu_per_request"]
+    return Said(
+        different=bool(cpu) and all(each in called for each in cpu) if work else bool(called),
+        wrong=work > 0 and any((each.ratio > 1) == METRICS[each.metric].more_is_better for each in called),
+        covered=sum(each.low <= 1 + work <= each.high for each in cpu),
+        intervals=len(cpu),
+    )
+
+
+class Study(NamedTuple):
+    """What many suites say: how many call two servers different, how many in the wrong direction, and how many of the
+    intervals of CPU per request cover the truth."""
+
+    suites: int
+    different: int
+    wrong: int
+    covered: int
+    intervals: int
+
+    @property
+    def coverage(self) -> tuple[float, float, float]:
+        """The share of intervals that cover the truth, with its own 95 % interval."""
+        low, high = scipy.stats.binomtest(self.covered, self.intervals).proportion_ci()
+        return self.covered / self.intervals, float(low), float(high)
+
+
+def total(runs: Sequence[Said]) -> Study:
+    """What these runs say together."""
+    different, wrong, covered, intervals = (sum(column) for column in zip(*runs, strict=True))
+    return Study(len(runs), different, wrong, covered, intervals)
+
+
+def study(runs: Path, plan: Plan, weather: Weather, suites: int, *, work: float = 0.0, seed: int = 1) -> Study:
+    """Suites of servers the second of which does so much more work, each stored, read again and judged."""
+    seeds = np.random.SeedSequence(seed).generate_state(suites)
+    folders = (store_run(runs / str(n), plan, weather, int(each), work=work) for n, each in enumerate(seeds))
+    return total([said(api.open_run(folder), work) for folder in folders])
