@@ -40,6 +40,8 @@ def of_suite(found: SuiteResults) -> str:
     """The Markdown of a suite: its findings, group by group."""
     lines = [f"## {_text(found.record.suite.question)}", ""]
     lines += [f"{counted([each.found.judgement for each in found.claims])}.", ""]
+    if found.earlier:
+        lines += [f"Results of an earlier run, as the new one has not ended: {_text(', '.join(found.earlier))}.", ""]
     for group in findings.groups(found):
         rows = (
             (f"**{each.id}** {_text(each.text)}", each.word, _text(each.evidence or each.why))
