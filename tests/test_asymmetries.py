@@ -15,6 +15,7 @@ from iolab import report
 from iolab.cli import terminal
 from iolab.contract.types import ServeReady, updated
 from iolab.judge.results import Results, judged
+from iolab.judge.trial import judged as judge_trial
 from iolab.machine.cpus import Cpu
 from iolab.measure.placement import placed
 from iolab.plan.experiment import load_experiment, parse_experiment
@@ -22,9 +23,10 @@ from iolab.plan.plan import Plan, Quick, Trial
 from iolab.plan.schedule import schedule
 from iolab.plan.settings import Cell
 from iolab.report import markdown
-from iolab.results.records import Result
+from iolab.results.records import MachineNoise, Result
 from iolab.results.store import Trials
 
+BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
 MACHINE = [Cpu(id=id_, core=id_) for id_ in range(8)]
 EXPERIMENT = """
 name = "pair"
@@ -177,3 +179,11 @@ def test_of_many_contestants_those_that_differ_from_most_are_named() -> None:
     found = run(plan_of('"hyper"', '"tokio"', '"epoll"', '"io_uring"', '"thread"'))
     (library,) = (each for each in found.verdicts[0].asymmetries if each.aspect == "library")
     assert library.text == "What parses requests and builds replies: hyper hyper, the others iolab."
+
+
+def test_what_servers_say_of_themselves_is_known_where_every_trial_is_discarded() -> None:
+    plan = plan_of('"hyper[runtime=multi]"', '"epoll"')
+    busy = [judge_trial(plan.cell(each.trial), each.model_copy(update={"noise": BUSY})) for each in run(plan).trials]
+    found = judged(plan, {}, Trials(tuple(busy), ()))
+    assert found.verdicts[0].blocks_used == 0
+    assert warned(found) == {"library", "moves_connections"}

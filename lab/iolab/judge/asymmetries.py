@@ -1,13 +1,13 @@
 """What was not the same for all contestants of a comparison, besides what it compares: their ratio owes it something.
 
-Settings are compared as they were asked for. What a server says of itself when it is ready, and what it was seen to
-use, is compared over the trials that count. Replies of unequal size are in `judge/replies.py`.
+Settings are compared as they were asked for, what a server says of itself when it is ready over all trials, and what it
+was seen to use over those that count. Replies of unequal size are in `judge/replies.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ BACKLOG = "backlog"
 # What a program that is not the engine's parses requests with.
 OWN = "its own"
 
-# The trials of each contestant that count, by slot.
+# Trials of each contestant, by slot.
 Seen = Mapping[int, Sequence[Result]]
 
 
@@ -46,13 +46,12 @@ class Asymmetry(Frozen):
     warns: bool
 
 
-def asymmetries_of(comparison: Comparison, used: Used) -> tuple[Asymmetry, ...]:
-    """All that was not the same for the contestants of a comparison."""
-    seen = {
-        slot: [result for row in used.values() if (result := row[slot]) is not None]
-        for slot in range(len(comparison.cells))
-    }
-    servers = {slot: usage for slot, results in seen.items() if (usage := _usage(results))}
+def asymmetries_of(comparison: Comparison, used: Used, results: Sequence[Result]) -> tuple[Asymmetry, ...]:
+    """All that was not the same for the contestants of a comparison; `results` are all its trials."""
+    slots = range(len(comparison.cells))
+    counted = {slot: [row[slot] for row in used.values()] for slot in slots}
+    seen = {slot: [each for each in results if each.trial.slot == slot] for slot in slots}
+    servers = {slot: usage for slot, trials in counted.items() if (usage := _usage(trials))}
     ready = {slot: said for slot, results in seen.items() if (said := _ready(results)) is not None}
     return (
         *_settings(comparison),
@@ -65,8 +64,8 @@ def asymmetries_of(comparison: Comparison, used: Used) -> tuple[Asymmetry, ...]:
     )
 
 
-def _usage(results: Sequence[Result]) -> list[ServerUsage]:
-    return [result.server for result in results if result.server is not None]
+def _usage(results: Iterable[Result | None]) -> list[ServerUsage]:
+    return [each.server for each in results if each is not None and each.server is not None]
 
 
 def _ready(results: Sequence[Result]) -> ServeReady | None:
@@ -97,7 +96,7 @@ def _libraries(comparison: Comparison, seen: Seen, ready: Mapping[int, ServeRead
     if any(said.library is None for said in ready.values()):
         return
     known = {slot: said.library or "" for slot, said in ready.items()}
-    measured = [slot for slot, results in seen.items() if results]
+    measured = [slot for slot, results in seen.items() if any(each.is_measured for each in results)]
     if known:
         had = {comparison.titles[slot]: known.get(slot, OWN) for slot in measured}
         what = "What parses requests and builds replies"

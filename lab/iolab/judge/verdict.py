@@ -183,7 +183,7 @@ def _judge_comparison(
         limits=basis.limits,
         reply_bytes=basis.reply_bytes,
         unequal_work=unequal_work,
-        asymmetries=asymmetries_of(comparison, used),
+        asymmetries=asymmetries_of(comparison, used, mine),
         blocks_planned=plan.blocks,
         blocks_used=len(used),
         blocks_discarded=basis.discarded,
