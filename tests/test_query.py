@@ -198,6 +198,7 @@ def test_there_are_ten_examples() -> None:
         ("copy trials to 'trials.csv'", "COPY is not possible: stored runs can only be read, as by SELECT"),
         ("attach 'mine.db'", "ATTACH is not possible: stored runs can only be read, as by SELECT"),
         ("install httpfs", "LOAD is not possible: stored runs can only be read, as by SELECT"),
+        ("select '\udcff'", "the question is not in UTF-8: write it anew"),
         ("select $name", "Invalid Input Error: Values were not provided for the following parameters: name"),
         (
             "select * from range(1000000000000)",
@@ -208,6 +209,13 @@ def test_there_are_ten_examples() -> None:
 def test_a_question_that_cannot_be_answered_is_one_line(stored: Path, question: str, said: str) -> None:
     done = iolab("query", question, "--out", stored)
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"iolab query: {said}\n")
+
+
+def test_an_answer_of_many_columns_may_have_fewer_rows(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "ANSWER_VALUES_MAX", 90)
+    assert len(package.query("select n, n, n from range(30) as t(n)", out=stored).rows) == 30
+    done = iolab("query", "select n, n, n from range(31) as t(n)", "--out", stored)
+    assert done.stderr == "iolab query: the answer has more than 30 rows: count or group them, or add LIMIT\n"
 
 
 @pytest.mark.parametrize("source", ["'{}'", "read_csv('{}')", "read_text('{}')", "read_blob('{}')", "glob('{}')"])
@@ -305,12 +313,12 @@ def test_the_same_rows_come_as_csv_as_json_and_as_parquet(stored: Path, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"{view}.{form}" for view in VIEWS for form in ("csv", "json", "parquet")
     )
-    with duckdb.connect() as database:
+    with duckdb.connect() as connected:
         for view in VIEWS.values():
             documents = json.loads((tmp_path / f"{view.name}.json").read_text())
             with (tmp_path / f"{view.name}.csv").open() as file:
                 lines = list(csv.DictReader(file))
-            found = database.sql(f"from '{tmp_path / view.name}.parquet'")
+            found = connected.sql(f"from '{tmp_path / view.name}.parquet'")
             assert [str(kind) for kind in found.types] == [column.type for column in view.schema]
             rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
             assert len(documents) == len(lines) == len(rows)

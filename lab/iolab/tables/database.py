@@ -35,9 +35,10 @@ CLOSED = {
 READING = ("SELECT", "EXPLAIN", "MULTI")
 # As many rows are handed over at once: a JSON document of some megabytes.
 ROWS_MAX = 5_000
-# An answer is held in memory. One with more rows is a mistake, as a join of all trials with all trials, or belongs in
-# `iolab export`.
+# An answer is held in memory. One with more rows or values is a mistake, as a join of all trials with all trials, or
+# belongs in `iolab export`.
 ANSWER_ROWS_MAX = 1_000_000
+ANSWER_VALUES_MAX = 20_000_000
 # DuckDB needs a library that is not here to hand these over as Python's own.
 ZONED = "TIMESTAMP WITH TIME ZONE"
 # How often a question that is to stop is told so.
@@ -113,6 +114,8 @@ def _settle(answer: Future[Table], work: Callable[[], Table]) -> None:
 
 
 def _answer(database: duckdb.DuckDBPyConnection, question: str) -> Table:
+    if not question.isprintable() and any("\ud800" <= each <= "\udfff" for each in question):
+        raise BadInput("the question is not in UTF-8: write it anew")
     statements = database.extract_statements(question)
     if len(statements) != 1:
         raise BadInput(f'there are {len(statements)} statements: write one, as in "select * from runs"')
@@ -120,9 +123,10 @@ def _answer(database: duckdb.DuckDBPyConnection, question: str) -> Table:
         raise BadInput(f"{statements[0].type.name} is not possible: stored runs can only be read, as by SELECT")
     found = database.sql(question)
     casts = (f"#{at}::VARCHAR" if str(kind) == ZONED else f"#{at}" for at, kind in enumerate(found.types, start=1))
-    rows = found.project(", ".join(casts)).limit(ANSWER_ROWS_MAX + 1).fetchall()
-    if len(rows) > ANSWER_ROWS_MAX:
-        raise BadInput(f"the answer has more than {ANSWER_ROWS_MAX:,} rows: count or group them, or add LIMIT")
+    most = min(ANSWER_ROWS_MAX, ANSWER_VALUES_MAX // len(found.columns))
+    rows = found.project(", ".join(casts)).limit(most + 1).fetchall()
+    if len(rows) > most:
+        raise BadInput(f"the answer has more than {most:,} rows: count or group them, or add LIMIT")
     return Table(_unique(found.columns), rows)
 
 
