@@ -612,6 +612,24 @@ def test_a_reader_that_ends_early_ends_the_command_in_silence() -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
+@pytest.mark.parametrize("verb", ["list experiments", "lint README.md"])
+def test_a_full_disk_under_standard_output_is_one_line(verb: str) -> None:
+    root = FAKE_ENGINE.parent.parent
+    program = "import sys; from iolab.__main__ import main; sys.exit(main())"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *verb.split()],
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": str(root / "lab")},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+    said = b"iolab: standard output: No space left on device: free space, or write to another disk\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
 def test_without_an_engine_the_one_line_says_where_it_was_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

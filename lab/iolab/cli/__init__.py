@@ -12,6 +12,7 @@ load.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -38,6 +39,8 @@ SIGNALLED = 128
 ABOUT = "Which I/O and concurrency model should my network server use, for my workload, on my machine?"
 FLAGS = {"-h, --help": "show this help, or that of a command after its name", "--version": "show the version"}
 START = "Start with: iolab doctor; then: iolab vs epoll io_uring --quick"
+# What the kernel says where standard output goes to a file and there is no space for it.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What comes before a description: a name, and the space around it.
 NAME_COLUMNS = 14
 
@@ -61,6 +64,11 @@ def main(arguments: Sequence[str]) -> int:
         # What read our output has ended, as `head` does. Nothing is to be flushed to it when this process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return failed(f"standard output: {error.strerror}: free space, or write to another disk", 1)
     return code
 
 
