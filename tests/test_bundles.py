@@ -292,7 +292,7 @@ def test_what_is_no_bundle_is_refused_in_one_line(content: bytes, said: str, tmp
     path.write_bytes(content)
     done = iolab("verify", path)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == f"iolab verify: {path}: is no whole bundle: {said}\n"
+    assert done.stderr == f"iolab verify: {path}: is not a complete bundle: {said}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["it.tar.gz"]
 
 

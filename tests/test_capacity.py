@@ -925,7 +925,7 @@ def test_a_stop_prints_what_is_known_and_how_to_go_on(tmp_path: Path, host: Simu
     done = iolab(*ASK, "--out", tmp_path)
     assert done.exit_code == 130
     assert "Not finished: it held at 9,457/s and it did not hold at 10,000/s." in done.stdout
-    assert "stopped by SIGINT; to go on: iolab" in done.stderr
+    assert "stopped by SIGINT; to continue: iolab" in done.stderr
     assert iolab(*ASK, "--out", tmp_path).exit_code == 0
 
 
@@ -934,7 +934,7 @@ def test_a_stop_in_the_first_run_leaves_nothing_behind(tmp_path: Path, host: Sim
     host.stops = 1
     done = iolab(*ASK, "--out", tmp_path)
     assert (done.exit_code, done.stdout, list(tmp_path.iterdir())) == (130, "", [])
-    assert "stopped by SIGINT; to go on: iolab" in done.stderr
+    assert "stopped by SIGINT; to continue: iolab" in done.stderr
 
 
 @pytest.mark.usefixtures("fake")

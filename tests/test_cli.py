@@ -76,11 +76,11 @@ def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Pat
     report = Path(last_line(done.stdout).removeprefix("report: "))
     assert report.is_file()
     assert "20/20 vs: " in done.stderr
-    assert "10 blocks, 20 trials, about " in done.stderr
+    assert "10 blocks (one trial of each contestant), 20 trials, about " in done.stderr
     table = done.stdout.partition("io_uring serves")[0]
     # The width of a file.
     assert max(map(len, table.splitlines())) <= 120
-    calls = dict(re.findall(r"(\w+): ([\d.]+) syscalls a request, ", done.stdout))
+    calls = dict(re.findall(r"(\w+): ([\d.]+) syscalls per request, ", done.stdout))
     assert 1 < float(calls["epoll"]) < 4
     assert 0.25 < float(calls["io_uring"]) < 1
     assert "syscalls: vs: epoll: " in done.stderr
@@ -102,9 +102,7 @@ def test_an_experiment_that_ended_is_shown_with_its_date_and_fresh_measures_anew
     command = ("run", experiment(tmp_path, "epoll", "thread"), "--out", tmp_path / "runs")
     first, again, fresh = iolab(*command), iolab(*command), iolab(*command, "--fresh")
     assert (again.exit_code, again.stdout) == (0, first.stdout)
-    assert re.search(
-        r"14 of 14 trials are there already, .* \d{4}-\d\d-\d\d \d\d:\d\d UTC: --fresh measures", again.stderr
-    )
+    assert re.search(r"14 of 14 trials are already in .* \d{4}-\d\d-\d\d \d\d:\d\d UTC: --fresh measures", again.stderr)
     assert "the earlier run is kept as" in fresh.stderr
     assert "14/14 all: " in fresh.stderr
 
@@ -119,7 +117,7 @@ def test_an_experiment_is_measured_anew_when_a_server_of_it_was_rebuilt(tmp_path
     server.write_text(server.read_text() + "# another build\n")
     again = iolab("run", path, "--out", tmp_path / "runs")
     assert f"{server} has changed: the earlier run is kept as {tmp_path}/runs/some-" in again.stderr
-    assert "are there already" not in again.stderr
+    assert "trials are already in" not in again.stderr
 
 
 @pytest.mark.usefixtures("simulated")
@@ -170,7 +168,7 @@ def test_a_soak_whose_generator_dies_keeps_its_minutes_and_goes_on_with_the_rest
     assert (done.exit_code, done.stdout) == (1, "")
     assert "iolab: epoll: the load generator was ended by SIGKILL" in done.stderr
     assert "its minutes are kept in" in done.stderr
-    assert "to go on: iolab" in done.stderr
+    assert "to continue: iolab" in done.stderr
     again = iolab(*SOAK, tmp_path)
     assert again.exit_code == 0, again.stderr
     assert "in 2 trials, because it was cut off" in again.stdout
@@ -333,9 +331,9 @@ def test_a_run_of_many_leaves_out_those_that_cannot_take_part_and_ranks_the_rest
     (tmp_path / "many.toml").write_text(MANY)
     done = iolab("run", tmp_path / "many.toml", "--out", tmp_path / "runs")
     assert done.exit_code == 0, done.stderr
-    assert "connections=50: without blocking: holds 1" in done.stderr
-    assert "connections=1: without absent: this machine has none" in done.stderr
-    assert "connections=1: without blocking" not in done.stderr
+    assert "connections=50: blocking is left out: holds 1" in done.stderr
+    assert "connections=1: absent is left out: this machine has none" in done.stderr
+    assert "connections=1: blocking is left out" not in done.stderr
     assert done.stdout.count("Most requests: io_uring.") == 2
     again = iolab("run", tmp_path / "many.toml", "--out", tmp_path / "runs")
     assert again.stdout == done.stdout
@@ -350,7 +348,7 @@ def test_where_calls_cannot_be_counted_the_reason_is_reported(tmp_path: Path, mo
     monkeypatch.setattr(syscalls, "entry_point", refused)
     done = iolab("vs", "epoll", "io_uring[fault=uncountable]", "--quick", "--blocks", "6", "--out", tmp_path)
     assert done.exit_code == 0, done.stderr
-    assert "syscalls not counted of io_uring[fault=uncountable]: it takes CAP_PERFMON" in done.stdout
+    assert "syscalls of io_uring[fault=uncountable] were not counted: it takes CAP_PERFMON" in done.stdout
 
 
 def experiment(folder: Path, *contestants: str) -> Path:
@@ -420,14 +418,14 @@ SAYS_MUCH = "import sys; print('no config', 'no licence', sep=chr(10), file=sys.
         (
             "io_uring[fault=dies_at_start]",
             1,
-            "io_uring[fault=dies_at_start]: the server ended with code 1, and said last:\n    a pretended crash\n",
+            "io_uring[fault=dies_at_start]: the server ended with code 1; its last output:\n    a pretended crash\n",
         ),
         (web_server(), 2, ": speaks HTTP, not echo: use --protocol http"),
         ("cmd:./nowhere {port}", 2, "./nowhere: ./nowhere does not exist: check the command after cmd:"),
         (
             shlex.join([f"cmd:{sys.executable}", "-S", "-c", SAYS_MUCH, "{port}"]),
             1,
-            ", and said last:\n    no config\n    no licence\n",
+            "; its last output:\n    no config\n    no licence\n",
         ),
     ],
 )
@@ -456,7 +454,7 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["vs", "epoll", "io_uring[fault=nine]"], "nine is no fault of io_uring: use one of none, "),
         (["vs", "epoll", "thread", "--protocol", "line", "--framing", "raw"], "framing: is not a setting of line"),
         (["vs", "epoll", "io_uring[speed=9]"], "io_uring has no option 'speed': use one of fault"),
-        (["vs", "epoll", "io_uring[speed"], "'io_uring[speed' is no contestant"),
+        (["vs", "epoll", "io_uring[speed"], "'io_uring[speed' is not a contestant"),
         (["vs", "epoll", "cmd:./mine"], "does not say where its port goes"),
         (
             ["vs", "epoll", "cmd:PORT={port} node app.js"],
@@ -465,7 +463,7 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         ),
         (
             ["vs", "epoll", "cmd:cd /x && ./mine"],
-            "no shell reads the command, and cd is no program: write cmd:sh -c '…'",
+            "no shell reads the command, and cd is not a program: write cmd:sh -c '…'",
         ),
         (
             ["vs", "epoll", "thread", "--protocol", "http", "--message-bytes", "9"],
@@ -520,7 +518,7 @@ def test_a_flag_that_does_not_exist_is_bad_input() -> None:
         ("vs epoll thread --quick=yes", "iolab vs: --quick: takes no value"),
         ("run", "iolab run: EXPERIMENT is missing: iolab run --help shows what to write"),
         ("report", "iolab report: RUN is missing: iolab report --help shows what to write"),
-        ("report a --json --csv", "iolab report: --json and --csv do not fit: leave one of them out"),
+        ("report a --json --csv", "iolab report: --json and --csv cannot be combined: use one of them"),
         ("run a b", "iolab run: 'b' is one argument too many: iolab run --help shows what to write"),
         ("capacity tcp://a:1", "iolab capacity: --slo is missing: iolab capacity --help shows what to write"),
         ("list modles", "iolab list: WHAT: there is no 'modles': did you mean 'models'?"),
@@ -740,12 +738,15 @@ def test_the_load_and_the_servers_of_vs_take_the_settings_of_an_experiment(tmp_p
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--rate much", "--rate: 'much' is no rate: write 20000, 20k, or 50% of capacity of the slowest"),
+        ("--rate much", "--rate: 'much' is not a rate: write 20000, 20k, or 50% of capacity of the slowest"),
         ("--connections 5 --active 10", "10 active connections are more than 5 connections"),
         ("--path delay=3", "path.delay: there is no such setting: did you mean 'path.delay_ms'?"),
         ("--path delay_ms", "--path: 'delay_ms' is not NAME=VALUE, as in load.connections=200"),
         ("--cpu-quota 0", "--cpu-quota: must be 0.01 or more, not '0'"),
-        ("--memory-limit-bytes 2jars", "--memory-limit-bytes: '2jars' is no size: write a number of bytes, 512MB or"),
+        (
+            "--memory-limit-bytes 2jars",
+            "--memory-limit-bytes: '2jars' is not a size: write a number of bytes, 512MB or",
+        ),
     ],
 )
 def test_a_flag_of_a_setting_that_cannot_be_is_refused_in_one_line(flags: str, message: str, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_a_client_may_say_the_times_of_a_hundred_thousand_clients_after_much_out
         ("print('{\"requests\": 1}')", "no_figures", "elapsed_s: Field required"),
         ('print(\'{"requests": -1, "elapsed_s": 1.0}\')', "no_figures", "requests: "),
         ('print(\'{"requests": 1, "elapsed_s": 1.0, "p99": 3}\')', "no_figures", "p99: Extra inputs"),
-        ("while True: print('x' * 65_536)", "floods", "MiB of output so far: let it log less"),
+        ("while True: print('x' * 65_536)", "floods", "MiB of output so far: make it log less"),
     ],
 )
 def test_a_client_without_figures_is_one_clear_line(

@@ -577,7 +577,7 @@ def test_a_slip_of_the_pen_is_one_line(
 def test_what_is_no_pair_of_runs_is_one_line(tmp_path: Path) -> None:
     folder = Run().store(tmp_path, 1)
     assert iolab("compare", folder, folder).stderr.endswith(
-        "is both runs: name two, or one alone to compare its contestants\n"
+        "is both runs: name two runs, or one to compare its contestants\n"
     )
     alone = Run(alone=True).store(tmp_path, 1)
     assert iolab("compare", alone).stderr.endswith("measured one contestant alone: name the run to compare it with\n")

@@ -113,7 +113,7 @@ def test_the_registry_beside_an_experiment_is_found_from_anywhere(
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     done = iolab("run", folder / "some.toml", "--quick", "--out", folder / "runs")
     assert done.exit_code == 0, done.stderr
-    assert "all: without gone: /nowhere is not installed: install mine" in done.stderr
+    assert "all: gone is left out: /nowhere is not installed: install mine" in done.stderr
 
 
 def test_a_server_is_started_with_its_files_and_environment_and_nothing_of_it_is_left(folder: Path) -> None:

@@ -174,7 +174,7 @@ def test_a_stopped_lab_ends_its_children_keeps_its_trials_and_says_how_to_go_on(
     assert not any(is_alive(*child) for child in children.items())
     assert lab.results == kept, "it did not wait for the trial to end"
     assert f"stopped by {number.name}; finished trials are kept in {lab.runs}/small-" in said
-    assert f"to go on: iolab run {lab.experiment} --out {lab.runs}" in said
+    assert f"to continue: iolab run {lab.experiment} --out {lab.runs}" in said
 
 
 def test_two_labs_do_not_write_one_run(tmp_path: Path, fake_path: Path) -> None:

@@ -383,12 +383,12 @@ def listens(address: str) -> str:
         (
             f"cmd:{sys.executable} -c 'import time; time.sleep(60)' {{port}}",
             "hung",
-            "listens nowhere 120 s after its start: let it listen on {port}, or give it longer",
+            "listens nowhere 120 s after its start: make it listen on {port}, or give it longer",
         ),
         (
             listens("('127.0.0.1', 0)"),
             "wrong_address",
-            r"it listens on 127.0.0.1:\d+, not on \d+, the port it was given: let it listen on {port}$",
+            r"it listens on 127.0.0.1:\d+, not on \d+, the port it was given: make it listen on {port}$",
         ),
         (listens("('127.0.0.3', int(sys.argv[1]))"), "wrong_address", "it listens on 127.0.0.3:.*, not on 127.0.0.1: "),
         (

@@ -20,22 +20,22 @@ BEGIN, END = "<!-- tables: made by tests/test_experiment_reference.py -->\n", "<
 UNITS = {"_bits_per_s": "bits/s", "_per_s": "per s", "_ms": "ms", "_us": "us", "_ns": "ns", "_bytes": "bytes"}
 # The records of a workload are those of the engine's contract, which describes them there.
 WORKLOAD = {
-    "protocol": "what is spoken",
+    "protocol": "protocol of requests and replies",
     "reply_bytes": "size of a reply's body",
     "reply_status": "status of a reply",
-    "target": "path that is asked for; of rpc, steps of the loop that makes an answer",
-    "host": "the Host field; the address by default",
+    "target": "path of the requests; rpc: steps of the computation for each answer",
+    "host": "the Host header; the address by default",
     "keep_alive": "whether a connection serves more than one request",
-    "verify": "compare bodies too, or the status alone",
+    "verify": "compare status and body, or the status only",
     "method": "GET, or POST with a body",
-    "headers": "further header fields, as pairs",
+    "headers": "additional header fields, as pairs",
     "body": "what is sent with each request",
     "expect_status": "status that a reply must have; any 2xx by default",
-    "expect_body": "body that a reply must have; that of the first by default",
+    "expect_body": "body that a reply must have; by default the body of the first reply",
     "framing": "how messages end",
     "message_bytes": "size of a message",
-    "text_bytes": "size of the text that comes back",
-    "work_ns": "processor time that a call costs besides",
+    "text_bytes": "size of the text that the server sends back",
+    "work_ns": "additional processor time of a call",
 }
 HEADINGS = {
     "": "The file",

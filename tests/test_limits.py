@@ -187,7 +187,7 @@ def test_a_program_that_the_limited_user_cannot_execute_is_named_before_a_run(
     reason = limits.why_not("processes_max", str(program))
     assert reason == (
         f"there is no pids group; and without one, as another user, {program} cannot be started: "
-        "Permission denied: let all users read and execute it"
+        "Permission denied: allow all users to read and execute it"
     )
 
 

@@ -403,7 +403,7 @@ def test_a_command_that_floods_its_output_is_one_clear_line(monkeypatch: pytest.
     monkeypatch.setattr(output, "TRIMMED_BYTES", 1 << 20)
     flood = "import sys\nwhile True: sys.stderr.write('x' * 65_536)"
     program = f"{LISTENS}\n{flood}" if listens else flood
-    with pytest.raises(TrialFailed, match=r"it has written \d+ MiB of output so far: let it log less") as raised:
+    with pytest.raises(TrialFailed, match=r"it has written \d+ MiB of output so far: make it log less") as raised:
         started_and_checked(cell_of(command(program)))
     assert raised.value.failure.kind == "floods"
     assert nothing_is_left()
@@ -435,7 +435,7 @@ def test_a_command_that_takes_twenty_seconds_is_started_if_it_is_given_them(
     if limit_s > 20:
         assert contestants.start(cell, None).stop()
     else:
-        message = "it listens nowhere 15 s after its start: let it listen on {port}, or give it longer "
+        message = "it listens nowhere 15 s after its start: make it listen on {port}, or give it longer "
         with pytest.raises(TrialFailed, match=message):
             contestants.start(cell, None)
     assert nothing_is_left()

@@ -388,7 +388,7 @@ class RebuiltHost(FakeHost):
 @pytest.mark.parametrize(("at", "kept"), [(0, None), (1, None), (2, 1), (8, 7), (13, 12)])
 def test_a_program_that_is_built_again_during_a_run_ends_it(tmp_path: Path, at: int, kept: int | None) -> None:
     plan = short_plan("epoll", "io_uring")
-    with pytest.raises(store.StoreError, match=r"^\./mine has changed since this run began: start it again") as failed:
+    with pytest.raises(store.StoreError, match=r"^\./mine has changed since this run began: run it again") as failed:
         run(plan, RebuiltHost(at), tmp_path)
     assert "\n" not in str(failed.value)
     folder = store.folder_of(plan, tmp_path)

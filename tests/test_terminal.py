@@ -205,7 +205,7 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_those_not_in_it(widt
     assert ["blocking", "holds", "1"] in rows
     assert ["select", "not", "here"] in rows
     assert "select was left out: this machine has too old a kernel" in lines
-    assert "syscalls not counted of thread: it takes CAP_PERFMON" in lines
+    assert "syscalls of thread were not counted: it takes CAP_PERFMON" in lines
     assert any(line.startswith("Most requests: io_uring and thread (no difference found).") for line in lines)
 
 

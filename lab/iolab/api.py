@@ -1,9 +1,9 @@
-"""iolab from Python: what `iolab vs`, `run`, `lint` and `report` do, as functions that return data and print nothing.
+"""iolab from Python: the commands `vs`, `run`, `lint`, `report` and others as functions that return data.
 
     import iolab
     found = iolab.vs("epoll", "io_uring", connections=50, quick=True)
 
-What goes wrong is an `IolabError`, whose message is one line that says what to do.
+They print nothing. They raise `IolabError`, whose message is one line that says what to do.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def vs(
     on_event: OnEvent = _ignored,
     **setting: Any,
 ) -> Results:
-    """Compares servers with the first of them: by name, or as `cmd:./mine --port {port}`.
+    """Compares servers with the first of them. A server is a name, or a command such as `cmd:./mine --port {port}`.
 
-    A name is a model's or one of the registry, to which a `contestants.toml` in the working directory adds.
+    Names are those of models, of the registry, and of a `contestants.toml` in the working directory.
 
     `setting` takes an experiment's settings by their last names, as `protocol="http", connections=100`, and `settings`
     by their full names, as `{"path.delay_ms": 24.5}`. There are 12 `blocks`, or as many as a pilot chooses: for ratios
     of requests and CPU `within` a half-width (0.02: 2 %), for a time of `budget_ms` in all, or both.
 
-    A comparison that has ended is measured anew, one that was interrupted is continued unless it is to be `fresh`.
-    `on_event` is given each event of the run.
+    A finished comparison is measured again; an interrupted one continues, unless `fresh`. `on_event` is called with
+    each event of the run.
     """
     if blocks is not None and (within is not None or budget_ms is not None):
         raise BadInput("blocks: is chosen after a pilot where a precision or a budget is asked for: leave it out")
@@ -94,12 +94,12 @@ def soak(
     on_event: OnEvent = _ignored,
     **setting: Any,
 ) -> Results:
-    """Loads one server for as long as `duration_ms` says, up to a day, and stores every minute.
+    """Loads one server for `duration_ms`, up to a day, and stores every minute.
 
-    One that was interrupted is continued with what is left, unless it is to be `fresh`. A server that dies after the
-    first minute is a result: the last trial has a `failure`. Where anything else ends the trial, `runner.CutOff` is
-    raised, and the same call goes on from the minutes that are kept. The other arguments are those of `vs`;
-    `judge.endurance.lines` says what was found.
+    An interrupted trial continues for the remaining time, unless `fresh`. A server that dies after the first minute is
+    a result: the last trial has a `failure`. If anything else ends the trial, it raises `runner.CutOff`, and the same
+    call continues after the stored minutes. The other arguments are those of `vs`; `judge.endurance.lines` describes
+    the result.
     """
     plan = soak_plan(server, _by_name(settings, setting))
     return _run(plan, registry.load(Path(registry.USERS)), Path(out), on_event, fresh=fresh, by_hand=True)
@@ -117,7 +117,7 @@ def run(
     out: str | Path = layout.RUNS,
     on_event: OnEvent = _ignored,
 ) -> Results:
-    """Runs an experiment, given by its name, its file or its plan, or what is left of it.
+    """Runs an experiment, given by its name, its file or its plan, or the rest of it.
 
     With other `settings`, as `{"load.connections": 200}`, it is another run, in a folder of its own. One that has ended
     is measured anew only if it is to be `fresh`, or if it began before `since`, a time in ISO 8601. `within` and
@@ -144,7 +144,7 @@ def begin_suite(
     fresh: bool = False,
     out: str | Path = layout.RUNS,
 ) -> SuiteRun:
-    """The record of a run of a suite, or of the parts in `only`, before its experiments.
+    """Begins a run of a suite, or of the parts in `only`, and returns its record; its experiments run later.
 
     Each is then opened, and the ended ones take no time. A run that is gone on with counts no trial from before it was
     last asked to be `fresh`. Until an experiment ends again, the record keeps the run of it that ended before.
@@ -197,7 +197,7 @@ def compare(
         return comparison.compare_within(first, threshold=threshold)
     second = _comparable(b, runs_folder)
     if first.folder.resolve() == second.folder.resolve():
-        raise BadInput(f"{first.folder} is both runs: name two, or one alone to compare its contestants")
+        raise BadInput(f"{first.folder} is both runs: name two runs, or one to compare its contestants")
     return comparison.compare(first, second, threshold=threshold, allow=allow)
 
 
@@ -219,10 +219,10 @@ def _of_one_run(name: str | Path, out: Path) -> Path:
 def query(
     sql: str, *names: str | Path, out: str | Path = layout.RUNS, on_unreadable: Callable[[StoreError], None] = _ignored
 ) -> Table:
-    """The answer to a question in SQL over all stored runs in `out`, or over those that are named.
+    """The result of a query in SQL over all stored runs in `out`, or over the named ones.
 
     docs/query.md has the views and their columns. A run that was not named and cannot be read is left out, and
-    `on_unreadable` is given the reason.
+    `on_unreadable` is called with the reason.
     """
     from iolab.tables import database  # DuckDB takes longer to load than all else
 
@@ -314,7 +314,7 @@ def _run(
 ) -> Results:
     """Runs a plan to its end.
 
-    Of a plan made by hand, all contestants are to be compared, and it is measured anew once it has ended.
+    A plan made by hand needs all of its contestants, and is measured again after it has finished.
     """
     ours = engine.open_engine()
     contestants.refuse_unknown(plan, ours.description, known)

@@ -295,9 +295,9 @@ def _unpacked(path: Path) -> tuple[Manifest, dict[str, bytes]]:
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror or error}: name a file that iolab bundle wrote") from None
     except Unreadable as error:
-        raise Unreadable(f"{path}: is no whole bundle: {error}") from None
+        raise Unreadable(f"{path}: is not a complete bundle: {error}") from None
     if folder != manifest.run:
-        raise Unreadable(f"{path}: is no whole bundle: its folder {folder} is not its run {manifest.run}")
+        raise Unreadable(f"{path}: is not a complete bundle: its folder {folder} is not its run {manifest.run}")
     return manifest, files
 
 

@@ -1,4 +1,4 @@
-"""Find the rate up to which a running server holds a limit, and what it does beyond."""
+"""Find the highest rate at which a running server holds a limit, and test it beyond that rate."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GENERATOR: Mapping[str, Setting] = {
     **LOAD,
     "cpus": cpu_list("apart from those of a server on this machine"),
     "arrivals": word("how requests fall due", Arrivals, "poisson"),
-    "timeout_ms": Setting("how long a reply may take", "10s", milliseconds, "TIME", ("--timeout",)),
+    "timeout_ms": Setting("timeout of a reply", "10s", milliseconds, "TIME", ("--timeout",)),
     "seed": Setting("decides the random arrivals", "1"),
 }
 
@@ -160,7 +160,7 @@ def _watched(spec: CapacitySpec, options: Namespace) -> int:
         if folder.is_dir():
             show(folder, as_json=options.as_json)
         if isinstance(error, stopping.Stopped):
-            terminal.say(console, f"stopped by {error}; to go on: {again()}")
+            terminal.say(console, f"stopped by {error}; to continue: {again()}")
             return error.code
         return failed(str(error), 2 if error.failure.kind.startswith("bad_") else 1)
     state = show(folder, as_json=options.as_json)

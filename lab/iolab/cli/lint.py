@@ -1,4 +1,4 @@
-"""List what cannot be true in the output of a load generator or a table of results, and what it does not show."""
+"""Find impossible figures and unsupported conclusions in outputs of load generators and tables of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List the models of the engine, other servers, the experiments, their claims, or the stored runs."""
+"""List models, other servers, experiments, their claims, or stored runs."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--fresh": {
         "action": "store_true",
-        "help": "measure anew, also what was interrupted; the earlier run is kept under another name",
+        "help": "start a new run instead of resuming; the earlier run is kept under another name",
     },
     "--out": {
         "type": Path,

@@ -1,4 +1,4 @@
-"""Ask the stored runs a question in SQL."""
+"""Query the stored runs in SQL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(options: Namespace) -> int:
     from iolab.results import export
 
     if options.as_json and options.as_csv:
-        raise BadInput("--json and --csv do not fit: leave one of them out")
+        raise BadInput("--json and --csv cannot be combined: use one of them")
     answer = api.query(options.sql, *options.runs, out=options.out, on_unreadable=selected.left_out)
     form = export.json_of if options.as_json else export.csv_of if options.as_csv else aligned.text_of
     sys.stdout.write(form(answer))

@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
 
     given = [f"--{name}" for name in ("json", "csv", "markdown") if getattr(options, f"as_{name}")]
     if len(given) > 1:
-        raise BadInput(f"{' and '.join(given)} do not fit: leave one of them out")
+        raise BadInput(f"{' and '.join(given)} cannot be combined: use one of them")
     folder = runs.find(options.run, options.out)
     if runs.is_capacity(folder):
         if options.as_markdown:

@@ -1,4 +1,4 @@
-"""Answer a whole question: run an experiment, or go on with it, and write its report."""
+"""Run an experiment or a suite, or resume it, and write its report."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def add(parser: Parser) -> None:
         type=named_value,
         dest="settings",
         metavar="NAME=VALUE",
-        help="another value of a setting, as load.connections=200; may be given several times",
+        help="change a setting, such as load.connections=200; may be given several times",
     )
     parser.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="PART",
-        help="of a suite, this part alone, as S3; may be given several times",
+        help="run only this part of a suite, such as S3; may be given several times",
     )
     add_shared(parser, "--quick", "--within", "--budget", "--fresh", "--out", "--json")
 

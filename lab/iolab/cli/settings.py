@@ -43,48 +43,48 @@ MESSAGES: Mapping[str, Setting] = {
     "message_bytes": Setting("echo, line: size of a message", "64; line: 12"),
 }
 CALLS: Mapping[str, Setting] = {
-    "target": Setting("rpc: steps of the loop that makes an answer", "1000"),
-    "text_bytes": Setting("rpc: size of the text that comes back", "11"),
+    "target": Setting("rpc: steps of the computation for each answer", "1000"),
+    "text_bytes": Setting("rpc: size of the text that the server sends back", "11"),
 }
 LOAD: Mapping[str, Setting] = {
-    "connections": Setting("open at once", "50", flags=("-c",)),
-    "threads": Setting("of the generator", "1", flags=("-t",)),
-    "driver": word("of the generator", Driver, "epoll"),
+    "connections": Setting("connections open at the same time", "50", flags=("-c",)),
+    "threads": Setting("threads of the generator", "1", flags=("-t",)),
+    "driver": word("how the generator waits for replies", Driver, "epoll"),
 }
 SERVER: Mapping[str, Setting] = {
-    "instances": text("servers, with an address each, measured as one", "1"),
-    "interpreter": text("interpreter of a server in Python: gil, nogil, system or a version; python3 by default"),
-    "cpu_quota": text("processors it may use, by a cgroup"),
-    "memory_limit_bytes": text("memory it may use, by a cgroup; or as 512MB"),
-    "nice": text("its nice value"),
-    "processes_max": text("processes and threads it may have"),
-    "descriptors_max": text("descriptors a process may have"),
+    "instances": text("copies of the server, each with its own address, measured as one", "1"),
+    "interpreter": text("Python interpreter of the server: gil, nogil, system or a version; python3 by default"),
+    "cpu_quota": text("processors that the server may use (cgroup)"),
+    "memory_limit_bytes": text("memory that the server may use (cgroup), such as 512MB"),
+    "nice": text("nice value of the server"),
+    "processes_max": text("processes and threads that the server may have"),
+    "descriptors_max": text("open files of each process of the server"),
 }
 PATTERN: Mapping[str, Setting] = {
-    "active": text("of these, busy at the same time; all by default"),
-    "idle": text("further connections that are open and never used", "0"),
+    "active": text("connections that are busy at the same time; all by default"),
+    "idle": text("additional connections that are opened and never used", "0"),
     "pipeline": text("requests in flight on a connection", "1"),
-    "requests_per_connection": text("requests after which a connection is closed and opened anew; none by default"),
-    "requests": text("end the trial after so many requests, counted from the first, without a warm-up"),
-    "rate": text("requests per second of an open loop, or a share of capacity; by default a closed loop"),
-    "arrivals": word("how the requests of a rate are spread in time", Arrivals, "poisson"),
+    "requests_per_connection": text("close a connection after this many requests and reopen it; never by default"),
+    "requests": text("end the trial after this many requests, without a warm-up"),
+    "rate": text("requests per second (open loop), or a share of capacity; by default a closed loop"),
+    "arrivals": word("random or evenly spaced send times at a rate", Arrivals, "poisson"),
     "processes": text("processes of the generator", "1"),
-    "probes": text("low-rate connections on a thread of their own", "0"),
-    "spin_us": text("busy-wait this long before a request is due", "0"),
+    "probes": text("extra low-rate connections on a separate thread", "0"),
+    "spin_us": text("busy-wait this long before a send is due", "0"),
     "connect_per_s": text("connections opened per second; as fast as possible by default"),
-    "open": word("open all connections before the first request, or each when it is needed", Opening, "before"),
-    "load_verify": word("check each reply whole, or only what one receive returned", Verification, "whole"),
+    "open": word("open all connections before the run, or each when its first request is due", Opening, "before"),
+    "load_verify": word("check whole replies, or only what the first receive returns", Verification, "whole"),
 }
 TRIAL: Mapping[str, Setting] = {
-    "timeout_ms": text("how long a reply may take", "10000"),
-    "start_ms": text("how long a server that is not ours may take to accept connections", "15000"),
-    "processors": word("processors of their own for server and generator, or one that both share", Processors, "apart"),
+    "timeout_ms": text("timeout of a reply", "10000"),
+    "start_ms": text("how long a server of the registry or a command may take to start", "15000"),
+    "processors": word("separate processors for server and generator, or one that both share", Processors, "apart"),
 }
 
 
 def protocol(default: str) -> Setting:
     """The setting that says what a server speaks."""
-    return word("what is spoken", Protocol, default)
+    return word("protocol of requests and replies", Protocol, default)
 
 
 def add_settings(parser: argparse._ActionsContainer, settings: Mapping[str, Setting]) -> None:

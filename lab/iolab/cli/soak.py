@@ -1,4 +1,4 @@
-"""Load one server for minutes or hours: errors, and what grows."""
+"""Load one server for minutes or hours, and report errors and what grows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ DURATION_MS = 30 * 60_000
 GROUPS: Mapping[str, Mapping[str, Setting]] = {
     **{title: settings for title, settings in OF_VS.items() if title != "the trials"},
     "the trial": {
-        "warmup_ms": Setting("before the window", "1s", milliseconds, "TIME", ("--warmup",)),
-        "duration_ms": Setting("of the window, up to 24h", "30m", milliseconds, "TIME", ("--duration",)),
+        "warmup_ms": Setting("load before the window", "1s", milliseconds, "TIME", ("--warmup",)),
+        "duration_ms": Setting("measured window, up to 24h", "30m", milliseconds, "TIME", ("--duration",)),
         **TRIAL,
     },
 }
@@ -38,7 +38,7 @@ def add(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Runs the trial and prints what it rests on, also where the server broke."""
+    """Runs the trial and prints its errors and what grew, also where the server broke."""
     from iolab import api
     from iolab.cli.streams import stdout
     from iolab.cli.terminal import say

@@ -1,4 +1,4 @@
-"""Runs the experiments of a suite in turn, writes its page, and prints what became of its headline claims."""
+"""Runs the experiments of a suite in turn, writes its page, and prints the verdicts on its headline claims."""
 
 from __future__ import annotations
 

@@ -123,10 +123,10 @@ class Screen:
         elif isinstance(event, BlocksChosen):
             self._chosen(event)
         elif isinstance(event, LeftOut):
-            self._say(f"{event.comparison}: without {event.contestant}: {event.why}")
+            self._say(f"{event.comparison}: {event.contestant} is left out: {event.why}")
         elif isinstance(event, CanTakePart):
             names = ", ".join(event.contestants)
-            self._say(f"{names}: left out when this run began, and could take part now: run it again with --fresh")
+            self._say(f"{names}: left out when this run began, but can run now: start again with --fresh")
         elif isinstance(event, MachineBusy):
             self._say(f"warning: this machine is busy: {event.why}: trials will be discarded (see iolab doctor)")
         elif isinstance(event, NothingUsable):
@@ -146,7 +146,7 @@ class Screen:
         if event.failure is not None:
             self._failed(event.contestant, event.failure, remedy(event.failure.kind, as_flags=False))
         elif not event.ends_politely:
-            self._say(f"{event.contestant}: it ignored SIGTERM and was killed: let it end at SIGTERM")
+            self._say(f"{event.contestant}: it ignored SIGTERM and was killed: make it end at SIGTERM")
 
     def _opened(self, event: Opened) -> None:
         self.folder = event.folder
@@ -155,8 +155,8 @@ class Screen:
         for fault in event.faults:
             self._say(f"{event.folder}/{fault}")
         if event.done:
-            finished = "" if event.ended is None else f", measured by {when(event.ended)}: --fresh measures anew"
-            self._say(f"{event.done} of {event.planned} trials are there already, in {event.folder}{finished}")
+            finished = "" if event.ended is None else f", measured by {when(event.ended)}: --fresh measures again"
+            self._say(f"{event.done} of {event.planned} trials are already in {event.folder}{finished}")
         if self._bar is not None:
             self._bar.update(self._task, total=event.planned, completed=event.done)
 
@@ -184,7 +184,7 @@ class Screen:
             self._bar.update(self._task, description=escape(f"counting syscalls: {where}"), left="")
         else:
             calls = event.count.per_request
-            counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} a request"
+            counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} per request"
             self._say(f"syscalls: {where}: {counted}")
 
     def _probing(self, event: Probing) -> None:
@@ -211,7 +211,7 @@ def say(console: Console, line: str) -> None:
 
 def show_failure(console: Console, contestant: str, failure: Failure, advice: str = "") -> None:
     """Why a contestant failed, and below that the last lines of its standard error."""
-    said = ", and said last:" if failure.said else ""
+    said = "; its last output:" if failure.said else ""
     say(console, f"{contestant}: {failure.message}{advice}{said}")
     for line in failure.said:
         say(console, f"    {line}")
@@ -224,7 +224,7 @@ def broken(how: Break) -> list[str]:
     where = [f"{name} {value}" for name in ("request", "connection") if (value := getattr(how, name)) is not None]
     saw = [f"first failure: {' on '.join(where) or 'seen'}: {how.phase}: {how.saw}"] if how.saw else []
     ran_out = [f"ran out of: {how.ran_out}"] if how.ran_out else []
-    after = {True: ["it served again once the load was gone"], False: ["it did not recover"], None: []}
+    after = {True: ["it recovered after the load had stopped"], False: ["it did not recover"], None: []}
     return [*saw, *ran_out, *how.evidence, *after[how.recovered]]
 
 
@@ -260,7 +260,8 @@ def show_plan(console: Console, planned: Planned) -> None:
     trials = plan.blocks * sum(len(comparison.cells) for comparison in plan.comparisons)
     more = f", up to {duration(planned.probing_s)} more to see what limited them" if planned.probing_s else ""
     say(console, plan.question)
-    say(console, f"{plan.blocks} blocks, {trials} trials, about {duration(planned.time_s)}{more}")
+    length = f"about {duration(planned.time_s)}{more}"
+    say(console, f"{plan.blocks} blocks (one trial of each contestant), {trials} trials, {length}")
     if plan.aim is not None:
         say(console, f"this is a pilot: after it, the number of blocks is chosen {aim_words(plan.aim)}")
     sets = dict.fromkeys((cell.server.cpus, cell.load.cpus) for each in plan.comparisons for cell in each.cells)
@@ -504,7 +505,7 @@ def _of_the_best(row: Ranked | None) -> str:
 
 
 def _cost(cost: Cost | None) -> tuple[str, str, str]:
-    """Syscalls a request, KiB a connection, and how many tasks the kernel had to schedule."""
+    """Syscalls per request, KiB per connection, and the number of threads."""
     if cost is None:
         return "-", "-", "-"
     calls = "-" if cost.calls_per_request is None else f"{cost.calls_per_request:.2f}"
@@ -546,10 +547,10 @@ def notices(verdicts: Sequence[ComparisonVerdict]) -> list[str]:
     return lines + [f"{_spelt(word)}: {WARNINGS[word].advice}" for word in words]
 
 
-# What became of the blocks in which processors were moved.
+# What became of the blocks in which the core-to-core latency changed.
 MOVED = (
-    "processors moved: server and generator were not equally near all the time; ratios are of the blocks whose trials "
-    "were alike, where there are enough of them."
+    "core-to-core latency changed: the hypervisor moved processors between server and generator; the ratios leave "
+    "these blocks out where enough others remain."
 )
 
 
@@ -582,7 +583,7 @@ def _notices_of(verdict: ComparisonVerdict) -> list[str]:
 
 
 def cost_lines(costs: Iterable[Cost]) -> list[str]:
-    """What a request and a connection cost, a line for all of which it is true."""
+    """What a request and a connection cost, a line for all contestants with the same figures."""
     whose: dict[str, list[str]] = {}
     for cost in costs:
         whose.setdefault(_cost_words(cost), []).append(cost.contestant)
@@ -590,9 +591,9 @@ def cost_lines(costs: Iterable[Cost]) -> list[str]:
 
 
 def _cost_words(cost: Cost) -> str:
-    parts = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} syscalls a request"]
+    parts = [] if cost.calls_per_request is None else [f"{cost.calls_per_request:.2f} syscalls per request"]
     if cost.connection_bytes is not None:
-        parts.append(f"{cost.connection_bytes / 1024:.1f} KiB a connection")
+        parts.append(f"{cost.connection_bytes / 1024:.1f} KiB per connection")
     parts.append(f"{cost.processes} process{'' if cost.processes == 1 else 'es'}")
     return f"{', '.join(parts)}, {cost.threads} thread{'' if cost.threads == 1 else 's'}"
 
@@ -603,7 +604,7 @@ def _uncounted(verdict: ComparisonVerdict) -> list[str]:
     for cost in verdict.costs:
         if cost.calls_why_not is not None:
             whose.setdefault(cost.calls_why_not, []).append(cost.contestant)
-    return [f"syscalls not counted of {', '.join(titles)}: {why}" for why, titles in whose.items()]
+    return [f"syscalls of {', '.join(titles)} were not counted: {why}" for why, titles in whose.items()]
 
 
 def _counted(verdicts: Sequence[ComparisonVerdict], *, discards: bool) -> str:

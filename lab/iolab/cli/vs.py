@@ -43,12 +43,12 @@ GROUPS: Mapping[str, Mapping[str, Setting]] = {
         **MESSAGES,
         "reply_bytes": Setting("http: size of the body", "1"),
         **CALLS,
-        "work_ns": Setting("rpc: processor time a call costs besides", "0"),
+        "work_ns": Setting("rpc: additional processor time of a call", "0"),
     },
     "the servers": {
-        "workers": Setting("workers of each", "1"),
-        "worker_kind": word("what carries a worker", WorkerKind, "thread"),
-        "sockets": Setting("sockets each listens on", "1"),
+        "workers": Setting("workers of each server", "1"),
+        "worker_kind": word("run each worker as a thread or as a process", WorkerKind, "thread"),
+        "sockets": Setting("listening sockets of each server", "1"),
         "server_cpus": cpu_list("chosen for this machine"),
         **SERVER,
     },
@@ -59,8 +59,8 @@ GROUPS: Mapping[str, Mapping[str, Setting]] = {
     },
     "the trials": {
         "blocks": Setting("trials of each contestant, in paired blocks", "12"),
-        "warmup_ms": Setting("before each window", "1s; quick: 250ms", milliseconds, "TIME", ("--warmup",)),
-        "duration_ms": Setting("of each window", "3s; quick: 800ms", milliseconds, "TIME", ("--duration",)),
+        "warmup_ms": Setting("load before each window", "1s; quick: 250ms", milliseconds, "TIME", ("--warmup",)),
+        "duration_ms": Setting("measured window of a trial", "3s; quick: 800ms", milliseconds, "TIME", ("--duration",)),
         **TRIAL,
         "seed": Setting("decides the random order", "1"),
     },
@@ -72,7 +72,7 @@ SETTINGS = {key: setting for settings in GROUPS.values() for key, setting in set
 def add(parser: Parser) -> None:
     """Declares the flags."""
     parser.add_argument(
-        "contestants", nargs="*", metavar="CONTESTANT", help="two servers or more; the first is the reference"
+        "contestants", nargs="*", metavar="CONTESTANT", help="two or more servers; ratios are to the first"
     )
     add_groups(parser, GROUPS)
     add_shared(parser.add_argument_group("the run"), "--quick", "--within", "--budget", "--fresh", "--out", "--json")

@@ -41,13 +41,13 @@ def followed(measure: Callable[[OnEvent], Results]) -> Results | int:
     except runner.CutOff as cut:
         terminal.show_failure(console, f"iolab: {cut.contestant}", cut.failure)
         terminal.say(console, f"its minutes are kept in {screen.folder}")
-        terminal.say(console, f"to go on: {again()}")
+        terminal.say(console, f"to continue: {again()}")
         return cut.code
     except stopping.Stopped as stopped:
         is_kept = screen.folder is not None and screen.folder.is_dir()
         kept = f"finished trials are kept in {screen.folder}" if is_kept else "no trial had ended"
         terminal.say(console, f"stopped by {stopped}; {kept}")
-        terminal.say(console, f"to go on: {again()}")
+        terminal.say(console, f"to continue: {again()}")
         return stopped.code
 
 

@@ -40,7 +40,7 @@ def costs(host: Host, cell: Cell) -> dict[str, Any]:
             tick_s = COUNTED_SHARE * cell.trial.duration_ms / 1_000
             report = follow(load, measuring=count, measured=weigh, tick=count_again, tick_s=tick_s)
     if len(counted) < 2 or len(own_bytes) < 2 or counted[-1].read_ns > report.end_ns:
-        raise TrialFailed("lab_late", "the lab came too late to see what it costs: close what uses the machine")
+        raise TrialFailed("lab_late", "the lab ran too late to count syscalls: stop other programs")
     before, after = counted
     memory = {"own_bytes_before": own_bytes[0], "own_bytes": own_bytes[1]}
     if before.calls is None or after.calls is None:

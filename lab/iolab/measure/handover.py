@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 VERBS = {
     "load": "Run the load generator alone: iolab load http://127.0.0.1:8080/ -c 50 -z 10s",
     "serve": "Run one server by hand: iolab serve --model io_uring --listen 127.0.0.1:8080",
-    "path": "Put a delay, a rate and loss between two ends: iolab path --delay 24.5ms --rate 10mbit",
-    "merge": "Make one report from those of several generators: iolab merge a.json b.json",
+    "path": "Emulate a network on this machine: iolab path --delay 24.5ms --rate 10mbit",
+    "merge": "Merge the reports of several generators: iolab merge a.json b.json",
 }
 # Flags with which the engine is wanted alone: its answer is for a program, or for no run at all.
 ALONE = frozenset({"--json", "--quiet", "-q", "--spec", "--help", "-h", "--self-test"})

@@ -120,7 +120,7 @@ def _failed_as_another_user(program: str) -> str:
     if tried.returncode == 0:
         return ""
     said = tried.stderr.decode(errors="replace").strip().splitlines()
-    advice = ": let all users read and execute it" if tried.returncode == limited.CANNOT_START else ""
+    advice = ": allow all users to read and execute it" if tried.returncode == limited.CANNOT_START else ""
     return f"as another user, {said[-1] if said else f'{program} {ending(tried.returncode)}'}{advice}"
 
 

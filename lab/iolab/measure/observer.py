@@ -331,7 +331,5 @@ def _made_up(window: Window, read_ns: int) -> float:
     wall_ns = max(1, window.end_ns - window.begin_ns)
     late_ns = max(0, read_ns - window.begin_ns)
     if late_ns > LATE_SHARE_MAX * wall_ns:
-        raise TrialFailed(
-            "lab_late", f"the lab got no processor for {late_ns / 1e6:.0f} ms: close what uses the machine"
-        )
+        raise TrialFailed("lab_late", f"the lab got no processor for {late_ns / 1e6:.0f} ms: stop other programs")
     return wall_ns / (wall_ns - late_ns)

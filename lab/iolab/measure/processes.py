@@ -73,7 +73,7 @@ class Instance:
         """Raises TrialFailed where it writes more than a log."""
         for output in filter(None, (self.child.stderr, self.stdout)):
             if output.floods(time.monotonic() - self.began_s):
-                message = f"it has written {output.written() >> 20} MiB of output so far: let it log less"
+                message = f"it has written {output.written() >> 20} MiB of output so far: make it log less"
                 raise TrialFailed("floods", message, final=True, said=self.child.last_words()[-1:])
 
     def stop(self) -> bool:
@@ -223,15 +223,16 @@ class Readiness:
         # At its own address it may listen now, and came too late.
         elsewhere = [address for address in addresses if address != f"{host}:{port}"]
         if any(address.endswith(f":{port}") for address in elsewhere):
-            message = f"it listens on {', '.join(elsewhere)}, not on {host}: let it listen there"
+            message = f"it listens on {', '.join(elsewhere)}, not on {host}: make it listen there"
         elif elsewhere:
             message = (
-                f"it listens on {', '.join(elsewhere)}, not on {port}, the port it was given: let it listen on {{port}}"
+                f"it listens on {', '.join(elsewhere)}, not on {port}, the port it was given: "
+                "make it listen on {port}"
             )
         else:
             message = (
                 f"it listens nowhere {self.limit_s:g} s after its start: "
-                "let it listen on {port}, or give it longer (vs: --start-ms, experiment: trial.start_ms)"
+                "make it listen on {port}, or give it longer (vs: --start-ms, experiment: trial.start_ms)"
             )
             return TrialFailed("hung", message, final=True, said=said)
         return TrialFailed("wrong_address", message, final=True, said=said)

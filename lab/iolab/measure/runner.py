@@ -63,7 +63,7 @@ class CutOff(IolabError):
     """A long trial was cut off, and not by its server. What it measured is kept, and the next run goes on from it."""
 
     def __init__(self, contestant: str, failure: Failure) -> None:
-        super().__init__(f"{contestant}: {failure.line}: its minutes are kept: start the run again to go on")
+        super().__init__(f"{contestant}: {failure.line}: its minutes are kept: start the run again to continue")
         self.contestant, self.failure = contestant, failure
 
 
@@ -174,7 +174,9 @@ def _settled(executed: Executed, now: Executed) -> Executed:
 def _refuse_changed(plan: Plan, host: Host, executed: Executed) -> None:
     """Raises StoreError where a program has changed since the run began: it would be another server."""
     if changed := programs.changes({"programs": executed}, {"programs": host.programs(plan)}):
-        raise store.StoreError(f"{changed} since this run began: start it again to measure anew; its trials are kept")
+        raise store.StoreError(
+            f"{changed} since this run began: run it again to measure the new one; its trials are kept"
+        )
 
 
 def _rest_after_pilot(progress: Progress) -> tuple[Trial, ...]:

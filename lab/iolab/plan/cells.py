@@ -24,14 +24,14 @@ class Entrant(Frozen):
     As text it is the server. `server_settings` are those of the table `server`, whose name is taken.
     """
 
-    name: str = Field(default="", max_length=80, description="what it is called; by default its server")
+    name: str = Field(default="", max_length=80, description="name in reports; by default that of its server")
     server: Contestant = Field(description="a model, a name of the registry, or cmd: and a command")
     workload: Table = Field(default={}, description="its own settings of the table workload")
     load: Table = Field(default={}, description="its own settings of the table load")
     server_settings: Table = Field(default={}, description="its own settings of the table server")
     path: Table = Field(default={}, description="its own settings of the table path")
     trial: Table = Field(default={}, description="its own settings of the table trial")
-    needs: Needs = Field(default=Needs(), description="what it alone needs")
+    needs: Needs = Field(default=Needs(), description="what this contestant needs")
 
     @model_validator(mode="before")
     @classmethod

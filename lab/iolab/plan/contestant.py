@@ -110,7 +110,7 @@ def _canonical(text: str) -> str:
     match = re.fullmatch(r"([a-z][a-z0-9_.-]*)(?:\[([^\[\]]*)\])?", text)
     if match is None:
         raise ValueError(
-            f"{_shown(text)} is no contestant: write a name such as epoll, a name with options such as "
+            f"{_shown(text)} is not a contestant: write a name such as epoll, a name with options such as "
             "io_uring[recv=oneshot], or 'cmd:./mine --port {port}'"
         )
     name, inside = match[1], match[2]
@@ -185,7 +185,7 @@ def _command_words(text: str, example: str) -> list[str]:
         )
     if words[0] in SHELL_WORDS:
         raise ValueError(
-            f"{_shown(text)}: no shell reads the command, and {words[0]} is no program: write cmd:sh -c '…'"
+            f"{_shown(text)}: no shell reads the command, and {words[0]} is not a program: write cmd:sh -c '…'"
         )
     return words
 
@@ -193,7 +193,7 @@ def _command_words(text: str, example: str) -> list[str]:
 def _pair(part: str) -> tuple[str, str]:
     match = re.fullmatch(r"\s*([a-z][a-z0-9_]*)=([A-Za-z0-9_.+-]+)\s*", part)
     if match is None:
-        raise ValueError(f"{_shown(part)} is no option: write name=value, as in io_uring[recv=oneshot]")
+        raise ValueError(f"{_shown(part)} is not an option: write name=value, as in io_uring[recv=oneshot]")
     return match[1], match[2]
 
 

@@ -100,9 +100,9 @@ class _Tables(Frozen):
         default=(), max_length=CONTESTANTS_MAX, description="servers, as text or as tables; the first is the reference"
     )
     fixed: Annotated[Table, BeforeValidator(dotted)] = Field(
-        default={}, description="settings that hold for all, in the tables below"
+        default={}, description="settings of all contestants, in the tables below"
     )
-    axes: Axes = Field(default={}, description="settings that are crossed, each a list of values")
+    axes: Axes = Field(default={}, description="settings with lists of values; every combination is measured")
 
     @model_validator(mode="after")
     def _a_name_each(self) -> _Tables:
@@ -119,9 +119,11 @@ class _Group(_Tables):
     With `ladder` each contestant is compared with the one before it; `labels` are short names for them.
     """
 
-    title: str = Field(min_length=1, max_length=80, description="its name, and the beginning of its comparisons'")
+    title: str = Field(
+        min_length=1, max_length=80, description="its name, and the prefix of the names of its comparisons"
+    )
     contestants: tuple[Entrant, ...] = Field(
-        min_length=1, max_length=CONTESTANTS_MAX, description="as above, where the file has none of its own"
+        min_length=1, max_length=CONTESTANTS_MAX, description="as above, if the file has no list for all"
     )
     ladder: bool = Field(default=False, description="compare each contestant with the one before it")
     labels: tuple[str, ...] = Field(default=(), description="short names of the contestants, one each")
@@ -143,18 +145,18 @@ class _Group(_Tables):
 class _Experiment(_Tables):
     """An experiment file as it is written: see experiments/*.toml."""
 
-    name: str = Field(description="what its runs are called: small letters, digits, '.', '_' and '-'")
+    name: str = Field(description="name of its runs: small letters, digits, '.', '_' and '-'")
     question: str = Field(description="the question in one sentence")
-    source: str = Field(default="", description="where the question, or what was published, comes from")
+    source: str = Field(default="", description="source of the question or of the published figures")
     blocks: int = Field(default=12, description="trials of each contestant, in paired blocks")
     seed: int = Field(default=1, description="decides the random order")
-    quick: Quick = Field(default=Quick(), description="what --quick makes of it")
+    quick: Quick = Field(default=Quick(), description="what --quick changes")
     needs: Needs = Field(default=Needs(), description="what the machine must have")
-    comparisons: tuple[_Group, ...] = Field(default=(), description="several questions in one file")
-    skip: tuple[Skip, ...] = Field(default=(), description="combinations that mean nothing")
+    comparisons: tuple[_Group, ...] = Field(default=(), description="several comparisons in one file")
+    skip: tuple[Skip, ...] = Field(default=(), description="combinations to leave out")
     published: tuple[Published, ...] = Field(default=(), description="figures that others published")
-    claims: tuple[Claim, ...] = Field(default=(), description="sentences to be tested")
-    analysis: str = Field(default="", description="what the report says besides, in paragraphs")
+    claims: tuple[Claim, ...] = Field(default=(), description="published sentences to test")
+    analysis: str = Field(default="", description="further text for the report, in paragraphs")
 
 
 def load_experiment(path: Path, models: Models | None = None) -> Plan:

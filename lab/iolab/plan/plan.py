@@ -57,7 +57,7 @@ class Cut(Frozen):
         default={}, description="values of axes, by their names"
     )
     comparison: str = Field(default="", description="the title of a comparison")
-    contestant: str = Field(default="", description="what a contestant is called")
+    contestant: str = Field(default="", description="name of a contestant")
 
     @property
     def words(self) -> str:
@@ -84,7 +84,7 @@ class Cut(Frozen):
 class Skip(Cut):
     """A combination that means nothing, and the reason."""
 
-    reason: str = Field(min_length=1, max_length=300, description="why it means nothing")
+    reason: str = Field(min_length=1, max_length=300, description="why it is left out")
 
 
 class Comparison(Frozen):
@@ -174,13 +174,11 @@ class Quick(Frozen):
     is, and one of ten hardly. An experiment of many contestants states its own, so that it ends within minutes.
     """
 
-    blocks: int = Field(default=10, ge=1, le=BLOCKS_MAX, description="blocks at most")
-    warmup_ms: int = Field(default=250, ge=100, le=TRIAL_MS_MAX, description="warm-up at most")
-    duration_ms: int = Field(default=800, ge=100, le=TRIAL_MS_MAX, description="window at most")
-    axes: Axes = Field(default={}, description="values that are kept of an axis, by its name")
-    comparisons: tuple[str, ...] = Field(
-        default=(), description="titles of the comparisons that are kept; all by default"
-    )
+    blocks: int = Field(default=10, ge=1, le=BLOCKS_MAX, description="maximum number of blocks")
+    warmup_ms: int = Field(default=250, ge=100, le=TRIAL_MS_MAX, description="maximum warm-up")
+    duration_ms: int = Field(default=800, ge=100, le=TRIAL_MS_MAX, description="maximum window")
+    axes: Axes = Field(default={}, description="values to keep of an axis, by its name")
+    comparisons: tuple[str, ...] = Field(default=(), description="titles of the comparisons to keep; all by default")
     skip: tuple[Cut, ...] = Field(default=(), description="parts that only the full run has")
 
     def of(self, comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:

@@ -87,14 +87,14 @@ def _rate(value: object) -> object:
         return f"{float(share[1]):g}% of capacity of the slowest"
     if (rate := RATE.fullmatch(value.strip())) is not None:
         return float(rate[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[rate[2]]
-    raise ValueError(f"{value!r} is no rate: write 20000, 20k, or 50% of capacity of the slowest")
+    raise ValueError(f"{value!r} is not a rate: write 20000, 20k, or 50% of capacity of the slowest")
 
 
 def _bytes(value: object) -> object:
     if not isinstance(value, str):
         return value
     if (size := SIZE.fullmatch(value.strip())) is None:
-        raise ValueError(f"{value!r} is no size: write a number of bytes, 512MB or 512MiB")
+        raise ValueError(f"{value!r} is not a size: write a number of bytes, 512MB or 512MiB")
     return round(float(size[1]) * BYTES[size[2]])
 
 
@@ -116,29 +116,32 @@ class Load(Frozen):
     """What the load generator does."""
 
     connections: int = Field(
-        default=50, ge=0, le=CONNECTIONS_MAX, description="connections that are open at once; 0: the server rests"
+        default=50, ge=0, le=CONNECTIONS_MAX, description="connections open at the same time; 0: no load"
     )
-    active: Connections | None = Field(default=None, description="of these, busy at the same time; all by default")
-    idle: int = Field(default=0, ge=0, le=1 << 20, description="further connections that are open and never used")
+    active: Connections | None = Field(
+        default=None, description="connections that are busy at the same time; all by default"
+    )
+    idle: int = Field(default=0, ge=0, le=1 << 20, description="additional connections that are opened and never used")
     pipeline: int = Field(default=1, ge=1, le=10_000, description="requests in flight on a connection")
     requests_per_connection: RequestsAsked | None = Field(
-        default=None, description="requests after which a connection is closed and opened anew; none by default"
+        default=None, description="close a connection after this many requests and reopen it; never by default"
     )
     requests: RequestsAsked | None = Field(
-        default=None, description="end the trial after so many requests, counted from the first, without a warm-up"
+        default=None, description="end the trial after this many requests, without a warm-up"
     )
     rate: Rate | None = Field(
         default=None,
-        description="requests per second of an open loop, or a share of capacity; by default a closed loop",
+        description="requests per second (open loop), or a share of capacity; by default a closed loop",
     )
-    arrivals: Arrivals = Field(default="poisson", description="how the requests of a rate are spread in time")
+    arrivals: Arrivals = Field(default="poisson", description="random or evenly spaced send times at a rate")
     threads: Threads = Field(default=1, description="threads of the generator")
     processes: int = Field(default=1, ge=1, le=256, description="processes of the generator")
     driver: Driver | ClientCommand = Field(
-        default="epoll", description="how the generator waits; or cmd: and a client that makes the load instead"
+        default="epoll",
+        description="how the generator waits for replies; or cmd: and an external client that makes the load",
     )
-    probes: int = Field(default=0, ge=0, le=100, description="low-rate connections on a thread of their own")
-    spin_us: int = Field(default=0, ge=0, le=1_000_000, description="busy-wait this long before a request is due")
+    probes: int = Field(default=0, ge=0, le=100, description="extra low-rate connections on a separate thread")
+    spin_us: int = Field(default=0, ge=0, le=1_000_000, description="busy-wait this long before a send is due")
     connect_per_s: float | None = Field(
         default=None,
         gt=0,
@@ -146,10 +149,10 @@ class Load(Frozen):
         description="connections opened per second; as fast as possible by default",
     )
     verify: Verification = Field(
-        default="whole", description="check each reply whole, or only what one receive returned"
+        default="whole", description="check whole replies, or only what the first receive returns"
     )
     open: Opening = Field(
-        default="before", description="open all connections before the first request, or each when it is needed"
+        default="before", description="open all connections before the run, or each when its first request is due"
     )
     details: bool = Field(default=False, description="measure the parts of each request: connect, write, wait, read")
     cpus: CpuSet = Field(default=(), description="processors of the generator; chosen for this machine by default")
@@ -191,21 +194,31 @@ class Server(Frozen):
     """How a server is run."""
 
     workers: Threads = Field(default=1, description="workers of the server")
-    worker_kind: WorkerKind = Field(default="thread", description="what carries a worker")
-    sockets: int = Field(default=1, ge=1, le=64, description="addresses it listens on; connections take them in turn")
-    instances: int = Field(default=1, ge=1, le=64, description="servers, with an address each, measured as one")
+    worker_kind: WorkerKind = Field(default="thread", description="run each worker as a thread or as a process")
+    sockets: int = Field(default=1, ge=1, le=64, description="listening sockets; connections use them in turn")
+    instances: int = Field(
+        default=1, ge=1, le=64, description="copies of the server, each with its own address, measured as one"
+    )
     interpreter: InterpreterName | None = Field(
         default=None,
-        description="interpreter of a server in Python: gil, nogil, system or a version; python3 by default",
+        description="Python interpreter of the server: gil, nogil, system or a version; python3 by default",
     )
     cpus: CpuSet = Field(default=(), description="processors of the server; chosen for this machine by default")
-    cpu_quota: float | None = Field(default=None, ge=0.01, le=1_024, description="processors it may use, by a cgroup")
-    memory_limit_bytes: Bytes | None = Field(default=None, description="memory it may use, by a cgroup; or as 512MB")
-    nice: int | None = Field(default=None, ge=-20, le=19, description="its nice value")
-    processes_max: int | None = Field(default=None, ge=1, le=4_194_304, description="processes and threads it may have")
-    descriptors_max: int | None = Field(default=None, ge=8, le=1 << 30, description="descriptors a process may have")
+    cpu_quota: float | None = Field(
+        default=None, ge=0.01, le=1_024, description="processors that the server may use (cgroup)"
+    )
+    memory_limit_bytes: Bytes | None = Field(
+        default=None, description="memory that the server may use (cgroup), such as 512MB"
+    )
+    nice: int | None = Field(default=None, ge=-20, le=19, description="nice value of the server")
+    processes_max: int | None = Field(
+        default=None, ge=1, le=4_194_304, description="processes and threads that the server may have"
+    )
+    descriptors_max: int | None = Field(
+        default=None, ge=8, le=1 << 30, description="open files of each process of the server"
+    )
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(
-        default={}, description="variables of its environment"
+        default={}, description="environment variables of the server"
     )
 
     @property
@@ -219,7 +232,7 @@ class Path(Frozen):
 
     delay_ms: float = Field(default=0.0, ge=0, le=10_000, description="delay of every packet, one way")
     rate_bits_per_s: float | None = Field(default=None, ge=1e3, le=1e10, description="rate; unlimited by default")
-    queue_packets: int = Field(default=100, ge=1, le=100_000, description="packets that wait in each direction")
+    queue_packets: int = Field(default=100, ge=1, le=100_000, description="packets that may wait in each direction")
     loss: float = Field(default=0.0, ge=0, le=1, description="share of packets that are lost, 0 to 1")
     mtu: int = Field(default=1_500, ge=576, le=65_535, description="largest packet")
     syn_cookies: bool = Field(default=True, description="whether the kernel sends SYN cookies when a backlog is full")
@@ -229,23 +242,23 @@ class Path(Frozen):
 class Times(Frozen):
     """How long a trial takes. The warm-up is whole intervals, so that the window lies on an edge."""
 
-    warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX, description="load before the window")
+    warmup_ms: int = Field(default=1_000, ge=100, le=TRIAL_MS_MAX, description="load before the measured window")
     duration_ms: int = Field(
         default=3_000,
         ge=100,
         le=TRIAL_MS_MAX,
-        description="the window; with load.requests, the time that is planned for them",
+        description="length of the measured window; with load.requests, the time planned for them",
     )
     interval_ms: int = Field(default=20, ge=5, le=10_000, description="slices of time in which requests are counted")
-    timeout_ms: int = Field(default=10_000, ge=1, le=TRIAL_MS_MAX, description="how long a reply may take")
+    timeout_ms: int = Field(default=10_000, ge=1, le=TRIAL_MS_MAX, description="timeout of a reply")
     start_ms: int = Field(
         default=15_000,
         ge=100,
         le=3_600_000,
-        description="how long a server that is not ours may take to accept connections",
+        description="how long a server of the registry or a command may take to start",
     )
     processors: Processors = Field(
-        default="apart", description="processors of their own for server and generator, or one that both share"
+        default="apart", description="separate processors for server and generator, or one that both share"
     )
 
     @model_validator(mode="after")

@@ -129,7 +129,7 @@ def read_plan(folder: Path) -> Plan:
     except ValidationError as error:
         raise StoreError(f"{folder / layout.PLAN}: {one_line(error)}: run the experiment again") from None
     except (LookupError, TypeError, AttributeError):
-        raise StoreError(f"{folder / layout.PLAN}: is no plan: run the experiment again") from None
+        raise StoreError(f"{folder / layout.PLAN}: is not a plan: run the experiment again") from None
 
 
 def _plan_document(folder: Path) -> dict[str, Any]:
@@ -258,5 +258,5 @@ def _check_identity(folder: Path, machine: Mapping[str, Any], *, resumed: bool) 
     )
     raise StoreError(
         f"{folder}: was measured with {key} {before.get(key)}, this is {now.get(key)}: "
-        "move the folder away to measure anew"
+        "move the folder away to measure again"
     )
