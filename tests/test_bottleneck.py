@@ -287,7 +287,7 @@ def pair(load: Mapping[str, Any], shares: Mapping[str, Any], rates: tuple[float,
     ("load", "shares", "slower", "unranked"),
     [
         ({"connections": 1}, busy(0.4, 0.4), SLOWER, "latency-bound, so their requests are not ranked"),
-        ({"rate": "100k"}, busy(0.4, 0.4), SLOWER, "serve the rate that was asked for"),
+        ({"rate": "100k"}, busy(0.4, 0.4), SLOWER, "serve the requested rate"),
         ({}, busy(0.4, 0.95), "", "the generator limited both io_uring and epoll, so their requests cannot be ranked"),
     ],
 )

@@ -384,7 +384,7 @@ def test_vs_says_what_its_pilot_chose_and_what_was_reached(tmp_path: Path) -> No
     done = iolab("vs", "epoll", "io_uring", "--quick", "--within", "2%", "--budget", "60s", "--out", tmp_path)
     assert done.exit_code == 0, done.stderr
     lines = done.stderr.splitlines()
-    assert lines[1].startswith("10 blocks, 20 trials, about ")
+    assert lines[1].startswith("10 blocks (one trial of each contestant), 20 trials, about ")
     assert lines[1].endswith(" more to see what limited them")
     assert lines[2] == "this is a pilot: after it, the number of blocks is chosen for ±2 % within 60 s"
     assert any(line.endswith("that is within ±2 %, so there are no more blocks") for line in lines)

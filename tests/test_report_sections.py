@@ -235,13 +235,13 @@ def test_growth_is_drawn_where_it_goes_on_after_the_beginning_of_a_trial() -> No
     assert "thread 4.00 to 8.75 MiB in 1.9 s" in text
     # Descriptors grow when connections are opened, and then no more.
     assert "Open descriptors along a trial" not in text
-    assert "What goes on growing" not in report.render(run(the_plan(PUBLISHED), lambda trial, _: 10_000))
+    assert "What keeps growing" not in report.render(run(the_plan(PUBLISHED), lambda trial, _: 10_000))
 
 
 def test_a_comparison_in_which_neither_side_was_busy_is_labelled() -> None:
     results = made.results(the_plan(GRID), lambda _: 1_000.0, server_share=0.2, generator_share=0.2)
     text = report.render(judged(the_plan(GRID), {}, Trials(tuple(results), ())))
-    assert "Latency-bound: neither side was busy. These requests per second are round trips in disguise" in text
+    assert "Latency-bound: neither side was busy, so requests per second only mirror the latency" in text
 
 
 def test_of_several_processes_the_page_says_how_many_served() -> None:
@@ -257,7 +257,7 @@ def test_the_page_says_how_many_requests_a_trial_has_and_what_is_between_server_
     plan = the_plan(PUBLISHED.replace("load.requests = 1000 }", "load.requests = 1000, path.delay_ms = 24.5 }"))
     text = report.render(run(plan, lambda trial, _: 10_000))
     assert "1,000 requests without a warm-up; over a path with 24.5 ms each way, MTU 1500;" in text
-    assert "A real network: the path is delay, rate and loss on one machine" in text
+    assert "A real network: the path emulates delay, rate and loss on one machine" in text
 
 
 def test_many_contestants_at_many_settings_are_a_matrix_of_ratios_to_the_best_and_of_ranks() -> None:
@@ -276,7 +276,7 @@ def test_many_contestants_at_many_settings_are_a_matrix_of_ratios_to_the_best_an
     # Less CPU is better, and its ratios are above 1.
     assert [cell.text for row in by_cpu.rows if row.title == "thread" for cell in row.cells[:1]] == ["1.92"]
     page = unescape(report.render(found))
-    assert "Most requests, first or no difference found, of 6 settings: poll at 3, epoll at 3, select at 3." in page
+    assert "Most requests, first rank (alone or shared) of 6 settings: poll at 3, epoll at 3, select at 3." in page
     assert page.index("<h2>At a glance</h2>") < page.index("<h2>Ratios</h2>")
 
 
@@ -325,7 +325,7 @@ def test_memory_over_connections_has_a_straight_line_with_its_parts_in_words() -
         return result.model_copy(update={"server": usage})
 
     drawn = list(curves.drawings(run(plan, lambda trial, _: 10_000, grown).verdicts))
-    assert "select 4.00 MiB + 2.00 KiB a connection (R² 1.000)" in drawn[-1].caption
+    assert "select 4.00 MiB + 2.00 KiB per connection (R² 1.000)" in drawn[-1].caption
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -92,7 +92,7 @@ def test_a_busy_machine_is_reported_before_the_first_trial(
 
 
 def test_without_a_usable_trial_in_three_blocks_the_cause_is_reported_once(tmp_path: Path) -> None:
-    advice = "The machine was busy with other work: close it, or measure elsewhere."
+    advice = "Other programs or the hypervisor used the machine: stop other programs, or measure elsewhere."
     checks, blocks = 2, 3
     busy = dict.fromkeys(range(checks, 100), "busy")
     _, events = run(short_plan("epoll", "io_uring"), FakeHost(busy), tmp_path / "busy")

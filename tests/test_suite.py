@@ -250,7 +250,7 @@ def test_a_fresh_suite_that_is_killed_keeps_what_it_measured_before(both: Path) 
         assert judged(both) == before
     assert len(list(both.glob(f"{ended.name}.*"))) >= 1
     iolab("run", "both", "--quick", "--out", both)
-    assert "The same command goes on." not in the_page(both)
+    assert "The same command continues." not in the_page(both)
 
 
 @pytest.mark.usefixtures("simulated", "quiet")

@@ -156,14 +156,14 @@ def test_a_server_and_itself_read_naturally() -> None:
 
 
 def test_fewer_than_six_blocks_say_so() -> None:
-    found = check("io_uring and epoll: fewer than 6 whole blocks so far.", results(PAIR, noisy(1.13))[:10])
+    found = check("io_uring and epoll: fewer than 6 complete blocks so far.", results(PAIR, noisy(1.13))[:10])
     assert found.estimates == ()
     assert found.blocks_used == 5
     assert [level.low for level in found.levels if level.metric == "throughput"] == [None, None]
 
 
 def test_no_trials_at_all_are_a_verdict_too() -> None:
-    found = check("io_uring and epoll: fewer than 6 whole blocks so far.", [])
+    found = check("io_uring and epoll: fewer than 6 complete blocks so far.", [])
     assert (found.blocks_used, found.blocks_discarded, found.levels) == (0, 0, ())
 
 
@@ -396,7 +396,7 @@ def of_sizes(*sizes: int, plan: Plan = PAIR) -> list[Result]:
             ["646 bytes a reply, the reference 133"],
             "not decided",
             "The replies differ in size (133 bytes from epoll, 646 bytes from io_uring): this compares different work. "
-            "Each with its own replies, io_uring serves 1.500x [1.500, 1.500] the requests of epoll",
+            "With these unequal replies, io_uring serves 1.500x [1.500, 1.500] the requests of epoll",
         ),
         (
             "http",
@@ -423,7 +423,7 @@ def test_replies_of_other_sizes_are_named_and_of_very_different_ones_no_word_is_
 def test_of_many_the_replies_of_most_are_the_usual_ones_and_others_are_not_ranked() -> None:
     plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "http"}, blocks=BLOCKS)
     found = judged(of_sizes(5_000, 133, 133, 140, plan=plan), plan)
-    assert found.not_judged == {"epoll[x=0]": "replies of 5,000 bytes, usual are 133"}
+    assert found.not_judged == {"epoll[x=0]": "its replies have 5,000 bytes instead of 133"}
     ranking = found.ranking("throughput")
     assert ranking is not None
     assert ranking.absent == found.not_judged
@@ -749,9 +749,9 @@ def test_a_rung_is_compared_with_the_rung_below_it_and_over_one_that_is_missing(
     pairs = [(e.contestant, e.reference, round(e.ratio, 1)) for e in found.estimates if e.metric == "throughput"]
     assert pairs == [("+ a", "bottom", 1.1), ("+ b", "+ a", 1.0), ("+ c", "+ b", 1.2)]
     assert found.rankings == ()
-    assert found.sentence.startswith("Requests against the rung below: more with + a (1.1")
+    assert found.sentence.startswith("Requests, each step against the one before: more with + a (1.1")
     assert ") and + c (1." in found.sentence
-    assert "less with + a (the rung below uses 1.1" in found.sentence
+    assert "less with + a (the step before uses 1.1" in found.sentence
     absent = Failure(kind="unavailable", message="this kernel is too old", final=True)
     rest = [each for each in made if each.trial.slot != 2]
     rest.append(Result(trial=next(t for t in schedule(plan) if t.slot == 2), started="2026-01-01", failure=absent))

@@ -168,7 +168,7 @@ def _unusable(cell: Cell, result: Result) -> Finding | None:
 def _ran_out(cell: Cell, result: Result) -> RanOut | None:
     """What a trial that cannot be used had no more of; None where nothing is known to have run out.
 
-    A busy machine, or a generator that stood still, is no matter of a resource.
+    A busy machine, or a generator that did not run, is not a lack of a resource.
     """
     failure, used, report = result.failure, result.server, result.report
     if failure is not None and failure.how is not None and failure.how.ran_out is not None:
@@ -219,7 +219,7 @@ def _backlog(cell: Cell, result: Result) -> Finding | None:
     share = min(1.0, dropped * HANDSHAKE_RETRY_S / connected_s)
     if share < RETRIES_SHARE:
         return None
-    words = f"listeners dropped {dropped} handshake packets, whose retries took {percent(share)} of all time"
+    words = f"listeners dropped {dropped} handshake packets; retries took {percent(share)} of all connections' time"
     return Finding(Bottleneck.RESOURCE, words, "backlog")
 
 
@@ -251,7 +251,7 @@ def _processors(cell: Cell, result: Result) -> Finding | None:
     neither = Bottleneck.LATENCY if cell.load.rate is None else Bottleneck.RATE
     if cell.trial.processors == "shared":
         share = _shared_share(cell, result, report)
-        words = f"server and generator used {percent(share)} of their processor{_polling_words(result)}"
+        words = f"server and generator used {percent(share)} of the processor that they share{_polling_words(result)}"
         return Finding(Bottleneck.SHARED if share >= SERVER_BUSY else neither, words)
     generator, server = generator_share(cell, report), server_share(cell, result)
     beside = "unknown" if server is None else f"{percent(server)} busy"

@@ -15,7 +15,7 @@ from iolab.results.records import TrialWarning
 
 # Replies that differ by more than this are named: a header more or less, not a digit of a counter.
 REPLY_SHARE_MAX = 0.005
-# Replies that differ by more than both of these are different work, and no word is said of such a pair. 512 bytes are
+# Replies that differ by more than both of these are different work, and such a pair gets no verdict. 512 bytes are
 # more than the headers of common servers differ by, and to send them costs far less than a request does. Below 2 %
 # a difference in size cannot explain a difference that is worth a word.
 WORK_BYTES_MAX = 512
@@ -54,7 +54,7 @@ def different_work(sizes: Mapping[str, float]) -> dict[str, str]:
     usual = statistics.median_low(sizes.values()) if sizes else 0.0
     limit = max(WORK_BYTES_MAX, WORK_SHARE_MAX * usual)
     return {
-        title: f"replies of {size:,.0f} bytes, usual are {usual:,.0f}"
+        title: f"its replies have {size:,.0f} bytes instead of {usual:,.0f}"
         for title, size in sizes.items()
         if abs(size - usual) > limit
     }

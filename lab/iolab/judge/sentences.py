@@ -28,7 +28,7 @@ MORE_BLOCKS_MAX = 200
 _LIMIT_WORDS: Mapping[Bottleneck, str] = {
     Bottleneck.GENERATOR: "the generator was the limit",
     Bottleneck.LATENCY: "latency-bound",
-    Bottleneck.RATE: "the rate that was asked for",
+    Bottleneck.RATE: "limited by the requested rate",
     Bottleneck.RESOURCE: "resource-bound",
     Bottleneck.INVALID: "invalid",
 }
@@ -55,7 +55,7 @@ def sentence_of(
     if rankings:
         return " ".join(_sentence_ranked(ranking, limits) for ranking in rankings)
     if comparison.ranked and not estimates:
-        return f"No ranking: fewer than {blocks_min(1)} whole blocks so far."
+        return f"No ranking: fewer than {blocks_min(1)} complete blocks so far."
     if comparison.ladder and estimates:
         return _sentence_ladder(estimates)
     sentences = []
@@ -72,7 +72,7 @@ def sentence_of(
         elif failed is not None:
             sentences.append(f"{failed.contestant} could not be measured: {failed.message.rstrip('.')}.")
         else:
-            sentences.append(f"{title} and {reference}: fewer than {blocks_min(1)} whole blocks so far.")
+            sentences.append(f"{title} and {reference}: fewer than {blocks_min(1)} complete blocks so far.")
     return " ".join(dict.fromkeys(sentences))
 
 
@@ -83,14 +83,14 @@ def _sentence_at_rest(levels: Sequence[Level]) -> str:
 
 
 def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
-    """What each rung changes against the rung below, in requests and in CPU; the table has the intervals."""
+    """What each step of a ladder changes, in requests and in CPU; the table has the intervals."""
     sentences = []
     for metric in RANKED_BY:
         of = METRICS[metric]
         rungs = [e for e in estimates if e.metric == metric]
         more = [f"{e.contestant} ({e.interval.alone})" for e in rungs if e.word == "differs" and e.ratio > 1]
         less = [
-            f"{e.contestant} (the rung below {of.verb} {e.interval.inverse.alone})"
+            f"{e.contestant} (the step before {of.verb} {e.interval.inverse.alone})"
             for e in rungs
             if e.word == "differs" and e.ratio < 1
         ]
@@ -100,7 +100,7 @@ def _sentence_ladder(estimates: Sequence[Estimate]) -> str:
         open_ = len(rungs) - same - len(more) - len(less)
         parts += [f"{same} the same"] if same else []
         parts += [f"{open_} not decided"] if open_ else []
-        sentences.append(f"{of.noun[0].upper()}{of.noun[1:]} against the rung below: {'; '.join(parts)}.")
+        sentences.append(f"{of.noun[0].upper()}{of.noun[1:]}, each step against the one before: {'; '.join(parts)}.")
     return " ".join(sentences)
 
 
@@ -135,8 +135,8 @@ def _limit_of_all(titles: Sequence[str], limits: Mapping[str, Limit]) -> str:
     if kinds == {Bottleneck.LATENCY}:
         return f"all {len(titles)} are latency-bound"
     if kinds == {Bottleneck.RATE}:
-        return f"all {len(titles)} serve the rate that was asked for"
-    return "the server was the limit of none"
+        return f"all {len(titles)} serve the requested rate"
+    return "no server was the limit"
 
 
 def _sentence_alone(
@@ -144,7 +144,7 @@ def _sentence_alone(
 ) -> str:
     level = next((level for level in levels if level.metric == "throughput"), None)
     if level is None:
-        reason = failures[0].message.rstrip(".") if failures else "no whole block so far"
+        reason = failures[0].message.rstrip(".") if failures else "no complete block so far"
         return f"{title} could not be measured: {reason}."
     interval = "" if level.low is None else f" [{level.low:,.0f}, {level.high:,.0f}]"
     limited = "" if level.bound == "exact" else f" ({_limit_words([title], limits)})"
@@ -178,12 +178,12 @@ def _sentence_pair(of: Mapping[Metric, Estimate], limits: Mapping[str, Limit]) -
 
 
 def _sentence_unequal(of: Mapping[Metric, Estimate]) -> str:
-    """The figures of two that did different work: what was measured, and no word on it."""
+    """The figures of two that did different work, without a verdict."""
     shown = [of[metric] for metric in RANKED_BY if metric in of]
     comparable = [decided_clause(each) for each in shown if each.bound != "unknown"]
     if not comparable:
         return "The generator limited both."
-    return f"Each with its own replies, {' and '.join(comparable)}; no word is said of that."
+    return f"With these unequal replies, {' and '.join(comparable)}; there is no verdict."
 
 
 def _capital(clause: str, estimate: Estimate) -> str:
@@ -252,7 +252,7 @@ def _unranked_clause(a: str, b: str, limits: Mapping[str, Limit]) -> str:
     if kinds == {Bottleneck.LATENCY}:
         return f"{a} and {b} are latency-bound, so their requests are not ranked"
     if kinds == {Bottleneck.RATE}:
-        return f"{a} and {b} serve the rate that was asked for"
+        return f"{a} and {b} serve the requested rate"
     each = " and ".join(f"{title} is {limits[title].label}" for title in (a, b))
     return f"{each}, so their requests cannot be ranked"
 

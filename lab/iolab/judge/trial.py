@@ -218,7 +218,7 @@ def _warnings_of_books(cell: Cell, result: Result, report: Report) -> Iterator[T
     r = report.requests
     begun, ended = r.sent + r.in_flight_begin, r.correct + r.wrong + r.failed + r.in_flight_end
     if begun != ended:
-        yield TrialWarning(word="counts_open", detail=f"{begun} requests were begun, {ended} are accounted for")
+        yield TrialWarning(word="counts_open", detail=f"{begun} requests began, {ended} are accounted for")
     bytes_fault = _bytes_fault(cell, report)
     if bytes_fault:
         yield TrialWarning(word="bytes_open", detail=bytes_fault)
@@ -351,9 +351,9 @@ def _lateness(report: Report) -> Iterator[tuple[WarningWord, str]]:
     generator, views = report.generator, report.views
     late_ns = 0 if views is None else views.lateness_ns.p99
     if is_late(report):
-        yield "generator_late", f"its longest turn was {generator.turn_ns_max / 1e6:.0f} ms"
+        yield "generator_late", f"it was away for {generator.turn_ns_max / 1e6:.0f} ms at a time"
     elif late_ns > max(LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX * report.latency_ns.p50):
-        yield "generator_late", f"1 % of its requests left {late_ns / 1e6:.1f} ms after they were due, or later"
+        yield "generator_late", f"1 % of its requests were sent {late_ns / 1e6:.1f} ms late or later"
     wakes_ns = min(WAKE_NS_MAX * generator.turns, WAKES_WINDOW_MAX * generator.wall_ns)
     allowed_ns = max(RUN_DELAY_MAX * generator.cpu_ns, RUN_DELAY_WINDOW_MAX * generator.wall_ns, wakes_ns)
     if generator.run_delay_ns > allowed_ns:
@@ -386,7 +386,7 @@ def _warnings_of_machine(result: Result) -> Iterator[TrialWarning]:
     steal, foreign = noise.steal_share, noise.foreign_cpu_cores
     window_ns = _window_ns(result)
     grain = TICKS_SURE_NS / window_ns
-    detail = f"{percent(steal, 1)} stolen, {foreign:.2f} cores used by others"
+    detail = f"{percent(steal, 1)} stolen by the hypervisor, {foreign:.2f} cores used by other programs"
     if steal > max(STEAL_MAX, grain) or foreign > max(FOREIGN_CORES_MAX, grain):
         yield TrialWarning(word="machine_busy", detail=detail)
     elif steal > max(STEAL_NOISY, grain / 2) or foreign > max(FOREIGN_CORES_NOISY, grain / 2):
@@ -409,9 +409,9 @@ def _warnings_of_path(cell: Cell, result: Result) -> Iterator[TrialWarning]:
         detail = f"packets were late by {late_ms:.2f} ms (p99) over a delay of {cell.path.delay_ms:g} ms"
         yield TrialWarning(word="path_late", detail=detail)
     elif overrun := sum(each.overrun for each in directions):
-        yield TrialWarning(word="path_late", detail=f"it was too slow to take in {overrun} packets")
+        yield TrialWarning(word="path_late", detail=f"the path was too slow for {overrun} packets")
     if overflowed := sum(each.overflowed for each in directions):
-        detail = f"it dropped {overflowed} packets because it keeps no more on their way"
+        detail = f"the path dropped {overflowed} packets because too many were in transit"
         yield TrialWarning(word="path_full", detail=detail)
     if dropped := sum(each.dropped for each in directions):
         packets = dropped + sum(each.packets + each.lost for each in directions)
@@ -430,7 +430,7 @@ def _warnings_of_series(report: Report) -> Iterator[TrialWarning]:
     last = max(first, (report.end_ns - report.intervals.begin_ns) // report.intervals.length_ns)
     cut, batches = mser5(series[:last])
     if batches < SETTLED_BATCHES_MIN:
-        detail = f"{batches} batches of {BATCH} intervals, it takes {SETTLED_BATCHES_MIN}"
+        detail = f"{batches} batches of {BATCH} intervals, {SETTLED_BATCHES_MIN} are needed"
         yield TrialWarning(word="steadiness_unseen", detail=detail)
     if never_steady(series[:last], first):
         yield TrialWarning(word="never_steady", detail=f"it settled only in batch {cut} of {batches}")

@@ -76,7 +76,7 @@ class ComparisonVerdict(Frozen):
 
     @property
     def topology_changed(self) -> str:
-        """In how many blocks the machine moved its processors, in words; empty where there are none."""
+        """In how many blocks the core-to-core latency changed, in words; empty where there are none."""
         return f"{self.blocks_topology_changed} of {self.blocks_used} blocks" if self.blocks_topology_changed else ""
 
     def estimate(self, metric: Metric, contestant: str, reference: str | None = None) -> Estimate | None:

@@ -85,7 +85,7 @@ def claim_row(found: ClaimVerdict) -> ClaimRow:
 def _weakest(found: ClaimVerdict) -> str:
     """Where the verdict on a claim of several tests comes from: the reasons are those of the tests."""
     voting = sum(not each.test.shown for each in found.tests)
-    return f"The weakest of {voting} tests" if voting > 1 else found.reason
+    return f"The weakest verdict of {voting} tests" if voting > 1 else found.reason
 
 
 def test_row(found: TestVerdict) -> TestRow:
@@ -148,7 +148,7 @@ def _trend(test: TrendTest) -> str:
 
 def _crossing(test: CrossingTest) -> str:
     along = _axis(test.along) if isinstance(test.along, str) else "the quantiles"
-    return f"{_pair(test.of, test.to)}: the first up to some point along {along}, then the second"
+    return f"{_pair(test.of, test.to)}: the first is better up to some point along {along}, then the second"
 
 
 def _line(test: LineTest) -> str:
@@ -171,7 +171,7 @@ def _identity(test: IdentityTest) -> str:
 
 def _breaks(test: BreaksTest) -> str:
     phase = f" in phase {' or '.join(test.phase)}" if test.phase else ""
-    cause = f" for want of {' or '.join(test.cause)}" if test.cause else ""
+    cause = f" because it runs out of {' or '.join(test.cause)}" if test.cause else ""
     after = "" if test.after_request is None else f", after request {test.after_request:,}"
     return f"{test.of} breaks{phase}{cause}{after}{_at(test.at)}"
 

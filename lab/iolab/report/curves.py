@@ -124,10 +124,10 @@ def _fit_words(along: Along, fits: Sequence[Fit]) -> str:
     """What each line says: memory without connections, and for each of them."""
     parts = (
         f"{along.titles[fit.slot]} {formats.number(fit.intercept)} MiB + {formats.number(fit.slope * 1024)} KiB "
-        f"a connection (R² {fit.r_squared:.3f})"
+        f"per connection (R² {fit.r_squared:.3f})"
         for fit in fits
     )
-    return f"Dashed, a straight line through the medians: {'; '.join(parts)}."
+    return f"Dashed: a straight line through the medians: {'; '.join(parts)}."
 
 
 def chart(points: Sequence[Point], fits: Sequence[Fit], x_title: str, y_title: str) -> alt.TopLevelMixin:

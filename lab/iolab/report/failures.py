@@ -65,8 +65,8 @@ def _sentence(how: Break) -> str:
     where += "" if how.connection is None else f", connection {how.connection:,}"
     phase = "" if how.phase is None else f" {PHASES[how.phase]}"
     saw = "the trial failed" if how.saw is None else SAW[how.saw]
-    cause = "Nothing that was looked at had run out" if how.ran_out is None else _capital(RAN_OUT[how.ran_out])
-    after = {None: "", True: ", and it answered again once the load was gone", False: ", and it did not recover"}
+    cause = "No resource was found exhausted" if how.ran_out is None else _capital(RAN_OUT[how.ran_out])
+    after = {None: "", True: ", and it answered again after the load had stopped", False: ", and it did not recover"}
     return f"Broke{where}: the client saw{phase} that {saw}. {cause}{after[how.recovered]}."
 
 

@@ -243,19 +243,21 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
 def limits(plan: Plan) -> list[str]:
     """What no figure of this run can show, whatever it says."""
     cells = [cell for comparison in plan.comparisons for cell in comparison.cells]
-    said = [f"What was left out, {skip.words}: {skip.reason}." for skip in plan.skipped]
+    said = [f"What was skipped, {skip.words}: {skip.reason}." for skip in plan.skipped]
     if any(cell.load.rate is None for cell in cells):
-        said.append("What users would have waited in a stall: the load is a closed loop, so latency is service time.")
+        said.append("How long users wait during a stall: the load is a closed loop, so latency is service time.")
     if any(cell.path is None for cell in cells):
         said.append("A network: server and generator ran on one machine over loopback.")
     if any(cell.path is not None for cell in cells):
-        said.append("A real network: the path is delay, rate and loss on one machine, and both ends are one kernel.")
+        said.append("A real network: the path emulates delay, rate and loss on one machine, with one kernel.")
     if any(not cell.server.cpus or not cell.load.cpus for cell in cells):
-        said.append("Either alone: server and generator were not bound to processors of their own.")
+        said.append(
+            "Server or generator alone: they were not bound to separate processors, so each may slow the other."
+        )
     if any(cell.load.client is not None for cell in cells):
-        said.append("Whether replies were right, where a client that is not iolab's made the load: it says so itself.")
+        said.append("Whether replies to an external client were right: iolab has not verified them.")
     if any(cell.trial.processors == "shared" for cell in cells):
-        said.append("Either alone, or any latency: server and generator shared a processor, as was asked for.")
+        said.append("Latencies, or server or generator alone: they shared a processor, as requested.")
     return said
 
 
@@ -281,7 +283,7 @@ def _generator(load: Load) -> str:
     if load.connections == 0:
         return "no load: memory is read while the server rests"
     if load.client is not None:
-        return f"load by {client_title(load.client)}, a client that is not iolab's: replies not verified by iolab"
+        return f"load by {client_title(load.client)}, an external client: replies not verified by iolab"
     return f"{load.driver} generator with {load.threads} thread{'' if load.threads == 1 else 's'}"
 
 

@@ -50,19 +50,19 @@ HEADINGS = (
     (
         "What the notes got right",
         ("confirmed", "direction only"),
-        "The relation holds here too. “Direction only”: the size of the effect is another one on this machine.",
+        "The relation holds here too. “Direction only”: the effect has another size on this machine.",
     ),
     (
         "What they got wrong, and why",
         ("contradicted",),
-        "The intervals measured here lie beyond what the sentence allows.",
+        "The intervals measured here are outside what the published sentence allows.",
     ),
     (
         "What this machine cannot decide",
         ("undecided", "not measurable here", "stated"),
-        "The blocks of this run leave it open, the machine lacks what it takes, or no measurement could show it.",
+        "This run has too few blocks, the machine lacks something that the claim needs, or no measurement can decide.",
     ),
-    ("Left to the full run", ("full run only",), "The quick run has only what its headline needs."),
+    ("Only in the full run", ("full run only",), "The quick run measures only what the headline claims need."),
 )
 
 

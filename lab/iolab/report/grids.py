@@ -52,8 +52,8 @@ class Grid(NamedTuple):
         undecided = sum(not cell.is_decided for cell in self.cells)
         pale = f" {undecided} of these are pale: not decided." if undecided else ""
         return (
-            f"Of {len(self.cells)} settings {parts}.{pale} Each cell names the contestant that serves most, and how "
-            "many times the requests of the next. The line is where that changes."
+            f"Of {len(self.cells)} settings {parts}.{pale} Each field names the contestant with the most requests "
+            "and its ratio to the next. The line is where the winner changes."
         )
 
 

@@ -25,7 +25,7 @@ def headline(verdicts: Sequence[ComparisonVerdict]) -> str:
         return "\n".join(_lines(verdicts))
     if all(found.inconclusive is not None for found in verdicts):
         why = discarded_sentence(verdicts, len(verdicts))
-        return f"No verdict. {why} The ratios are drawn, but nothing follows from them."
+        return f"No verdict. {why} Do not draw conclusions from the ratios below."
     pairs = dict.fromkeys((title, found.titles[0]) for found in verdicts for title in found.titles[1:])
     if not pairs:
         return " ".join(found.sentence for found in verdicts)

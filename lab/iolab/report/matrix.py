@@ -60,7 +60,7 @@ def summary(found: Sequence[Matrix]) -> str:
         named = [f"{title} at {count}" for count, title in sorted(firsts, key=lambda one: -one[0]) if count]
         more = f", and {len(named) - NAMED_MAX} others at fewer" if len(named) > NAMED_MAX else ""
         said = ", ".join(named[:NAMED_MAX]) + more or "none, because no server was the limit"
-        lines.append(f"{each.heading}, first or no difference found, of {_settings(each)}: {said}.")
+        lines.append(f"{each.heading}, first rank (alone or shared) of {_settings(each)}: {said}.")
     return "\n".join(lines)
 
 

@@ -183,8 +183,8 @@ def _limited(found: ComparisonVerdict) -> list[str]:
     waited = [title for title, limit in limited.items() if limit.kind is Bottleneck.LATENCY]
     which = "" if len(waited) == len(found.titles) else f" ({', '.join(waited)})"
     lines = [
-        f"Latency-bound: neither side was busy{which}. These requests per second are round trips in disguise: they "
-        "compare wake-ups and scans, not how much a server can carry. Read the latencies and CPU per request."
+        f"Latency-bound: neither side was busy{which}, so requests per second only mirror the latency and do not show "
+        "how much load a server can take. Compare latencies and CPU per request."
     ]
     return (lines if waited else []) + [f"{title}: {each.label}: {each.reason}." for title, each in limited.items()]
 
@@ -228,11 +228,11 @@ def _discarded_words(verdicts: Sequence[ComparisonVerdict], results: Sequence[Re
         return "No trial was discarded or failed, and there is no warning."
     if not warned and not words:
         of = f"{discarded} of {formats.count(len(results), 'trial')}"
-        return f"{of} discarded, which count for nothing. A table below says why."
+        return f"{of} discarded; discarded trials are not used. The table of warnings below has the reasons."
     named = ", ".join(sorted(word.replace("_", " ") for word in words))
     return (
-        f"{discarded} of {formats.count(len(results), 'trial')} discarded, which count for nothing. "
-        f"Warnings: {named}. A table below says which trials."
+        f"{discarded} of {formats.count(len(results), 'trial')} discarded; discarded trials are not used. "
+        f"Warnings: {named}. The table of warnings below counts the trials."
     )
 
 
@@ -241,11 +241,11 @@ def _identity(machine: Mapping[str, Any], results: Sequence[Result]) -> list[tup
     engine = machine.get("engine")
     rows = [(f"engine {key}", str(value)) for key, value in engine.items()] if isinstance(engine, dict) else []
     said = dict.fromkeys(r.report.build for r in results if r.report is not None)
-    rows.append(("build the generator said", ", ".join(said) or "nothing measured yet"))
+    rows.append(("build reported by the generator", ", ".join(said) or "nothing measured yet"))
     said = dict.fromkeys(r.ready.build for r in results if r.ready is not None)
-    rows.append(("build the servers said", ", ".join(said) or "they say none"))
+    rows.append(("build reported by the servers", ", ".join(said) or "none"))
     if python := dict.fromkeys(_python(r.ready_line.interpreter) for r in results if r.ready_line is not None):
-        rows.append(("interpreter the servers said", ", ".join(filter(None, python)) or "they say none"))
+        rows.append(("interpreter reported by the servers", ", ".join(filter(None, python)) or "none"))
     servers = commands.servers_of(machine)
     return rows + [(f"version of {name}", str(about["version"] or "unknown")) for name, about in servers.items()]
 

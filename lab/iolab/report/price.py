@@ -14,7 +14,7 @@ from iolab.report.figures import Counted
 from iolab.report.pictures import Drawing
 
 HEADING = "Server CPU per request, µs"
-CAPTION = "The whole bar is exact. Its split is sampled by the kernel's tick, over all trials that count."
+CAPTION = "The whole bar is exact. The kernel samples its split by its tick, over all trials that count."
 # What a bar consists of, from the left: the colour of each is that of a contestant's place, as in the legend.
 PARTS = ("user", "kernel")
 

@@ -228,19 +228,21 @@ class WarningKind(NamedTuple):
 # Every warning there is. Their rules are in judge/trial.py, and none of them looks at which contestant is ahead.
 WARNINGS: dict[str, WarningKind] = {
     "generator_saturated": WarningKind(
-        False, "The generator was the limit: read throughput as at least this, and compare CPU per request."
+        False, "The generator was the limit: throughput is a lower bound. Compare CPU per request."
     ),
     "too_short": WarningKind(
         False, "Too few requests in the window: make it longer (vs: --duration, experiment: trial.duration_ms)."
     ),
-    "machine_noisy": WarningKind(False, "Something else used the machine: close it, or run more blocks."),
+    "machine_noisy": WarningKind(
+        False, "Other programs or the hypervisor used the machine: stop other programs, or run more blocks."
+    ),
     "unequal_replies": WarningKind(
-        False, "The contestants do not send equally many bytes: compare them with that in mind."
+        False, "The contestants send replies of different length, so they do not do equal work."
     ),
     "steadiness_unseen": WarningKind(
         False,
         "The window is too short to see whether throughput had settled: "
-        "leave --quick out, or make it longer (vs: --duration, experiment: trial.duration_ms).",
+        "run without --quick, or make it longer (vs: --duration, experiment: trial.duration_ms).",
     ),
     "not_steady": WarningKind(
         False,
@@ -254,11 +256,11 @@ WARNINGS: dict[str, WarningKind] = {
     ),
     "processor_shared": WarningKind(
         False,
-        "The generator shared its processor, as was asked for or with the path: compare throughput and CPU, and no "
-        "latency.",
+        "The generator shared its processor with the server, as requested, or with the path: compare throughput and "
+        "CPU, not latency.",
     ),
     "rate_missed": WarningKind(
-        False, "The rate was not served: its latency grows with the window. Ask for a lower rate."
+        False, "The server did not keep up with the rate, so latency grows with the window: use a lower rate."
     ),
     "never_steady": WarningKind(
         True,
@@ -267,41 +269,43 @@ WARNINGS: dict[str, WarningKind] = {
     ),
     "replies_not_verified": WarningKind(
         False,
-        "A client that is not iolab's made the load, so the replies were not verified by iolab: "
-        "compare such figures with each other alone.",
+        "An external client made the load, so iolab did not verify the replies: compare such figures only with "
+        "each other.",
     ),
     "path_dropped": WarningKind(
         False,
-        "Packets were dropped at the queue of the path, and TCP sent them again: this is the rate of the path, "
-        "or make path.queue_packets longer.",
+        "Packets were dropped at the queue of the path, and TCP sent them again: this is normal at the rate of the "
+        "path; else raise path.queue_packets.",
     ),
     "interrupted": WarningKind(True, "The run was stopped before the window ended: start it again, it resumes."),
     "connections_missing": WarningKind(
-        True, "Not all connections were open: raise the limit of open files, or use fewer."
+        True, "Not all connections were open: raise the limit of open files, or use fewer connections."
     ),
     "connections_waiting": WarningKind(
         True,
-        "The server had not accepted all connections: it served fewer than were asked for. "
-        "Make the warm-up longer (vs: --warmup, experiment: trial.warmup_ms).",
+        "The server had not accepted all connections when the window began: "
+        "make the warm-up longer (vs: --warmup, experiment: trial.warmup_ms).",
     ),
-    "wrong_replies": WarningKind(True, "Replies were wrong: a server is not compared before it is correct."),
-    "errors": WarningKind(True, "More than 0.1 % of the requests failed: this is an error rate and not a speed."),
-    "counts_open": WarningKind(True, "The generator's counts do not close: report this as a bug of the generator."),
+    "wrong_replies": WarningKind(True, "Replies were wrong: correct the server before you compare it."),
+    "errors": WarningKind(True, "More than 0.1 % of the requests failed: find the cause before you compare speeds."),
+    "counts_open": WarningKind(True, "The generator's counts do not add up: report this as a bug of the generator."),
     "bytes_open": WarningKind(True, "The bytes do not match the replies: report this as a bug of the generator."),
     "littles_law": WarningKind(
         True, "Connections, throughput and latency contradict each other: report this as a bug."
     ),
-    "generator_late": WarningKind(True, "The generator stood still for too long: give it a processor of its own."),
-    "generator_starved": WarningKind(True, "The generator waited for a processor: give it one of its own."),
+    "generator_late": WarningKind(True, "The generator was away for too long: give it its own processor."),
+    "generator_starved": WarningKind(True, "The generator had to wait for a processor: give it its own."),
     "path_full": WarningKind(
         True,
-        "More was on its way than the path keeps, so it dropped packets that were to arrive: "
+        "More packets were in transit than the path can hold, so it dropped some: "
         "lower path.rate_bits_per_s or path.delay_ms.",
     ),
     "path_late": WarningKind(
-        True, "The path was late, so its delay was not the one that was asked for: close what uses the machine."
+        True, "The path delivered packets late, so the delay was longer than requested: stop other programs."
     ),
-    "machine_busy": WarningKind(True, "The machine was busy with other work: close it, or measure elsewhere."),
+    "machine_busy": WarningKind(
+        True, "Other programs or the hypervisor used the machine: stop other programs, or measure elsewhere."
+    ),
 }
 WarningWord = Literal[
     "generator_saturated",

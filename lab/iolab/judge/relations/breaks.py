@@ -53,9 +53,9 @@ def _other(test: BreaksTest, result: Result) -> str:
         return "how it failed was not recorded"
     ran_out = None if looked is None else looked.ran_out
     if test.cause and not {ran_out, how.saw} & set(test.cause):
-        return f"the cause is {ran_out or how.saw or 'unknown'}, and not {' or '.join(test.cause)}"
+        return f"the cause is {ran_out or how.saw or 'unknown'}, not {' or '.join(test.cause)}"
     if test.phase and how.phase not in test.phase:
-        return f"it failed in the phase {how.phase}, and not in {' or '.join(test.phase)}"
+        return f"it failed in the phase {how.phase}, not in {' or '.join(test.phase)}"
     if test.after_request and (how.request is None or how.request <= test.after_request):
-        return f"it failed at request {how.request}, and not after {test.after_request:,}"
+        return f"it failed at request {how.request}, not after {test.after_request:,}"
     return ""

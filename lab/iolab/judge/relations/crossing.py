@@ -43,7 +43,7 @@ def decide(test: CrossingTest, evidence: Evidence) -> TestVerdict:
         )
     elif obstacle is None and len(asked) < 2:
         word: Judgement = "full run only" if evidence.plan.is_quick else "undecided"
-        obstacle = Obstacle(word, f"it is measured at {asked[0][0]} alone")
+        obstacle = Obstacle(word, f"it is measured at {asked[0][0]} only")
     if obstacle is not None:
         return hindered(test, obstacle)
     points = _points(asked, evidence)

@@ -278,9 +278,9 @@ def _littles_law(test: IdentityTest, evidence: Evidence, trials: Sequence[Result
         return TestVerdict(test=test, judgement="confirmed", reason=f"{_law(test)} holds in all {len(laws)} trials")
     ends = dict.fromkeys(percent(share) for share in (min(below), max(below)))
     reason = (
-        f"connections >= throughput x mean latency holds in all {len(laws)} trials, and the equation not in "
-        f"{len(below)} of them: there connections are opened anew or a count of requests ends, so throughput x mean "
-        f"latency is only {' to '.join(ends)} of the requests that can be in flight"
+        f"connections >= throughput x mean latency holds in all {len(laws)} trials, but the equation does not hold in "
+        f"{len(below)} of them: connections are reopened or the trial ends after a number of requests, so throughput x "
+        f"mean latency is only {' to '.join(ends)} of the requests that can be in flight"
     )
     return TestVerdict(test=test, judgement="direction only", reason=reason)
 

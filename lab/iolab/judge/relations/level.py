@@ -63,7 +63,7 @@ def _measured(test: LevelTest, evidence: Evidence) -> tuple[float, float, float,
     series = quantities.levels(evidence, test.of)
     median = stats.median_interval(list(series.values.values()), evidence.confidence)
     if median.low is None or median.high is None:
-        return f"only {len(series.values)} whole blocks so far"
+        return f"only {len(series.values)} complete blocks so far"
     return median.median, median.low, median.high, len(series.values), series.bound
 
 
@@ -72,9 +72,9 @@ def _judged(test: LevelTest, low: float, high: float) -> tuple[Judgement, str]:
         return _within(test, low, high)
     assert test.published is not None, "without bounds a level has a published value"
     if not test.comparable:
-        return "direction only", "an absolute figure of another machine"
+        return "direction only", "the published figure is from another machine"
     if not _agrees(test, low, high):
-        return "contradicted", "the magnitude is another one"
+        return "contradicted", "the magnitude differs"
     if (high - low) / 2 > abs(test.published) * test.tolerance:
         return "undecided", "the interval is wider than the tolerance"
     return "confirmed", "the magnitude agrees"
@@ -87,12 +87,12 @@ def _within(test: LevelTest, low: float, high: float) -> tuple[Judgement, str]:
     if found == "violated":
         return "contradicted", f"it is not {bounds}"
     if found == "open":
-        return "undecided", f"it may be {bounds} or not"
+        return "undecided", f"the interval does not show whether it is {bounds}"
     if test.published is None or not test.comparable:
         return "confirmed", f"it is {bounds}"
     if _agrees(test, low, high):
         return "confirmed", f"it is {bounds}, and the magnitude agrees"
-    return "direction only", f"it is {bounds}, and the magnitude is another one"
+    return "direction only", f"it is {bounds}, but the magnitude differs"
 
 
 def _agrees(test: LevelTest, low: float, high: float) -> bool:

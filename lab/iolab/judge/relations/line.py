@@ -91,14 +91,14 @@ def _along_axis(test: LineTest, evidence: Evidence) -> list[Floats] | Obstacle:
     """The line of each block in which all values of the axis were measured."""
     values = quantities.along(evidence, test.of, test.along)
     if not all(isinstance(value, int | float) for value, _ in values):
-        return Obstacle("undecided", f"the values of {test.along} are no numbers")
+        return Obstacle("undecided", f"the values of {test.along} are not numbers")
     if len(values) < POINTS_MIN:
         word: Judgement = "full run only" if evidence.plan.is_quick else "undecided"
         return Obstacle(word, f"a line needs three values of {test.along}, {len(values)} measured")
     series = [_values(evidence, quantity) for _, quantity in values]
     blocks = sorted(set.intersection(*(set(each) for each in series)))
     if len(blocks) < blocks_min(1):
-        return Obstacle("undecided", f"only {len(blocks)} whole blocks so far")
+        return Obstacle("undecided", f"only {len(blocks)} complete blocks so far")
     measured = np.array([[each[block] for each in series] for block in blocks])
     x = np.array([float(value) for value, _ in values])
     weights = _weights(measured)
@@ -129,7 +129,7 @@ def _in_time(test: LineTest, evidence: Evidence) -> list[Floats] | Obstacle:
         series = (_series(row[slot], test.of.metric) for row in evidence.used[index].values())
         lines += [fitted(x, y, np.ones_like(y)) for x, y in series if y.size >= POINTS_MIN]
     if len(lines) < blocks_min(1):
-        return Obstacle("undecided", f"only {len(lines)} whole trials with a series of {test.of.metric} so far")
+        return Obstacle("undecided", f"only {len(lines)} complete trials with a series of {test.of.metric} so far")
     return lines
 
 
@@ -191,18 +191,18 @@ def _judged(test: LineTest, line: Line) -> tuple[Judgement, str]:
         return "contradicted", f"{violated[0]} is beyond its bound"
     unsure = [name for name, found in checks if found == "open"]
     if unsure:
-        return "undecided", f"{unsure[0]} may be within its bound or not"
+        return "undecided", f"the interval does not show whether {unsure[0]} is within its bound"
     if test.published_slope is None:
         return "confirmed", "within all bounds"
     if test.slope_at_least is None and test.slope_at_most is None:
         if line.slope.low <= 0 <= line.slope.high:
-            return "undecided", "the interval holds 0, so not even the direction is sure"
+            return "undecided", "the interval contains 0, so not even the direction is known"
         if (line.slope.low > 0) != (test.published_slope > 0):
-            return "contradicted", "the direction is the other one"
+            return "contradicted", "the direction is the opposite one"
     margin = abs(test.published_slope) * test.tolerance
     if line.slope.low <= test.published_slope + margin and line.slope.high >= test.published_slope - margin:
         return "confirmed", "direction and magnitude agree"
-    return "direction only", "the slope is another one here"
+    return "direction only", "the slope is different here"
 
 
 def _more(test: LineTest, line: Line) -> int | None:

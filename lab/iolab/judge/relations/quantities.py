@@ -125,7 +125,7 @@ def compare(evidence: Evidence, of: Quantity, to: Quantity, confidence: float | 
 
 
 def _too_few(blocks: int) -> str:
-    return f"only {blocks} whole block{'' if blocks == 1 else 's'} so far"
+    return f"only {blocks} complete block{'' if blocks == 1 else 's'} so far"
 
 
 def paired(above: Series, below: Series) -> tuple[float, ...]:

@@ -61,10 +61,11 @@ def _within(test: RatioTest, measure: Measure) -> tuple[Judgement, str]:
     if found == "violated":
         return "contradicted", f"it is not {bounds}"
     if found == "open" and measure.bound != "exact":
-        return "undecided", f"the generator was the limit, so it may be {bounds} or not"
+        return "undecided", f"the generator was the limit, so it is not known whether it is {bounds}"
     if found == "open":
         outside = test.published is not None and not _agrees(measure.ratio, test.published, test.tolerance)
-        return "undecided", f"it may be {bounds} or not{', and the published ratio is outside' if outside else ''}"
+        too = ", and the published ratio is outside" if outside else ""
+        return "undecided", f"the interval does not show whether it is {bounds}{too}"
     if test.published is None:
         return "confirmed", f"it is {bounds}"
     if measure.bound != "exact":
@@ -83,9 +84,9 @@ def _beside(test: RatioTest, ratio: stats.Ratio) -> tuple[Judgement, str]:
             return "confirmed", f"the same, within {percent(stats.EFFECT)}"
         return ("contradicted", "it differs") if word == "differs" else ("undecided", "neither the same nor different")
     if ratio.low <= 1 <= ratio.high:
-        return "undecided", "the interval holds 1, so not even the direction is sure"
+        return "undecided", "the interval contains 1, so not even the direction is known"
     if (ratio.low > 1) != (test.published > 1):
-        return "contradicted", "the direction is the other one"
+        return "contradicted", "the direction is the opposite one"
     if _agrees(ratio, test.published, test.tolerance):
         return "confirmed", "direction and magnitude agree"
     return "direction only", _size(ratio, test.published)
