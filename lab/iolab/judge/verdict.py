@@ -183,7 +183,7 @@ def _judge_comparison(
         limits=basis.limits,
         reply_bytes=basis.reply_bytes,
         unequal_work=unequal_work,
-        asymmetries=asymmetries_of(comparison, used, mine),
+        asymmetries=asymmetries_of(comparison, used, basis.mine),
         blocks_planned=plan.blocks,
         blocks_used=len(used),
         blocks_discarded=basis.discarded,
