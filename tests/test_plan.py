@@ -41,6 +41,7 @@ LONG_S = {
     "price": 180,
     "http-one-request-connections": 135,
     "http-wan": 135,
+    "workers-scaling": 240,
 }
 ECHO: dict[str, Scalar] = {"protocol": "echo", "connections": 50}
 

@@ -456,7 +456,7 @@ HOLDS = {"relation": "holds", "contestants": ["epoll"], "at": {AXIS: 64}}
         (BREAKS, 12, 12, "confirmed", "epoll failed in 12 of 12 trials: the server died"),
         (BREAKS, 12, 3, "direction only", "epoll failed in 3 of 12 trials"),
         (BREAKS, 12, 0, "contradicted", "epoll did not fail in any of 12 trials"),
-        (BREAKS, 3, 0, "undecided", "did not fail in 3 trials; 5 are needed"),
+        (BREAKS, 3, 0, "undecided", "did not fail in 3 trials, and it takes 5"),
         (HOLDS, 12, 0, "confirmed", "no failure in 3,5"),
         (HOLDS, 12, 1, "contradicted", "epoll failed in 1 of 12 trials: the server died"),
     ],

@@ -234,7 +234,7 @@ def test_a_suite_that_fails_the_second_time_keeps_what_it_measured_before(
     done = iolab("report", "both", "--out", both)
     says = "results of an earlier run, as the new one has not ended: first, second"
     assert (says in " ".join(done.stdout.split())) is bool(flags)
-    assert ("The same command goes on." in the_page(both)) is bool(flags)
+    assert ("The same command continues." in the_page(both)) is bool(flags)
     markdown = iolab("report", "both", "--markdown", "--out", both).stdout
     assert ("Results of an earlier run, as the new one has not ended: first, second." in markdown) is bool(flags)
 
