@@ -3,7 +3,7 @@
     vs-0123456789abcdef/  manifest.json  machine.json  plan.json  trials.jsonl  …  commands.txt  report.html
 
 The archive is a tar file in gzip. It does not depend on the time, place or user: the same run and the same iolab give
-the same bytes. The manifest has the SHA-256 of every other file and of itself, and the version of iolab that made the
+the same bytes. The manifest lists a SHA-256 for each file, itself included, and names the iolab version of the
 report. Checksums find damage and careless changes. They do not stop a forger, who can write new checksums: compare the
 digest of the file with one that you got in another way.
 

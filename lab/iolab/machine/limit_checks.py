@@ -13,7 +13,7 @@ from iolab.machine.host_limits import CAP_IPC_LOCK, HostLimits
 # and processes as many, because some models have one for each connection.
 CONNECTIONS_MIN = TASKS_MIN = 4_096
 SOMAXCONN_MIN = 1_024
-# Half of what Linux gives unless it was told otherwise.
+# Half of the default range of Linux.
 PORTS_MIN = 14_116
 AVAILABLE_BYTES_MIN = 1 << 30
 # What Linux gives since 5.16. The 64 KiB of older ones are less than one ring takes.

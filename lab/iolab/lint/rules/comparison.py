@@ -19,7 +19,7 @@ CORES_RATIO_MAX = 1.5
 RESOLUTION_MAX = 1.1
 # Runs that are compared with each other, which keeps the time short.
 PAIRED_MAX = 200
-# The fields that tell of errors.
+# Fields that count errors or successes.
 _ERRORS = {"failed", "failed_share", "successes", "success_rate"}
 _NUMBER = r"(?:\d{1,4}|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|several)"
 # What the text beside a table may say of its figures: how many runs they are of, and that nothing failed.
