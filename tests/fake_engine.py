@@ -163,7 +163,7 @@ def serve(spec: dict[str, Any]) -> int:
         holds=None,
         lacks=lacks,
         defects=["it cannot be counted"] if fault == "uncountable" else [],
-        library="iolab",
+        parser="iolab",
         moves_connections=False,
     )
     return accept(listeners[0], spec["model"], fault, counts=spec.get("count_calls", False))

@@ -71,7 +71,7 @@ def said_by(cell: Cell, engine_says: bool) -> ServeReady | None:
     if cell.contestant.kind == "command":
         return None
     how: dict[str, Any] = {
-        "library": "hyper" if cell.contestant.name == "hyper" else "iolab",
+        "parser": "hyper" if cell.contestant.name == "hyper" else "iolab",
         "moves_connections": cell.contestant.options.get("runtime") == "multi",
     }
     listen = ("127.0.0.1:40001",)
@@ -136,7 +136,7 @@ MINE, YOURS = "'cmd:./mine --port {port}'", "'cmd:./yours --port {port}'"
         pytest.param(
             ['"io_uring"', NO_BODY], (), {"workload.reply_bytes", "workload.reply_status"}, id="a byte against no body"
         ),
-        pytest.param(['"hyper"', '"tokio"'], (), {"library"}, id="two HTTP libraries"),
+        pytest.param(['"hyper"', '"tokio"'], (), {"parser"}, id="two HTTP libraries"),
         pytest.param(['"tokio[runtime=multi]"', '"epoll"'], (), {"moves_connections"}, id="a runtime that moves tasks"),
         pytest.param(['"fork[backlog=3]"', '"thread"'], (), {"backlog"}, id="another backlog"),
         pytest.param(['"io_uring"', OWN_LOAD], (), {"load.pipeline"}, id="another load"),
@@ -177,8 +177,8 @@ def test_of_an_engine_that_did_not_say_how_models_are_made_nothing_is_said() -> 
 
 def test_of_many_contestants_those_that_differ_from_most_are_named() -> None:
     found = run(plan_of('"hyper"', '"tokio"', '"epoll"', '"io_uring"', '"thread"'))
-    (library,) = (each for each in found.verdicts[0].asymmetries if each.aspect == "library")
-    assert library.text == "What parses requests and builds replies: hyper hyper, the others iolab."
+    (parser,) = (each for each in found.verdicts[0].asymmetries if each.aspect == "parser")
+    assert parser.text == "What parses requests and builds replies: hyper hyper, the others iolab."
 
 
 def test_what_servers_say_of_themselves_is_known_where_every_trial_is_discarded() -> None:
@@ -186,4 +186,4 @@ def test_what_servers_say_of_themselves_is_known_where_every_trial_is_discarded(
     busy = [judge_trial(plan.cell(each.trial), each.model_copy(update={"noise": BUSY})) for each in run(plan).trials]
     found = judged(plan, {}, Trials(tuple(busy), ()))
     assert found.verdicts[0].blocks_used == 0
-    assert warned(found) == {"library", "moves_connections"}
+    assert warned(found) == {"parser", "moves_connections"}

@@ -81,7 +81,7 @@ pub struct ServeReady {
     /// Features of the kernel it does without.
     pub lacks: Vec<String>,
     /// What parses requests and builds replies: `iolab`, or the library that is compared with it as a whole.
-    pub library: String,
+    pub parser: String,
     /// Whether an open connection may move from one thread to another.
     pub moves_connections: bool,
 }

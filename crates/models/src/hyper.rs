@@ -31,7 +31,7 @@ pub(crate) const MODEL: Model = Model {
     about: "the HTTP library hyper on tokio's runtime",
     options: &[RUNTIME],
     only_protocol: Some("http"),
-    library: "hyper",
+    parser: "hyper",
     missing_features: runtimes::missing_features,
     moves_connections: runtimes::moves_connections,
     ..Model::DEFAULT

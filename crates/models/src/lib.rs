@@ -145,7 +145,7 @@ pub struct Model {
     /// do.
     pub missing_features: fn(&Config) -> io::Result<Vec<String>>,
     /// What parses requests and builds replies: `iolab`, or the library that it is compared with as a whole.
-    pub library: &'static str,
+    pub parser: &'static str,
     /// Whether an open connection may move from one thread to another.
     pub moves_connections: fn(&Config) -> bool,
 }
@@ -160,7 +160,7 @@ impl Model {
         only_protocol: None,
         connections_per_worker: |_| None,
         missing_features: |_| Ok(Vec::new()),
-        library: "iolab",
+        parser: "iolab",
         moves_connections: |_| false,
     };
 

@@ -265,7 +265,7 @@ class ServeReady(Frozen):
 
     `holds` is how many connections one worker serves at a time, None when only `connections_max` limits it. `defects`
     are sentences on what is known to be wrong with it, where a defective flavour was asked for.
-    `library` parses requests and builds replies, and `moves_connections` says whether an open one may move from one
+    `parser` parses requests and builds replies, and `moves_connections` says whether an open one may move from one
     thread to another; engines before said neither.
     """
 
@@ -281,7 +281,7 @@ class ServeReady(Frozen):
     holds: Some | None = None
     lacks: tuple[str, ...] = ()
     defects: tuple[str, ...] = ()
-    library: str | None = None
+    parser: str | None = None
     moves_connections: bool | None = None
 
 

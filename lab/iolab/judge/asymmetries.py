@@ -1,7 +1,7 @@
-"""What was not the same for all contestants of a comparison, besides what it compares: their ratio owes it something.
+"""What was not the same for all contestants of a comparison, besides what it compares. It can change their ratio.
 
-Settings are compared as they were asked for, what a server says of itself when it is ready over all trials, and what it
-was seen to use over those that count. Replies of unequal size are in `judge/replies.py`.
+Three sources are compared: the requested settings, the `ready` lines of the servers in all trials, and the resources
+used in the trials that count. Replies of unequal size are in `judge/replies.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Seen = Mapping[int, Sequence[Result]]
 class Asymmetry(Frozen):
     """A fact that was not the same for all contestants.
 
-    `aspect` is the dotted name of a setting, or `backlog`, `library` (what parses requests and builds replies),
+    `aspect` is the dotted name of a setting, or `backlog`, `parser` (what parses requests and builds replies),
     `moves_connections` (from one thread to another), `cores_used`, `tasks`, `missing_features` or `known_defects`.
     `had` says in words what each contestant had, as far as is known, and `text` says all of it in one sentence. It
     `warns` where it is apart from what is compared, and is not what the contestants made of equal means.
@@ -69,7 +69,7 @@ def _usage(results: Iterable[Result | None]) -> list[ServerUsage]:
 
 
 def _ready(results: Sequence[Result]) -> ServeReady | None:
-    """What a model of the engine said of itself."""
+    """The `ready` line of the first trial that has one; only models of the engine print it."""
     return next((result.ready for result in results if result.ready is not None), None)
 
 
@@ -93,14 +93,14 @@ def _backlogs(comparison: Comparison) -> Iterator[Asymmetry]:
 
 def _libraries(comparison: Comparison, seen: Seen, ready: Mapping[int, ServeReady]) -> Iterator[Asymmetry]:
     """What parses requests and builds replies. That a program has a parser of its own is no news."""
-    if any(said.library is None for said in ready.values()):
+    if any(said.parser is None for said in ready.values()):
         return
-    known = {slot: said.library or "" for slot, said in ready.items()}
+    known = {slot: said.parser or "" for slot, said in ready.items()}
     measured = [slot for slot, results in seen.items() if any(each.is_measured for each in results)]
     if known:
         had = {comparison.titles[slot]: known.get(slot, OWN) for slot in measured}
         what = "What parses requests and builds replies"
-        yield from _unless_equal("library", what, had, warns=len(known) == len(measured))
+        yield from _unless_equal("parser", what, had, warns=len(known) == len(measured))
 
 
 def _moves(comparison: Comparison, ready: Mapping[int, ServeReady]) -> Iterator[Asymmetry]:

@@ -100,7 +100,7 @@ impl Visit for Beginning<'_> {
             holds: (model.connections_per_worker)(config),
             defects: model.defects(config).into_iter().map(str::to_owned).collect(),
             lacks,
-            library: model.library.to_owned(),
+            parser: model.parser.to_owned(),
             moves_connections: (model.moves_connections)(config),
         };
         begin(owner, &ready, spec.workload.protocol(), forever(Account { stats, calls }))?;

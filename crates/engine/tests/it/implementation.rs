@@ -12,12 +12,12 @@ fn a_server_says_what_parses_its_requests_and_whether_connections_change_threads
     check("hyper", json!({"runtime": "multi"}), "hyper", true);
 }
 
-fn check(model: &str, options: serde_json::Value, library: &str, moves_connections: bool) {
+fn check(model: &str, options: serde_json::Value, parser: &str, moves_connections: bool) {
     let engine = Engine::start(&json!({
         "schema": 1, "role": "serve", "model": model, "options": options,
         "workload": {"protocol": "http"}, "listen": ["127.0.0.1:0"],
     }));
     let ready = engine.event().expect("it starts");
-    assert_eq!(ready["library"], library, "{ready}");
+    assert_eq!(ready["parser"], parser, "{ready}");
     assert_eq!(ready["moves_connections"], moves_connections, "{ready}");
 }
