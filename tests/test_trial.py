@@ -51,6 +51,11 @@ def changed(part: str, **values: Any) -> dict[str, Any]:
     return {part: getattr(GOOD, part).model_dump() | values}
 
 
+def slow(**generator: int) -> dict[str, Any]:
+    """The good report with a median latency of 10 ms, and a generator with these values."""
+    return changed("latency_ns", p50=10_000_000) | changed("generator", **generator)
+
+
 def test_a_trial_whose_books_balance_raises_no_warning() -> None:
     check([])
 
@@ -77,6 +82,7 @@ def test_a_trial_whose_books_balance_raises_no_warning() -> None:
         # More than its wake-ups explain, and more than wake-ups may take at all.
         ("generator_starved", changed("generator", turns=20_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=100_000_001)),
         ("generator_starved", changed("generator", turns=10**6, run_delay_ns=round(GOOD.generator.wall_ns * 0.061))),
+        ("generator_starved", slow(turns=6_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=60_000_001)),
         ("generator_saturated", {"generator_share": 0.81, "server_share": 0.89}),
         ("machine_busy", {"noise": MachineNoise(steal_share=0.051, foreign_cpu_cores=0.0)}),
         ("machine_busy", {"noise": MachineNoise(steal_share=0.0, foreign_cpu_cores=0.11)}),
@@ -106,6 +112,8 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
         # Every wake-up waits some microseconds, which is much of the run time of a generator that mostly waits.
         changed("generator", cpu_ns=WINDOW_NS // 10, run_delay_ns=WINDOW_NS // 50),
         changed("generator", turns=20_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=100_000_000),
+        # Each wake-up waits a thousandth of the median latency.
+        slow(turns=6_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=60_000_000),
         {"generator_share": 0.99, "server_share": 0.95},
         {"generator_share": 0.79, "server_share": 0.50},
         {"noise": MachineNoise(steal_share=0.01, foreign_cpu_cores=0.05)},

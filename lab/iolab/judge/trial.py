@@ -55,8 +55,9 @@ TURN_NS_A_CONNECTION = 50_000
 # no figure: a generator that mostly waits for replies spends some microseconds of every wake-up so.
 RUN_DELAY_MAX, RUN_DELAY_WINDOW_MAX = 0.05, 0.02
 # A thread that sleeps until its one reply comes is kept from its processor by each wake-up itself: 1 to 4 microseconds
-# on an idle virtual machine. That is the round trip's own cost, up to this share of the window.
-WAKE_NS_MAX, WAKES_WINDOW_MAX = 5_000, 0.06
+# on an idle virtual machine. That is the round trip's own cost. Where replies take milliseconds, a thousandth of the
+# median a wake-up moves no figure either. Both hold up to this share of the window.
+WAKE_NS_MAX, WAKE_LATENCY_MAX, WAKES_WINDOW_MAX = 5_000, 0.001, 0.06
 # Requests of an open loop that leave later than this are not the load that was asked for: the engine's own limits.
 LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX = 1_000_000, 0.1
 # Below this share of the rate that was asked for, a figure is that of an overloaded server. Poisson arrivals in a
@@ -354,7 +355,8 @@ def _lateness(report: Report) -> Iterator[tuple[WarningWord, str]]:
         yield "generator_late", f"it was away for {generator.turn_ns_max / 1e6:.0f} ms at a time"
     elif late_ns > max(LATENESS_P99_NS_MAX, LATENESS_SHARE_MAX * report.latency_ns.p50):
         yield "generator_late", f"1 % of its requests were sent {late_ns / 1e6:.1f} ms late or later"
-    wakes_ns = min(WAKE_NS_MAX * generator.turns, WAKES_WINDOW_MAX * generator.wall_ns)
+    wake_ns = max(WAKE_NS_MAX, WAKE_LATENCY_MAX * report.latency_ns.p50)
+    wakes_ns = min(wake_ns * generator.turns, WAKES_WINDOW_MAX * generator.wall_ns)
     allowed_ns = max(RUN_DELAY_MAX * generator.cpu_ns, RUN_DELAY_WINDOW_MAX * generator.wall_ns, wakes_ns)
     if generator.run_delay_ns > allowed_ns:
         share = generator.run_delay_ns / max(generator.cpu_ns, 1)
