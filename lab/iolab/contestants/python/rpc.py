@@ -37,7 +37,7 @@ def main() -> None:
         if asked.transport == "unix":
             listeners = listen_unix(asked.scratch, asked.sockets)
         else:
-            listeners = listen_tcp(asked.host, asked.port, asked.sockets)
+            listeners = listen_tcp(asked.host, asked.sockets)
     except OSError as error:
         refuse(f"cannot listen: {error.strerror or error}")
     connection = Pickled if asked.transport == "unix" else Framed
@@ -65,7 +65,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=1, help="threads of the pool")
     parser.add_argument("--sockets", type=int, default=1, help="sockets of system 4")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="the first port of tcp, or any that is free")
     parser.add_argument("--scratch", type=Path, default=Path(), help="a private folder for the sockets of unix")
     asked = parser.parse_args()
     if asked.sockets > 1 and asked.system != 4:

@@ -115,11 +115,13 @@ def unpickled(message: bytes) -> object:
         raise Refused(BAD_REQUEST) from None
 
 
-def listen_tcp(host: str, port: int, count: int) -> dict[str, socket.socket]:
-    """So many listening sockets by their addresses; the first at `port`, the others where the kernel has room."""
+def listen_tcp(host: str, count: int) -> dict[str, socket.socket]:
+    """So many listening sockets by their addresses, on ports that the kernel chooses: many servers start at once, and
+    none may take a port that was meant for another.
+    """
     found = {}
-    for number in range(count):
-        listener = socket.create_server((host, 0 if number else port), backlog=BACKLOG)
+    for _ in range(count):
+        listener = socket.create_server((host, 0), backlog=BACKLOG)
         found["{}:{}".format(*listener.getsockname())] = listener
     return found
 
