@@ -700,6 +700,8 @@ def test_a_line_goes_along_the_samples_of_a_server() -> None:
     [
         (("breaks", "ratio"), 5, "Corrected for all 7 tests shown here together (Holm), every contradiction holds"),
         (("breaks", "ratio"), 6, "Corrected for all 8 tests shown here together (Holm), these do: breaks."),
+        (("fact", "ratio"), 5, "Corrected for all 6 tests shown here together (Holm), every contradiction holds"),
+        (("fact", "ratio"), 6, "Corrected for all 7 tests shown here together (Holm), these do: fact."),
         (("ratio",), 6, "Each contradiction holds at 95 % by itself. Corrected for all 7 tests shown here together"),
         (("ratio",), 6, "none does: that takes more blocks."),
         ((), 3, ""),
@@ -709,11 +711,23 @@ def test_a_line_goes_along_the_samples_of_a_server() -> None:
 def test_contradictions_are_corrected_for_all_tests_of_a_page(wrong: tuple[str, ...], right: int, words: str) -> None:
     """Eight blocks that all say the same have a p-value of 2 / 2**8, which is 5 % of a sixth."""
     at = {"at": {AXIS: SIZES[0]}}
-    tests = {"ratio": RATIO | {"published": 1.17, **at}, "breaks": {"relation": "breaks", "of": "epoll"}}
+    tests = {
+        "ratio": RATIO | {"published": 1.17, **at},
+        "breaks": {"relation": "breaks", "of": "epoll"},
+        "fact": LAW,
+    }
     asked = [(name, tests[name]) for name in wrong]
     asked += [(f"right-{n}", RATIO | {"at_most": 0.95, **at}) for n in range(right)]
     claims_of = tuple(Claim.model_validate({"id": name, "text": "a claim", "tests": [test]}) for name, test in asked)
     plan = updated(PLAN, blocks=8, claims=claims_of)
-    found = results.judged(plan, {}, Trials(tuple(run(fast(io_uring=0.9), plan=plan)), ()))
+    made = run(fast(io_uring=0.9), plan=plan)
+    if "fact" in wrong:
+        # Not of the comparison that the ratios are of.
+        at_fault = next(number for number, each in enumerate(made) if each.trial.comparison)
+        report = made[at_fault].report
+        assert report is not None
+        latency = report.latency_ns.model_dump() | {"mean": 1.0}
+        made[at_fault] = result(plan, made[at_fault].trial, latency_ns=latency)
+    found = results.judged(plan, {}, Trials(tuple(made), ()))
     assert sum(each.judgement == "contradicted" for each in found.claims) == len(wrong)
     assert (words in together([found]).sentence) if words else together([found]).sentence == ""

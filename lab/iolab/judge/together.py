@@ -45,15 +45,16 @@ class Together(NamedTuple):
 
 def together(runs: Iterable[Results]) -> Together:
     """Holm's method over all tests of these runs: each claim that stays contradicted leaves one test less to correct
-    for, until none is added.
+    for, until none is added. A claim that a fact contradicts leaves as many: a fact is none of the tests.
     """
     runs = tuple(runs)
     tests = sum(map(_is_by_chance, (test for run in runs for claim in run.claims for test in claim.tests)))
     alone = tuple(_contradicted(run.claims, at) for at, run in enumerate(runs))
     places = [place for of_run in alone for place in of_run]
+    facts = {(at, each.claim.id) for at, run in enumerate(runs) for each in run.claims if _is_refuted_by_fact(each)}
     held: frozenset[Place] = frozenset()
     while len(held) < len(places):
-        confidence = 1 - ALPHA / max(1, tests - len(held))
+        confidence = 1 - ALPHA / max(1, tests - len(held - facts))
         stay = held.union(*(_held(run, at, alone[at], confidence) for at, run in enumerate(runs)))
         if stay == held:
             break
@@ -63,6 +64,12 @@ def together(runs: Iterable[Results]) -> Together:
 
 def _is_by_chance(test: TestVerdict) -> bool:
     return not test.test.shown and test.judgement in VOTES and test.test.relation not in FACTS
+
+
+def _is_refuted_by_fact(found: ClaimVerdict) -> bool:
+    """Whether a claim is contradicted whatever chance does."""
+    against = (each.test for each in found.tests if each.judgement == "contradicted")
+    return any(not test.shown and test.relation in FACTS for test in against)
 
 
 def _held(run: Results, at: int, chosen: Sequence[Place], confidence: float) -> list[Place]:
