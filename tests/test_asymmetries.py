@@ -23,7 +23,7 @@ from iolab.plan.plan import Plan, Quick, Trial
 from iolab.plan.schedule import schedule
 from iolab.plan.settings import Cell
 from iolab.report import markdown
-from iolab.results.records import MachineNoise, Result
+from iolab.results.records import Failure, MachineNoise, Result
 from iolab.results.store import Trials
 
 BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
@@ -173,6 +173,16 @@ def test_what_is_no_warning_is_on_the_page_all_the_same() -> None:
 
 def test_of_an_engine_that_did_not_say_how_models_are_made_nothing_is_said() -> None:
     assert warned(run(plan_of('"hyper[runtime=multi]"', '"epoll"'), engine_says=False)) == set()
+
+
+def test_two_parsers_are_warned_of_beside_a_contestant_that_broke() -> None:
+    plan = plan_of('"hyper"', '"tokio"', '"thread"')
+    died = Failure(kind="died", message="the server was killed by SIGSEGV", final=True)
+    made = [
+        each.model_copy(update={"failure": died, "report": None, "server": None}) if each.trial.slot == 2 else each
+        for each in run(plan).trials
+    ]
+    assert "parser" in warned(judged(plan, {}, Trials(tuple(made), ())))
 
 
 def test_of_many_contestants_those_that_differ_from_most_are_named() -> None:

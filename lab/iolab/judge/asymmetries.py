@@ -100,7 +100,7 @@ def _libraries(comparison: Comparison, seen: Seen, ready: Mapping[int, ServeRead
     if known:
         had = {comparison.titles[slot]: known.get(slot, OWN) for slot in measured}
         what = "What parses requests and builds replies"
-        yield from _unless_equal("parser", what, had, warns=len(known) == len(measured))
+        yield from _unless_equal("parser", what, had, warns=known.keys() >= set(measured))
 
 
 def _moves(comparison: Comparison, ready: Mapping[int, ServeReady]) -> Iterator[Asymmetry]:
