@@ -6,6 +6,7 @@ Each page is one that somebody could publish. It has the findings that are named
 from __future__ import annotations
 
 import codecs
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from conftest import iolab
 from iolab.lint import lint
 from iolab.lint.columns import kind, meaning
 from iolab.lint.figures import Kind, figure
+from iolab.lint.record import Page
+from iolab.lint.rules import comparison
 
 CLEAN = Path(__file__).resolve().parent / "data/lint/clean"
 
@@ -322,6 +325,18 @@ def test_two_tables_below_one_heading_may_be_of_two_workloads() -> None:
     small, large = RATES, RATES.replace("1250", "250").replace("1000", "200")
     check(TWO_TABLES.format(small, large))
     check(TWO_TABLES.format(small, large.replace("| 200 |", "| 1000 |")), "same-case")
+
+
+def test_the_text_of_a_page_is_searched_once_for_all_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched, says = list[str](), comparison._says
+
+    def counted(page: Page, words: re.Pattern[str]) -> bool:
+        searched.append(words.pattern)
+        return says(page, words)
+
+    monkeypatch.setattr(comparison, "_says", counted)
+    lint("\n".join(f"## Rates of day {day}\n\n{RATES}" for day in range(5)))
+    assert len(searched) == len(set(searched)) > 0
 
 
 TABLE = "server,req/s,p99 (µs),errors,runs\na,1000,900,0,9\nb,900,950,0,9\n"

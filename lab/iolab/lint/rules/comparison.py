@@ -47,12 +47,13 @@ def check(page: Page) -> Iterator[Finding]:
                 yield from _statuses(contestants)
             yield from _cores(contestants)
             yield from _resolution(contestants)
+    says_runs, says_no_errors = (_says(page, words) for words in (_RUNS, _NO_ERRORS))
     for table in page.tables:
         contestants = by_name(table.runs)
         if len(contestants) > 1 and _has_results(table):
-            if not _says(page, _RUNS):
+            if not says_runs:
                 yield from _one_run(table, contestants)
-            if not _says(page, _NO_ERRORS):
+            if not says_no_errors:
                 yield from _no_errors(table)
     yield from _one_output(page)
 
