@@ -469,7 +469,7 @@ MISSING: dict[str, tuple[One, One, str, str]] = {
         One("epoll thread", PAIR),
         One("epoll thread", PAIR, dies_in={3, 7}),
         "thread",
-        "its server died in 2 trials of B and 0 of A: the server was killed by SIGSEGV",
+        "its server died in 2 of 12 trials of B and 0 of 12 of A: the server was killed by SIGSEGV",
     ),
     "a server that fails in B": (
         One("epoll thread", PAIR),
@@ -505,6 +505,15 @@ def test_what_is_missing_in_b_is_an_error_for_junit_and_for_github(tmp_path: Pat
     assert error.get("message") == f"{what} is not compared: {why}"
     assert (suite.get("errors"), suite.get("tests")) == ("1", str(len(list(suite.iter("testcase")))))
     assert f"::error title=iolab not compared::{what} is not compared: {why}" in done.stdout.splitlines()
+
+
+def test_a_server_that_dies_less_often_in_a_longer_run_is_compared(tmp_path: Path) -> None:
+    a, b = One("epoll thread", PAIR, blocks=8, dies_in={3}), One("epoll thread", PAIR, blocks=24, dies_in={3, 7})
+    done, suite = judged(tmp_path, a, b)
+    assert (done.exit_code, suite.get("errors")) == (0, "0"), done
+    done, suite = judged(tmp_path, b, a)
+    assert done.exit_code == cli.INCONCLUSIVE
+    assert "its server died in 1 of 8 trials of B and 2 of 24 of A" in " ".join(done.stdout.split())
 
 
 def test_what_may_be_missing_in_b_is_skipped(tmp_path: Path) -> None:

@@ -387,6 +387,11 @@ class _Contestant:
         return used_blocks(self.run.plan, self.at, done)[0]
 
     @property
+    def trials(self) -> int:
+        """How many trials of it there are, the discarded ones among them."""
+        return sum((each.trial.comparison, each.trial.slot) == (self.at, self.slot) for each in self.run.trials)
+
+    @property
     def blocks_measured(self) -> int:
         """In how many of the blocks that count it has a trial that does."""
         return sum(row[self.slot] is not None for row in self.used.values())
@@ -455,8 +460,11 @@ def _blocked(a: Results, b: Results, pairs: Sequence[CellPair]) -> dict[CellPair
             replies = " and ".join(f"{size:,.0f} bytes in {name}" for name, size in known.items())
             found[pair] = f"its replies are of {replies}, so its work is different"
         (before, _), (after, told) = (_deaths(side.verdict, side.title) for side in sides)
-        if after > before:
-            found.setdefault(pair, f"its server died in {after} trials of B and {before} of A: {told}")
+        # Two runs may have different numbers of blocks, as those have that choose it after a pilot.
+        all_before, all_after = (side.trials for side in sides)
+        if after * all_before > before * all_after:
+            said = f"{after} of {all_after} trials of B and {before} of {all_before} of A"
+            found.setdefault(pair, f"its server died in {said}: {told}")
     return found
 
 
