@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iolab import report
 from iolab.cli import terminal
+from iolab.judge import results as results_of
 from iolab.judge import verdict
 from iolab.judge.verdict import ComparisonVerdict
-from iolab.metrics import COMPARED
+from iolab.metrics import COMPARED, METRICS
 from iolab.plan.experiment import vs_plan
 from iolab.plan.plan import Plan, Trial
 from iolab.plan.schedule import schedule
 from iolab.results.records import CostCount, Failure, MachineNoise, Result
 from iolab.results.remaining import remaining
+from iolab.results.store import Trials
 from made import BEGIN_NS, result, results
 
 BLOCKS = 12
@@ -372,6 +375,31 @@ def test_one_difference_among_many_ratios_takes_more_blocks() -> None:
     assert (cpu.p_value, cpu.differs_alone, cpu.word) == (2 / 2**6, True, "not decided")
     assert cpu.p_bh == pytest.approx(5 * 2 / 2**6)
     assert cpu.blocks_more == 2
+
+
+def test_a_ratio_that_may_not_be_called_different_lets_no_other_pass() -> None:
+    """Of latencies on a shared processor no word is said, however far apart they are."""
+    plan = vs_plan(["epoll", "io_uring", "tokio"], {"protocol": "echo", "processors": "shared"}, blocks=7)
+    made = []
+    for trial in schedule(plan):
+        one = result(plan, trial, rate_per_s=noisy(1.0)(trial), server_share=0.99 if trial.slot == 1 else 0.93)
+        assert one.report is not None
+        times = 10 if trial.slot else 1
+        latency = {"p50": times * one.report.latency_ns.p50, "p99": times * one.report.latency_ns.p99}
+        report_of = {"latency_ns": one.report.latency_ns.model_copy(update=latency)}
+        made.append(one.model_copy(update={"report": one.report.model_copy(update=report_of)}))
+    found = results_of.judged(plan, {}, Trials(tuple(made), ()))
+    estimates = found.verdicts[0].estimates
+    latencies = [each for each in estimates if METRICS[each.metric].is_time]
+    assert {(each.p_value, each.p_bh, each.p_holm, each.blocks_more) for each in latencies} == {
+        (2 / 2**7, None, None, None)
+    }
+    cpu = found.verdicts[0].estimate("cpu_per_request", "io_uring")
+    assert cpu is not None
+    assert (len(estimates), len(latencies), cpu.p_value) == (10, 4, 2 / 2**7)
+    assert cpu.p_bh == pytest.approx(6 * 2 / 2**7)
+    assert cpu.word == "not decided"
+    assert "corrected for the 6 of 10 ratios of this page that can be decided" in report.render(found)
 
 
 def of_sizes(*sizes: int, plan: Plan = PAIR) -> list[Result]:

@@ -18,10 +18,11 @@ from iolab.wording import Bound, Interval
 class Estimate(Frozen):
     """`metric` of `contestant` / `reference`, paired over `blocks` blocks.
 
-    The p-values are adjusted over all ratios of the run: `p_bh` after Benjamini and Hochberg, which decides the word,
-    and `p_holm` so that all ratios for which it is at most 0.05 hold together. `low` and `high` are not adjusted: they
-    are the 95 % interval of this ratio. `bootstrap_low` and `bootstrap_high` are the cross-check (None where it is
-    degenerate), and `bootstrap_agrees` says whether it leaves out 1 just as the interval does.
+    The p-values are adjusted over all ratios of the run that may be called different: `p_bh` after Benjamini and
+    Hochberg, which decides the word, and `p_holm` so that all ratios for which it is at most 0.05 hold together. Both
+    are None of a ratio that may not. `low` and `high` are not adjusted: they are the 95 % interval of this ratio.
+    `bootstrap_low` and `bootstrap_high` are the cross-check (None where it is degenerate), and `bootstrap_agrees` says
+    whether it leaves out 1 just as the interval does.
     `effect_min` is the smallest relative effect these blocks would have found. `blocks_more` is given when undecided.
     `bound` says what a limit elsewhere leaves of the ratio: "at least" it, "at most" it, or "unknown".
     """
@@ -33,8 +34,8 @@ class Estimate(Frozen):
     low: float
     high: float
     p_value: float
-    p_bh: float
-    p_holm: float
+    p_bh: float | None
+    p_holm: float | None
     word: stats.Word
     bound: Bound
     blocks: int
@@ -58,7 +59,8 @@ class Estimate(Frozen):
     @property
     def differs_alone(self) -> bool:
         """Whether it would be called different if it were the only ratio."""
-        return stats.word(stats.Ratio(self.ratio, self.low, self.high, self.p_value), self.p_value) == "differs"
+        alone = stats.Ratio(self.ratio, self.low, self.high, self.p_value)
+        return self.p_bh is not None and stats.word(alone, self.p_value) == "differs"
 
 
 class PairedRatio(NamedTuple):
@@ -100,19 +102,24 @@ def ratios_of(
             names = titles[slot], titles[below]
             bound = ratio_bound(metric, *(bound_of(limits, each, metric) != "exact" for each in names))
             may_decide = decided and not any(each in undecided for each in names)
-            may_decide &= not (METRICS[metric].is_time and shared)
+            may_decide &= bound != "unknown" and not (METRICS[metric].is_time and shared)
             found.append(PairedRatio(metric, *names, ratio, x, bound, may_decide))
     return tuple(found)
 
 
 def estimates_of(plan: Plan, found: Sequence[Sequence[PairedRatio]]) -> list[tuple[Estimate, ...]]:
-    """The ratios of every comparison of a plan with their words, corrected for all of them: they are on one page."""
-    p_values = [each.ratio.p_value for ratios in found for each in ratios]
-    corrected = zip(stats.benjamini_hochberg(p_values), stats.holm(p_values), strict=True)
-    differing = sum(p_value <= ALPHA for p_value in stats.benjamini_hochberg(p_values))
+    """The ratios of every comparison of a plan with their words, corrected for all that may have one: they are on one
+    page. Another that is far from 1 would only let more of these pass by chance.
+    """
+    p_values = [each.ratio.p_value for ratios in found for each in ratios if each.may_decide]
+    p_bh = stats.benjamini_hochberg(p_values)
     # One more that differs would be held to this share of 5 %.
-    rivals = max(1.0, len(p_values) / (differing + 1))
-    return [tuple(_estimate(each, *next(corrected), rivals, seed=plan.seed) for each in ratios) for ratios in found]
+    rivals = max(1.0, len(p_values) / (sum(p_value <= ALPHA for p_value in p_bh) + 1))
+    corrected = zip(p_bh, stats.holm(p_values), strict=True)
+    return [
+        tuple(_estimate(each, next(corrected) if each.may_decide else None, rivals, seed=plan.seed) for each in ratios)
+        for ratios in found
+    ]
 
 
 def pairs_of(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]]:
@@ -125,16 +132,17 @@ def pairs_of(comparison: Comparison, gone: Set[int]) -> Iterable[tuple[int, int]
             yield slot, below
 
 
-def _estimate(of: PairedRatio, p_bh: float, p_holm: float, rivals: float, *, seed: int) -> Estimate:
-    """A ratio with its word, beside as many rivals as correction asks for."""
+def _estimate(of: PairedRatio, corrected: tuple[float, float] | None, rivals: float, *, seed: int) -> Estimate:
+    """A ratio with its word by its corrected p-values, beside as many rivals as correction asks for."""
     ratio = of.ratio
-    word = bounded_word(stats.word(ratio, p_bh), ratio, of.bound)
+    p_bh, p_holm = corrected or (None, None)
+    word = "not decided" if p_bh is None else bounded_word(stats.word(ratio, p_bh), ratio, of.bound)
     bootstrap = stats.bootstrap_interval(of.x, seed)
     low = None if bootstrap.low is None else math.exp(bootstrap.low)
     high = None if bootstrap.high is None else math.exp(bootstrap.high)
     leaves_out_one = ratio.low > 1 or ratio.high < 1
     agrees = low is None or high is None or (low > 1 or high < 1) == leaves_out_one
-    is_open = word == "not decided" and of.bound == "exact"
+    is_open = p_bh is not None and word == "not decided" and of.bound == "exact"
     return Estimate(
         metric=of.metric,
         contestant=of.contestant,
@@ -145,7 +153,7 @@ def _estimate(of: PairedRatio, p_bh: float, p_holm: float, rivals: float, *, see
         p_value=ratio.p_value,
         p_bh=p_bh,
         p_holm=p_holm,
-        word=word if of.may_decide else "not decided",
+        word=word,
         bound=of.bound,
         blocks=len(of.x),
         blocks_more=stats.blocks_to_decide(ratio, len(of.x), rivals) if is_open else None,

@@ -191,16 +191,20 @@ def _limited(found: ComparisonVerdict) -> list[str]:
 
 def _words_together(verdicts: Sequence[ComparisonVerdict]) -> str:
     """What the words on the ratios of this page are worth together; empty where there are none."""
-    ratios = [each for found in verdicts for each in found.estimates]
+    of_page = [each for found in verdicts for each in found.estimates]
+    ratios = [each for each in of_page if each.p_holm is not None]
     if not ratios:
         return ""
     differing = [each for each in ratios if each.word == "differs"]
-    held = sum(each.p_holm <= ALPHA for each in differing)
+    held = sum(each.p_holm is not None and each.p_holm <= ALPHA for each in differing)
+    of = f"all {len(ratios)} ratios of this page"
+    if len(ratios) < len(of_page):
+        of = f"the {len(ratios)} of {len(of_page)} ratios of this page that can be decided"
     joint = "all hold" if held == len(differing) else f"{held or 'none'} hold"
     more = "" if held == len(differing) else ": more than that takes more blocks"
     together = f" Of the {len(differing)} that differ, {joint} together at 95 % (Holm){more}." if differing else ""
     return (
-        f"The words are corrected for all {len(ratios)} ratios of this page (Benjamini-Hochberg): of those called "
+        f"The words are corrected for {of} (Benjamini-Hochberg): of those called "
         f"different, {percent(ALPHA)} are expected to be equal at most, and where all are equal, any is called "
         f"different in 1 of 20 runs at most.{together} The intervals are not corrected: each holds at 95 % by itself."
     )
