@@ -732,8 +732,10 @@ def test_who_has_too_few_blocks_neither_leads_a_ranking_nor_opens_a_group() -> N
     assert judged(few, plan).rankings == (), "only five blocks are whole"
 
 
-def test_many_at_a_given_rate_are_ranked_by_their_tail_because_all_serve_it() -> None:
-    plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "echo", "rate": 20_000.0}, blocks=BLOCKS)
+def at_a_rate(**settings: object) -> ComparisonVerdict:
+    """Four contestants that serve a given rate, with different tails."""
+    given = {"protocol": "echo", "rate": 20_000.0, **settings}
+    plan = vs_plan([f"epoll[x={n}]" for n in range(4)], given, blocks=BLOCKS)
     made = []
     for trial in schedule(plan):
         one = result(plan, trial, rate_per_s=20_000.0, server_share=0.4, generator_share=0.2)
@@ -741,13 +743,24 @@ def test_many_at_a_given_rate_are_ranked_by_their_tail_because_all_serve_it() ->
         p99_ns = 100_000 * (4, 1, 2, 2)[trial.slot] + trial.block % 3 + trial.slot * (trial.block % 2)
         latency = one.report.latency_ns.model_copy(update={"p99": p99_ns})
         made.append(one.model_copy(update={"report": one.report.model_copy(update={"latency_ns": latency})}))
-    found = judged(made, plan)
+    return judged(made, plan)
+
+
+def test_many_at_a_given_rate_are_ranked_by_their_tail_because_all_serve_it() -> None:
+    found = at_a_rate()
     assert [ranking.metric for ranking in found.rankings] == ["latency_p99", "cpu_per_request"]
     ranks = {row.contestant: row.rank for row in found.rankings[0].rows}
     assert ranks == {"epoll[x=1]": 1, "epoll[x=2]": 2, "epoll[x=3]": 2, "epoll[x=0]": 4}
     assert found.sentence.startswith("Lowest p99 latency: epoll[x=1]. Least CPU per request: ")
     headings = [str(column.header) for column in terminal.rankings(found, found.titles, 80)[0].columns]
     assert headings[2:4] == ["p99 µs", "of the best"]
+
+
+def test_many_that_share_a_processor_with_the_generator_are_not_ranked_by_latency() -> None:
+    found = at_a_rate(processors="shared")
+    assert [ranking.metric for ranking in found.rankings] == ["throughput", "cpu_per_request"]
+    assert {row.rank for row in found.rankings[0].rows} == {None}, "all serve the rate"
+    assert "latency" not in found.sentence
 
 
 def test_who_cannot_take_part_is_named_and_the_others_are_ranked() -> None:

@@ -57,9 +57,11 @@ def rankings_of(
 
 
 def _ranked_by(comparison: Comparison) -> tuple[Metric, ...]:
-    """What its contestants are put in order by. At a given rate all serve as many requests, so the tail counts."""
-    has_rate = all(cell.load.rate is not None for cell in comparison.cells)
-    return ("latency_p99", "cpu_per_request") if has_rate else RANKED_BY
+    """What its contestants are put in order by. At a given rate all serve as many requests, so the tail counts; unless
+    they share a processor with the generator, because then a latency is mostly the time until that gives it up.
+    """
+    is_by_tail = all(cell.load.rate is not None and cell.trial.processors != "shared" for cell in comparison.cells)
+    return ("latency_p99", "cpu_per_request") if is_by_tail else RANKED_BY
 
 
 def _ranking(
