@@ -106,6 +106,13 @@ def test_a_peak_is_known_where_coherence_is(law: str, peak: Any) -> None:
     assert found.peak_workers == peak
 
 
+def test_figures_are_written_without_exponents() -> None:
+    law = exact(0.01, 0.00006)
+    (line,) = scaling.sentences([Scaling(heading="", contestant="epoll", law=law, peak_workers=law.peak_workers)])
+    assert line.startswith("epoll: contention 1 % [1, 1], coherence 0.006 % [0.006, 0.006], 100,000 [")
+    assert line.endswith("; the most requests at about 130 workers.")
+
+
 def test_workers_that_serve_more_than_their_share_have_no_negative_loss() -> None:
     found = usl.fitted(WORKERS, np.tile(ONE_PER_S * WORKERS**1.1, (BLOCKS, 1)), 1)
     assert (found.contention.value, found.coherence.value) == (0.0, 0.0)
@@ -152,6 +159,14 @@ def test_a_run_with_processors_enough_has_its_law_on_the_page_and_in_json() -> N
     assert page.index("<h2>Scaling</h2>") < page.index("<h2>Ratios</h2>")
     assert [each.heading for each in scaling_chart.drawings(found.scalings)] == ["Requests per second over workers"]
     assert "- Scaling: epoll: contention " in markdown.of_run(found)
+
+
+def test_workers_of_which_one_serves_most_have_their_peak_there() -> None:
+    found = run(plan_on(24), exact(1.4, 0.01))
+    assert [each.peak_workers for each in found.scalings] == [1, 1]
+    for line in scaling.sentences(found.scalings):
+        assert line.endswith("; one worker serves the most requests.")
+        assert "contention 14" in line
 
 
 def limited_from(workers: int) -> Callable[[Trial, Result], Result]:

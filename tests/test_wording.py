@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iolab.wording import Interval, listed, wrapped
+from iolab.wording import Interval, listed, significant, wrapped
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,11 @@ def test_a_line_never_ends_within_a_figure() -> None:
 
 def test_names_are_listed() -> None:
     assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0, "0"), (0.00005, "0.00005"), (0.0000001, "0"), (3.0, "3"), (0.866, "0.87"), (99.6, "100"), (12_345, "12,000")],
+)
+def test_a_figure_of_two_digits_has_no_exponent(value: float, written: str) -> None:
+    assert significant(value, 2) == written

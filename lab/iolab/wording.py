@@ -10,6 +10,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Literal, NamedTuple
 
 Bound = Literal["exact", "at least", "at most", "unknown"]
@@ -64,6 +65,11 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.alone} {self.ends}"
+
+
+def significant(value: float, digits: int) -> str:
+    """A figure with so many digits that matter, never with an exponent; what is below a millionth is 0."""
+    return f"{Decimal(f'{round(value, 6):.{digits}g}'):,f}"
 
 
 def when(iso: str) -> str:

@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median
 
-from iolab.contract.types import Frozen, percent
+from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Used, paired, used_blocks, values_of
 from iolab.metrics import METRICS
 from iolab.plan.plan import Plan, blocks_min
 from iolab.results.records import Failure, Result
-from iolab.wording import duration
+from iolab.wording import duration, significant
 
 # Differences that people ask about, and how long they wait for an answer.
 DIFFERENCES = (0.10, 0.03, 0.01)
@@ -142,4 +142,4 @@ def title(found: Resolution) -> str:
 
 def _share(share: float) -> str:
     """A difference for people: `3 %`, `0.87 %`."""
-    return f"{100 * share:.2g} %" if share < 1 else percent(share)
+    return f"{significant(100 * share, 2)} %"

@@ -21,6 +21,7 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.plan import Place, Plan, blocks_min, name_of
 from iolab.plan.settings import Cell
 from iolab.results.records import Result
+from iolab.wording import significant
 
 AXIS = "server.workers"
 # Two counts are a comparison, and no question of how throughput grows.
@@ -80,7 +81,7 @@ def scalings_of(plan: Plan, results: Iterable[Result], verdicts: Sequence[Compar
     return tuple(
         _scaling(heading, title, [_point(plan, at, title, verdicts[at], done) for at in members], plan.seed)
         for heading, members in groups
-        for title in dict.fromkeys(title for at in members for title in _varied(plan, at))
+        for title in dict.fromkeys(title for at in members for title in plan.comparisons[at].titles)
     )
 
 
@@ -95,14 +96,6 @@ def _groups(plan: Plan) -> Iterator[tuple[str, list[int]]]:
     for heading, members in found.items():
         if len(members) >= ASKED_MIN:
             yield heading, sorted(members, key=lambda at: float(plan.comparisons[at].setting[AXIS]))
-
-
-def _varied(plan: Plan, at: int) -> Iterator[str]:
-    """The contestants that run with the workers of the axis, and not with a number of their own."""
-    comparison = plan.comparisons[at]
-    for title, cell in zip(comparison.titles, comparison.cells, strict=True):
-        if cell.server.workers == comparison.setting[AXIS]:
-            yield title
 
 
 def _point(plan: Plan, at: int, title: str, found: ComparisonVerdict, done: Mapping[Place, Result]) -> _Point:
@@ -192,7 +185,7 @@ def _words(each: Scaling) -> str:
         f"contention {_percent(each.law.contention)}, coherence {_percent(each.law.coherence)}, "
         f"{rate.value:,.0f} [{rate.low:,.0f}, {rate.high:,.0f}] requests per second of one worker alone",
         f"{'' if each.r_squared is None else f'R² {each.r_squared:.3f}, '}medians off by at most "
-        f"{100 * (each.residual_max or 0):.2g} %",
+        f"{significant(100 * (each.residual_max or 0), 2)} %",
     ]
     return "; ".join([*parts, _peak_words(each)])
 
@@ -200,8 +193,11 @@ def _words(each: Scaling) -> str:
 def _peak_words(each: Scaling) -> str:
     if each.peak_workers is None:
         return f"no peak is known within {BEYOND_MAX} times the {each.counts[-1].workers} workers that were measured"
-    return f"the most requests at about {each.peak_workers:.2g} workers"
+    if each.peak_workers <= 1:
+        return "one worker serves the most requests"
+    return f"the most requests at about {significant(each.peak_workers, 2)} workers"
 
 
 def _percent(end: End) -> str:
-    return f"{100 * end.value:.2g} % [{100 * end.low:.2g}, {100 * end.high:.2g}]"
+    value, low, high = (significant(100 * each, 2) for each in (end.value, end.low, end.high))
+    return f"{value} % [{low}, {high}]"

@@ -51,10 +51,12 @@ class Law(Frozen):
 
     @property
     def peak_workers(self) -> float | None:
-        """How many workers serve most; None where more always serve more, as far as is known."""
-        if self.coherence.low <= 0 or self.contention.value >= 1:
+        """How many workers serve most, 1 at least; None where more always serve more, as far as is known."""
+        if self.contention.low >= 1:
+            return 1.0
+        if self.coherence.low <= 0:
             return None
-        return math.sqrt((1 - self.contention.value) / self.coherence.value)
+        return max(1.0, math.sqrt(max(0.0, 1 - self.contention.value) / self.coherence.value))
 
 
 def fitted(workers: Floats, rates_per_s: Floats, seed: int) -> Law:
