@@ -611,6 +611,9 @@ def test_noise_is_a_finding_where_it_hides_three_percent(seen: Noise, expected: 
         pytest.param({}, 3, 0, "", id="a quiet machine"),
         pytest.param({0: "busy", 2: "busy"}, 3, 2, "machine busy: ", id="eight pairs are enough"),
         pytest.param({3: "dies"}, 3, 1, "the server ended", id="a server that dies once"),
+        pytest.param(
+            {1: "dies", 2: "busy", 4: "busy", 6: "busy"}, 3, 4, "machine busy: ", id="what discarded most is the reason"
+        ),
         pytest.param(dict.fromkeys(range(0, 10, 2), "busy"), 0, 5, "machine busy: ", id="five pairs give no interval"),
     ],
 )

@@ -8,7 +8,7 @@ scatter to within a factor of two in nine of ten cases, so these are estimates.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
 from iolab.contract.types import Frozen
@@ -16,7 +16,7 @@ from iolab.judge import stats
 from iolab.judge.blocks import Used, paired, used_blocks, values_of
 from iolab.metrics import METRICS
 from iolab.plan.plan import Plan, blocks_min
-from iolab.results.records import Failure, Result
+from iolab.results.records import Result
 from iolab.wording import duration, significant
 
 # Differences that people ask about, and how long they wait for an answer.
@@ -125,14 +125,18 @@ def resolution(metric: str, x: Sequence[float], blocks: int, seconds: float) -> 
     return Resolution(metric=metric, pairs=len(x), spread=stats.spread(x), needs=tuple(needs), smallest=smallest)
 
 
-def _why(results: Iterable[Result]) -> str:
-    """The failure of a trial, else the first reason for which one was discarded, in words; empty where all count."""
-    failure: Failure | None = next((each.failure for each in results if each.failure is not None), None)
-    if failure is not None:
-        return failure.line
-    warnings = (warning for each in results for warning in each.warnings if warning.discards)
-    first = next(warnings, None)
-    return "" if first is None else f"{first.word.replace('_', ' ')}: {first.detail}"
+def _why(results: Sequence[Result]) -> str:
+    """What ended the run, else what discarded most trials, in words; empty where all count."""
+    last = results[-1].failure if results else None
+    if last is not None and last.final:
+        return last.line
+    lines = dict[str, list[str]]()
+    for each in results:
+        if each.failure is not None:
+            lines.setdefault(each.failure.kind, []).append(each.failure.line)
+        for warning in (warning for warning in each.warnings if warning.discards):
+            lines.setdefault(warning.word, []).append(f"{warning.word.replace('_', ' ')}: {warning.detail}")
+    return max(lines.values(), key=len, default=[""])[0]
 
 
 def title(found: Resolution) -> str:
