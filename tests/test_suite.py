@@ -254,6 +254,18 @@ def test_a_fresh_suite_that_is_killed_keeps_what_it_measured_before(both: Path) 
 
 
 @pytest.mark.usefixtures("simulated", "quiet")
+@pytest.mark.parametrize("flags", [(), ("--fresh",)])
+def test_a_suite_one_of_whose_runs_is_damaged_is_measured_again(both: Path, flags: tuple[str, ...]) -> None:
+    iolab("run", "both", "--quick", "--out", both)
+    before = judged(both)
+    (machine,) = both.glob("first-*/machine.json")
+    machine.write_text("{")
+    done = iolab("run", "both", "--quick", *flags, "--out", both)
+    assert done.exit_code == 0, done.stderr
+    assert judged(both) == before
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
 def test_one_part_of_a_suite_is_run_alone_and_an_unknown_one_is_named(both: Path) -> None:
     done = iolab("run", "both", "--quick", "--only", "B", "--out", both)
     assert done.exit_code == 0, done.stderr

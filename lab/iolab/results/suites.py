@@ -68,8 +68,16 @@ def earlier(folder: Path, *, is_needed: bool) -> SuiteRun | None:
 
 
 def kept_runs(out: Path, earlier: SuiteRun) -> dict[str, str]:
-    """The runs of an earlier record that are still there."""
-    return {name: run for name, run in earlier.runs.items() if (store.latest(out / run) / layout.PLAN).exists()}
+    """The runs of an earlier record that are still there and can be read."""
+    return {name: run for name, run in earlier.runs.items() if _is_kept(out / run)}
+
+
+def _is_kept(folder: Path) -> bool:
+    try:
+        return (store.latest(folder) / layout.PLAN).exists()
+    except StoreError:
+        # Its experiment is measured anew: see `earlier_run`.
+        return False
 
 
 def write(out: Path, run: SuiteRun) -> Path:
