@@ -13,7 +13,7 @@ import pytest
 from iolab.contract.types import updated
 from iolab.judge import claims, results, stats, verdict
 from iolab.judge.claims import ClaimVerdict
-from iolab.judge.relations import quantities, trend
+from iolab.judge.relations import line, quantities, trend
 from iolab.judge.relations.quantities import Evidence, Measure
 from iolab.judge.together import together
 from iolab.plan.claims import RELATIONS, Claim, Published, Quantity, TrendTest
@@ -654,6 +654,16 @@ def test_littles_law_is_an_upper_bound_where_fewer_requests_are_in_flight_than_c
         changes = {"mean": latency.latency_ns.mean * in_use, "max": 200_000_000}
         made.append(result(plan, each, latency_ns=latency.latency_ns.model_dump() | changes))
     check(judgement, reason, {"relation": "identity", "law": "littles_law"}, made, plan=updated(plan, blocks=10))
+
+
+def test_the_interval_of_a_line_grows_with_the_tests_that_it_is_one_of() -> None:
+    """No mean of resampled blocks is beyond all of them, however many tests there are."""
+    lines = [np.array([slope, 0.0, 1.0]) for slope in (0.1, 0.2, 0.5, 0.9, 1.1, 1.4, 1.8, 2.0)]
+    found = [line._pooled(lines, 1, 0.05 / tests).slope for tests in (1, 20, 50)]
+    lows = [each.low for each in found]
+    assert lows[0] > lows[1] > lows[2]
+    assert (lows[0] > 0, lows[2] < 0) == (True, True)
+    assert all(each.high - 1 == pytest.approx(1 - each.low) for each in found[1:])
 
 
 def slowing(trial: Trial, per_s: float) -> Result:

@@ -146,6 +146,13 @@ def resampled_tail(blocks: int, alpha: float = 1 - CONFIDENCE) -> float:
     return float(scipy.stats.norm.cdf(math.sqrt(blocks / (blocks - 1)) * t))
 
 
+def student_half_widths(blocks: Floats, alpha: float) -> Floats:
+    """Half the width of Student's interval of each column's mean, of confidence 1 - `alpha`; a row is a block."""
+    n = len(blocks)
+    found: Floats = -scipy.stats.t.ppf(alpha / 2, n - 1) * blocks.std(axis=0, ddof=1) / math.sqrt(n)
+    return found
+
+
 def median_interval(values: Sequence[float] | Floats, confidence: float = CONFIDENCE) -> Median:
     """The median of one contestant's trials with its exact order-statistic interval."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))

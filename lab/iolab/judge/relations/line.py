@@ -170,12 +170,17 @@ def fitted(x: Floats, y: Floats, weights: Floats) -> Floats:
 def _pooled(lines: Sequence[Floats], seed: int, alpha: float) -> Line:
     """The mean line, with the intervals from resampled blocks."""
     blocks = np.array(lines)
-    n = len(blocks)
-    drawn = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
-    means = blocks[drawn].mean(axis=1)
+    n, mean = len(blocks), blocks.mean(axis=0)
     tail = stats.resampled_tail(n, alpha)
-    lows, highs = np.quantile(means, tail, axis=0), np.quantile(means, 1 - tail, axis=0)
-    ends = [End(*map(float, each)) for each in zip(blocks.mean(axis=0), lows, highs, strict=True)]
+    if tail * RESAMPLES < 1:
+        # So far out there is no resampled line, as where a test is one of many.
+        half_widths = stats.student_half_widths(blocks, alpha)
+        lows, highs = mean - half_widths, mean + half_widths
+    else:
+        drawn = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
+        means = blocks[drawn].mean(axis=1)
+        lows, highs = np.quantile(means, tail, axis=0), np.quantile(means, 1 - tail, axis=0)
+    ends = [End(*map(float, each)) for each in zip(mean, lows, highs, strict=True)]
     return Line(ends[0], ends[1], ends[2], n)
 
 
