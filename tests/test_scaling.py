@@ -206,6 +206,16 @@ def test_a_count_that_the_generator_limited_is_not_used() -> None:
     )
 
 
+def test_a_contestant_has_its_colour_beside_one_without_a_law() -> None:
+    def change(each: Trial, result: Result) -> Result:
+        return limited_from(1)(each, result) if each.slot == 0 else result
+
+    found = run(plan_on(24), change=change)
+    assert [each.law is None for each in found.scalings] == [True, False]
+    (drawn,) = scaling_chart.drawings(found.scalings)
+    assert drawn.legend == ((1, "io_uring"),)
+
+
 def test_too_few_counts_are_not_fitted() -> None:
     check_not_fitted(
         run(plan_on(24, "server.workers = [1, 2, 4]")),

@@ -24,15 +24,18 @@ CAPTION = (
 
 def drawings(scalings: Sequence[Scaling]) -> Iterator[Drawing]:
     """A chart for each setting of the other axes at which a law was fitted."""
-    for heading in dict.fromkeys(each.heading for each in scalings if each.law is not None):
-        mine = [each for each in scalings if each.heading == heading and each.law is not None][:CONTESTANTS_MAX]
+    for heading in dict.fromkeys(each.heading for each in scalings):
+        # One without a law keeps its colour, so that each contestant has the same colour in all charts of a page.
+        mine = [each for each in scalings if each.heading == heading][:CONTESTANTS_MAX]
+        legend = tuple((slot, each.contestant) for slot, each in enumerate(mine) if each.law is not None)
+        if not legend:
+            continue
         said = "; ".join(
             f"{each.contestant} at {count.workers}: {formats.number(count.level.median)}"
             for each in mine
             for count in each.counts
         )
         title = HEADING + (f", {heading}" if heading else "")
-        legend = tuple((slot, each.contestant) for slot, each in enumerate(mine))
         yield Drawing(title, CAPTION, drawing.inline(chart(mine), title, said), legend)
 
 
