@@ -503,21 +503,31 @@ def test_a_capacity_that_the_server_limited_is_exported_with_its_interval(tmp_pa
     assert low <= found["capacity_per_s"] <= high
 
 
-def test_a_state_of_the_machine_in_which_the_generator_was_the_limit_has_a_bound_and_no_interval() -> None:
+@pytest.mark.parametrize(
+    ("beyond", "said"),
+    [
+        (("breaks", "generator"), r"300 ns it is at least [\d,]+/s, above which the generator was the limit\.$"),
+        (("generator", "breaks"), r"^That is with .* 100 ns; with .* 300 ns it is [\d,]+/s \(95 % interval .*\)\.$"),
+    ],
+)
+def test_a_state_of_the_machine_in_which_the_generator_was_the_limit_has_a_bound_and_no_interval(
+    beyond: tuple[Word, Word], said: str
+) -> None:
     def tried(rates: Sequence[float], beyond: Word) -> tuple[search.Trial, ...]:
         return tuple(search.Trial(rate, "holds" if rate < 10_000 else beyond, "it was busy") for rate in rates)
 
     rates = (8_000.0, 9_000.0, 9_500.0, 10_500.0, 11_000.0, 12_000.0)
     tracks = (
-        search.Track(search.MachineState(core_to_core_ns=100.0), Staircase(0.0), tried(rates, "breaks")),
-        search.Track(search.MachineState(core_to_core_ns=300.0), Staircase(0.0), tried(rates[1:], "generator")),
+        search.Track(search.MachineState(core_to_core_ns=100.0), Staircase(0.0), tried(rates, beyond[0])),
+        search.Track(search.MachineState(core_to_core_ns=300.0), Staircase(0.0), tried(rates[1:], beyond[1])),
     )
     done = search.answer(search.Search(asked().settings, tracks=tracks))
     state = SearchState(asked(), (), done)
-    ours, other = document(state)["states"]
-    assert (ours["bound"], other["bound"]) == ("exact", "at least")
-    assert other["interval_per_s"] == [other["capacity_per_s"], None]
-    assert re.search(r"300 ns it is at least [\d,]+/s, above which the generator was the limit\.$", sentences(state)[1])
+    states = document(state)["states"]
+    assert [each["bound"] for each in states] == [{"breaks": "exact", "generator": "at least"}[word] for word in beyond]
+    (limited,) = (each for each in states if each["bound"] == "at least")
+    assert limited["interval_per_s"] == [limited["capacity_per_s"], None]
+    assert re.search(said, sentences(state)[1])
 
 
 def test_without_a_capacity_there_is_no_curve(tmp_path: Path) -> None:

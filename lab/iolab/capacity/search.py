@@ -218,7 +218,8 @@ def answer(search: Search) -> Done:
         return _one_sided(best, held)
     if best.is_generators:
         why = next(trial.why for trial in reversed(best.trials) if trial.word == "generator")
-        return Done("at least", rounded(fit.low_per_s), f"above that the generator was the limit: {why}", fit)
+        why = f"above that the generator was the limit: {why}"
+        return Done("at least", rounded(fit.low_per_s), why, fit, estimates)
     return Done("capacity", rounded(fit.rate_per_s), _spread_words(search.settings, best, fit), fit, estimates)
 
 
