@@ -101,7 +101,8 @@ impl Visit for Beginning<'_> {
             defects: model.defects(config).into_iter().map(str::to_owned).collect(),
             lacks,
             parser: model.parser.to_owned(),
-            moves_connections: (model.moves_connections)(config),
+            // One worker has no other thread to give a connection to.
+            moves_connections: spec.workers > 1 && (model.moves_connections)(config),
         };
         begin(owner, &ready, spec.workload.protocol(), forever(Account { stats, calls }))?;
         models::serve::<P>(model.name, workers, config, workload).map_err(Failure::from)
