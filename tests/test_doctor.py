@@ -250,6 +250,12 @@ def test_a_limit_is_said_as_what_a_user_can_do(tmp_path: Path, files: Files, wha
     assert [each.means for each in checks if each.what == what] == [means]
 
 
+def test_the_memory_of_a_large_machine_has_no_exponent(tmp_path: Path) -> None:
+    host = placed(tmp_path, {**METAL, "proc/meminfo": "MemAvailable: 4000000000 kB\n"})
+    checks = doctor.checks(good_machine(), host, without_trouble())
+    assert [each.found for each in checks if each.what == "memory"] == ["4,100 GB available"]
+
+
 def test_everything_that_is_read_is_a_fact(tmp_path: Path) -> None:
     said = placed(tmp_path, {**METAL, "proc/self/limits": limits(processes=("unlimited",) * 2)}).facts()
     assert json.loads(json.dumps(said)) == {

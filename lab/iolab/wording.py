@@ -72,6 +72,11 @@ def significant(value: float, digits: int) -> str:
     return f"{Decimal(f'{round(value, 6):.{digits}g}'):,f}"
 
 
+def gigabytes(size: int) -> str:
+    """A size of memory for people: `8.19 GB`."""
+    return f"{significant(size / 1e9, 3)} GB"
+
+
 def when(iso: str) -> str:
     """A stored time for people."""
     return f"{iso[:10]} {iso[11:16]} UTC"

@@ -56,7 +56,7 @@ from iolab.metrics import COMPARED, Metric
 from iolab.plan.contestant import Contestant
 from iolab.report import matrix
 from iolab.results.records import WARNINGS, Break, Failure, Minute
-from iolab.wording import BOUND_SIGNS, duration, when, wrapped
+from iolab.wording import BOUND_SIGNS, duration, significant, when, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
@@ -184,7 +184,7 @@ class Screen:
             self._bar.update(self._task, description=escape(f"counting syscalls: {where}"), left="")
         else:
             calls = event.count.per_request
-            counted = f"not counted: {event.count.why_not}" if calls is None else f"{calls:.3g} per request"
+            counted = f"not counted: {event.count.why_not}" if calls is None else f"{significant(calls, 3)} per request"
             self._say(f"syscalls: {where}: {counted}")
 
     def _probing(self, event: Probing) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from iolab.machine import fixes
 from iolab.machine.check import Check, check
 from iolab.machine.host_limits import CAP_IPC_LOCK, HostLimits
+from iolab.wording import gigabytes
 
 # Beyond these a limit is a finding. A few thousand connections are what the published experiments need, and of threads
 # and processes as many, because some models have one for each connection.
@@ -103,10 +104,10 @@ def _task_bounds(host: HostLimits) -> Iterator[tuple[float, str, str]]:
 def _memory(host: HostLimits) -> Iterator[Check]:
     if host.available_bytes is None:
         return
-    found, free = f"{_gigabytes(host.available_bytes)} available", host.available_bytes
+    found, free = f"{gigabytes(host.available_bytes)} available", host.available_bytes
     fix = fixes.WHAT_TAKES_MEMORY
     if host.group_bytes is not None and host.group_bytes < host.available_bytes:
-        found, free = f"{found}, {_gigabytes(host.group_bytes)} for {GROUP}", host.group_bytes
+        found, free = f"{found}, {gigabytes(host.group_bytes)} for {GROUP}", host.group_bytes
         fix = fixes.MORE_MEMORY
     means = "" if free >= AVAILABLE_BYTES_MIN else "The kernel may end a server of many connections, or its generator."
     yield check("limits", free >= AVAILABLE_BYTES_MIN, "memory", found, means, fix)
@@ -154,7 +155,3 @@ def _congestion(host: HostLimits) -> Iterator[Check]:
 
 def _number(value: float) -> str:
     return "unlimited" if math.isinf(value) else f"{value:,.0f}"
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.3g} GB"

@@ -11,6 +11,7 @@ from typing import Any
 from iolab.machine import interpreters
 from iolab.machine.cpus import topology
 from iolab.plan.needs import Needs
+from iolab.wording import gigabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def _missing(needs: Needs, facts: Facts) -> Iterator[str]:
     if needs.processors > len(facts.cpus):
         yield f"needs {needs.processors} processors ({len(facts.cpus)} found)"
     if (needs.memory_bytes or 0) > facts.memory_bytes:
-        yield f"needs {_gigabytes(needs.memory_bytes or 0)} of memory ({_gigabytes(facts.memory_bytes)} found)"
+        yield f"needs {gigabytes(needs.memory_bytes or 0)} of memory ({gigabytes(facts.memory_bytes)} found)"
     for is_needed, what, why_not in (
         (needs.path, "a network path", facts.path_why_not),
         (needs.cpu_quota, "a quota of processor time", facts.cpu_quota_why_not),
@@ -65,7 +66,3 @@ def _missing(needs: Needs, facts: Facts) -> Iterator[str]:
     for name in needs.interpreters:
         if why_not := facts.interpreter_why_not(name):
             yield why_not
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.3g} GB"

@@ -17,7 +17,7 @@ from iolab.judge.levels import Level
 from iolab.judge.sentences import MORE_BLOCKS_MAX
 from iolab.metrics import METRICS, RANKED_BY
 from iolab.report.formats import count
-from iolab.wording import BOUND_SIGNS, when
+from iolab.wording import BOUND_SIGNS, significant, when
 
 UNPAIRED = (
     "Unpaired: drift is not removed. The runs share no contestant whose program is the same, so the speed of the "
@@ -124,7 +124,7 @@ def sentences(found: RunComparison) -> list[str]:
         if change.kind == kind
     ]
     seen = [
-        f"{100 * max(of):.2g} % of {METRICS[metric].noun}"
+        f"{significant(100 * max(of), 2)} % of {METRICS[metric].noun}"
         for metric in RANKED_BY
         if (of := [change.effect_min for change in found.changes if change.metric == metric])
     ]
