@@ -160,7 +160,7 @@ SHARED: dict[str, dict[str, Any]] = {
         "type": milliseconds,
         "dest": "budget_ms",
         "metavar": "TIME",
-        "help": "as many blocks as fit in this time, as 60s; with --within at most so many",
+        "help": "end the whole run with its report within this time, as 60s; with --within it may end sooner",
     },
     "--fresh": {
         "action": "store_true",

@@ -17,7 +17,7 @@ from iolab.judge.estimates import pairs_of
 from iolab.metrics import METRICS, RANKED_BY
 from iolab.plan.plan import BLOCKS_MAX, Aim, Choice, Plan
 from iolab.results.records import CostCount, Result
-from iolab.results.remaining import given_up
+from iolab.results.remaining import begun, given_up
 from iolab.wording import duration
 
 
@@ -32,8 +32,9 @@ class Precision(Frozen):
     """What was asked for in place of a number of blocks, and what was reached.
 
     `half_width` is that of the widest deciding ratio, which `widest` names. The `blocks` were chosen after a pilot of
-    `pilot_blocks`; by what was measured, about `blocks_needed` would give the half-width that was not reached. All
-    trials and counts together took `trials_s`. What was not asked for, or is unknown, is None.
+    `pilot_blocks`, or are those that had begun when the budget was used up; by what was measured, about `blocks_needed`
+    would give the half-width that was not reached. All trials and counts together took `trials_s`. What was not asked
+    for, or is unknown, is None.
     """
 
     within: float | None
@@ -44,6 +45,7 @@ class Precision(Frozen):
     trials_s: float
     pilot_blocks: int
     blocks: int
+    is_used_up: bool
     blocks_needed: int | None
 
     def document(self) -> dict[str, Any]:
@@ -59,7 +61,8 @@ class Precision(Frozen):
             more = f": about {self.blocks_needed:,} blocks would reach it" if self.blocks_needed else ""
             reached = "reached" if self.is_reached else f"not reached{more}"
             parts.append(f"{share_words(self.within)} was asked for and {reached}")
-        parts.append(f"{self.blocks} blocks, chosen after a pilot of {self.pilot_blocks}")
+        why = "no time is left for another one" if self.is_used_up else f"chosen after a pilot of {self.pilot_blocks}"
+        parts.append(f"{self.blocks} blocks, {why}")
         if self.budget_s is not None:
             parts.append(f"trials took {duration(self.trials_s)} of a budget of {duration(self.budget_s)}")
         return f"Precision: {'; '.join(parts)}."
@@ -95,10 +98,12 @@ def aim_words(aim: Aim) -> str:
 
 
 def chosen_words(plan: Plan) -> str:
-    """What was chosen after the pilot, and why, in a sentence; empty of a plan that has chosen nothing."""
+    """What was chosen after the pilot, or when the budget was used up, and why; empty where nothing is chosen."""
     aim, choice = plan.aim, plan.choice
     if aim is None or choice is None:
         return ""
+    if choice.is_used_up:
+        return _used_up(plan, aim, choice)
     if aim.within is None:
         return _fitting(aim, choice)
     asked = share_words(aim.within)
@@ -126,6 +131,16 @@ def _fitting(aim: Aim, choice: Choice) -> str:
     return f"{choice.blocks:,} blocks fit in {budget}"
 
 
+def _used_up(plan: Plan, aim: Aim, choice: Choice) -> str:
+    """What a budget that is used up leaves out."""
+    budget_s, takes_s = aim.budget_s or 0.0, choice.time_s(choice.blocks)
+    if choice.blocks == plan.blocks_min and takes_s > budget_s:
+        least = f"{choice.blocks} blocks, about {duration(takes_s)}"
+        return f"{duration(budget_s)} is too short: an interval takes {least} here"
+    end = f"the run ends with {choice.blocks:,} blocks"
+    return f"no time is left in {duration(budget_s)} for another block or rerun: {end}"
+
+
 def precision_of(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]) -> Precision | None:
     """What was reached of what was asked for; None where a number of blocks was asked for, or none is chosen yet."""
     aim, choice, results = plan.aim, plan.choice, list(results)
@@ -146,7 +161,8 @@ def precision_of(plan: Plan, results: Iterable[Result], counts: Iterable[CostCou
         budget_s=aim.budget_s,
         trials_s=round(math.fsum(took_s or 0.0 for took_s in times_s), 3),
         pilot_blocks=choice.pilot,
-        blocks=choice.blocks,
+        blocks=min(choice.blocks, begun(results)),
+        is_used_up=choice.is_used_up,
         blocks_needed=needed,
     )
 

@@ -122,7 +122,10 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class BlocksChosen:
-    """The pilot is over, now or in an earlier session: `plan` has the blocks that it chose, in `planned` trials."""
+    """The number of blocks has changed, now or in an earlier session: the pilot chose it, or the budget is used up.
+
+    `plan` has the blocks, in `planned` trials.
+    """
 
     plan: Plan
     planned: int

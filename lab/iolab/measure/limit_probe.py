@@ -42,8 +42,8 @@ NULL_TRIALS = 3
 
 # A trial of a cell, short and judged; None where it cannot be used.
 Try = Callable[[Cell], Result | None]
-# What is told which trials begin, in words.
-OnBegin = Callable[[str], None]
+# What is told which trials are to begin, in words and as cells, and says whether there is time for them.
+Begins = Callable[[str, Sequence[Cell]], bool]
 
 
 def limit_probe(
@@ -53,12 +53,12 @@ def limit_probe(
     slot: int,
     results: Sequence[Result],
     known: Mapping[str, float],
-    on_begin: OnBegin,
+    begins: Begins,
 ) -> LimitProbe | None:
-    """What trials of their own say of the limit of a cell; None where the timed ones say it, or cannot be asked.
+    """What trials of their own say of the limit of a cell; None where the timed ones say it, or it cannot be asked.
 
-    `known` are the ceilings of the generator that were measured before, by the shapes of their loads. `on_begin` is
-    told which trials begin.
+    `known` are the ceilings of the generator that were measured before, by the shapes of their loads. `begins` is told
+    which trials are to begin; those that there is no time for are left out.
     """
     cell, kind, mine = _so_far(plan, comparison, slot, results)
     if not mine or not is_closed_loop(cell):
@@ -72,13 +72,15 @@ def limit_probe(
     ceiling = None
     if kind is Bottleneck.GENERATOR:
         rate = median(_rate(each) for each in mine)
-        ceiling = _ceiling_per_s(cell, rate, {**reached_per_s(plan, results), **known}, attempt, on_begin)
+        ceiling = _ceiling_per_s(cell, rate, {**reached_per_s(plan, results), **known}, attempt, begins)
+        if ceiling is None:
+            return None
         if rate >= CEILING_SHARE * ceiling:
             return LimitProbe(ceiling_per_s=ceiling)
         kind = Bottleneck.LATENCY
     if not is_open_question(cell, kind):
         return None
-    return _doubled(_short(cell, _mean_ms(mine)), attempt, on_begin).model_copy(update={"ceiling_per_s": ceiling})
+    return _doubled(_short(cell, _mean_ms(mine)), attempt, begins).model_copy(update={"ceiling_per_s": ceiling})
 
 
 def longest_ms(plan: Plan, results: Sequence[Result] = ()) -> list[int]:
@@ -113,23 +115,29 @@ def _so_far(
     return plan.comparisons[comparison].cells[slot], None if limit is None else limit.kind, mine
 
 
-def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt: Try, on_begin: OnBegin) -> float:
-    """What the generator is known to reach under the load of a cell: measured anew where that proves nothing yet."""
+def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt: Try, begins: Begins) -> float | None:
+    """What the generator is known to reach under the load of a cell: measured anew where that proves nothing yet.
+
+    None where there is no time to.
+    """
     ceiling = known.get(load_shape(cell), rate)
     if rate < CEILING_SHARE * ceiling:
         return ceiling
-    on_begin(f"{NULL_TRIALS} trials of the generator against the cheapest server")
     server = Server(workers=cell.server.workers, cpus=cell.server.cpus)
     null = _short(cell.model_copy(update={"contestant": Contestant.parse(NULL_SERVER), "server": server}), 0.0)
+    if not begins(f"{NULL_TRIALS} trials of the generator against the cheapest server", [null] * NULL_TRIALS):
+        return None
     return max(ceiling, *(_rate(attempt(null)) for _ in range(NULL_TRIALS)))
 
 
-def _doubled(cell: Cell, attempt: Try, on_begin: OnBegin) -> LimitProbe:
-    """The gain of twice as many requests in flight, and how busy both sides were then; nothing where it failed."""
+def _doubled(cell: Cell, attempt: Try, begins: Begins) -> LimitProbe:
+    """The gain of twice as many requests in flight, and how busy both sides were then; nothing where it failed,
+    or there was no time for it."""
     more = twice(cell)
     gains, seen = list[float](), None
     for pair in range(1, PAIRS_MAX + 1):
-        on_begin(f"pair {pair} of at most {PAIRS_MAX}, with twice as many requests in flight")
+        if not begins(f"pair {pair} of at most {PAIRS_MAX}, with twice as many requests in flight", (cell, more)):
+            break
         before, after = attempt(cell), attempt(more)
         if before is None or after is None or not _rate(before):
             continue

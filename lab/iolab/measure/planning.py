@@ -2,13 +2,14 @@
 
 A pilot comes first: ordinary blocks, which count like all others. From its widest interval, and the time its blocks
 took, the number of blocks is chosen once. The results are not looked at again before the end: a run that stops when
-it likes what it sees finds differences that are not there.
+it likes what it sees finds differences that are not there. The time is looked at all along: see `budget`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from statistics import fmean, median
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -20,8 +21,9 @@ from iolab.measure import limit_probe, rates
 from iolab.measure.first_look import kind_of
 from iolab.plan import mistakes
 from iolab.plan.plan import BLOCKS_MAX, Aim, Choice, Plan
-from iolab.plan.settings import TRIAL_OVERHEAD_MS
+from iolab.plan.settings import TRIAL_OVERHEAD_MS, Cell
 from iolab.results.records import Result
+from iolab.results.remaining import begun
 
 # Six blocks give an interval, whose width is hardly known then; ten know it to about a quarter.
 PILOT = 10
@@ -30,6 +32,11 @@ SPARE = 1.34
 # A pilot that is narrow by chance is wrong more often than it says. So it is enough only where it is narrower than was
 # asked for by this factor, which is no chance; and where it is not, there are this many times as many blocks at least.
 SURE = 2
+# Trials are expected to be as late as the latest so many: half of them show that servers start more slowly than before.
+LATEST = 10
+# Of a budget, so much is kept for what is not measured: the start of the lab, and the verdicts and the report. Those
+# took 2.9 s of 2 contestants and 6.5 s of 58, with other programs on both processors.
+START_S, REPORT_S, REPORT_CONTESTANT_S = 1.0, 3.5, 0.06
 
 
 class Others(NamedTuple):
@@ -43,19 +50,52 @@ class Others(NamedTuple):
         return self.planned_s + self.starts * late_s
 
 
+class Late(NamedTuple):
+    """How much longer than planned trials take: most of them, and the one so far that took longest."""
+
+    usual_s: float
+    most_s: float
+
+    def time_s(self, cells: Iterable[Cell]) -> float:
+        """How long trials take of which each is as late as usual, and one as late as any was."""
+        times_s = [cell.trial_ms / 1_000 + self.usual_s for cell in cells]
+        return math.fsum(times_s) + self.most_s - self.usual_s
+
+
 def others(plan: Plan) -> Others:
     """First looks, measured capacities, and the counts of what a request costs."""
     looks = {kind_of(cell) for comparison in plan.comparisons for cell in comparison.cells}
     capacities_ms = rates.trials_ms(plan)
-    counts = sum(len(comparison.cells) for comparison in plan.comparisons)
-    planned_ms = TRIAL_OVERHEAD_MS * len(looks) + sum(capacities_ms)
-    return Others(len(looks) + len(capacities_ms) + counts, planned_ms / 1_000 + plan.counting_s)
+    counts = counting(plan)
+    planned_s = (TRIAL_OVERHEAD_MS * len(looks) + sum(capacities_ms)) / 1_000
+    return Others(len(looks) + len(capacities_ms) + counts.starts, planned_s + counts.planned_s)
 
 
 def probes(plan: Plan, results: Sequence[Result] = ()) -> Others:
     """Trials that show what limited the cells, these at most; with results, where those leave it open."""
     trials_ms = limit_probe.longest_ms(plan, results)
     return Others(len(trials_ms), sum(trials_ms) / 1_000)
+
+
+def counting(plan: Plan) -> Others:
+    """The counts of what a request costs."""
+    return Others(_contestants(plan), plan.counting_s)
+
+
+def report_s(plan: Plan) -> float:
+    """How long the verdicts and the report take."""
+    return REPORT_S + REPORT_CONTESTANT_S * _contestants(plan)
+
+
+def _contestants(plan: Plan) -> int:
+    """How many contestants there are at all settings together."""
+    return sum(len(comparison.cells) for comparison in plan.comparisons)
+
+
+def after(plan: Plan, results: Sequence[Result] = ()) -> Others:
+    """What comes after the blocks, at most: the counts, and the trials that show what limited the cells."""
+    counts, trials = counting(plan), probes(plan, results)
+    return Others(counts.starts + trials.starts, counts.planned_s + trials.planned_s)
 
 
 def aimed(plan: Plan, within: float | None, budget_ms: int | None) -> Plan:
@@ -78,7 +118,7 @@ def aimed(plan: Plan, within: float | None, budget_ms: int | None) -> Plan:
 def _fitting(plan: Plan, budget_s: float) -> int:
     """How many blocks fit in a budget by the plan; raises PlanError where they are too few for an interval."""
     block_s = plan.duration_s / plan.blocks
-    others_s = others(plan).time_s() + probes(plan).time_s()
+    others_s = others(plan).time_s() + probes(plan).time_s() + START_S + report_s(plan)
     fits = int((budget_s - others_s) / block_s)
     if fits < plan.blocks_min:
         least_s = math.ceil(plan.blocks_min * block_s + others_s)
@@ -122,6 +162,18 @@ def chosen(plan: Plan, results: Sequence[Result]) -> Plan:
     return updated(plan, blocks=blocks, choice=choice)
 
 
+def used_up(plan: Plan, results: Sequence[Result]) -> Plan:
+    """The plan with the blocks that have begun, because its budget has no room for another block or a rerun.
+
+    There are as many as an interval takes, though, also where fewer have begun.
+    """
+    choice = plan.choice or chosen(plan, results).choice
+    assert choice is not None, "a plan that was chosen for has a choice"
+    blocks = min(plan.blocks, max(plan.blocks_min, begun(results)))
+    choice = updated(choice, pilot=min(choice.pilot, blocks), blocks=blocks, is_used_up=True)
+    return updated(plan, blocks=blocks, choice=choice)
+
+
 def blocks_needed(half_width: float, pilot: int, within: float) -> int:
     """How many blocks most probably give a half-width, from that of a pilot."""
     return max(pilot, math.ceil(SPARE * stats.blocks_for_width(half_width, pilot, within)))
@@ -132,12 +184,21 @@ def blocks_chosen(half_width: float, pilot: int, within: float) -> int:
     return pilot if half_width <= within / SURE else max(SURE * pilot, blocks_needed(half_width, pilot, within))
 
 
+def late(plan: Plan, results: Iterable[Result]) -> Late:
+    """How much longer than planned trials take: as all did so far, or as the latest did where that is more."""
+    lates_s = [
+        result.took_s - plan.cell(result.trial).trial_ms / 1_000 for result in results if result.took_s is not None
+    ]
+    if not lates_s:
+        return Late(0.0, 0.0)
+    usual_s = max(0.0, fmean(lates_s), median(lates_s[-LATEST:]))
+    return Late(usual_s, max(usual_s, *lates_s))
+
+
 def _times_s(plan: Plan, results: Sequence[Result]) -> tuple[float, float]:
     """How long a block took in a pilot, reruns included, and how long all else takes at most."""
-    run = [result for result in results if result.took_s is not None]
-    if not run:
-        return plan.duration_s / plan.blocks, others(plan).time_s()
-    took_s = math.fsum(result.took_s or 0.0 for result in run)
-    planned_s = sum(plan.cell(result.trial).trial_ms for result in run) / 1_000
-    late_s = max(0.0, took_s - planned_s) / len(run)
-    return took_s / plan.blocks, others(plan).time_s(late_s) + probes(plan, results).time_s(late_s)
+    late_s = late(plan, results)
+    took_s = math.fsum(result.took_s or 0.0 for result in results)
+    block_s = took_s / max(1, begun(results)) if took_s else plan.duration_s / plan.blocks
+    measured_s = others(plan).time_s(late_s.usual_s) + probes(plan, results).time_s(late_s.usual_s)
+    return block_s, measured_s + late_s.most_s - late_s.usual_s + START_S + report_s(plan)

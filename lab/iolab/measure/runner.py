@@ -6,7 +6,7 @@ The runner decides nothing about figures. A trial is measured by `trial_run` and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,9 @@ from iolab.contract.types import updated
 from iolab.errors import BadInput, IolabError
 from iolab.judge import trial
 from iolab.judge.bottleneck import load_shape
-from iolab.measure import planning, programs, pythons, rates
+from iolab.measure import programs, pythons, rates
 from iolab.measure.agent import Host
+from iolab.measure.budget import Budget
 from iolab.measure.cost_run import costs
 from iolab.measure.earlier_run import began_before, earlier, moved_aside
 from iolab.measure.engine import TrialFailed
@@ -37,6 +38,7 @@ from iolab.measure.limit_probe import limit_probe
 from iolab.measure.progress import CLOCKS, Clocks, Progress
 from iolab.measure.trial_run import measure
 from iolab.plan.plan import Plan, Trial
+from iolab.plan.settings import Cell
 from iolab.results import store
 from iolab.results.records import CostCount, Failure, Result, pieces
 from iolab.results.remaining import given_up, remaining, uncounted
@@ -87,6 +89,7 @@ def run(
     with `since`, a time as trials note theirs, one that began before it. With `all_or_none` a contestant that fails its
     first look, or dies, ends the run: ContestantFailed.
     """
+    began_s = clocks.monotonic_s()
     host.remove_leftovers()
     machine = host.describe()
     folder = store.folder_of(plan, runs)
@@ -105,6 +108,7 @@ def run(
     ):
         plan = writer.plan
         progress = Progress(plan, writer, on_event, clocks, all_or_none=all_or_none)
+        budget = Budget(progress, began_s, writer.trials.counts)
         done, planned = len(progress.results), progress.planned
         ended = ended if done == planned else None
         on_event(Opened(folder, plan, done, planned, writer.trials.faults, set_aside, changed, ended))
@@ -124,7 +128,10 @@ def run(
         # From here on, the time of a trial begins where the one before it ends.
         progress.lap_s()
         # Asked anew after each trial: a discarded one of many is run again in its own block.
-        while rest := progress.rest() or _rest_after_pilot(progress):
+        while rest := progress.rest() or _rest_after_pilot(progress, budget):
+            if not (progress.plan.is_used_up or budget.has_time(rest)):
+                _go_on(progress, budget, budget.used_up())
+                continue
             _refuse_changed(plan, host, executed)
             progress.look_back(rest[0])
             _run_trial(progress, host, rest[0], machine[rates.RECORDED])
@@ -132,7 +139,9 @@ def run(
         left = uncounted(plan, progress.results, writer.trials.counts)
         _refuse_changed(plan, host, executed)
         capacities, ceilings = machine[rates.RECORDED], dict[str, float]()
-        are_counted = [_count(progress, host, at, slot, capacities, ceilings) for at, slot in left]
+        are_counted = [
+            _count(progress, host, budget, left[number:], capacities, ceilings) for number in range(len(left))
+        ]
         if all(are_counted):
             writer.end(clocks.wall())
     return folder
@@ -179,13 +188,18 @@ def _refuse_changed(plan: Plan, host: Host, executed: Executed) -> None:
         )
 
 
-def _rest_after_pilot(progress: Progress) -> tuple[Trial, ...]:
+def _rest_after_pilot(progress: Progress, budget: Budget) -> tuple[Trial, ...]:
     """What is left once the pilot is over, whose results choose the number of blocks; nothing where it is chosen."""
     if not progress.plan.is_pilot:
         return ()
-    progress.go_on(planning.chosen(progress.plan, progress.results))
-    progress.on_event(BlocksChosen(progress.plan, progress.planned))
+    _go_on(progress, budget, budget.chosen())
     return progress.rest()
+
+
+def _go_on(progress: Progress, budget: Budget, plan: Plan) -> None:
+    """Goes on with another number of blocks, and says so."""
+    budget.go_on(plan)
+    progress.on_event(BlocksChosen(plan, progress.planned))
 
 
 def _run_trial(progress: Progress, host: Host, scheduled: Trial, capacities: Mapping[str, float]) -> None:
@@ -266,18 +280,20 @@ def _check_contestants(progress: Progress, host: Host) -> None:
 def _count(
     progress: Progress,
     host: Host,
-    comparison: int,
-    slot: int,
+    budget: Budget,
+    left: Sequence[tuple[int, int]],
     capacities: Mapping[str, float],
     ceilings: dict[str, float],
 ) -> bool:
-    """Keeps what a contestant costs at a setting, seen in a trial of its own; why not, where that cannot be seen. With
-    it goes what further trials say of the limit of the cell, where the timed ones leave it open.
+    """Keeps what the first contestant that is left costs at its setting, seen in a trial of its own; why not, where
+    that cannot be seen. With it goes what further trials say of the limit of the cell, where the timed ones leave it
+    open and there is time for them.
 
     `ceilings` are those of the generator that are known by now.
 
     False where it only failed in passing, so that it has to be counted yet.
     """
+    comparison, slot = left[0]
     name = progress.plan.comparisons[comparison].name
     cell = rates.at_rate(progress.plan.counting_cell(comparison, slot), capacities.get(name))
     passing = False
@@ -286,14 +302,14 @@ def _count(
             seen, passing = costs(host, cell), False
         except TrialFailed as failed:
             seen, passing = {"why_not": failed.failure.message}, not failed.failure.final
-        if not passing:
+        if not (passing and budget.has_time_for((cell,), then=len(left) - 1)):
             break
     key = progress.plan.comparisons[comparison].cells[slot].key
     # What failed in passing is counted again when the run goes on, and its limit with it.
     probe = None
     if not passing:
-        tell = partial(_probing, progress, comparison, slot)
-        probe = limit_probe(host, progress.plan, comparison, slot, progress.results, ceilings, tell)
+        begins = partial(_probing, progress, budget, left)
+        probe = limit_probe(host, progress.plan, comparison, slot, progress.results, ceilings, begins)
     if probe is not None and probe.ceiling_per_s is not None:
         ceilings[load_shape(cell)] = probe.ceiling_per_s
     count = CostCount(comparison=comparison, slot=slot, cell=key, limit=probe, took_s=progress.lap_s(), **seen)
@@ -301,6 +317,13 @@ def _count(
     return not passing
 
 
-def _probing(progress: Progress, at: int, slot: int, what: str) -> None:
+def _probing(
+    progress: Progress, budget: Budget, left: Sequence[tuple[int, int]], what: str, cells: Sequence[Cell]
+) -> bool:
+    """Reports that trials of these cells begin; False where there is no time for them."""
+    if not budget.has_time_for(cells, then=len(left) - 1):
+        return False
+    at, slot = left[0]
     comparison = progress.plan.comparisons[at]
     progress.on_event(Probing(comparison.titles[slot], comparison.name, what))
+    return True

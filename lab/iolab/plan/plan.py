@@ -196,7 +196,7 @@ class Aim(Frozen):
     """What a run is asked for in place of a number of blocks, which is then chosen once, after a pilot.
 
     `within` is the half-width of the deciding ratios' intervals, as a share: with 0.02 each is known to a factor of
-    1.02. `budget_ms` is how long the run may take, with all that belongs to it.
+    1.02. `budget_ms` is how long the run may take at most, with all that belongs to it but the building of servers.
     """
 
     within: float | None = Field(default=None, gt=0, lt=1)
@@ -214,7 +214,8 @@ class Choice(Frozen):
     `half_width` is that of the widest deciding ratio in the pilot, as a share, and `widest` says which one that is; it
     is None where too few blocks count. `needed` blocks give the half-width that was asked for; None where none was, or
     where that is unknown. `affordable` is how many fit in the budget, if there is one. A block took `block_s` in the
-    pilot, its reruns included, and what is run besides blocks takes at most `others_s`.
+    pilot, its reruns included, and all besides blocks takes at most `others_s`. The budget `is_used_up` where a block
+    or a rerun that was due had no room in it; `blocks` are then those that have begun, or as many as an interval takes.
     """
 
     pilot: int = Field(ge=1)
@@ -225,6 +226,7 @@ class Choice(Frozen):
     affordable: int | None = Field(default=None, ge=0)
     block_s: float = Field(ge=0)
     others_s: float = Field(ge=0)
+    is_used_up: bool = False
 
     def time_s(self, blocks: int) -> float:
         """How long the whole run takes with so many blocks."""
@@ -298,6 +300,11 @@ class Plan(Frozen):
     def is_pilot(self) -> bool:
         """Whether the number of blocks is still to be chosen."""
         return self.aim is not None and self.choice is None
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether its budget has no room for another block or rerun."""
+        return self.choice is not None and self.choice.is_used_up
 
     @property
     def duration_s(self) -> float:

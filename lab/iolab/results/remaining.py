@@ -19,13 +19,15 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
     A contestant whose failure was final is left out of its comparison. A resumed run continues within its block. In a
     comparison of many contestants, a discarded trial is run again at the end of its own block: see `_Reruns`. Other
     comparisons run whole blocks again after all others, at most half as many as they have blocks. So a run keeps near
-    its planned time, and a comparison that needs more is inconclusive anyway.
+    its planned time, and a comparison that needs more is inconclusive anyway. Once a budget is used up, only the block
+    that has begun is run to its end, and nothing is run again.
     """
+    results = tuple(results)
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
     gone = given_up(done)
     blocks = [
         (comparison, block)
-        for block in range(plan.blocks)
+        for block in range(min(plan.blocks, begun(results)) if plan.is_used_up else plan.blocks)
         for comparison in shuffled(range(len(plan.comparisons)), plan.seed, block)
     ]
     again = _Reruns(plan, done)
@@ -35,7 +37,14 @@ def remaining(plan: Plan, results: Iterable[Result]) -> tuple[Trial, ...]:
         for trial in (*block_trials(plan, comparison, block, attempt=0), *again.of_block(comparison, block))
         if trial.place not in done and (comparison, trial.slot) not in gone
     ]
-    return tuple(first) or _whole_blocks_again(plan, done, gone, blocks)
+    if first or plan.is_used_up:
+        return tuple(first)
+    return _whole_blocks_again(plan, done, gone, blocks)
+
+
+def begun(results: Iterable[Result]) -> int:
+    """How many blocks have begun."""
+    return max((result.trial.block + 1 for result in results), default=0)
 
 
 class _Reruns:
@@ -84,7 +93,8 @@ class _Reruns:
         trials = self._plan.blocks * len(self._plan.comparisons[trial.comparison].cells)
         is_done = trial.place in self._done
         if not is_done and (
-            place in self._gone
+            self._plan.is_used_up
+            or place in self._gone
             or self._spent_by[place] >= self._plan.blocks
             or self._spent[trial.comparison] >= max(1, int(trials * RERUN_SHARE_MAX))
         ):

@@ -1,0 +1,93 @@
+"""Whether what a run begins next ends within its budget, if it has one.
+
+The number of blocks follows from how long the blocks of the pilot took. A machine that is disturbed later, discarded
+trials that run again and servers that become slower take more time than that. So there is a look at the clock before
+each trial. It decides by the time alone, and no result is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from iolab.measure import planning
+from iolab.measure.planning import Late, Others, report_s
+from iolab.measure.progress import Progress
+from iolab.plan.plan import Plan, Trial
+from iolab.plan.settings import Cell
+from iolab.results.records import CostCount
+
+
+class Budget:
+    """The time that a run has taken and may still take. Without a budget there is always time.
+
+    A run that is resumed has taken the time of its stored trials and `counts`, and what has passed since `began_s`.
+    """
+
+    def __init__(self, progress: Progress, began_s: float, counts: Sequence[CostCount]) -> None:
+        self._progress, self._began_s = progress, began_s
+        took_s = [*(each.took_s for each in progress.results), *(each.took_s for each in counts)]
+        self._earlier_s = math.fsum(each or 0.0 for each in took_s)
+        self._after, self._counting = Others(0, 0.0), Others(0, 0.0)
+        self._foresee()
+
+    @property
+    def spent_s(self) -> float:
+        """How long the run has taken so far."""
+        return self._earlier_s + self._progress.clocks.monotonic_s() - self._began_s
+
+    def has_time(self, rest: Sequence[Trial]) -> bool:
+        """Whether the next block of all comparisons, or the next rerun, and all that comes later end in time."""
+        if self._budget_s is None:
+            return True
+        plan, late = self._progress.plan, self._late()
+        needed_s = late.time_s([plan.cell(trial) for trial in _together(rest)])
+        return self.spent_s + needed_s + self._after.time_s(late.usual_s) + report_s(plan) <= self._budget_s
+
+    def has_time_for(self, cells: Sequence[Cell], *, then: int) -> bool:
+        """Whether single trials of these cells, and so many counts of what a request costs then, end in time."""
+        if self._budget_s is None:
+            return True
+        late, counting = self._late(), self._counting
+        later_s = then / max(1, counting.starts) * counting.time_s(late.usual_s) + report_s(self._progress.plan)
+        return self.spent_s + late.time_s(cells) + later_s <= self._budget_s
+
+    def chosen(self) -> Plan:
+        """The plan with the number of blocks that its pilot has chosen, at the end of which this is asked for."""
+        return planning.chosen(self._progress.plan, self._progress.results)
+
+    def used_up(self) -> Plan:
+        """The plan without the blocks and the reruns that there is no time for."""
+        return planning.used_up(self._progress.plan, self._progress.results)
+
+    def go_on(self, plan: Plan) -> None:
+        """Goes on with a plan whose number of blocks has changed."""
+        self._progress.go_on(plan)
+        self._foresee()
+
+    @property
+    def _budget_s(self) -> float | None:
+        aim = self._progress.plan.aim
+        return None if aim is None else aim.budget_s
+
+    def _late(self) -> Late:
+        return planning.late(self._progress.plan, self._progress.results)
+
+    def _foresee(self) -> None:
+        """Works out what comes after the blocks: not before each of them, because of many contestants it takes long."""
+        plan, results = self._progress.plan, self._progress.results
+        if self._budget_s is not None:
+            self._counting = planning.counting(plan)
+            # A pilot is not cut short for what may be left out at the end.
+            self._after = self._counting if plan.is_pilot else planning.after(plan, results)
+
+
+def _together(rest: Sequence[Trial]) -> list[Trial]:
+    """The next trial and those without which it is worth nothing: of its block in all comparisons, or of its rerun."""
+    first = rest[0]
+    place = (first.comparison, first.attempt)
+    return [
+        trial
+        for trial in rest
+        if trial.block == first.block and (trial.attempt == 0 or (trial.comparison, trial.attempt) == place)
+    ]
