@@ -10,11 +10,14 @@ from typing import Any, Generic, NamedTuple
 
 from iolab.capacity import export as capacity_export
 from iolab.capacity.records import read_records
+from iolab.judge.asymmetries import Asymmetry
 from iolab.judge.bottleneck import Limit
 from iolab.judge.claims import ClaimVerdict
 from iolab.judge.estimates import Estimate
 from iolab.judge.levels import Level
 from iolab.judge.relations.verdicts import TestVerdict
+from iolab.judge.scaling import Scaling
+from iolab.judge.usl import End
 from iolab.metrics import METRICS, QUANTILES
 from iolab.plan.plan import Plan
 from iolab.results import store
@@ -97,6 +100,15 @@ class Limited(NamedTuple):
     comparison: str
     contestant: str
     limit: Limit
+
+
+class Unequal(NamedTuple):
+    """What a contestant had that was not the same for all, and the name of its comparison."""
+
+    comparison: str
+    contestant: str
+    had: str
+    asymmetry: Asymmetry
 
 
 class Compared(NamedTuple):
@@ -389,6 +401,75 @@ RATIOS: View[Compared] = View(
 )
 
 
+def _asymmetries(run: Stored) -> Iterator[Unequal]:
+    for verdict in () if run.is_capacity else run.results.verdicts:
+        for each in verdict.asymmetries:
+            yield from (Unequal(verdict.name, contestant, had, each) for contestant, had in each.had.items())
+
+
+ASYMMETRIES: View[Unequal] = View(
+    "asymmetries",
+    "What a contestant had that was not the same for all, besides what is compared"
+    " ([methodology](../METHODOLOGY.md#discarded-trials-and-warnings)).",
+    (
+        _text("comparison", "name of the comparison", lambda unequal: unequal.comparison),
+        _text("contestant", "name of the contestant", lambda unequal: unequal.contestant),
+        _text(
+            "aspect",
+            "full name of a setting, or `backlog`, `parser`, `moves_connections`, `cores_used`, `tasks`, "
+            "`missing_features` or `known_defects`",
+            lambda unequal: unequal.asymmetry.aspect,
+        ),
+        _text("had", "what the contestant had, in words", lambda unequal: unequal.had),
+        _truth("warns", "whether iolab warns of it", lambda unequal: unequal.asymmetry.warns),
+        _text("sentence", "what all contestants had, in one sentence", lambda unequal: unequal.asymmetry.text),
+    ),
+    _asymmetries,
+)
+
+
+def _scalings(run: Stored) -> Sequence[Scaling]:
+    return () if run.is_capacity else run.results.scalings
+
+
+def _of_law(field: str, name: str, unit: str, about: str) -> tuple[Column[Scaling], ...]:
+    """A coefficient of the law and the ends of its interval; NULL where nothing is fitted."""
+
+    def end(read: Callable[[End], float]) -> Callable[[Scaling], float | None]:
+        return lambda scaling: None if scaling.law is None else read(getattr(scaling.law, field))
+
+    return (
+        _number(f"{name}_{unit}", about, end(lambda each: each.value)),
+        _number(f"{name}_low_{unit}", "lower end of its 95 % interval", end(lambda each: each.low)),
+        _number(f"{name}_high_{unit}", "upper end", end(lambda each: each.high)),
+    )
+
+
+SCALINGS: View[Scaling] = View(
+    "scalings",
+    "How the throughput of a contestant grows with its workers, by the Universal Scalability Law"
+    " ([methodology](../METHODOLOGY.md#scaling)).",
+    (
+        _text("setting", "values of the other axes; empty if there is none", lambda scaling: scaling.heading),
+        _text("contestant", "name of the contestant", lambda scaling: scaling.contestant),
+        *_of_law("per_worker_per_s", "per_worker", "per_s", "requests per second of one worker alone"),
+        *_of_law("contention", "contention", "share", "share of the work that workers do one after the other"),
+        *_of_law("coherence", "coherence", "share", "what each pair of workers costs both"),
+        _number("peak_workers", "workers that serve most; NULL if unknown", lambda scaling: scaling.peak_workers),
+        _number("r_squared", "R² of the fit", lambda scaling: scaling.r_squared),
+        _number("residual_max_share", "largest distance of a median from the law", lambda s: s.residual_max),
+        _text(
+            "workers",
+            "counts of workers that are used, as `1,2,4`",
+            lambda scaling: ",".join(str(count.workers) for count in scaling.counts),
+        ),
+        _count("blocks", "blocks that are used", lambda scaling: scaling.blocks),
+        _text("why_not", "why nothing is fitted", lambda scaling: scaling.why_not or None),
+    ),
+    _scalings,
+)
+
+
 def _claims(run: Stored) -> Sequence[ClaimVerdict]:
     return () if run.is_capacity else run.results.claims
 
@@ -504,6 +585,7 @@ PROBES: View[Mapping[str, Any]] = View(
 VIEWS: Mapping[str, View[Any]] = {
     view.name: view
     for view in (
-        *(RUNS, TRIALS, WARNINGS, COSTS, MINUTES, LEVELS, RATIOS, LIMITS, CLAIMS, CLAIM_TESTS, CAPACITIES, PROBES),
+        *(RUNS, TRIALS, WARNINGS, COSTS, MINUTES, LEVELS, RATIOS, LIMITS, ASYMMETRIES, SCALINGS, CLAIMS, CLAIM_TESTS),
+        *(CAPACITIES, PROBES),
     )
 }
