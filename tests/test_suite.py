@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +35,9 @@ text = "io_uring serves more"
 headline = HEADLINE
 decide = { relation = "ratio", of = "io_uring", to = "epoll", published = 1.2, at_least = 1.0 }
 """
+
+# A claim on the terminal, with the word on it.
+CLAIM = r"^ *(C-\w+) ([a-z ]+): io_uring serves more$"
 
 # A row whose figure does not follow from its others.
 PUBLISHED = """
@@ -79,6 +83,11 @@ def test_a_suite_as_json_is_one_document_of_all_its_runs(both: Path) -> None:
     assert [[claim["claim"]["id"] for claim in run["claims"]] for run in document["runs"]] == [
         ["C-first"],
         ["C-second"],
+    ]
+    assert [(claim["part"], claim["experiment"], claim["claim"]["id"]) for claim in document["claims"]] == [
+        ("A", "first", "C-first"),
+        ("B", "second", "C-second"),
+        ("B", "third", "C-third"),
     ]
 
 
@@ -208,9 +217,9 @@ def test_a_fresh_suite_that_was_interrupted_uses_no_trial_from_before(
     assert (path.parent.with_name(f"{path.parent.name}.1") / "trials.jsonl").read_bytes() == old
 
 
-def judged(out: Path) -> dict[str, str]:
+def judged(out: Path, verb: str = "check") -> dict[str, str]:
     """The verdict on each claim of the suite, by the claim's id."""
-    document = json.loads(iolab("check", "both", "--json", "--out", out).stdout)
+    document = json.loads(iolab(verb, "both", "--json", "--out", out).stdout)
     return {each["claim"]["id"]: each["judgement"] for each in document["claims"]}
 
 
@@ -322,14 +331,57 @@ def test_check_judges_stored_runs_without_measuring(both: Path, simulated: FakeH
     for arguments, claims in (((), 2), (("both",), 3), (("first",), 1)):
         done = iolab("check", *arguments, "--out", both)
         assert done.exit_code == 0, done.stderr
-        assert len(re.findall(r"^C-\w+ [a-z ]+: io_uring serves more$", done.stdout, re.MULTILINE)) == (
-            2 if arguments == ("both",) else claims
-        )
+        assert len(re.findall(CLAIM, done.stdout, re.MULTILINE)) == claims
         document = json.loads(iolab("check", *arguments, "--json", "--out", both).stdout)
         assert len(document["claims"]) == claims
     assert len(simulated.started) == started
     assert iolab("check", "nothing", "--out", both).exit_code == 2
     assert iolab("check", "--out", both / "empty").exit_code == 2
+
+
+def words_of(both: Path) -> dict[str, dict[str, str]]:
+    """The word on each claim of the suite, by the claim's id, wherever it is told."""
+    page = re.sub(r"\s+", " ", the_page(both))
+    markdown = iolab("report", "both", "--markdown", "--out", both).stdout
+    terminal = iolab("check", "both", "--out", both).stdout
+    return {
+        "report --json": judged(both, "report"),
+        "check --json": judged(both),
+        "check": dict(re.findall(CLAIM, terminal, re.MULTILINE)),
+        "findings of the page": dict(
+            re.findall(r'<b>(C-\w+)</b> io_uring serves more <span class="word \w+">([a-z ]+)<', page)
+        ),
+        "claims of the page": dict(re.findall(r'<tr id="claim-(C-\w+)">.*?<td class="word \w+">([a-z ]+)</td>', page)),
+        "markdown": dict(re.findall(r"\*\*(C-\w+)\*\* io\\_uring serves more \| ([a-z ]+) \|", markdown)),
+    }
+
+
+@pytest.mark.usefixtures("simulated", "quiet")
+@pytest.mark.parametrize("headline", ["true", "false"])
+def test_each_claim_of_a_suite_has_the_same_word_wherever_it_is_told(
+    both: Path, monkeypatch: pytest.MonkeyPatch, headline: str
+) -> None:
+    (catalog.FOLDER / "second.toml").write_text(EXPERIMENT.replace("NAME", "second").replace("HEADLINE", headline))
+    run = api.run
+
+    def only_the_first(name: str, **given: Any) -> Results:
+        if name == "second":
+            raise IolabError("it cannot be run")
+        return run(name, **given)
+
+    monkeypatch.setattr(api, "run", only_the_first)
+    shown = iolab("run", "both", "--quick", "--out", both)
+    assert shown.exit_code == 1
+    assert "iolab: second: it cannot be run\n" in shown.stderr
+    words = words_of(both)
+    expected = words["report --json"]
+    assert (expected["C-second"], expected["C-third"]) == ("undecided", "full run only")
+    assert words == dict.fromkeys(words, expected)
+    told = dict(re.findall(CLAIM, shown.stdout, re.MULTILINE))
+    assert told.items() <= expected.items()
+    assert ("C-second" in told) is (headline == "true")
+    for reason in ("second has not been run to its end", "the quick run leaves out third"):
+        assert reason in " ".join(iolab("check", "both", "--out", both).stdout.split())
 
 
 @pytest.mark.usefixtures("simulated", "quiet")

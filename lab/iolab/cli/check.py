@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,11 +29,19 @@ EXAMPLES = (
 FAILURES = ("contradicted", "undecided")
 
 
+class Judged(NamedTuple):
+    """A claim with its verdict, and the experiment that has it."""
+
+    experiment: str
+    found: ClaimVerdict
+
+
 class Checked(NamedTuple):
-    """What was judged: the runs, and every claim, also of those experiments of a suite that have no run."""
+    """What was judged: the runs, and every claim. `waiting` are those of a suite whose experiments have no run."""
 
     runs: tuple[Results, ...]
-    claims: tuple[ClaimVerdict, ...]
+    claims: tuple[Judged, ...]
+    waiting: tuple[Judged, ...] = ()
 
 
 def add(parser: Parser) -> None:
@@ -64,10 +74,11 @@ def run(options: Namespace) -> int:
         print(json.dumps(_document(checked), indent=2))
     else:
         _show(checked)
-    failed = [each for each in checked.claims if each.judgement in options.fail_on]
+    verdicts = [each.found for each in checked.claims]
+    failed = [each for each in verdicts if each.judgement in options.fail_on]
     if failed:
         return cli.failed("; ".join(f"{each.claim.id} is {each.judgement}" for each in failed), 1)
-    decided = any(is_decided(each.judgement) for each in checked.claims)
+    decided = any(is_decided(each.judgement) for each in verdicts)
     if not decided and all(each.is_inconclusive for each in checked.runs):
         return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
     return 0
@@ -81,15 +92,21 @@ def _checked(options: Namespace) -> Checked:
         found = [api.open_run(folder) for folder in _newest(options.out)]
         if not found:
             raise BadInput(f"there is no run of an experiment in {options.out}: iolab run measures one")
-        return Checked(tuple(found), tuple(claim for each in found for claim in each.claims))
+        return _of_runs(found)
     folder = runs.find(options.run, options.out)
     if runs.is_capacity(folder):
         raise BadInput(f"{folder} is a search for a capacity, which has no claims: iolab report {folder} shows it")
     if runs.is_suite(folder):
         whole = api.open_suite(folder)
-        return Checked(tuple(whole.runs.values()), tuple(each.found for each in whole.claims))
-    one = api.open_run(folder)
-    return Checked((one,), one.claims)
+        claims = tuple(Judged(each.experiment, each.found) for each in whole.claims)
+        waiting = tuple(each for each in claims if each.experiment not in whole.runs)
+        return Checked(tuple(whole.runs.values()), claims, waiting)
+    return _of_runs([api.open_run(folder)])
+
+
+def _of_runs(runs: Sequence[Results]) -> Checked:
+    """The claims of runs that are no suite's."""
+    return Checked(tuple(runs), tuple(Judged(each.plan.name, claim) for each in runs for claim in each.claims))
 
 
 def _newest(out: Path) -> list[Path]:
@@ -121,11 +138,17 @@ def _show(checked: Checked) -> None:
         for claim in each.claims:
             _show_claim(console, claim)
         console.print()
+    for experiment, waiting in itertools.groupby(checked.waiting, key=lambda judged: judged.experiment):
+        terminal.say(console, f"{experiment} has no run")
+        for judged in waiting:
+            _show_claim(console, judged.found)
+        console.print()
     if not checked.claims:
         return
-    terminal.prose(console, f"{len(checked.claims)} claims: {counted([each.judgement for each in checked.claims])}")
+    verdicts = [each.found for each in checked.claims]
+    terminal.prose(console, f"{len(verdicts)} claims: {counted([each.judgement for each in verdicts])}")
     for word in FAILURES:
-        named = [each.claim.id for each in checked.claims if each.judgement == word]
+        named = [each.claim.id for each in verdicts if each.judgement == word]
         if named:
             terminal.prose(console, f"{word}: {', '.join(named)}")
     joint = together(checked.runs).sentence
@@ -151,6 +174,6 @@ def _document(checked: Checked) -> dict[str, Any]:
         "runs": [
             {"folder": str(each.folder), "experiment": each.plan.name, "began": each.began} for each in checked.runs
         ],
-        "claims": [each.model_dump(mode="json") for each in checked.claims],
-        **{word: [each.claim.id for each in checked.claims if each.judgement == word] for word in FAILURES},
+        "claims": [{"experiment": name, **found.model_dump(mode="json")} for name, found in checked.claims],
+        **{word: [each.found.claim.id for each in checked.claims if each.found.judgement == word] for word in FAILURES},
     }

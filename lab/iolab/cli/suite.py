@@ -11,6 +11,7 @@ from rich.console import Console
 from iolab import api, cli, runs
 from iolab.cli import terminal, watching
 from iolab.cli.streams import stderr, stdout
+from iolab.errors import BadInput, IolabError
 from iolab.judge.results import Results
 from iolab.judge.suite import SuiteResults, counted, is_decided
 from iolab.measure.events import OnEvent
@@ -33,7 +34,7 @@ def run(suite: Suite, options: Namespace) -> int:
     failed, is_inconclusive = 0, True
     for number, name in enumerate(experiments, start=1):
         terminal.say(stderr(), f"{number} of {len(experiments)}: {name}")
-        found = watching.followed(partial(_measured, name, options, record.since))
+        found = _followed(name, options, record.since)
         if not isinstance(found, Results):
             if found >= cli.SIGNALLED:
                 return found
@@ -54,6 +55,19 @@ def run(suite: Suite, options: Namespace) -> int:
     if not failed and is_inconclusive and not decided:
         return cli.failed("nothing could be concluded: see the reasons above", cli.INCONCLUSIVE)
     return failed
+
+
+def _followed(name: str, options: Namespace, since: str) -> Results | int:
+    """The results of an experiment, or the exit code where there are none: the others are run all the same.
+
+    Raises BadInput, which is a mistake in what was asked of all.
+    """
+    try:
+        return watching.followed(partial(_measured, name, options, since))
+    except BadInput:
+        raise
+    except IolabError as error:
+        return cli.failed(f"{name}: {error}", error.code)
 
 
 def _measured(name: str, options: Namespace, since: str, on_event: OnEvent) -> Results:

@@ -74,7 +74,7 @@ class SuiteResults:
             yield _waiting(claim, obstacle)
 
     def document(self) -> dict[str, Any]:
-        """The verdicts as a JSON document."""
+        """The verdicts as a JSON document; its claims are those of all experiments, also of those without a run."""
         return {
             "schema": 1,
             "suite": self.record.suite.name,
@@ -82,6 +82,10 @@ class SuiteResults:
             "report": str(self.report),
             "earlier": list(self.earlier),
             "runs": [each.document() for each in self.runs.values()],
+            "claims": [
+                {"part": each.part.name, "experiment": each.experiment, **each.found.model_dump(mode="json")}
+                for each in self.claims
+            ],
         }
 
 
