@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each I/O model costs, as a Markdown table: syscalls a request, memory a connection, processes and threads.
+"""What each I/O model costs, as a Markdown table: syscalls per request, memory per connection, processes and threads.
 
 Calls: the kernel counts those of the whole server. It is asked for few requests and then for many, over as many
 connections, and the difference of the counts is divided by that of the requests: so what it costs to accept and to
@@ -141,7 +141,7 @@ def print_header(engine: Engine, cpus: CpuSets) -> None:
     processor, kernel = known["cpu"]["model"], known["system"]["kernel"]
     print(f"{processor}, {known['cpu']['logical']} processors ({cpus.why}), Linux {kernel}")
     print(f"Engine {engine.description.version}, build {engine.description.build}")
-    calls = [f"calls a request, {connections:,} busy" for connections, _ in SETTINGS]
+    calls = [f"syscalls per request, {connections:,} busy" for connections, _ in SETTINGS]
     memory = ["memory at rest, MiB", "a connection adds, KiB", "and in the kernel, KiB", "idle connections"]
     columns = ["model", *calls, *memory, f"processes / threads, {IDLE_TASKS} idle"]
     print(f"\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
@@ -160,7 +160,7 @@ def cells(text: str, engine: Engine, cpus: CpuSets) -> list[str]:
 
 
 def calls_cells(row: Row) -> list[str]:
-    """Syscalls a request, or why there is no such figure, for each setting."""
+    """Syscalls per request, or why there is no such figure, for each setting."""
     try:
         with row.server(count_calls=True) as (child, address):
             return [calls_cell(row, child, address, connections, many) for connections, many in SETTINGS]
