@@ -73,13 +73,13 @@ def seen(**changes: Any) -> Measurement:
             Judged("breaks", "max was 2.00 s, mean was 3.00 ms"),
         ),
         ("p99<5ms", seen(achieved_per_s=990.0), Judged("holds")),
-        ("p99<5ms", seen(achieved_per_s=985.0), Judged("breaks", "only 98.5 % of what was asked was answered")),
+        ("p99<5ms", seen(achieved_per_s=985.0), Judged("breaks", "only 98.5 % of the requested rate was answered")),
         # What was asked so late that the limit allows it to be on its way is not missing, and one more is not.
         ("p99<5ms", seen(achieved_per_s=986.0, window_s=1.0), Judged("holds")),
         (
             "p99<5ms",
             seen(achieved_per_s=983.0, window_s=1.0),
-            Judged("breaks", "only 98.3 % of what was asked was answered"),
+            Judged("breaks", "only 98.3 % of the requested rate was answered"),
         ),
         ("errors<1%", seen(asked_per_s=10.0, achieved_per_s=9.0, window_s=1.0), Judged("holds")),
         ("p99<5ms", seen(replies=0), Judged("breaks", "no request was answered")),
@@ -119,12 +119,12 @@ def seen(**changes: Any) -> Measurement:
         (
             "errors<5%",
             seen(errors_share=0.02, achieved_per_s=900.0),
-            Judged("breaks", "only 90.0 % of what was asked was answered"),
+            Judged("breaks", "only 90.0 % of the requested rate was answered"),
         ),
         (
             "errors<5%",
             seen(errors_share=1.0, achieved_per_s=0.0),
-            Judged("breaks", "100.00 % of requests failed, only 0.0 % of what was asked was answered"),
+            Judged("breaks", "100.00 % of requests failed, only 0.0 % of the requested rate was answered"),
         ),
         (
             "errors<0.1%",
@@ -160,18 +160,18 @@ def test_a_limit_is_read_as_it_is_written(text: str, metric: str, below: float, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no limit: write it as in 'p99<5ms'"),
+        ("", "'' is not a limit: write it as in 'p99<5ms'"),
         ("p99>5ms", "'p99>5ms': only < is possible: write p99<5ms"),
         ("errors=1", "'errors=1': only < is possible: write errors<1%"),
         ("p99<5", "'p99<5': a unit is missing: write it as in p99<5ms"),
         ("errors<5", "'errors<5': a unit is missing: write it as in errors<5%"),
-        ("p99<-5ms", "'p99<-5ms' is no limit"),
-        ("p99<5ms,p50<1ms", "is no limit"),
+        ("p99<-5ms", "'p99<-5ms' is not a limit"),
+        ("p99<5ms,p50<1ms", "is not a limit"),
         ("p98<5ms", "p98 is not measured: use one of p50, p90, p99, p99.9, p99.99, p99.999, mean, max, errors"),
         ("p99<5%", "p99 is a time: write us, ms or s"),
         ("errors<5ms", "errors is a share: write %"),
         ("p99<5min", "min is not a unit: use us, ms or s"),
-        ("p99<0ms", "nothing is under 0"),
+        ("p99<0ms", "no figure is under 0"),
     ],
 )
 def test_what_is_no_limit_is_refused_in_one_line(text: str, message: str) -> None:
@@ -379,18 +379,18 @@ def test_after_the_capacity_come_the_curve_the_overload_and_the_recovery(tmp_pat
     assert empty_s <= state.recovery.back_s <= empty_s + 0.2
     capacity, overload, back = sentences(state)
     assert capacity.startswith("The capacity under p99<5ms is 9,")
-    assert "At 1.5 times that it answers 10,000/s, 10" in overload
-    assert "it was back within 1.0 s" in back
+    assert "At 1.5 times the capacity, the server answers 10,000/s (10" in overload
+    assert "the server recovers within 1.0 s" in back
 
 
 def test_a_server_that_collapses_is_not_back_while_it_is_watched(tmp_path: Path) -> None:
     state = answered(Server(10_000, collapses=0.3), tmp_path)
     assert state.recovery is not None
     assert state.recovery.back_s is None
-    assert sentences(state)[-1].endswith("it was not back within 4 s.")
+    assert sentences(state)[-1].endswith("the server does not recover within 4 s.")
 
 
-# What a slice may look like, each by the sign it has below: how many were answered rightly, and how long that took;
+# What a slice may look like, each by the sign it has below: how many were answered correctly, and how long that took;
 # then how many were answered wrongly, and how many failed.
 SLICES = {
     ".": (50, 1.0, 0, 0),
@@ -506,8 +506,8 @@ def test_a_capacity_that_the_server_limited_is_exported_with_its_interval(tmp_pa
 @pytest.mark.parametrize(
     ("beyond", "said"),
     [
-        (("breaks", "generator"), r"300 ns it is at least [\d,]+/s, above which the generator was the limit\.$"),
-        (("generator", "breaks"), r"^That is with .* 100 ns; with .* 300 ns it is [\d,]+/s \(95 % interval .*\)\.$"),
+        (("breaks", "generator"), r"300 ns, it is at least [\d,]+/s, above which the generator was the limit\.$"),
+        (("generator", "breaks"), r"^This is the capacity with .* 100 ns; with .* 300 ns, it is [\d,]+/s \(95 % interval .*\)\.$"),
     ],
 )
 def test_a_state_of_the_machine_in_which_the_generator_was_the_limit_has_a_bound_and_no_interval(
@@ -987,13 +987,13 @@ def test_a_run_in_which_the_server_went_away_says_nothing_of_it(
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_server_that_answers_nothing_rightly_is_reported_before_anything_is_kept(
+def test_a_server_that_answers_nothing_correctly_is_reported_before_anything_is_kept(
     tmp_path: Path, host: SimulatedHost
 ) -> None:
     host.server = Server(10_000, errors_share=1.0)
     done = iolab(*ASK, "--out", tmp_path)
     assert done.exit_code == 1
-    assert done.stderr.strip().splitlines()[-1].startswith("iolab: no request had a right reply: request ")
+    assert done.stderr.strip().splitlines()[-1].startswith("iolab: no request had a correct reply: request ")
 
 
 @pytest.mark.usefixtures("fake")
@@ -1014,11 +1014,11 @@ def test_a_mere_upper_bound_ends_with_the_exit_code_of_a_failure(tmp_path: Path,
         (["--slo", "p99<5ms", "127.0.0.1:1"], "'127.0.0.1:1' is not complete: write http://127.0.0.1:1 or tcp://"),
         (
             ["--slo", "p99<5ms", "ftp://127.0.0.1:1"],
-            "ftp:// is not spoken here: write http://, https://, tcp://, tls:// or unix:/path",
+            "ftp:// is not supported: write http://, https://, tcp://, tls:// or unix:/path",
         ),
         (["--slo", "p99<5ms", "http://me@127.0.0.1:1"], "leave out what is before the @"),
         (["--slo", "p99<5ms", "http://127.0.0.1:0/"], "has no host and port: write it as in http://127.0.0.1:8080"),
-        (["--slo", "p99<5ms", "tls://127.0.0.1"], "'tls://127.0.0.1' is no address: write tls://host:port"),
+        (["--slo", "p99<5ms", "tls://127.0.0.1"], "'tls://127.0.0.1' is not an address: write tls://host:port"),
         (["--slo", "p99<5ms", "https://127.0.0.1:1", "--protocol", "rpc"], "--protocol rpc and https:// do not fit"),
         (
             ["--slo", "p99<5ms", "tls://127.0.0.1:1", "--protocol", "http"],
@@ -1032,8 +1032,8 @@ def test_a_mere_upper_bound_ends_with_the_exit_code_of_a_failure(tmp_path: Path,
             ["--slo", "p99<5ms", "https://127.0.0.1:1", "--cacert", "/ca.pem", "--insecure"],
             "--cacert and --insecure do not fit: leave out --insecure",
         ),
-        (["--slo", "p99<5ms", "tcp://127.0.0.1"], "'tcp://127.0.0.1' is no address: write tcp://host:port"),
-        (["--slo", "p99<5ms", "tcp://127.0.0.1:1/path"], "is no address: write tcp://host:port"),
+        (["--slo", "p99<5ms", "tcp://127.0.0.1"], "'tcp://127.0.0.1' is not an address: write tcp://host:port"),
+        (["--slo", "p99<5ms", "tcp://127.0.0.1:1/path"], "is not an address: write tcp://host:port"),
         (["--slo", "p99<5ms", "http://127.0.0.1:99999/"], "has no host and port"),
         (["--slo", "p99<5ms", "http://"], "has no host and port"),
         (["--slo", "p99<5ms", "unix:"], "'unix:' has no path"),
@@ -1043,15 +1043,15 @@ def test_a_mere_upper_bound_ends_with_the_exit_code_of_a_failure(tmp_path: Path,
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "--framing", "raw"], "--framing: is not a setting of http"),
         (
             ["--slo", "p99<5ms", "http://127.0.0.1:1", "-H", "Accept"],
-            "'Accept' is no header: write it as in 'Accept: text/plain'",
+            "'Accept' is not a header: write it as in 'Accept: text/plain'",
         ),
         (["--slo", "p99<5ms", "tcp://127.0.0.1:1", "-d", "text"], "--body: is not a setting of echo"),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "-c", "0"], "connections: "),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "-c", "1048577"], "connections: "),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "-t", "1025"], "threads: "),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "--precision", "50%"], "precision: "),
-        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--precision", "x"], "'x' is no share: write it as in 5%"),
-        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--probe", "3"], "'3' is no duration: write it as in 500ms or 3s"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--precision", "x"], "'x' is not a share: write it as in 5%"),
+        (["--slo", "p99<5ms", "http://127.0.0.1:1", "--probe", "3"], "'3' is not a duration: write it as in 500ms"),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "--cpus", "x"], "'x' names no processors"),
         (["--slo", "p99<5ms", "http://127.0.0.1:1", "--server-pid", "0"], "there is no process 0"),
     ],

@@ -376,7 +376,7 @@ def test_when_nothing_can_be_measured_the_exit_code_is_one(tmp_path: Path) -> No
     done = iolab("run", path, "--out", tmp_path / "runs")
     assert done.exit_code == 1
     assert last_line(done.stderr) == "iolab: nothing could be measured: see the reasons above"
-    assert "61 of 64 requests over 4 connections were answered rightly (a pretended wrong reply)" in unfolded(
+    assert "61 of 64 requests over 4 connections were answered correctly (a pretended wrong reply)" in unfolded(
         done.stdout
     )
 
@@ -414,7 +414,7 @@ SAYS_MUCH = "import sys; print('no config', 'no licence', sep=chr(10), file=sys.
     ("contestant", "code", "said"),
     [
         ("io_uring[fault=forbidden]", 1, "io_uring[fault=forbidden]: io_uring is forbidden here: allow it"),
-        ("io_uring[fault=wrong_replies]", 1, "61 of 64 requests over 4 connections were answered rightly"),
+        ("io_uring[fault=wrong_replies]", 1, "61 of 64 requests over 4 connections were answered correctly"),
         (
             "io_uring[fault=dies_at_start]",
             1,
@@ -472,12 +472,12 @@ def test_a_contestant_that_fails_ends_a_vs_at_once_and_leaves_nothing(
         (["vs", "epoll", "thread", "--blocks", "0"], "--blocks: must be 1 or more, not 0\n"),
         (["vs", "epoll", "thread", "--blocks", "2"], "blocks: "),
         (["vs", "epoll", "thread", "--blocks", "9", "--within", "2%"], "--blocks: is chosen after a pilot where"),
-        (["vs", "epoll", "thread", "--within", "two"], "--within: 'two' is no share: write it as in 5%\n"),
+        (["vs", "epoll", "thread", "--within", "two"], "--within: 'two' is not a share: write it as in 5%\n"),
         (["vs", "epoll", "thread", "--within", "0%"], "--within: must be more than 0"),
         (["vs", "epoll", "thread", "--budget", "20s"], "--budget: 20 s is too short: 6 blocks, the fewest, and "),
         (["vs", "epoll", "thread", "--connections", "0"], "--connections: without any, only memory is measured"),
         (["vs", "epoll", "thread", "--duration", "50ms"], "--duration: must be 100 ms or more\n"),
-        (["vs", "epoll", "thread", "--duration", "3"], "'3' is no duration: write it as in 500ms or 3s"),
+        (["vs", "epoll", "thread", "--duration", "3"], "'3' is not a duration: write it as in 500ms or 3s"),
         (["vs", "epoll", "thread", "--warmup", "1ms"], "--warmup: must be 100 ms or more\n"),
         (["vs", "epoll", "thread", "--server-cpus", "0,x"], "'0,x' names no processors: write 0,2 or 0-3"),
         (["vs", "epoll", "thread", "--load-cpus", "99999"], "processor 99999 may not be used here"),

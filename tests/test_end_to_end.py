@@ -266,8 +266,8 @@ def test_a_capacity_agrees_with_its_runs_and_with_what_a_call_costs(tmp_path: Pa
         # Other states of the machine, if there were any, are named between them.
         capacity, *_, overload, recovery = found["sentences"]
         assert capacity.startswith("The capacity under p50<25ms is ")
-        assert overload.startswith("At 1.5 times that it answers ")
-        assert recovery.startswith("After 0.5 s of that and then 0.5 times the capacity it was ")
+        assert overload.startswith("At 1.5 times the capacity, the server answers ")
+        assert recovery.startswith("After 0.5 s of overload, at 0.5 times the capacity, the server ")
 
 
 def asked_for_capacity(folder: Path, url: str, *arguments: str) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def test_a_run_of_requests_tells_how_many_are_done() -> None:
 
 def test_a_run_that_is_late_has_no_time_left_and_one_that_is_over_says_so() -> None:
     check([SPEC, MEASURING], 11, "measuring: 10 s, 0 s left; Ctrl-C ends it early")
-    check([SPEC, MEASURING, {"event": "measured"}], 11, "measured; writing it down")
+    check([SPEC, MEASURING, {"event": "measured"}], 11, "measured; writing the report")
 
 
 def test_only_the_last_slices_are_kept_and_all_are_counted() -> None:

@@ -531,7 +531,7 @@ def test_a_command_that_answers_another_status_is_one_clear_line(tmp_path: Path)
     done = iolab("vs", "epoll", command(NOT_FOUND, "{host}"), *words)
     assert done.exit_code == 1
     assert re.search(
-        r": 0 of 64 requests over 1 connection.* were answered rightly \(.*404.*\): it is not compared", done.stderr
+        r": 0 of 64 requests over 1 connection.* were answered correctly \(.*404.*\): it is not compared", done.stderr
     )
     assert nothing_is_left()
 

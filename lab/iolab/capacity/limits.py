@@ -72,7 +72,7 @@ def parse_limit(text: str) -> Limit:
     """Reads `p99<5ms`, `mean<800us`, `max<1s` or `errors<0.1%`; raises PlanError with one line."""
     found = LIMIT.fullmatch(text.strip())
     if found is None:
-        raise PlanError(f"{text!r} is no limit: write it as in 'p99<5ms' or 'errors<0.1%'")
+        raise PlanError(f"{text!r} is not a limit: write it as in 'p99<5ms' or 'errors<0.1%'")
     metric, sign, digits, unit = found.groups()
     number = float(digits)
     if metric not in (*TIMES, ERRORS):
@@ -90,7 +90,7 @@ def parse_limit(text: str) -> Limit:
         raise PlanError(f"{text!r}: {unit} is not a unit: use us, ms or s")
     below = number / 100 if unit == "%" else number * UNITS_NS[unit]
     if below <= 0:
-        raise PlanError(f"{text!r}: nothing is under 0: give it some room")
+        raise PlanError(f"{text!r}: no figure is under 0: write a higher limit")
     return Limit(metric, below, f"{metric}<{digits}{unit}")
 
 
@@ -100,14 +100,14 @@ def parse_share(text: str) -> float:
     try:
         return float(number) / (100 if percents else 1)
     except ValueError:
-        raise PlanError(f"{text!r} is no share: write it as in 5%") from None
+        raise PlanError(f"{text!r} is not a share: write it as in 5%") from None
 
 
 def parse_ms(text: str) -> int:
     """Reads `500ms`, `3s` or `2m`, in milliseconds; raises PlanError with one line."""
     found = DURATION.fullmatch(text.strip())
     if found is None:
-        raise PlanError(f"{text!r} is no duration: write it as in 500ms or 3s")
+        raise PlanError(f"{text!r} is not a duration: write it as in 500ms or 3s")
     return round(float(found[1]) * DURATION_MS[found[2]])
 
 
@@ -124,7 +124,8 @@ def judge(limits: Sequence[Limit], seen: Measurement) -> Judged:
     words = [_broken_words(limit, seen) for limit in broken]
     is_short = _is_short(limits, seen)
     if is_short:
-        words.append(f"only {percent(seen.achieved_per_s / (seen.asked_per_s or 1), 1)} of what was asked was answered")
+        share = percent(seen.achieved_per_s / (seen.asked_per_s or 1), 1)
+        words.append(f"only {share} of the requested rate was answered")
     if words:
         generator = "" if any(limit.metric == ERRORS for limit in broken) else seen.generator
         generator = generator or ("" if is_short else _late_words(broken, seen))

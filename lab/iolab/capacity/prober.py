@@ -162,7 +162,8 @@ class _Server:
             self.watched.look()
 
     def _measure_latency(self) -> None:
-        # Of the same two processors before and after: a server that moves among its own is no change of the machine.
+        # Of the same two processors before and after, because a server that moves among its own processors is no change
+        # of the machine.
         if (ns := self.host.core_to_core_ns(self.placement.server, self.placement.load)) is not None:
             self.core_to_core_ns.append(ns)
 
@@ -219,7 +220,7 @@ def _refuse(report: Report) -> None:
         raise TrialFailed("gone", f"the server went away{first}: start it again, and run the same command")
     if report.requests.correct == 0 and report.schedule is None:
         first = f" ({report.first_error})" if report.first_error else ""
-        raise TrialFailed("errors", f"no request had a right reply{first}: request what the server has", final=True)
+        raise TrialFailed("errors", f"no request had a correct reply{first}: request what the server has", final=True)
 
 
 def _used(report: Report, readings: Sequence[proc.Usage]) -> int | None:

@@ -75,7 +75,7 @@ def recovery(spec: CapacitySpec, record: Record) -> Recovery:
 
 
 def _slice(spec: CapacitySpec, interval: Interval, begin_ns: int) -> Slice:
-    """A slice, judged like a run: the limits must hold, and what ended in it must be right replies.
+    """A slice, judged like a run: the limits must hold, and what ended in it must be correct replies.
 
     Its median is judged however few replies it has.
     """

@@ -42,8 +42,8 @@ def states_sentence(state: SearchState) -> str:
     first, *others = state.done.estimates if state.done is not None and state.done.estimates else (None,)
     if first is None or not others:
         return ""
-    found = (f"{_state_words(each.machine)} it is {_estimate_words(each)}" for each in others)
-    return f"That is {_state_words(first.machine)}; {'; '.join(found)}."
+    found = (f"{_state_words(each.machine)}, it is {_estimate_words(each)}" for each in others)
+    return f"This is the capacity {_state_words(first.machine)}; {'; '.join(found)}."
 
 
 def _estimate_words(found: Estimate) -> str:
@@ -75,11 +75,11 @@ def overload_sentence(state: SearchState) -> str:
         return ""
     achieved, kept = rate_words(probe.seen.achieved_per_s), percent(probe.seen.achieved_per_s / done.rate_per_s)
     p99, seconds = time_words(probe.seen.times_ns["p99"]), f"{probe.step.duration_ms / 1_000:.2g} s"
-    failed = f", and {percent(probe.seen.errors_share, 1)} failed" if probe.seen.errors_share else ""
+    failed = f", and {percent(probe.seen.errors_share, 1)} of requests fail" if probe.seen.errors_share else ""
     generator = _generator_words(probe.seen.generator)
-    said = f"it answers {achieved}, {kept} of its capacity, with a p99 of {p99} after {seconds}"
+    said = f"the server answers {achieved} ({kept} of the capacity) with a p99 of {p99} in a run of {seconds}"
     times = f"{(probe.step.rate_per_s or 0.0) / done.rate_per_s:.2g}"
-    return f"At {times} times that {said}{failed}{generator}."
+    return f"At {times} times the capacity, {said}{failed}{generator}."
 
 
 def recovery_sentence(state: SearchState) -> str:
@@ -87,9 +87,10 @@ def recovery_sentence(state: SearchState) -> str:
     seen = state.recovery
     if seen is None:
         return ""
-    length, generator = f"{seen.end_s - seen.begin_s:g} s of that", _generator_words(seen.generator)
-    was_back = f"not back within {seen.watched_s:g} s" if seen.back_s is None else f"back within {seen.back_s:.1f} s"
-    return f"After {length} and then {AFTERWARDS:g} times the capacity it was {was_back}{generator}."
+    length, generator = f"{seen.end_s - seen.begin_s:g} s", _generator_words(seen.generator)
+    back_s, watched_s = seen.back_s, seen.watched_s
+    recovers = f"does not recover within {watched_s:g} s" if back_s is None else f"recovers within {back_s:.1f} s"
+    return f"After {length} of overload, at {AFTERWARDS:g} times the capacity, the server {recovers}{generator}."
 
 
 def _bracket(state: SearchState) -> str:

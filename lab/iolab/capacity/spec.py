@@ -111,9 +111,9 @@ def spec_of(target: Target, request: Mapping[str, Any], **settings: Any) -> Capa
 
 
 def _headers(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The names and values of header lines; raises PlanError for a line that is no header."""
+    """The names and values of header lines; raises PlanError for a line that is not a header."""
     parted = [line.partition(":") for line in lines]
     for line, (name, colon, _) in zip(lines, parted, strict=True):
         if not colon or not name.strip():
-            raise PlanError(f"{line!r} is no header: write it as in 'Accept: text/plain'")
+            raise PlanError(f"{line!r} is not a header: write it as in 'Accept: text/plain'")
     return tuple((name.strip(), value.strip()) for name, _, value in parted)

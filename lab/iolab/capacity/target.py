@@ -43,14 +43,14 @@ def parse_url(url: str, protocol: Protocol | None) -> Target:
     if not separator:
         raise PlanError(f"{url!r} is not complete: write http://{url} or tcp://{url}")
     if scheme not in PORTS:
-        raise PlanError(f"{scheme}:// is not spoken here: write http://, https://, tcp://, tls:// or unix:/path")
+        raise PlanError(f"{scheme}:// is not supported: write http://, https://, tcp://, tls:// or unix:/path")
     is_http = scheme in ("http", "https")
     if protocol is not None and (protocol == "http") != is_http:
         fit = "http goes with http:// and https://, others with tcp:// and tls://"
         raise PlanError(f"--protocol {protocol} and {scheme}:// do not fit: {fit}")
     parts, host, port = _split(url, scheme)
     if not is_http and parts.path not in ("", "/"):
-        raise PlanError(f"{url!r} is no address: write {scheme}://host:port")
+        raise PlanError(f"{url!r} is not an address: write {scheme}://host:port")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     fields = {"target": path, "host": parts.netloc} if is_http else {}
     tls = Tls(server_name=host) if scheme in ("https", "tls") else None
@@ -68,7 +68,7 @@ def with_tls(target: Target, *, server_name: str | None, cacert: Path | None, in
     if cacert is not None and insecure:
         raise PlanError("--cacert and --insecure do not fit: leave out --insecure to have the certificate checked")
     if cacert is not None and not cacert.is_file():
-        raise PlanError(f"there is no file {str(cacert)!r}: name one in PEM with the authorities that are trusted")
+        raise PlanError(f"there is no file {str(cacert)!r}: name a PEM file of trusted authorities")
     # The same command means the same file in every working directory.
     authorities = None if cacert is None else str(cacert.absolute())
     name = server_name or target.tls.server_name
@@ -87,7 +87,7 @@ def _split(url: str, scheme: str) -> tuple[SplitResult, str, int]:
     if not host or port == 0:
         raise PlanError(f"{url!r} has no host and port: write it as in {scheme}://127.0.0.1:8080")
     if port is None:
-        raise PlanError(f"{url!r} is no address: write {scheme}://host:port")
+        raise PlanError(f"{url!r} is not an address: write {scheme}://host:port")
     return parts, host, port
 
 

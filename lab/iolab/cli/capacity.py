@@ -24,7 +24,7 @@ EXAMPLES = (
 # The settings of a protocol.
 WORKLOAD: Mapping[str, Setting] = {
     "method": Setting("http", "GET, or POST with a body", str, "METHOD", ("-m",)),
-    "body": Setting("http: what is sent with each request", type=str, metavar="TEXT", flags=("-d",)),
+    "body": Setting("http: the body of each request", type=str, metavar="TEXT", flags=("-d",)),
     **MESSAGES,
     **CALLS,
 }
@@ -32,9 +32,9 @@ WORKLOAD: Mapping[str, Setting] = {
 GENERATOR: Mapping[str, Setting] = {
     **LOAD,
     "cpus": cpu_list("apart from those of a server on this machine"),
-    "arrivals": word("how requests fall due", Arrivals, "poisson"),
+    "arrivals": word("random or evenly spaced send times", Arrivals, "poisson"),
     "timeout_ms": Setting("timeout of a reply", "10s", milliseconds, "TIME", ("--timeout",)),
-    "seed": Setting("decides the random arrivals", "1"),
+    "seed": Setting("seed of the random arrivals", "1"),
 }
 
 
@@ -54,13 +54,13 @@ def add(parser: Parser) -> None:
     add_settings(parser.add_argument_group("the load"), GENERATOR)
     group = parser.add_argument_group("the run")
     group.add_argument(
-        "--server-pid", type=whole, metavar="PID", help="the server's process, where it is not found by itself"
+        "--server-pid", type=whole, metavar="PID", help="the server's process, if iolab does not find it"
     )
     add_shared(group, "--fresh", "--out", "--json")
 
 
 def _add_search(parser: Parser) -> None:
-    group = parser.add_argument_group("what is searched for")
+    group = parser.add_argument_group("the search")
     group.add_argument(
         "--slo",
         action="append",
@@ -73,10 +73,15 @@ def _add_search(parser: Parser) -> None:
 
 
 def _add_requests(parser: Parser) -> None:
-    group = parser.add_argument_group("what is asked of the server")
+    group = parser.add_argument_group("the requests")
     add_settings(group, {"protocol": protocol("http for http:// and https://, else echo")})
     group.add_argument(
-        "-H", "--header", dest="headers", action="append", metavar="LINE", help="http: one more, as 'Name: value'"
+        "-H",
+        "--header",
+        dest="headers",
+        action="append",
+        metavar="LINE",
+        help="http: an additional header, as 'Name: value'",
     )
     add_settings(group, WORKLOAD)
 
@@ -99,9 +104,9 @@ def share(text: str) -> float:
 
 # The settings of the search.
 SEARCH: Mapping[str, Setting] = {
-    "precision": Setting("how far the capacity may be off", "5%", share, "SHARE"),
+    "precision": Setting("precision of the capacity", "5%", share, "SHARE"),
     "probe_ms": Setting(
-        "length of a run; longer where its quantiles need more", "1s", milliseconds, "TIME", ("--probe",)
+        "length of a run; longer if a quantile needs more requests", "1s", milliseconds, "TIME", ("--probe",)
     ),
 }
 

@@ -23,7 +23,7 @@ from iolab.wording import duration
 # How many runs a search takes on a steady machine, with the closed loop and without those of the curve.
 SEARCH_RUNS = 1 + TRIALS_MIN
 # Whether a run held the limits, for the table.
-WORDS: dict[Word, str] = {"holds": "yes", "breaks": "no", "generator": "no (generator)", "unjudged": "too few"}
+WORDS: dict[Word, str] = {"holds": "yes", "breaks": "no", "generator": "no (generator)", "unjudged": "too few requests"}
 
 
 def show_spec(console: Console, spec: CapacitySpec, server_pid: int | None) -> None:
@@ -87,7 +87,7 @@ def run_line(state: SearchState) -> str:
 
 
 def show_state(console: Console, state: SearchState) -> None:
-    """Prints the table of all runs, the slowest first, and the sentences."""
+    """Prints the table of all runs, the lowest rate first, and the sentences."""
     knows_cpu = any(probe.cpu_per_request_ns is not None for probe in state.probes)
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     headings = ("asked/s", "achieved/s", "p50", "p99", "p99.9", "errors", *(["CPU µs"] if knows_cpu else []))

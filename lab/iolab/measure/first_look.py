@@ -22,14 +22,14 @@ SEEN_ONCE = frozenset(
 
 
 def kind_of(cell: Cell) -> str:
-    """Equal for cells of which one look is enough: the same server with the same settings, workload and path."""
+    """A key of the check: cells with the same server, settings, workload and path share one."""
     shown = cell.model_dump(mode="json", include={"contestant", "workload", "server", "path"})
-    # A server that only a client of others speaks to is not asked anything.
+    # A server that only an external client speaks to is sent no request.
     return digest_of(shown | {"is_asked": cell.load.client is None})
 
 
 def check(host: Host, cell: Cell, title: str) -> Checked:
-    """Whether a contestant answers what it is asked, all of it rightly; why not, where it does not."""
+    """Whether a contestant answers every request correctly, and why not."""
     failure = None
     for _ in range(CHECKS_MAX):
         try:
@@ -68,7 +68,7 @@ def _reply_bytes(host: Host, cell: Cell, server: RunningServer) -> int:
         server,
         # A count of requests is there to see what breaks under it, which must not break before.
         connections=1 if cell.load.requests else min(max(1, cell.load.connections), CHECK_CONNECTIONS),
-        # Few requests of a closed loop: whether it answers rightly, and not how it bears the load.
+        # Few requests of a closed loop: whether it answers correctly, not how it behaves under load.
         idle=0,
         active=None,
         probes=0,
@@ -92,13 +92,13 @@ def _refuse_mismatch(mismatch: Mismatch | None) -> None:
 
 
 def _refuse_faulty(report: Report) -> None:
-    """Raises TrialFailed unless every request of a first look was answered, and rightly."""
+    """Raises TrialFailed unless every request of a first look was answered correctly."""
     requests = report.requests
     if requests.correct == CHECK_REQUESTS and not requests.wrong and not requests.failed:
         return
     first = f" ({report.first_error})" if report.first_error else ""
     seen = (
-        f"{requests.correct} of {CHECK_REQUESTS} requests over {report.connections} connections were answered rightly"
+        f"{requests.correct} of {CHECK_REQUESTS} requests over {report.connections} connections were answered correctly"
     )
     if report.errors.timeout:
         raise TrialFailed("silent", f"{seen}{first}: it may serve fewer connections at once, so use fewer", final=True)

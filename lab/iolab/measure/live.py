@@ -98,7 +98,7 @@ def drawing(seen: Seen, now_ns: int, width: int) -> str:
 def progress(seen: Seen, now_ns: int) -> str:
     """How far the run is, in one line."""
     if seen.is_over:
-        return "measured; writing it down"
+        return "measured; writing the report"
     if seen.began_ns is None:
         return "connecting and warming up; Ctrl-C ends it"
     gone_s = max(0.0, (now_ns - seen.began_ns) / 1e9)

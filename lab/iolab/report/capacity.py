@@ -37,8 +37,8 @@ PLAIN = "format(datum.value, ',~r')"
 WORDS: dict[Word, str] = {
     "holds": "yes",
     "breaks": "no",
-    "generator": "no: the generator",
-    "unjudged": "too few",
+    "generator": "no (generator)",
+    "unjudged": "too few requests",
 }
 
 # A time in seconds and the figure at that time.
@@ -170,8 +170,8 @@ def _drawings(state: SearchState) -> Iterator[Drawing]:
 
 def _recovery_drawings(state: SearchState, seen: Recovery) -> Iterator[Drawing]:
     said = recovery_sentence(state)
-    svg = drawing.inline(timeline(seen), "An overload and the time after it", said)
-    yield Drawing("An overload, and after it", said, svg, ((0, "answered"), (1, "asked")))
+    svg = drawing.inline(timeline(seen), "Overload and recovery", said)
+    yield Drawing("Overload and recovery", said, svg, ((0, "answered"), (1, "requested")))
     lines: dict[int, list[Point]] = {
         slot: [
             (_middle(each), max(each.seen.times_ns[name], 1.0) / 1e6)
@@ -182,11 +182,12 @@ def _recovery_drawings(state: SearchState, seen: Recovery) -> Iterator[Drawing]:
     }
     if lines[0]:
         caption = (
-            "Dashed: the limit. Upright: the server is back. A quantile is drawn where a slice has enough requests."
+            "Dashed: the limit. Vertical: the server has recovered. A quantile is drawn where a slice has enough "
+            "requests."
         )
         legend = tuple((slot, DRAWN[slot]) for slot, points in lines.items() if points)
-        svg = drawing.inline(waits(seen, lines, _limits(state)), "Latency over an overload", said)
-        yield Drawing("Latency, over the same time", caption, svg, legend)
+        svg = drawing.inline(waits(seen, lines, _limits(state)), "Latency during overload and recovery", said)
+        yield Drawing("Latency during overload and recovery", caption, svg, legend)
 
 
 def _latency_drawing(state: SearchState, probes: Sequence[Probe], knee: float | None) -> Drawing:
@@ -196,21 +197,21 @@ def _latency_drawing(state: SearchState, probes: Sequence[Probe], knee: float | 
     legend = tuple(
         (slot, name) for slot, name in enumerate(DRAWN) if any(_carried(probe.seen, name) for probe in probes)
     )
-    upright = "" if knee is None else "Upright: the capacity. "
-    caption = f"Dashed: the limit. {upright}Response time, from when a request fell due."
+    vertical = "" if knee is None else "Vertical: the capacity. "
+    caption = f"Dashed: the limit. {vertical}Response time, from when a request was due."
     svg = drawing.inline(latencies(probes, _limits(state), knee), "Latency by rate", said)
     return Drawing("Latency by rate", caption, svg, legend)
 
 
 def _achieved_drawing(probes: Sequence[Probe], knee: float | None) -> Drawing:
     points = [Level.of(probe, probe.seen.achieved_per_s) for probe in probes]
-    said = "; ".join(f"asked {formats.number(at.rate)}/s, achieved {formats.number(at.value)}/s" for at in points)
-    chart = levels(points, knee, "right replies per second", diagonal=True)
-    return Drawing("Achieved by rate", "Grey: what was asked.", drawing.inline(chart, "Achieved by rate", said))
+    said = "; ".join(f"requested {formats.number(at.rate)}/s, achieved {formats.number(at.value)}/s" for at in points)
+    chart = levels(points, knee, "correct replies per second", diagonal=True)
+    return Drawing("Achieved rate", "Grey: the requested rate.", drawing.inline(chart, "Achieved rate", said))
 
 
 def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | None) -> alt.TopLevelMixin:
-    """Quantiles over the rate that was asked, a line each through the runs of the curve; a hollow dot did not hold."""
+    """Quantiles over the requested rate, a line each through the runs of the curve; a hollow dot did not hold."""
     points: list[dict[str, Any]] = [
         {
             "rate": probe.step.rate_per_s,
@@ -248,7 +249,7 @@ def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | No
 
 
 def levels(points: Sequence[Level], knee: float | None, title: str, *, diagonal: bool = False) -> alt.TopLevelMixin:
-    """A figure over the rate that was asked, a line through the runs of the curve; `diagonal`: where both are equal."""
+    """A figure over the requested rate, with a line through the runs of the curve; `diagonal`: where both are equal."""
     most = max(at.rate for at in points)
     top = 1.06 * max([at.value for at in points] + ([most] if diagonal else []))
     x = _rate_axis(most)
@@ -270,7 +271,7 @@ def levels(points: Sequence[Level], knee: float | None, title: str, *, diagonal:
 
 
 def timeline(seen: Recovery) -> alt.TopLevelMixin:
-    """What was asked and what was answered rightly, over time."""
+    """The requested rate and the rate of correct replies, over time."""
     light, over, begin, end = seen.afterwards_per_s, seen.overload_per_s, seen.begin_s, seen.end_s
     steps = ((0.0, light), (begin, light), (begin, over), (end, over), (end, light), (end + seen.watched_s, light))
     answered = [(_middle(each), each.seen.achieved_per_s) for each in seen.slices]
@@ -298,7 +299,7 @@ def waits(seen: Recovery, lines: Mapping[int, Sequence[Point]], limits: Sequence
 def _overload(
     seen: Recovery, y: alt.Y, lines: Mapping[int, Sequence[Point]], limits: Sequence[Limit] = ()
 ) -> alt.TopLevelMixin:
-    """Lines over time. The overload is shaded; an upright line marks when the server was back."""
+    """Lines over time. The overload is shaded; a vertical line marks when the server had recovered."""
     x = alt.X(
         "time:Q",
         scale=alt.Scale(domain=(0, seen.end_s + seen.watched_s), nice=False),
@@ -312,12 +313,12 @@ def _overload(
         layers.append(line.encode(x=x, y=y, order="order:Q"))
     shaded = alt.Chart(charts.data_of([{"begin": seen.begin_s, "end": seen.end_s}]))
     back = [] if seen.back_s is None else [{"time": seen.end_s + seen.back_s}]
-    upright = alt.Chart(charts.data_of(back)).mark_rule(strokeWidth=1.5, color=palette.light("good"))
+    vertical = alt.Chart(charts.data_of(back)).mark_rule(strokeWidth=1.5, color=palette.light("good"))
     return charts.framed_layers(
         shaded.mark_rect(color=palette.light("band")).encode(x=alt.X("begin:Q"), x2="end:Q"),
         _limit_rules(limits, y),
         *layers,
-        upright.encode(x=x),
+        vertical.encode(x=x),
         height=HEIGHT * 3 // 4,
     )
 
@@ -337,12 +338,12 @@ def _rate_axis(most: float) -> alt.X:
     return alt.X(
         "rate:Q",
         scale=alt.Scale(domain=(0, 1.03 * most), nice=False),
-        axis=charts.styled_axis("requests per second that were asked", count=6, expression=charts.ROUNDED),
+        axis=charts.styled_axis("requested rate, per second", count=6, expression=charts.ROUNDED),
     )
 
 
 def _knee(knee: float | None, x: alt.X) -> list[alt.Chart]:
-    """An upright line at the capacity."""
+    """A vertical line at the capacity."""
     if knee is None:
         return []
     rule = alt.Chart(charts.data_of([{"rate": knee}])).mark_rule(strokeWidth=1.5, color=palette.light("good"))

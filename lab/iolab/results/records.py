@@ -486,7 +486,7 @@ class Result(Frozen):
 
     @property
     def answered(self) -> int:
-        """How many requests were answered rightly, those of earlier pieces included."""
+        """How many requests were answered correctly, those of earlier pieces included."""
         ours = 0 if self.report is None else self.report.requests.correct
         return ours + sum(piece.correct for piece in self.pieces)
 
