@@ -154,13 +154,13 @@ SHARED: dict[str, dict[str, Any]] = {
     "--within": {
         "type": share,
         "metavar": "SHARE",
-        "help": "as many blocks as ratios of requests and CPU need for this half-width, as 2%%, by a pilot",
+        "help": "choose the number of blocks, after a pilot, for intervals of this half-width, such as 2%%",
     },
     "--budget": {
         "type": milliseconds,
         "dest": "budget_ms",
         "metavar": "TIME",
-        "help": "end the whole run with its report within this time, as 60s; with --within it may end sooner",
+        "help": "end the whole run, with its report, within this time, such as 60s; --within may end it sooner",
     },
     "--fresh": {
         "action": "store_true",

@@ -38,7 +38,7 @@ EXAMPLES = (
 
 # The settings by their keys in an experiment.
 GROUPS: Mapping[str, Mapping[str, Setting]] = {
-    "what is asked of the servers": {
+    "the requests": {
         "protocol": protocol("echo"),
         **MESSAGES,
         "reply_bytes": Setting("http: size of the body", "1"),
@@ -62,7 +62,7 @@ GROUPS: Mapping[str, Mapping[str, Setting]] = {
         "warmup_ms": Setting("load before each window", "1s; quick: 250ms", milliseconds, "TIME", ("--warmup",)),
         "duration_ms": Setting("measured window of a trial", "3s; quick: 800ms", milliseconds, "TIME", ("--duration",)),
         **TRIAL,
-        "seed": Setting("decides the random order", "1"),
+        "seed": Setting("seed of the random order", "1"),
     },
 }
 

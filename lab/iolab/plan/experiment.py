@@ -149,7 +149,7 @@ class _Experiment(_Tables):
     question: str = Field(description="the question in one sentence")
     source: str = Field(default="", description="source of the question or of the published figures")
     blocks: int = Field(default=12, description="trials of each contestant, in paired blocks")
-    seed: int = Field(default=1, description="decides the random order")
+    seed: int = Field(default=1, description="seed of the random order")
     quick: Quick = Field(default=Quick(), description="what --quick changes")
     needs: Needs = Field(default=Needs(), description="what the machine must have")
     comparisons: tuple[_Group, ...] = Field(default=(), description="several comparisons in one file")

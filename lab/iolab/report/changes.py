@@ -107,7 +107,8 @@ def headline(found: RunComparison) -> str:
         return f"{what} cannot show a change of {share(found.threshold)}"
     parts = [f"{number or 'no'} {PLURALS[kind][number != 1]}" for kind, number in found.kinds.items() if number]
     if not found.regressions:
-        blind = f" ({found.cells_blind} of {len(found.cells)} cells could not show one)" if found.cells_blind else ""
+        shown = f"{found.cells_blind} of {len(found.cells)} pairs of server and setting could not show one"
+        blind = f" ({shown})" if found.cells_blind else ""
         parts.insert(0, f"no regression {beyond}{blind}")
     else:
         parts[0] = f"{parts[0]} {beyond}"
@@ -129,7 +130,7 @@ def sentences(found: RunComparison) -> list[str]:
         if (of := [change.effect_min for change in found.changes if change.metric == metric])
     ]
     if seen:
-        lines.append(f"smallest change that stands out from the noise in every cell: {', '.join(seen)}")
+        lines.append(f"smallest detectable change, for every server and setting: {', '.join(seen)}")
     return [*lines, *_advice(found)]
 
 
@@ -149,7 +150,7 @@ def _advice(found: RunComparison) -> list[str]:
         default=None,
     )
     if best is None:
-        return ["the server was the limit nowhere: use more connections, or more threads of the generator"]
+        return ["no server was the limit: use more connections, or more threads of the generator"]
     blocks = math.ceil(min(best.blocks) * (best.effect_min / found.threshold) ** 2)
     runs = "run it" if found.is_within else "run each"
     shown = math.ceil(100 * best.effect_min)
