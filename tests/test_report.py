@@ -826,7 +826,7 @@ def test_a_picture_stands_alone_and_says_what_it_shows(run_dir: Path, tmp_path: 
         "95 % interval",
         "2025-01-01",
         "A processor, 4 CPUs",
-        "8 blocks",
+        "8 paired trials of each server per setting",
     ):
         assert said in words, said
     # Two settings of two ratios each, in requests and in CPU.

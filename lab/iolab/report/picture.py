@@ -44,4 +44,6 @@ def _circumstances(run: Results) -> str:
     if isinstance(system, Mapping) and system.get("kernel"):
         parts.append(f"{system.get('os', '')} {system['kernel']}".strip())
     parts.append(run.began[:10])
-    return f"{'; '.join(parts)}; iolab {plan.name}, {plan.blocks} blocks a setting, seed {plan.seed}"
+    each = "of each server" if len(plan.comparisons) == 1 else "of each server per setting"
+    parts.append(f"iolab {plan.name}, {plan.blocks} paired trials {each}, seed {plan.seed}")
+    return "; ".join(parts)
