@@ -37,6 +37,7 @@ def test_the_page_about_python_is_a_session_that_runs(
         "memory of the lab, MiB: ",
         "report.html",
         "regressions; inconclusive: ",
+        "this machine can measure: ",
         "12 of 12: ",
     ):
         assert expected in said
