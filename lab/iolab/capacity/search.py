@@ -1,14 +1,13 @@
 """The search for the highest rate that holds the limits, as a pure state machine: the next probe, from what was seen.
 
-A run in a closed loop shows how much the server can do at all, and the search starts at 0.8 of that rate. Then an
-up-and-down staircase (see `staircase`) takes it to the rate at which half of the probes hold, and `fit` says where that
-is, over all probes, with an interval. The search ends when the interval is as narrow as the precision, or when the
-budget of probes is used up: then the interval is wide, and is the answer all the same. If the generator was the limit,
-the capacity is an "at least".
+A run in a closed loop shows the highest rate of the server, and the search starts at 0.8 of that rate. Then an
+up-and-down staircase (see `staircase`) approaches the rate at which half of the probes hold, and `fit` estimates that
+rate from all probes, with an interval. The search ends when the interval is as narrow as the precision, or when the
+budget of probes is used up; the interval is then wider. If the generator was the limit, the capacity is an "at least".
 
-A machine may have several states: a host moves the processors of its guests, and a message between two of them costs
-several times as much afterwards; or the server shares a processor with the generator. A probe during which the state
-changed, or in which both shared a processor, is repeated. Each state has a staircase and a fit of its own.
+A machine may have several states. A host may move the processors of its guests, after which a message between two of
+them costs several times as much, or the server may share a processor with the generator. A probe during which the state
+changed, or in which both shared a processor, is repeated. Each state has its own staircase and fit.
 
 There is no I/O here and no clock, so simulated servers of known capacity test it (tests/test_capacity_search.py).
 """

@@ -1,13 +1,13 @@
-"""The command line: a module a verb, which declares its flags and prints what other modules have worked out.
+"""The command line: one module per verb, which declares its flags and prints the results of other modules.
 
-Results go to standard output, progress and trouble to standard error. An exit code of 0 says that something could be
-concluded, be it that there is no difference; 1 is a failure, or what a verb was asked to find (a regression, a finding,
-a difference); 2 is bad input; 3 says that nothing could be concluded; and 128 and the signal's number is an interrupted
-run, which the same command goes on with.
+Results go to standard output, progress and failures to standard error. Exit codes: 0, something could be concluded,
+even that there is no difference; 1, a failure, or a verb found what it looks for (a regression, a finding, a
+difference); 2, bad input; 3, nothing could be concluded; 128 plus the signal's number, an interrupted run, which the
+same command resumes.
 
-A verb's module has a line on what it does (its documentation), USAGE, EXAMPLES, `add`, which declares its flags, and
-`run`, which returns the exit code. Help comes at once: what does the work is imported in `run`, because it is slow to
-load.
+The module of a verb has one line on what it does (its documentation), USAGE, EXAMPLES, `add`, which declares its flags,
+and `run`, which returns the exit code. `run` imports the modules that do the work, because they are slow to load and
+help must not wait for them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return failed("interrupted", 128 + signal.SIGINT)
     except BrokenPipeError:
-        # What read our output has ended, as `head` does. Nothing is to be flushed to it when this process ends.
+        # The reader of our output has ended, as `head` does. Nothing may be flushed to it when this process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:

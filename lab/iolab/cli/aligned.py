@@ -9,7 +9,7 @@ from typing import Any
 from iolab.results.export import Table, cell_text
 
 GAP = "  "
-# How wide a terminal is that does not say.
+# The width of a terminal that does not report it.
 COLUMNS = 80
 # What stands for NULL.
 NOTHING = "-"

@@ -17,11 +17,11 @@ from iolab.plan.plan import Comparison
 from iolab.plan.settings import settings_of
 from iolab.results.records import Result, ServerUsage
 
-# Contestants whose servers used processors this differently did not spend equal means; in cores.
+# A difference in processors used, in cores, beyond which the servers did not use equal resources.
 CORES_APART = 0.1
-# One that used this many times the processors of another, and more than one, had more of them.
+# A server that used more than one processor, and this many times those of another, had more of them.
 CORES_TIMES = 1.5
-# Of more than these, a fact that is not the same for all is listed for the exceptions alone.
+# With more contestants than this, a fact that differs is listed only for the exceptions.
 NAMED_MAX = 4
 BACKLOG = "backlog"
 # What a program that is not the engine's parses requests with.
@@ -36,8 +36,8 @@ class Asymmetry(Frozen):
 
     `aspect` is the dotted name of a setting, or `backlog`, `parser` (what parses requests and builds replies),
     `moves_connections` (from one thread to another), `cores_used`, `tasks`, `missing_features` or `known_defects`.
-    `had` says in words what each contestant had, as far as is known, and `text` says all of it in one sentence. It
-    `warns` where it is apart from what is compared, and is not what the contestants made of equal means.
+    `had` has in words what each contestant had, as far as is known; `text` is all of it in one sentence. It `warns`
+    unless it is the difference under test, or a result of equal resources.
     """
 
     aspect: str
@@ -74,7 +74,7 @@ def _ready(results: Sequence[Result]) -> ServeReady | None:
 
 
 def _settings(comparison: Comparison) -> Iterator[Asymmetry]:
-    """Settings of one contestant alone. Of one server that is run with several, they are what is compared."""
+    """Settings that differ between contestants. If all are one server, the settings are the difference under test."""
     warns = len({cell.contestant.text for cell in comparison.cells}) > 1
     tables = [settings_of(cell) for cell in comparison.cells]
     for name in dict.fromkeys(name for table in tables for name in table):
@@ -83,7 +83,7 @@ def _settings(comparison: Comparison) -> Iterator[Asymmetry]:
 
 
 def _backlogs(comparison: Comparison) -> Iterator[Asymmetry]:
-    """The one option that all models have: of one model, options are what is compared."""
+    """The one option that all models have. If all are one model, its options are the difference under test."""
     if _is_of_one_server(comparison):
         return
     chosen = [cell.contestant.options.get(BACKLOG) for cell in comparison.cells]
@@ -92,7 +92,7 @@ def _backlogs(comparison: Comparison) -> Iterator[Asymmetry]:
 
 
 def _libraries(comparison: Comparison, seen: Seen, ready: Mapping[int, ServeReady]) -> Iterator[Asymmetry]:
-    """What parses requests and builds replies. That a program has a parser of its own is no news."""
+    """What parses requests and builds replies. A program with its own parser is expected, so it does not warn."""
     if any(said.parser is None for said in ready.values()):
         return
     known = {slot: said.parser or "" for slot, said in ready.items()}
@@ -139,7 +139,7 @@ def _tasks_words(processes: int, threads: int) -> str:
 
 
 def _said(titles: Sequence[str], seen: Seen) -> Iterator[Asymmetry]:
-    """What servers said that they had to do without, and what is known to be wrong with them."""
+    """Kernel features that servers reported as missing, and known defects."""
     ready = {slot: [each.ready for each in results if each.ready is not None] for slot, results in seen.items()}
     for slot, said in ready.items():
         if lacks := ", ".join(dict.fromkeys(what for each in said for what in each.lacks)):

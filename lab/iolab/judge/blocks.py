@@ -36,9 +36,9 @@ class Seen(NamedTuple):
 def paired(*sides: tuple[Mapping[int, Seen], Mapping[int, Seen]]) -> tuple[float, ...]:
     """x = ln(above / below) of every block that has both, the mean over all `sides`.
 
-    Where a host moves the processors of its guests, a message between two of them costs several times as much at one
-    moment as at another. So blocks in which the core-to-core latency changed are left out; unless too few are left for
-    an interval. How far that was does not depend on what is compared, and no value is looked at.
+    When a host moves the processors of its guests, the cost of a message between two of them changes several times
+    over. So blocks in which the core-to-core latency changed are left out, unless too few would be left for an
+    interval. The choice depends on neither the contestants nor their values.
     """
     common = sorted(set.intersection(*(above.keys() & below.keys() for above, below in sides)))
     edges = {
@@ -117,8 +117,8 @@ class _Block(NamedTuple):
 
 
 def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
-    """The first attempt in which no trial is discarded. A trial in which the server broke has its result, so it is
-    missing and does not take the others with it."""
+    """The first attempt in which no trial is discarded. A trial in which the server broke is missing, and the other
+    trials of its block still count."""
     complete = discarded = 0
     for attempt, row in enumerate(rows):
         running = [result for slot, result in enumerate(row) if slot not in gone]
@@ -136,9 +136,9 @@ def _block_of_few(rows: Sequence[Row], gone: Container[int]) -> _Block:
 
 
 def _block_of_many(rows: Sequence[Row], gone: Container[int]) -> _Block:
-    """Of each contestant the first trial that is not discarded; one whose trials all are is missing.
+    """The first trial of each contestant that is not discarded; a contestant without one is missing.
 
-    Where most of a block is discarded, so was its minute, and it counts for nothing.
+    If most of a block is discarded, the machine was disturbed, so the whole block is discarded.
     """
     running = [slot for slot in range(len(rows[0])) if slot not in gone]
     if not running or any(rows[0][slot] is None for slot in running):

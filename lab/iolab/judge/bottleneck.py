@@ -1,8 +1,8 @@
 """What limited a trial, and what limited a cell: a contestant at one setting of a run.
 
-A trial is judged by the processor time of both sides and by what had run out. What limited most trials of a cell
-limited the cell. Where idle processors leave it open, trials of their own decide: twice as many requests in flight, and
-the cheapest server under the same load. Only what the server limited is ranked; another figure is a bound.
+A trial is judged by the processor time of both sides and by the resources that had run out. The most frequent limit of
+its trials is the limit of a cell. If idle processors leave it open, further trials decide: twice as many requests in
+flight, and the cheapest server under the same load. Only figures that the server limited are ranked; others are bounds.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Bottleneck(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What limited one trial: its kind, the figures in words, and of a resource its name."""
+    """What limited one trial: its kind, the figures in words, and the name of the resource if it was one."""
 
     kind: Bottleneck
     words: str
@@ -90,7 +90,7 @@ class Limit(Frozen):
         return f"{self.kind}-bound ({self.resource})" if self.resource else f"{self.kind}-bound"
 
     def bound(self, metric: Metric) -> Bound:
-        """What the limit leaves of a figure. A side that waits for requests adds nothing to a latency."""
+        """Whether a figure is exact or a bound under this limit. A side that waits for requests adds no latency."""
         row = METRICS[metric]
         if self.kind.is_ranked or (row.is_time and self.kind in (Bottleneck.LATENCY, Bottleneck.RATE)):
             return "exact"
@@ -98,7 +98,7 @@ class Limit(Frozen):
 
 
 def bound_of(limits: Mapping[str, Limit], contestant: str, metric: Metric) -> Bound:
-    """What is left of a contestant's figure; all of it where nothing is known of its limit."""
+    """Whether a contestant's figure is exact or a bound; exact if its limit is unknown."""
     limit = limits.get(contestant)
     return "exact" if limit is None else limit.bound(metric)
 
@@ -127,8 +127,8 @@ def generator_share(cell: Cell, report: Report) -> float:
 def server_share(cell: Cell, result: Result) -> float | None:
     """The server's processor time over its processors (its workers, when it is not pinned); None when unknown.
 
-    Where a single thread had more of a processor than that, its share: others cannot do its work. A thread that polls
-    is busy whether there is work or not, so its time is no evidence and does not count.
+    If a single thread used more of a processor than that, its share counts, because other threads cannot do its work.
+    A thread that polls is always busy, so its time is no evidence and does not count.
     """
     used = result.server
     if used is None or (used.polling_ns is None and _asks_for_polling(cell)):
@@ -166,7 +166,7 @@ def _unusable(cell: Cell, result: Result) -> Finding | None:
 
 
 def _ran_out(cell: Cell, result: Result) -> RanOut | None:
-    """What a trial that cannot be used had no more of; None where nothing is known to have run out.
+    """The resource that had run out in a trial that cannot be used; None if none is known to.
 
     A busy machine, or a generator that did not run, is not a lack of a resource.
     """
@@ -263,7 +263,7 @@ def _processors(cell: Cell, result: Result) -> Finding | None:
 
 
 def _polling_words(result: Result) -> str:
-    """That a thread polls beside the server's own, which is no evidence; empty where none does."""
+    """Words on a polling kernel thread, whose time does not count as the server's; empty if there is none."""
     used = result.server
     if used is None or not used.polling_ns:
         return ""
@@ -312,7 +312,7 @@ def _limit(cell: Cell, results: Sequence[Result], probe: LimitProbe | None) -> L
 
 
 def _most(cell: Cell, results: Sequence[Result]) -> tuple[Bottleneck, Finding]:
-    """The kind of most trials, with the figures of one of them. Half that are the server's leave the median its."""
+    """The kind of most trials, with the figures of one of them. If the server limited half, it limited the median."""
     found = [finding(cell, each) for each in sorted(results, key=_rate_of)]
     ranked = [each for each in found if each.kind.is_ranked]
     kinds = Counter(each.kind for each in (ranked if len(ranked) * 2 >= len(found) else found))

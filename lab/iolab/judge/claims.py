@@ -39,7 +39,7 @@ VOTES: tuple[Judgement, ...] = ("contradicted", "undecided", "direction only", "
 # The word on a claim without a vote: what could still be decided comes first.
 WITHOUT_VOTE: tuple[Judgement, ...] = ("full run only", "not measurable here", "stated")
 
-# What the machine had not of what is needed, in words.
+# What the claim needs and the machine lacks, in words.
 Unmet = Mapping[Needs, str]
 NOTHING: Unmet = {}
 

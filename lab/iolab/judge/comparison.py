@@ -98,14 +98,14 @@ class Change(Frozen):
 
     @property
     def kind(self) -> Kind:
-        """The word, with the direction that a person thinks of."""
+        """The word; a difference is an improvement or a regression."""
         if self.word != "differs":
             return self.word
         return "improvement" if (self.ratio > 1) == METRICS[self.metric].more_is_better else "regression"
 
     @property
     def clause(self) -> str:
-        """What is said of a difference, in the direction of "more"."""
+        """A difference in words, in the direction of "more"."""
         more, less, ratio = self.name_b, self.name_a, self.interval
         if self.ratio < 1:
             more, less, ratio = less, more, ratio.inverse
@@ -159,12 +159,12 @@ class RunComparison(Frozen):
 
     @property
     def is_blind(self) -> bool:
-        """Whether a regression as small as the threshold could have been found nowhere."""
+        """Whether no contestant at any setting could have shown a regression as small as the threshold."""
         return self.cells_blind == len(self.cells)
 
     @property
     def cells_blind(self) -> int:
-        """In how many cells a regression as small as the threshold could not have been found by requests or CPU."""
+        """The number of cells that could not have shown a regression as small as the threshold in requests or CPU."""
         return sum(
             not any(
                 each.metric in RANKED_BY and each.bound == "exact" and each.effect_min <= self.threshold
@@ -447,7 +447,7 @@ def _title(sides: tuple[_Contestant, _Contestant]) -> str:
 
 
 def _blocked(a: Results, b: Results, pairs: Sequence[CellPair]) -> dict[CellPair, str]:
-    """The contestants of which nothing may be said, and why."""
+    """The contestants that cannot be compared, and why."""
     found = {}
     for pair in pairs:
         for name, side in zip("AB", _both(a, b, pair), strict=True):
@@ -471,7 +471,7 @@ def _blocked(a: Results, b: Results, pairs: Sequence[CellPair]) -> dict[CellPair
 def _deaths(verdict: ComparisonVerdict, title: str) -> tuple[int, str]:
     """In how many trials the server of a contestant died, and how.
 
-    A server that dies more often is worse, whatever the trials say that it survived.
+    A server that dies more often is worse, whatever its other trials show.
     """
     died = [each for each in verdict.failures if each.contestant == title and each.kind == "died"]
     return sum(each.trials for each in died), died[0].message if died else ""
@@ -489,7 +489,7 @@ def _failed(sides: tuple[_Contestant, _Contestant]) -> str:
 
 
 def _blocked_in(verdict: ComparisonVerdict, titles: Iterable[str]) -> dict[str, str]:
-    """Of these contestants of one run those of which nothing may be said."""
+    """Those of these contestants of one run that cannot be judged, and why."""
     known = verdict.left_out | verdict.not_judged
     if verdict.inconclusive is not None:
         known |= dict.fromkeys(titles, verdict.inconclusive)

@@ -10,7 +10,7 @@ from iolab.judge.blocks import Used
 from iolab.plan.plan import Comparison
 from iolab.results.records import CostCount
 
-# Below so many connections their memory is lost in what else a server allocates while it works.
+# With fewer connections than this, other allocations of the server hide their memory.
 MEMORY_CONNECTIONS_MIN = 500
 
 

@@ -166,7 +166,7 @@ def _estimate(of: PairedRatio, corrected: tuple[float, float] | None, rivals: fl
 
 
 def ratio_bound(metric: Metric, contestant_limited: bool, reference_limited: bool) -> Bound:
-    """What is left of a ratio when a side is only a bound. A quotient of two latencies is then nothing."""
+    """Whether a ratio is exact or a bound if a side is a bound. A quotient of two latencies is then unknown."""
     limited = METRICS[metric].limited
     if limited == "exact" or not (contestant_limited or reference_limited):
         return "exact"

@@ -1,7 +1,7 @@
-"""How precise a run is where that, or a time, was asked for instead of a number of blocks.
+"""The precision of a run that was given a precision or a time instead of a number of blocks.
 
-What is asked for is the half-width of the intervals that every verdict begins with: the ratios of requests and of CPU
-per request to the reference. The widest of all comparisons counts.
+The precision is the half-width of the intervals of two ratios to the reference: requests and CPU per request. The
+widest of all comparisons counts.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Precision(Frozen):
 def widest(plan: Plan, results: Iterable[Result]) -> Width | None:
     """The widest deciding ratio of a run so far; None where nothing is compared."""
     widths = list(_widths(plan, results))
-    # One of which nothing is known may be wider than all others.
+    # A ratio without an interval may be wider than all others.
     return max(widths, key=lambda each: float("inf") if each.half_width is None else each.half_width, default=None)
 
 
@@ -98,7 +98,7 @@ def aim_words(aim: Aim) -> str:
 
 
 def chosen_words(plan: Plan) -> str:
-    """What was chosen after the pilot, or when the budget was used up, and why; empty where nothing is chosen."""
+    """The number of blocks chosen after the pilot or by a used-up budget, and why; empty if none was chosen."""
     aim, choice = plan.aim, plan.choice
     if aim is None or choice is None:
         return ""
@@ -142,7 +142,7 @@ def _used_up(plan: Plan, aim: Aim, choice: Choice) -> str:
 
 
 def precision_of(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount]) -> Precision | None:
-    """What was reached of what was asked for; None where a number of blocks was asked for, or none is chosen yet."""
+    """The precision that was requested and reached; None if a number of blocks was given, or none is chosen yet."""
     aim, choice, results = plan.aim, plan.choice, list(results)
     if aim is None or choice is None:
         return None

@@ -57,8 +57,8 @@ def rankings_of(
 
 
 def _ranked_by(comparison: Comparison) -> tuple[Metric, ...]:
-    """What its contestants are put in order by. At a given rate all serve as many requests, so the tail counts; unless
-    they share a processor with the generator, because then a latency is mostly the time until that gives it up.
+    """The metrics that rank its contestants. At a given rate all serve as many requests, so the tail counts; but not
+    where server and generator share a processor, because a latency is then mostly a wait for that processor.
     """
     is_by_tail = all(cell.load.rate is not None and cell.trial.processors != "shared" for cell in comparison.cells)
     return ("latency_p99", "cpu_per_request") if is_by_tail else RANKED_BY
@@ -83,7 +83,7 @@ def _ranking(
         is_exact = bounds[title] == "exact"
         if is_exact:
             against = _ratio(values[title], values[leader]) if leader else None
-            # Too few blocks in common separate nothing.
+            # With too few blocks in common, no difference counts as found.
             if not leader or (against is not None and not against.low <= 1 <= against.high):
                 leader, leader_rank = title, place
         bound = ratio_bound(metric, not is_exact, bounds[best] != "exact" and title != best)

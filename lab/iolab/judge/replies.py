@@ -15,9 +15,9 @@ from iolab.results.records import TrialWarning
 
 # Replies that differ by more than this are named: a header more or less, not a digit of a counter.
 REPLY_SHARE_MAX = 0.005
-# Replies that differ by more than both of these are different work, and such a pair gets no verdict. 512 bytes are
-# more than the headers of common servers differ by, and to send them costs far less than a request does. Below 2 %
-# a difference in size cannot explain a difference that is worth a word.
+# Replies that differ by more than both of these are different work, and such a pair gets no verdict. The headers of
+# common servers differ by less than 512 bytes, and sending those costs far less than a request. A difference in size
+# below 2 % cannot explain a difference that counts.
 WORK_BYTES_MAX = 512
 WORK_SHARE_MAX = stats.EFFECT
 
@@ -34,7 +34,7 @@ def reply_bytes_of(comparison: Comparison, used: Used) -> dict[str, float]:
 
 
 def unequal_replies(comparison: Comparison, sizes: Mapping[str, float], trials: int) -> tuple[WarningCount, ...]:
-    """Contestants whose replies are not as long as the reference's: their work was not equal."""
+    """Contestants whose replies differ in length from the reference's, so their work was not equal."""
     reference = sizes.get(comparison.titles[0])
     warnings = []
     for title, size in sizes.items():
@@ -61,7 +61,7 @@ def different_work(sizes: Mapping[str, float]) -> dict[str, str]:
 
 
 def unequal_work_of(sizes: Mapping[str, float], different: Mapping[str, str]) -> str | None:
-    """That the contestants did different work, with the sizes of their replies; None where they did not."""
+    """Words on different work, with the sizes of the replies; None if the work was equal."""
     if not different:
         return None
     usual = next(title for title in sizes if title not in different)

@@ -62,7 +62,7 @@ class Results:
 
     @property
     def is_inconclusive(self) -> bool:
-        """Whether nothing may be said of any comparison. That there is no difference is something."""
+        """Whether every comparison is inconclusive. Finding no difference is a conclusion."""
         return all(each.inconclusive is not None or not each.levels for each in self.verdicts)
 
     @property

@@ -108,7 +108,7 @@ def _machine(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
 
 
 def _engine(a: Results, b: Results) -> str:
-    """That the load generators are of different builds, which is in every figure.
+    """Words on different builds of the load generators, which affect every figure.
 
     Where all servers are models of the engine, its builds are what is compared.
     """
@@ -159,7 +159,7 @@ def is_model(run: Results, cell: Cell) -> bool:
 
 
 def program_of(run: Results, cell: Cell) -> object:
-    """What identifies the program of a server, equal for equal programs; None where that is not known."""
+    """The identity of a server's program, equal for equal programs; None if it is unknown."""
     if is_model(run, cell):
         engine = run.machine.get("engine") or {}
         return engine.get("sha256") or run.machine.get("identity", {}).get("engine")

@@ -1,8 +1,8 @@
-"""How throughput grows with the workers of a server: contention and coherence, where there are processors enough.
+"""How throughput grows with the workers of a server: contention and coherence, if there are enough processors.
 
 The law is that of `judge/usl.py`. It is fitted over the counts of workers of one contestant that were measured in the
-same blocks. A count is used if each worker had a processor and the server was the limit: more workers than processors
-take turns, and what the generator limited says nothing of the server.
+same blocks. A count is used if each worker had a processor and the server was the limit. More workers than processors
+take turns, and a throughput that the generator limited does not show the server's.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from iolab.results.records import Result
 from iolab.wording import significant
 
 AXIS = "server.workers"
-# Two counts are a comparison, and no question of how throughput grows.
+# Two counts are a plain comparison and do not show how throughput grows.
 ASKED_MIN = 3
-# Three coefficients have as many degrees of freedom left to be wrong in.
+# With three coefficients, this leaves three degrees of freedom to show a bad fit.
 COUNTS_MIN = 6
-# A peak so far beyond the largest count is no more than a guess.
+# A peak further beyond the largest count than this factor is a guess.
 BEYOND_MAX = 2
 # Why a count of workers is not used.
 NO_PROCESSOR = "no processor for each worker"
@@ -121,7 +121,7 @@ def _why_not(cell: Cell, found: ComparisonVerdict, level: Level | None, title: s
 
 
 def _processors(cell: Cell) -> float:
-    """Those that the server had to itself: none where it was not bound, or shared them with the generator."""
+    """The processors that only the server had: none if it was not pinned, or shared them with the generator."""
     own = len(set(cell.server.cpus) - set(cell.load.cpus))
     return own if cell.server.cpu_quota is None else min(own, cell.server.cpu_quota)
 
@@ -167,7 +167,7 @@ def _too_few(points: Sequence[_Point], used: int) -> str:
 
 
 def sentences(scalings: Iterable[Scaling]) -> list[str]:
-    """What is said of each scaling; what is true of several contestants, once."""
+    """A sentence on each scaling; a fact that holds for several contestants is stated once."""
     whose: dict[tuple[str, str], list[str]] = {}
     for each in scalings:
         whose.setdefault((each.heading, _words(each)), []).append(each.contestant)

@@ -22,7 +22,7 @@ from iolab.wording import BOUND_SIGNS, Interval, listed
 NAMED_MIN = 1.25
 # A latency beyond the ratio of requests by no more than this factor is the same difference, seen from the other side.
 MIRROR_MAX = 1.05
-# Beyond so many more blocks the number itself says nothing: another machine or another hour would help.
+# More blocks than this are not advised: another machine or another hour would help more.
 MORE_BLOCKS_MAX = 200
 # Why a figure is only a bound, in a few words.
 _LIMIT_WORDS: Mapping[Bottleneck, str] = {
@@ -172,7 +172,7 @@ def _sentence_pair(of: Mapping[Metric, Estimate], limits: Mapping[str, Limit]) -
     sentence = _capital(clauses[0], requests)
     ahead = turned(requests)[0] if requests.word == "differs" else None
     for clause, each in zip_longest(clauses[1:], decided if ahead else ()):
-        # More requests and more of what should be little: the two sides of a choice.
+        # More requests, and also more CPU, latency or memory: a trade-off.
         sentence += (", but " if each is not None and turned(each)[0] == ahead else "; ") + clause
     return f"{sentence}."
 
@@ -215,13 +215,13 @@ def turned(estimate: Estimate) -> tuple[str, str, Interval]:
 
 
 def decided_clause(estimate: Estimate) -> str:
-    """What is said of a decided difference, in the direction of "more"."""
+    """A decided difference in words, in the direction of "more"."""
     more, less, ratio = turned(estimate)
     return METRICS[estimate.metric].clause(more, ratio, less)
 
 
 def _waited(requests: Estimate, limits: Mapping[str, Limit]) -> bool:
-    """Whether neither side was busy with either contestant, so that their requests say how long a request took."""
+    """Whether both contestants were latency-bound, so that their requests only mirror the latency."""
     kinds = {limits[each].kind for each in (requests.contestant, requests.reference) if each in limits}
     return requests.bound == "unknown" and kinds <= {Bottleneck.LATENCY, Bottleneck.RATE}
 
@@ -245,7 +245,7 @@ def _requests_clause(requests: Estimate, limits: Mapping[str, Limit]) -> str:
 
 
 def _unranked_clause(a: str, b: str, limits: Mapping[str, Limit]) -> str:
-    """Why the requests of two are not ranked: of neither they are the server's own."""
+    """Why the requests of two contestants are not ranked: the server limited neither."""
     kinds = {limits[each].kind for each in (a, b)}
     if kinds == {Bottleneck.GENERATOR}:
         return f"the generator limited both {a} and {b}, so their requests cannot be ranked"
@@ -258,7 +258,7 @@ def _unranked_clause(a: str, b: str, limits: Mapping[str, Limit]) -> str:
 
 
 def _undecided_clause(estimate: Estimate) -> str:
-    """What is said of a CPU per request, or a median latency, that does not differ as far as is known."""
+    """Words on a CPU per request, or a median latency, without a decided difference."""
     noun = METRICS[estimate.metric].noun
     if estimate.word == "same":
         return f"the {noun} is the same, within {percent(stats.EFFECT)}"
@@ -268,7 +268,7 @@ def _undecided_clause(estimate: Estimate) -> str:
 
 
 def _blocks_more(estimate: Estimate) -> str:
-    """How many more blocks it would take; where the ratio is next to 1, they would show that it is the same."""
+    """How many more blocks would decide; if the ratio is close to 1, they would show that both are the same."""
     more = estimate.blocks_more
     if more is None:
         return ""

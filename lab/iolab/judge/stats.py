@@ -1,9 +1,9 @@
 """The statistics of paired blocks: pure functions over arrays; they read nothing and know no server.
 
-The unit is the trial, never the request. Of each block comes one x = ln(B / A), and everything is said of these x:
-the Hodges-Lehmann estimate, and the interval got by inverting the exact signed-rank law. That pair holds its 5 % under
-slow drift, spikes, two modes and heavy tails, where A-then-B runs judged by Mann-Whitney cry wolf in a third of all
-comparisons (tests/test_stats.py repeats the proof). Nothing is removed by value, ever.
+The unit is the trial, never the request. Each block gives one x = ln(B / A), and all statistics are over these x: the
+Hodges-Lehmann estimate, and the interval from inverting the exact signed-rank test. They keep their 5 % of false alarms
+under slow drift, spikes, two modes and heavy tails. Running A and then B, judged by Mann-Whitney, gives false alarms in
+a third of all comparisons (tests/test_stats.py repeats this). No value is ever removed because of its size.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ RESAMPLES = 4_999
 # Which of the three terms a solution has. That with the least residue among those without a negative coefficient is
 # the one sought: a minimum over coefficients that are not negative is a minimum over those that are not zero.
 TERMS = ([0], [0, 1], [0, 2], [0, 1, 2])
-# A count that happens to vary little must not rule the fit: none counts as if it varied less than this share of the
+# A count that happens to vary little must not dominate the fit: its variation counts as at least this share of the
 # usual one.
 SPREAD_SHARE_MIN = 0.1
 
@@ -45,13 +45,13 @@ class Law(Frozen):
     coherence: End
 
     def rate_per_s(self, workers: Floats) -> Floats:
-        """What so many workers serve."""
+        """The rate of this many workers."""
         lost = 1 + self.contention.value * (workers - 1) + self.coherence.value * workers * (workers - 1)
         return self.per_worker_per_s.value * workers / lost
 
     @property
     def peak_workers(self) -> float | None:
-        """How many workers serve most, 1 at least; None where more always serve more, as far as is known."""
+        """The number of workers with the highest rate, 1 at least; None if the law has no known peak."""
         if self.contention.low >= 1:
             return 1.0
         if self.coherence.low <= 0:

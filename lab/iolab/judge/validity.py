@@ -10,7 +10,7 @@ from iolab.judge.blocks import Used
 from iolab.plan.plan import Comparison, Place
 from iolab.results.records import Result, TrialWarning
 
-# More discarded blocks than this and the machine, not the server, decided what was kept.
+# If more blocks than this are discarded, the disturbances of the machine decided which blocks were kept.
 DISCARDED_SHARE_MAX = 0.20
 # So many blocks may be discarded by chance: of nine, two are more than a fifth, and a machine that spoils one block in
 # ten does that in one comparison of five.
@@ -49,7 +49,7 @@ def too_many_discarded(comparison: Comparison, used: Used, gone: Set[int], resul
 
 
 def _discarded_for(result: Result) -> list[str]:
-    """For what a trial is discarded: the kind of its failure, or the warnings that discard it."""
+    """Why a trial is discarded: the kind of its failure, or the warnings that discard it."""
     if result.failure is not None:
         return [result.failure.kind]
     if not result.is_measured:

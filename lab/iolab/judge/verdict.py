@@ -36,7 +36,7 @@ from iolab.results.remaining import given_up
 
 
 class ComparisonVerdict(Frozen):
-    """All that may be said of one comparison.
+    """The verdict on one comparison.
 
     `titles` are the contestants, the reference first, and `texts` what was typed for them; in a ladder each is compared
     with the one before it. `left_out` says why a contestant could not take part, in a word or a line; `not_judged` says
@@ -99,7 +99,7 @@ class ComparisonVerdict(Frozen):
 
 
 class _Basis(NamedTuple):
-    """What the verdict on a comparison is made from: `gone` are the slots whose failure was final.
+    """The data for the verdict on a comparison: `gone` are the slots whose failure was final.
 
     `used` are the blocks that count, `discarded` is how many do not. `mine` are its results in the order of the plan.
     """
@@ -116,7 +116,7 @@ class _Basis(NamedTuple):
 
 
 def judge(plan: Plan, results: Iterable[Result], counts: Iterable[CostCount] = ()) -> tuple[ComparisonVerdict, ...]:
-    """A verdict for every comparison of the plan, in its order, from whatever results and counts there are so far."""
+    """A verdict for every comparison of the plan, in its order, from the results and counts so far."""
     done = {result.trial.place: result for result in results if plan.holds(result.trial)}
     calls = {(count.comparison, count.slot): count for count in counts if count.is_of(plan)}
     bases = [_basis(plan, index, done, calls) for index in range(len(plan.comparisons))]

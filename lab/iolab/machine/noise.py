@@ -35,8 +35,8 @@ class Ticks(NamedTuple):
 def ticks(stat: str | None = None, *, apart: bool | None = None) -> Ticks:
     """Reads /proc/stat, or the text of one; `apart` is what `interrupts_apart` says, unless given.
 
-    Most of our traffic on loopback is handled in soft interrupts. A kernel that bills them to nobody would make us look
-    like a foreign load, so there they are left out of what others used.
+    Most of our traffic on loopback is handled in soft interrupts. On a kernel that bills them to no task, our own
+    traffic would look like a foreign load, so they are left out of the time of other programs.
     """
     text = (PROC / "stat").read_text() if stat is None else stat
     fields = [int(field) * TICK_NS for field in text.split("\n", 1)[0].split()[1:]]
@@ -66,7 +66,7 @@ def noise(
     run_delay_ns: int | None,
     core_to_core_ns: tuple[float, float] | None = None,
 ) -> MachineNoise:
-    """What everybody else did between two readings that lie `wall_ns` apart.
+    """The load of all other programs between two readings that are `wall_ns` apart.
 
     `ours_ns` is the processor time of server, generator and lab together; `cpu_ns` and `run_delay_ns` are the server's
     alone. Ticks are 10 ms, so little noise over a short window may come out as none, never as less than none.

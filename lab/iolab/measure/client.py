@@ -24,8 +24,8 @@ from iolab.results.records import ClientRun
 
 # How much of what a client prints is kept with its run: the end.
 KEPT_BYTES = 64 << 10
-# How long the sampler rests between looks at a client, at most, however many processes it has: what they take at one
-# time is to be seen, and they stay idle for some seconds only.
+# The longest time between two samples of a client, however many processes it has. They stay idle for only some seconds,
+# and a sample must fall into that time.
 REST_S_MAX = 2.0
 # Reads the memory of a server.
 Weigh = Callable[[], proc.Memory | None]

@@ -197,7 +197,7 @@ def unmet_by_claims(plan: Plan, facts: Facts) -> dict[Needs, str]:
 def left_out(
     plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts, prepared: Prepared = NONE_PREPARED
 ) -> dict[tuple[int, int], Failure]:
-    """Who cannot take part in what, as (comparison, slot), and why: what is never measured as if it could."""
+    """The contestants that cannot take part, by comparison and slot, and why. They are not measured."""
     found = dict[tuple[int, int], Failure]()
     for at, comparison in enumerate(plan.comparisons):
         for slot, cell in enumerate(comparison.cells):
@@ -209,7 +209,7 @@ def left_out(
 
 
 def _unmet(wanted: Needs, cell: Cell, facts: Facts) -> Failure | None:
-    """What a cell needs and this machine has not."""
+    """What a cell needs and this machine lacks."""
     why = needs.unmet(wanted, facts) or needs.unmet_cpus((*cell.server.cpus, *cell.load.cpus), facts)
     return Failure(kind="unavailable", message=why, final=True) if why else None
 
@@ -225,7 +225,7 @@ def _without_python(cell: Cell, server: Registered | None) -> Failure | None:
 def refuse_unfit(
     plan: Plan, variants: Mapping[str, ModelAbout], facts: Facts, prepared: Prepared = NONE_PREPARED
 ) -> None:
-    """Raises PlanError for the first contestant that cannot take part: those named by hand are to be compared."""
+    """Raises PlanError for the first contestant that cannot take part: all contestants named by hand must run."""
     for (at, slot), failure in left_out(plan, variants, facts, prepared).items():
         cell = plan.comparisons[at].cells[slot]
         if failure.kind == "unavailable":

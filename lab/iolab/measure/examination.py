@@ -63,7 +63,7 @@ def examine(*, with_noise: bool, on_noise: Callable[[float], None]) -> Examinati
 
 
 def _tried(engine: Engine | None) -> Tried:
-    """Why what some trials need is not to be had; empty where it is."""
+    """What some trials need and this machine lacks, with the reasons."""
     return Tried(
         limits=limits.reasons(sys.executable if engine is None else str(engine.path)),
         no_path=None if engine is None else path.why_not(engine),

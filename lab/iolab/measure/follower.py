@@ -87,7 +87,7 @@ def follow(
     tick: Callable[[], None] = lambda: None,
     tick_s: float = TICK_S,
 ) -> Report:
-    """Follows a generator to its report, and calls what is to be done at each of its events.
+    """Follows a generator to its report, and calls the function for each of its events.
 
     The generator waits until `ready` and `measured` have returned, so they take no time from the window. `tick` is
     called whenever there was no event for `tick_s`. Raises TrialFailed when an event comes out of order. A run that was

@@ -84,8 +84,8 @@ def looked_on() -> tuple[str, ...]:
 
 
 def _look_on(reading: int, load_pid: int) -> NoReturn:
-    """The process between, and the one that looks on: in a session of its own, with nothing of ours but the errors."""
-    # No failure of a look is one of the run.
+    """The intermediate process and the observing process, which has its own session and only our standard error."""
+    # A failure of the observer must not fail the run.
     with contextlib.suppress(BaseException):
         if os.fork() == 0:
             os.setsid()

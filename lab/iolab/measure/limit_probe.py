@@ -116,9 +116,9 @@ def _so_far(
 
 
 def _ceiling_per_s(cell: Cell, rate: float, known: Mapping[str, float], attempt: Try, begins: Begins) -> float | None:
-    """What the generator is known to reach under the load of a cell: measured anew where that proves nothing yet.
+    """The highest known rate of the generator under the load of a cell; measured if the known rates do not decide.
 
-    None where there is no time to.
+    None if there is no time to measure it.
     """
     ceiling = known.get(load_shape(cell), rate)
     if rate < CEILING_SHARE * ceiling:

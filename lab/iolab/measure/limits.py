@@ -98,7 +98,7 @@ def _groups(settings: Settings, *, by_group: bool) -> Groups | None:
 
 
 def _why_no_processes(program: str) -> str:
-    """Without a group, root becomes another user, and other users need a namespace. Whether that goes is tried."""
+    """Without a group, root becomes another user, and other users need a namespace. This tries whether that works."""
     why = cgroups.why_not("pids")
     if not why:
         return ""

@@ -152,14 +152,14 @@ class Observer:
 
     def begin(self) -> None:
         """The window begins."""
-        # What is looked at quickly is looked at again: in the warm-up it may have started more.
+        # A small server is looked at again, because it may have started more processes in the warm-up.
         if self._first.is_small:
             self._first = self._server.look()
         self._before = self._server.sample(self._first)
         self._begin_ns = time.monotonic_ns()
         # Answered as soon as the server comes to it, and read when the window is over, so as to wait for nothing.
         self._server.ask()
-        # What a path carried before is none of this window's.
+        # Packets that the path carried before do not belong to this window.
         self._server.carried()
 
     def end(self) -> Observed:

@@ -1,7 +1,6 @@
-"""What a process writes, kept in a file without a name: a pipe that is not read would stop it, and a reader would cost
-time.
+"""The output of a process, kept in a file without a name: an unread pipe would stop it, and a reader would cost time.
 
-Only the beginning and the end are kept of much. What writes faster than a log does is refused.
+Of a long output, only the beginning and the end are kept. A process that writes faster than a log does is refused.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import tempfile
 
 from iolab.measure import scratch
 
-# Of more than so much, only the beginning and the end are kept. A ready line is in the first part, and in the last one
-# the figures of a client, which may be those of 100,000 clients of its own.
+# Of more than this, only the beginning and the end are kept. The beginning has the ready line; the end has the figures
+# of an external client, which may list 100,000 clients.
 TRIMMED_BYTES, HEAD_BYTES, TAIL_BYTES = 16 << 20, 64 << 10, 4 << 20
-# A process may write so much, and so much more in each second: a line for each of ten thousand requests.
+# A process may write this much, and this much more per second: a line for each of ten thousand requests.
 FLOOD_BYTES, FLOOD_BYTES_PER_S = 64 << 20, 1 << 20
 # Makes a hole in a file, whose size stays (linux/falloc.h).
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 0x01, 0x02

@@ -34,7 +34,7 @@ def is_share(cell: Cell) -> bool:
 
 
 def at_rate(cell: Cell, capacity_per_s: float | None) -> Cell:
-    """The cell with the rate that its share of a capacity is; as it is, where it has none or that is unknown."""
+    """The cell with its share of the capacity as a rate; unchanged if it has no share or the capacity is unknown."""
     if capacity_per_s is None or not isinstance(cell.load.rate, str):
         return cell
     share = float(cell.load.rate.partition("%")[0]) / 100

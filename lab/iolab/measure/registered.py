@@ -67,7 +67,7 @@ class Registered:
             str(file): programs.digest(file)
             for file in (*sorted(folder.glob("*")), *(folder / each for each in self.listed.entry.files))
         }
-        # What is only said of it does not make it another server.
+        # A change of its description does not make it another server.
         entry = self.listed.entry.model_dump_json(exclude={"about", "install"})
         entry = hashlib.sha256(entry.encode()).hexdigest()
         said = {f"the entry of {name}": entry, f"the version of {name}": self.version}
@@ -100,7 +100,7 @@ def must_be_built(server: Listed) -> bool:
 
 
 def _unmade(server: Listed) -> str | None:
-    """What its start needs of its build and is not there: words that begin with {built}, or else its program."""
+    """A file of its build that is missing: a word of its start that begins with {built}, or else its program."""
     words = [word for word in server.entry.start if word.startswith("{built}")] or server.entry.start[:1]
     made = (filled(word, _places(server)) for word in words)
     return next((word for word in made if _found(word) is None and not Path(word).exists()), None)

@@ -237,7 +237,7 @@ def _ends_the_run(progress: Progress, result: Result, failure: Failure) -> bool:
 def _leave_out(progress: Progress, left_out: Mapping[tuple[int, int], Failure]) -> None:
     """Keeps, for each contestant that cannot take part, one result that says why: it is never started.
 
-    Who was left out for what its machine lacked, and is not any more, is named.
+    Also names contestants that were left out because the machine lacked something, and can run now.
     """
     able = {
         progress.names(result.trial)[0]: None

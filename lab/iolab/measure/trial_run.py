@@ -113,7 +113,7 @@ def _spent(run: Run) -> dict[str, int | None]:
     }
     user_ns, system_ns = grown["user_ns"] or 0, grown["system_ns"] or 0
     own_ns = round(run.report.generator.cpu_ns * user_ns / max(1, user_ns + system_ns))
-    # Where there was no tick there is no split.
+    # Without a tick in the window, the split is unknown.
     seen = user_ns + system_ns > 0
     grown["user_ns"] = own_ns if seen else None
     grown["system_ns"] = run.report.generator.cpu_ns - own_ns if seen else None
@@ -121,7 +121,7 @@ def _spent(run: Run) -> dict[str, int | None]:
 
 
 def _driven(host: Host, cell: Cell, server: RunningServer, observer: Observer) -> dict[str, Any]:
-    """What a client that is not ours brought: it runs to its end, and says its figures itself."""
+    """The figures of an external client, which runs to its end and reports them itself."""
     observer.ready()
     observer.begin()
     with death_first(server), running(host.drive(cell, server)) as client:

@@ -129,7 +129,7 @@ def faults_of(error: ValidationError) -> list[Fault]:
     for each in error.errors(include_url=False):
         name = _name(each)
         unit = " ms" if name.endswith("_ms") else ""
-        # What is wrong with a client says more than that it is no word for a driver.
+        # A mistake in a client's command is a better message than "not a driver".
         if name not in found or (name == "load.driver" and each["type"] == "value_error"):
             found[name] = Fault(name, mistakes.words(each), mistakes.words(each, unit))
     return list(found.values())

@@ -47,7 +47,7 @@ def dotted(tables: Any) -> Any:
 
 # Values by the dotted names of settings, as load.connections; in a file as tables too.
 Setting = Annotated[dict[str, Scalar], BeforeValidator(dotted)]
-# A trial is at most a day, as the engine has it: a slip of the pen must not become a week of measuring.
+# A trial is at most a day, as the engine has it: a typing mistake must not become a week of measuring.
 TRIAL_MS_MAX = 24 * 3_600_000
 # A trial as long as this would be a loss, so it is stored minute by minute and continued where it was cut off.
 LONG_MS, MINUTE_MS = 300_000, 60_000

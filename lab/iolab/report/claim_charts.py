@@ -35,7 +35,7 @@ def evidence(found: ClaimVerdict) -> Iterator[EvidenceRow]:
 
 
 def _unit(found: TestVerdict) -> float | None:
-    """By what a figure is divided to be a ratio; None where it is no ratio and cannot be made one."""
+    """The divisor that turns a figure into a ratio; None if it cannot be one."""
     test = found.test
     if isinstance(test, LevelTest) and test.of.contestant:
         unit = found.published or test.at_least or test.at_most

@@ -13,11 +13,11 @@ from iolab.plan.registry import filled
 from iolab.plan.settings import SETTINGS, SHORT, Cell, Load, settings_of, values_of
 
 PORT = 8080
-# What the record of a run says of its machine, and there of the servers of the registry, by their names.
+# The record of a run's machine, and in it the servers of the registry, by name.
 Machine = Mapping[str, Any]
 Servers = Mapping[str, Mapping[str, Any]]
 NO_RECORD: Machine = {}
-# What `iolab vs` has other flags for, or none. A run that is repeated has the times of its own.
+# Settings for which `iolab vs` has other flags, or none. A repeated run has its own times.
 OTHERWISE = frozenset(
     {
         *("load.connections", "load.threads", "load.driver", "load.cpus"),
@@ -25,7 +25,7 @@ OTHERWISE = frozenset(
         *("trial.warmup_ms", "trial.duration_ms", "trial.interval_ms"),
     }
 )
-# What a phone shows of a line of code.
+# The width of a line of code on a phone.
 COLUMNS = 38
 
 
@@ -47,7 +47,7 @@ def again(plan: Plan) -> tuple[str, ...]:
 
 
 def servers_of(machine: Machine) -> Servers:
-    """What the record of a machine says of the servers of the registry; a run of an earlier version says nothing."""
+    """The servers of the registry in the record of a machine; runs of earlier versions have none."""
     servers: Servers = machine.get("servers", {})
     return servers
 
@@ -67,7 +67,7 @@ def by_hand(plan: Plan, index: int, machine: Machine = NO_RECORD) -> tuple[ByHan
 
 
 def _places(machine: Machine) -> dict[str, str]:
-    """What the lab fills in besides the settings. The folder of its servers is the one that was measured with.
+    """The placeholders that the lab fills in besides settings. The folder of its servers is that of the measured run.
 
     A page is the same wherever it is made. Runs of earlier versions do not say the folder; a checkout calls it so.
     """
@@ -75,7 +75,7 @@ def _places(machine: Machine) -> dict[str, str]:
 
 
 def _note(cell: Cell, servers: Servers) -> str:
-    """What the lab does for a server besides: it fills in the rest of the registry's entry, and reaches all sockets."""
+    """A note on what only a run does: fill in the rest of an entry, start several instances, use all sockets."""
     if cell.contestant.kind == "named" and cell.contestant.name in servers:
         return "The run also fills in what is still in braces, and writes the files that the registry's entry lists."
     if cell.server.instances > 1:
@@ -117,7 +117,7 @@ def _vs_words(plan: Plan) -> list[str]:
 
 
 def _blocks_words(plan: Plan) -> list[str]:
-    """How many blocks there are, or what was asked for in place of a number."""
+    """The flags for the number of blocks, or for the precision or budget that chooses it."""
     return ["--blocks", str(plan.blocks)] if plan.aim is None else _aim_words(plan)
 
 
@@ -211,7 +211,7 @@ def _pattern_words(load: Load) -> list[str]:
         "--pipeline": None if load.pipeline == 1 else load.pipeline,
         "--requests-per-connection": load.requests_per_connection,
         "--requests": load.requests,
-        # A share of a capacity is a number only once that was measured.
+        # A share of a capacity is a number only after the capacity was measured.
         "--rate": "RATE" if isinstance(load.rate, str) else None if load.rate is None else f"{load.rate:.12g}",
         "--arrivals": None if load.rate is None else load.arrivals,
         "--connect-rate": None if load.connect_per_s is None else f"{load.connect_per_s:.12g}",

@@ -61,5 +61,5 @@ def templates() -> jinja2.Environment:
 
 
 def _seen(value: object) -> object:
-    """What goes into the page: texts from outside without what cannot be seen, our own markup as it is."""
+    """A value for the page: texts from outside without invisible characters, our own markup unchanged."""
     return drawing.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -28,7 +28,7 @@ from iolab.wording import Bound
 QUANTILES = tuple(name for name, quantile in metrics.QUANTILES.items() if quantile <= 0.999)
 # The quantiles of a curve: twelve between 90 % and 99 %, as many between any two nines.
 CURVE = tuple(round(1 - 10 ** (-step / 12), 7) for step in range(2, 37))
-# A machine's record has a topology as long as the machine is large; the page is not the place for it.
+# The topology in a machine's record is long on a large machine, so the page leaves it out.
 MACHINE_ROWS_MAX = 120
 MACHINE_HIDDEN = ("cpu.topology", "schema")
 
@@ -46,7 +46,7 @@ class Figure(NamedTuple):
 
 
 class ContestantRow(NamedTuple):
-    """What one contestant used and gave, each as a median over its trials that count.
+    """The figures of one contestant, each the median over its trials that count.
 
     Quantiles are in nanoseconds and missing where a trial is too short for them. Sizes are in bytes. `cores` is
     processor time over wall time. `switches` are context switches per request. `latency_bound` is "at most" where the
@@ -241,7 +241,7 @@ def _trial_row(plan: Plan, result: Result, used: bool) -> TrialRow:
 
 
 def limits(plan: Plan) -> list[str]:
-    """What no figure of this run can show, whatever it says."""
+    """What no figure of this run can show."""
     cells = [cell for comparison in plan.comparisons for cell in comparison.cells]
     said = [f"What was skipped, {skip.words}: {skip.reason}." for skip in plan.skipped]
     if any(cell.load.rate is None for cell in cells):
@@ -288,7 +288,7 @@ def _generator(load: Load) -> str:
 
 
 def _pattern(load: Load) -> str:
-    """What is special about the load, in words; empty where all connections are busy one request after the other."""
+    """Special features of the load, in words; empty for a plain closed loop over all connections."""
     parts = {
         f", {load.active} active": load.active,
         f", {load.idle} idle": load.idle,
@@ -320,7 +320,7 @@ def _path(path: Path) -> str:
 
 
 def _replies(comparison: Comparison, workload: HttpWorkload, seen: Mapping[str, float]) -> str:
-    """The size of HTTP replies. A command answers what it answers, so there only what was seen is known."""
+    """The size of HTTP replies. For servers that are commands, only the measured size is known."""
     if all(each.contestant.kind == "named" for each in comparison.cells):
         return f", replies with a body of {workload.reply_bytes} byte{'' if workload.reply_bytes == 1 else 's'}"
     if not seen:
@@ -331,7 +331,7 @@ def _replies(comparison: Comparison, workload: HttpWorkload, seen: Mapping[str, 
     return f", replies with headers of {', '.join(f'{size} from {title}' for title, size in sizes.items())}"
 
 
-# What a worker is called by what carries it: one of them, and several.
+# The word for a worker of each kind: one, and several.
 _WORKERS: dict[WorkerKind, tuple[str, str]] = {
     "thread": ("worker", "workers"),
     "process": ("worker process", "worker processes"),
@@ -356,7 +356,7 @@ def _cpus(cpus: Sequence[int]) -> str:
 
 
 def machine_rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The record of the machine, one line a fact, without what is only long."""
+    """The record of the machine, one line for each fact, without long lists."""
     rows = [(name, value) for name, value in _flat("", machine) if not name.startswith(MACHINE_HIDDEN)]
     return rows[:MACHINE_ROWS_MAX]
 

@@ -1,4 +1,4 @@
-"""What a server had along one trial: memory, threads, processes and descriptors, where they go on growing."""
+"""The size of a server during a trial: memory, threads, processes and descriptors, drawn if they keep growing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SERIES = (
 
 
 def drawings(found: ComparisonVerdict, index: int, done: Done) -> Iterator[Drawing]:
-    """What goes on growing in the trials of a comparison, those that failed among them: growth may be why."""
+    """Sizes that keep growing in the trials of a comparison. Failed trials count too: growth may be the cause."""
     of_slots: dict[int, list[Result]] = {}
     for place, result in sorted(done.items()):
         if place.comparison == index:

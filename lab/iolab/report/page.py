@@ -157,7 +157,7 @@ def _part(
 ) -> ComparisonPart:
     plan, comparison = run.plan, run.plan.comparisons[index]
     rows = figures.contestant_rows(found, used)
-    # Of many, dots and lines of every trial would be a wall of drawings: the ranking stands for them.
+    # With many contestants, drawings of every trial would fill the page, so only the ranking is drawn.
     details = draws and not comparison.many
     prices = price.drawings(found, used) if draws else ()
     return ComparisonPart(

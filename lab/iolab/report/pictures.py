@@ -47,7 +47,7 @@ def ratio_rows(verdicts: Iterable[ComparisonVerdict], metric: Metric) -> list[ch
 
 
 def _ratio_label(found: ComparisonVerdict, estimate: Estimate, *, alone: bool) -> str:
-    """What a ratio is of: the setting where all are of one pair; in a ladder the rung, whose reference is above it."""
+    """The label of a ratio: the setting if all are of one pair; in a ladder the rung, whose reference is above it."""
     if alone:
         return found.name
     return estimate.contestant if found.ladder else f"{estimate.contestant} / {estimate.reference}"

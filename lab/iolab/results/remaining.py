@@ -9,7 +9,7 @@ from iolab.plan.plan import RETRIES_MAX, Place, Plan, Trial
 from iolab.plan.schedule import block_trials, shuffled
 from iolab.results.records import CostCount, Result
 
-# The share of its trials that a comparison may run again, so that it takes at most half as long again as planned.
+# The share of its trials that a comparison may run again, so that reruns add at most half of the planned time.
 RERUN_SHARE_MAX = 0.5
 
 

@@ -39,7 +39,7 @@ RESAMPLES = 4_999
 POINTS_MIN = 3
 # The metrics that are sampled along a trial, by the fields of the samples.
 SAMPLED = {"rss": "rss_bytes", "threads": "threads", "processes": "processes"}
-# A value that happens to vary little must not rule the fit: none counts as if it varied less than this share of the
+# A value that happens to vary little must not dominate the fit: its variation counts as at least this share of the
 # usual one.
 SPREAD_SHARE_MIN = 0.1
 

@@ -184,8 +184,8 @@ def levels(
 
 
 def _is_limited(evidence: Evidence, index: int, leaf: Quantity) -> bool:
-    """Whether the generator was the limit. Any other limit belongs to the load and the setting that a claim is about: a
-    claim on one request in flight is decided by latency-bound cells, as it was published.
+    """Whether the generator was the limit. Any other limit is part of the load and setting of the claim: latency-bound
+    trials decide a claim about one request in flight, as it was published.
     """
     limit = evidence.verdicts[index].limits.get(leaf.contestant)
     return limit is not None and limit.kind is Bottleneck.GENERATOR

@@ -12,7 +12,7 @@ from iolab.wording import listed
 DURATION_MIN_S = 1.0
 # Requests that must be slower than a quantile before it is more than chance.
 BEYOND_MIN = 10
-# Tools print higher quantiles whether they mean anything or not; only who quotes them in a table is told.
+# Tools print higher quantiles even with too few requests, so these are reported only in tables.
 PRINTED_MAX = 0.99
 # The tail of an open loop would be this many times as long.
 HIDDEN_TIMES = 10

@@ -21,7 +21,7 @@ def check(run: Run) -> Iterator[Finding]:
     """The latencies of a run."""
     yield from _order(run)
     yield from _mean(run)
-    # wrk adds made-up samples after a slow reply, which raises its mean: it has no mean of what it measured.
+    # wrk adds samples that it did not measure after a slow reply, so its mean is not that of its measurements.
     if run.tool not in ("wrk", "k6"):
         yield from _little(run)
     yield from _iterations(run)
