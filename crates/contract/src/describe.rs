@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Driver, Version};
 
-/// What this engine can do on this machine.
+/// The models, drivers and protocols of this engine on this machine.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
@@ -25,7 +25,7 @@ pub struct Description {
 pub struct ModelDescription {
     pub name: String,
     pub about: String,
-    /// What it takes beyond any Linux; empty for most.
+    /// Requirements beyond any Linux; empty for most.
     pub needs: String,
     pub protocols: Vec<String>,
     pub options: Vec<OptionDescription>,
@@ -36,7 +36,7 @@ pub struct ModelDescription {
     pub available: bool,
     /// Why it is not available, if so.
     pub why_not: Option<String>,
-    /// Features of the kernel it does without.
+    /// Missing kernel features.
     pub lacks: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub struct OptionDescription {
     pub min: Option<usize>,
     pub max: Option<usize>,
     pub about: String,
-    /// What is wrong with values that are kept because they were published.
+    /// Known defects of values that are kept because published servers have them.
     pub defects: BTreeMap<String, String>,
 }
 
@@ -64,6 +64,6 @@ pub struct DriverDescription {
     pub available: bool,
     /// Why it is not available, if so.
     pub why_not: Option<String>,
-    /// Features of the kernel it does without.
+    /// Missing kernel features.
     pub lacks: Vec<String>,
 }

@@ -20,7 +20,7 @@ pub struct LoadReady {
     pub connections: usize,
     pub pid: u32,
     pub build: String,
-    /// Features of the kernel it does without.
+    /// Missing kernel features.
     pub lacks: Vec<String>,
 }
 

@@ -34,14 +34,14 @@ pub struct LoadSpec {
     pub sources: Vec<IpAddr>,
     #[schemars(range(min = *CONNECTIONS.start(), max = *CONNECTIONS.end()))]
     pub connections: usize,
-    /// Connections that are opened beside them and never used.
+    /// Additional connections that are opened and never used.
     #[serde(default)]
     #[schemars(range(min = *IDLE.start(), max = *IDLE.end()))]
     pub idle: usize,
     /// When the connections are opened.
     #[serde(default)]
     pub open: Opening,
-    /// Connections opened in a second at most; null: as fast as it goes.
+    /// Connections opened per second at most; null: as fast as possible.
     #[serde(default)]
     #[schemars(range(max = *RATE_PER_S.end()), extend("exclusiveMinimum" = 0.0))]
     pub connect_per_s: Option<f64>,
@@ -56,22 +56,22 @@ pub struct LoadSpec {
     #[serde(default = "one")]
     #[schemars(range(min = *PIPELINE.start(), max = *PIPELINE.end()))]
     pub pipeline: usize,
-    /// A connection is closed after so many requests and opened anew; null: never.
+    /// A connection is closed after this many requests and reopened; null: never.
     #[serde(default)]
     #[schemars(range(min = *REQUESTS.start(), max = *REQUESTS.end()))]
     pub requests_per_connection: Option<u64>,
-    /// Connections apart from the others, each asked about 100 times a second by a thread of their own.
+    /// Extra connections on a separate thread, each with about 100 requests per second.
     #[serde(default)]
     #[schemars(range(min = *PROBES.start(), max = *PROBES.end()))]
     pub probes: usize,
-    /// How long before a request is due the generator stops sleeping and spins.
+    /// How long the generator busy-waits before a request is due, or after a reply in a closed loop.
     #[serde(default)]
     #[schemars(range(min = *SPIN_US.start(), max = *SPIN_US.end()))]
     pub spin_us: u64,
     #[serde(default = "one")]
     #[schemars(range(min = *THREADS.start(), max = *THREADS.end()))]
     pub threads: usize,
-    /// How many processes the whole is split over; more, where one may not have so many descriptors.
+    /// Processes of the generator; more are started if one process cannot have enough descriptors.
     #[serde(default = "one")]
     #[schemars(range(min = *PROCESSES.start(), max = *PROCESSES.end()))]
     pub processes: usize,
@@ -93,7 +93,7 @@ pub struct LoadSpec {
     #[serde(default)]
     #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub duration_ms: Option<u64>,
-    /// The window ends after so many requests; it has no warm-up.
+    /// The window ends after this many requests; there is no warm-up.
     #[serde(default)]
     #[schemars(range(min = *REQUESTS.start(), max = *REQUESTS.end()))]
     pub requests: Option<u64>,
@@ -101,17 +101,17 @@ pub struct LoadSpec {
     #[serde(default = "timeout_ms")]
     #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub timeout_ms: u64,
-    /// What of a reply is compared with what is due.
+    /// How much of a reply is compared with the expected one.
     #[serde(default)]
     pub verify: Verification,
-    /// Whether the parts of each request's time are measured, which costs it two readings of the clock.
+    /// Whether the parts of each request's time are measured, at the cost of two clock readings per request.
     #[serde(default)]
     pub details: bool,
     /// The length of the slices of time in `intervals`.
     #[serde(default = "interval_ms")]
     #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub interval_ms: u64,
-    /// Tells an `interval` for each slice of the window of this length; null: none.
+    /// Emits an `interval` event for each slice of the window of this length; null: none.
     #[serde(default)]
     #[schemars(range(min = *SLICE_MS.start(), max = *SLICE_MS.end()))]
     pub slice_ms: Option<u64>,
@@ -222,10 +222,10 @@ impl Driver {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Opening {
-    /// Before the run, and each is answered once before the warm-up.
+    /// Before the run; each gets one reply before the warm-up.
     #[default]
     Before,
-    /// When the first request on them is due, as `ab` does.
+    /// Each when its first request is due, as `ab` does.
     AsNeeded,
 }
 
@@ -233,23 +233,23 @@ pub enum Opening {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verification {
-    /// All of it, however many receives bring it.
+    /// The whole reply, in any number of receives.
     #[default]
     Whole,
-    /// What its first receive brings, as clients without framing do: a reply that comes in several is wrong.
+    /// Only what the first receive returns, as clients without framing do: a reply in several pieces is wrong.
     OneReceive,
 }
 
-/// A server that is spoken to in TLS. Sessions are not resumed: every connection pays for a whole handshake.
+/// TLS with the server. Sessions are not resumed: every connection makes a full handshake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// The name, or the IP address, that its certificate must be for.
+    /// The name or IP address to expect in its certificate.
     pub server_name: String,
-    /// A file in PEM with the authorities that are trusted; null: those of the machine.
+    /// A PEM file of trusted certificate authorities; null: those of the machine.
     #[serde(default)]
     pub cacert: Option<PathBuf>,
-    /// Whether any certificate will do.
+    /// Whether any certificate is accepted.
     #[serde(default)]
     pub insecure: bool,
 }
@@ -274,17 +274,17 @@ pub struct Shard {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "loop", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Pace {
-    /// The reply to the one before it.
+    /// The reply to the previous request.
     #[default]
     Closed,
-    /// Its time, whatever has become of those before it.
+    /// Its due time, whether or not earlier requests have been answered.
     Open {
         #[serde(default)]
         arrivals: Arrivals,
-        /// Decides the times of Poisson arrivals.
+        /// Seed of the Poisson arrivals.
         #[serde(default = "seed")]
         seed: u64,
-        /// Rates one after the other, from the begin of the measured window. Before it the first rate holds.
+        /// Rates one after the other, from the start of the measured window. The warm-up has the first rate.
         #[schemars(length(min = *STAGES.start(), max = *STAGES.end()))]
         stages: Vec<Stage>,
     },
@@ -294,10 +294,10 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// At random, as by many users who know nothing of each other.
+    /// Random (Poisson), as from many independent users.
     #[default]
     Poisson,
-    /// At equal distances.
+    /// Evenly spaced.
     Even,
 }
 

@@ -15,15 +15,15 @@ use crate::{PathWord, ReadyWord, ReportWord, Version};
 pub struct PathSpec {
     pub schema: Version,
     pub role: PathWord,
-    /// How long a packet travels, one way.
+    /// One-way delay of each packet.
     #[serde(default)]
     #[schemars(range(min = *DELAY_MS.start(), max = *DELAY_MS.end()))]
     pub delay_ms: f64,
-    /// Bits of IP packets a second, headers included; null: as fast as this machine carries them.
+    /// Bits of IP packets per second, headers included; null: as fast as this machine carries them.
     #[serde(default)]
     #[schemars(range(min = *RATE_BITS_PER_S.start(), max = *RATE_BITS_PER_S.end()))]
     pub rate_bits_per_s: Option<f64>,
-    /// Packets that wait for their turn at that rate at most; the next is dropped. It means nothing without a rate.
+    /// Packets that may wait to be sent at that rate; further ones are dropped. It has no effect without a rate.
     #[serde(default = "queue_packets")]
     #[schemars(range(min = *QUEUE_PACKETS.start(), max = *QUEUE_PACKETS.end()))]
     pub queue_packets: usize,
@@ -38,7 +38,7 @@ pub struct PathSpec {
     /// Whether the server's kernel answers with SYN cookies when too many handshakes are under way.
     #[serde(default = "syn_cookies")]
     pub syn_cookies: bool,
-    /// Decides which packets are lost.
+    /// Seed of the random losses.
     #[serde(default = "seed")]
     pub seed: u64,
 }

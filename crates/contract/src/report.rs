@@ -25,10 +25,10 @@ pub struct Report {
     /// As in the spec.
     #[serde(default)]
     pub tls: Option<Tls>,
-    /// Connections asked for.
+    /// Requested connections.
     #[schemars(range(min = 1))]
     pub connections: usize,
-    /// Connections that were asked for to be idle beside them.
+    /// Requested additional idle connections.
     pub idle: usize,
     /// As in the spec.
     #[serde(default)]
@@ -54,13 +54,13 @@ pub struct Report {
     pub requests_per_connection: Option<u64>,
     /// The number of requests that was to end the run.
     pub requests_asked: Option<u64>,
-    /// How long before a request was due the generator no longer slept.
+    /// How long the generator busy-waited before a request was due.
     #[serde(default)]
     pub spin_us: u64,
     /// As in the spec.
     #[serde(default)]
     pub verify: Verification,
-    /// What a reader of the figures must know of how they were taken, a phrase each.
+    /// Conditions to print beside the figures, a phrase each.
     #[serde(default)]
     pub labels: Vec<String>,
     /// Whether a signal ended it before its time.
@@ -76,7 +76,7 @@ pub struct Report {
     /// The same for programs.
     pub first_failure: Option<FirstFailure>,
     pub bytes: Bytes,
-    /// Correct replies a second; of a server that was gone at the end, until its last reply.
+    /// Correct replies per second; until the last reply if the server was gone at the end.
     #[schemars(range(min = 0.0))]
     pub rate_per_s: f64,
     /// Whether the server was gone at the end: no connection was open any more, and none could be opened.
@@ -118,7 +118,7 @@ pub struct Report {
     pub generator: Generator,
     /// What limited the rate.
     pub bound: Bound,
-    /// Why the figures are not to be trusted, a sentence each; empty if the run is sound.
+    /// Why the run is invalid, a sentence each; empty if it is valid.
     pub unsound: Vec<String>,
 }
 
@@ -175,7 +175,7 @@ pub enum BoundBy {
     Server,
     /// The server may be faster than this.
     Generator,
-    /// All that was asked for was done: both could do more.
+    /// Every due request was sent: both sides could do more.
     Rate,
     Unclear,
 }

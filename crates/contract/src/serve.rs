@@ -36,16 +36,16 @@ pub struct ServeSpec {
     /// The file of the network namespace that it enters before it opens a socket; null: the one it is started in.
     #[serde(default)]
     pub netns: Option<PathBuf>,
-    /// Connections a worker holds at most.
+    /// Maximum number of connections per worker.
     #[serde(default = "connections_max")]
     #[schemars(range(min = *CONNECTIONS.start(), max = *CONNECTIONS.end()))]
     pub connections_max: usize,
-    /// Whether to count its syscalls, which costs each of them a little time.
+    /// Whether to count its syscalls, which slows each of them a little.
     #[serde(default)]
     pub count_calls: bool,
 }
 
-/// What a worker is.
+/// Whether each worker is a thread or a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerKind {
@@ -76,9 +76,9 @@ pub struct ServeReady {
     /// Connections a worker serves at the same time; null: as many as the system and `connections_max` allow.
     #[schemars(range(min = 1))]
     pub holds: Option<usize>,
-    /// What is wrong with this variant, where it is one that was published with a defect.
+    /// Known defects of this variant, if it is one that was published with a defect.
     pub defects: Vec<String>,
-    /// Features of the kernel it does without.
+    /// Missing kernel features.
     pub lacks: Vec<String>,
     /// What parses requests and builds replies: `iolab`, or the library that is compared with it as a whole.
     pub parser: String,
@@ -96,7 +96,7 @@ pub struct Served {
     pub workers: Vec<ServedWorker>,
     /// How often a worker process was started again.
     pub restarts: u64,
-    /// Syscalls of all workers so far, if they are counted and the kernel lets us.
+    /// Syscalls of all workers so far, if they are counted and the kernel allows it.
     pub calls: Option<u64>,
 }
 
@@ -104,9 +104,9 @@ pub struct Served {
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServedWorker {
-    /// Connections it has taken, those that have ended among them.
+    /// Connections it has accepted, including ended ones.
     pub connections: u64,
-    /// Connections it has closed at once, by the limit that made it.
+    /// Connections it has refused, by limit.
     pub refused: BTreeMap<String, u64>,
 }
 

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{STATUS, WORK_NS};
 
-/// What is asked and answered. Both roles take the same document; a server has no use for the fields that only
-/// concern how a client asks.
+/// Requests and replies. Both roles take the same document; a server ignores the fields that only a client needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "protocol", rename_all = "snake_case")]
 pub enum Workload {
@@ -50,7 +49,7 @@ pub struct Http {
     pub host: Option<String>,
     /// Whether a client sends many requests over one connection, or opens one for each.
     pub keep_alive: bool,
-    /// What a client holds a reply to.
+    /// How a client verifies a reply.
     pub verify: Verify,
     #[schemars(length(min = 1))]
     pub method: String,
@@ -60,10 +59,10 @@ pub struct Http {
     /// The body of a client's requests, of which the limit is in bytes of UTF-8.
     #[schemars(length(max = http::Request::BODY_BYTES_MAX))]
     pub body: String,
-    /// The status that a client takes for a success; null stands for any 2xx.
+    /// The status that counts as success; null stands for any 2xx.
     #[schemars(range(min = *STATUS.start(), max = *STATUS.end()))]
     pub expect_status: Option<u16>,
-    /// The body that every reply must have; null stands for that of the first.
+    /// The body that every reply must have; null stands for the body of the first reply.
     pub expect_body: Option<String>,
 }
 
@@ -177,7 +176,7 @@ pub struct Rpc {
     /// The length of the text that goes there and back, in bytes.
     #[schemars(range(max = rpc::Workload::TEXT_BYTES_MAX))]
     pub text_bytes: usize,
-    /// More computing for each call, in nanoseconds: the server finds out at its start how many steps that is.
+    /// Additional computing for each call, in nanoseconds: the server calibrates the number of steps at its start.
     #[schemars(range(min = *WORK_NS.start(), max = *WORK_NS.end()))]
     pub work_ns: u64,
 }
@@ -188,11 +187,11 @@ impl Default for Rpc {
     }
 }
 
-/// How the end of an echoed message is found.
+/// How the end of an echoed message is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Framing {
-    /// Not at all: the server sends back what comes.
+    /// No framing: the server sends back what arrives.
     Raw,
     /// By a length of two bytes, big-endian, before it.
     Prefix,
