@@ -28,10 +28,10 @@ pub(crate) const MODEL: Model = Model {
 const REAP: ModelOption = ModelOption {
     name: "reap",
     values: Values::Words(&["soon", "never"]),
-    about: "when a child that has ended is collected",
+    about: "when a finished child process is reaped",
     defects: &[(
         "never",
-        "every connection leaves a dead process behind, and the server refuses all once the system allows no more",
+        "every connection leaves a zombie process, and the server refuses all connections at the limit of processes",
     )],
 };
 

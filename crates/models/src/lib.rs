@@ -107,10 +107,10 @@ impl ModelOption {
 pub const BACKLOG: ModelOption = ModelOption {
     name: "backlog",
     values: Values::Number { default: "65535", min: 1, max: 65_535 },
-    about: "connections that the kernel holds until they are accepted; it cuts this to its own limit",
+    about: "connections that the kernel queues until they are accepted, up to its own limit",
     defects: &[(
         "3",
-        "a short burst overflows it, and further clients wait a second or more before they try again",
+        "a short burst overflows it, and further clients wait a second or more before they retry",
     )],
 };
 
@@ -118,7 +118,7 @@ pub const BACKLOG: ModelOption = ModelOption {
 pub(crate) const ACCEPT: ModelOption = ModelOption {
     name: "accept",
     values: Values::Words(&["each", "shared"]),
-    about: "whether each worker has a queue of new connections, filled in turn, or all take them from one",
+    about: "whether each worker has its own queue of new connections, filled in turn, or all share one",
     defects: &[],
 };
 

@@ -18,7 +18,7 @@ use crate::workers::{Worker, spread};
 use crate::{ACCEPT, Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
-    about: "the event loop of the library libevent 2.1.12, built in, which calls back what is ready",
+    about: "the event loop of the library libevent 2.1.12, built in, with a callback for each ready connection",
     options: &[BACKEND, ACCEPT],
     connections_per_worker,
     missing_features,
@@ -28,7 +28,7 @@ pub(crate) const MODEL: Model = Model {
 const BACKEND: ModelOption = ModelOption {
     name: "backend",
     values: Values::Words(&[Backend::Epoll.name(), Backend::Poll.name(), Backend::Select.name()]),
-    about: "which call of the kernel the library waits with",
+    about: "the syscall that the library waits with",
     defects: &[],
 };
 

@@ -41,7 +41,7 @@ const DRIVER: ModelOption = ModelOption {
 const TASK_RUN: ModelOption = ModelOption {
     name: "taskrun",
     values: Values::Words(&["deferred", "cooperative", "interrupting"]),
-    about: "when the kernel completes requests: while we wait, at any syscall, or at once, as monoio does unasked",
+    about: "when the kernel completes requests: while the server waits, at any syscall, or at once (monoio's default)",
     defects: &[],
 };
 

@@ -16,7 +16,7 @@ use crate::workers::{Worker, spread};
 use crate::{ACCEPT, Config, Model};
 
 pub(crate) const MODEL: Model = Model {
-    about: "an event loop that shows poll all its connections at every wait, as a list",
+    about: "an event loop that passes all connections to poll at every wait, as a list",
     options: &[ACCEPT],
     ..Model::DEFAULT
 };

@@ -26,7 +26,7 @@ pub(crate) const MODEL: Model = Model {
 const PROCESSES: ModelOption = ModelOption {
     name: "processes",
     values: Values::Number { default: "16", min: 1, max: 1024 },
-    about: "processes of each worker, and so the connections it serves at the same time",
+    about: "processes of each worker, which is also the number of connections it serves at the same time",
     defects: &[],
 };
 

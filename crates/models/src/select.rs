@@ -18,7 +18,7 @@ use crate::workers::{Worker, spread};
 use crate::{ACCEPT, Config, Model, ModelOption, Values};
 
 pub(crate) const MODEL: Model = Model {
-    about: "an event loop that shows select all its connections at every wait, as bits",
+    about: "an event loop that passes all connections to select at every wait, as bits",
     options: &[SET, ACCEPT],
     connections_per_worker,
     ..Model::DEFAULT
@@ -27,7 +27,7 @@ pub(crate) const MODEL: Model = Model {
 const SET: ModelOption = ModelOption {
     name: "set",
     values: Values::Words(&["fixed", "big"]),
-    about: "whether descriptors must fit into the C library's 1,024 bits, or have as many as it takes",
+    about: "whether the set has the C library's 1,024 bits, or as many as the descriptors need",
     defects: &[],
 };
 

@@ -31,20 +31,20 @@ pub(crate) const MODEL: Model = Model {
 const PASS: ModelOption = ModelOption {
     name: "pass",
     values: Values::Words(&["own", "shared"]),
-    about: "whether a thread is given its connection, or looks for it in a place that all threads share",
+    about: "whether a thread gets its connection as an argument, or reads it from a variable that all threads share",
     defects: &[(
         "shared",
-        "of two connections that arrive close together, one may be served twice and the other never",
+        "if two connections arrive close together, one may be served twice and the other never",
     )],
 };
 
 const JOIN: ModelOption = ModelOption {
     name: "join",
     values: Values::Words(&["detached", "never"]),
-    about: "whether a thread that has ended gives its stack back",
+    about: "whether the stack of a finished thread is freed",
     defects: &[(
         "never",
-        "every connection leaves a stack behind, and the server refuses all once memory is full",
+        "every connection leaks a stack, and the server refuses all connections once memory is full",
     )],
 };
 

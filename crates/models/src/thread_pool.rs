@@ -43,7 +43,7 @@ const THREADS: ModelOption = ModelOption {
 const CACHE: ModelOption = ModelOption {
     name: "cache",
     values: Values::Number { default: "10000", min: 1, max: 1_000_000 },
-    about: "connections that each worker keeps open; for one more, that which was idle longest is closed",
+    about: "connections that each worker keeps open; one more closes the one that was idle longest",
     defects: &[],
 };
 

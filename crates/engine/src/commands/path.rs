@@ -179,7 +179,7 @@ fn summary(report: &PathReport) -> String {
             _ => format!(", {} dropped because {why}", count(packets)),
         };
         let unplanned =
-            more(overrun, "this machine was too slow") + &more(overflowed, "no more can be on its way");
+            more(overrun, "this machine was too slow") + &more(overflowed, "too many were in transit");
         format!(
             "{name}: {} packets ({}), {} dropped at the queue, {} lost{unplanned}; late by {} (p99), {} (max)",
             count(carried.packets),

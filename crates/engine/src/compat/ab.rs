@@ -80,17 +80,17 @@ const OTHERS: Others = Others {
     idle: &["-q", "-r", "-S", "-v LEVEL", "-I"],
     refused: &[
         ("-b SIZE", "the kernel sizes the buffers of the sockets"),
-        ("-P CREDENTIALS", "nothing stands between the generator and the server"),
-        ("-X PROXY", "nothing stands between the generator and the server"),
+        ("-P CREDENTIALS", "proxies are not supported"),
+        ("-X PROXY", "proxies are not supported"),
         ("-w", "there is no table in HTML; --json has every number"),
         ("-x ATTRIBUTES", "there is no table in HTML; --json has every number"),
         ("-y ATTRIBUTES", "there is no table in HTML; --json has every number"),
         ("-z ATTRIBUTES", "there is no table in HTML; --json has every number"),
-        ("-g FILE", "latencies are kept as a histogram, which --json has, not one by one"),
+        ("-g FILE", "latencies are kept as a histogram (in --json), not one by one"),
         ("-e FILE", "the percentiles are in what --json prints"),
         ("-Z CIPHERS", "the ciphers cannot be chosen"),
         ("-f PROTOCOL", "the version of TLS cannot be chosen"),
-        ("-E FILE", "the generator shows no certificate"),
+        ("-E FILE", "client certificates are not supported"),
     ],
 };
 

@@ -51,8 +51,8 @@ const OTHERS: Others = Others {
     // We ask for no compression and follow no redirect.
     idle: &["-disable-compression", "-disable-redirects"],
     refused: &[
-        ("-o FORMAT", "latencies are kept as a histogram, which --json has, not one by one"),
-        ("-x PROXY", "nothing stands between the generator and the server"),
+        ("-o FORMAT", "latencies are kept as a histogram (in --json), not one by one"),
+        ("-x PROXY", "proxies are not supported"),
         ("-h2", "the generator speaks HTTP/1.1"),
     ],
 };

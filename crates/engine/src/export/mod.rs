@@ -26,7 +26,7 @@ use self::hlog::Hlog;
 use self::json::Json;
 use self::ndjson::Ndjson;
 use self::svg::Svg;
-use crate::failure::Failure;
+use crate::failure::{Failure, for_people};
 use crate::result::report::interval;
 
 /// Where to write, and in which form.
@@ -242,13 +242,7 @@ impl Sink {
 
 /// The kernel's reason, without its number.
 fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::NotFound => "its folder is not there".to_owned(),
-        ErrorKind::PermissionDenied => "this user may not".to_owned(),
-        ErrorKind::IsADirectory => "it is a folder".to_owned(),
-        ErrorKind::StorageFull => "no space is left on its disk".to_owned(),
-        _ => error.to_string(),
-    }
+    for_people(&error.to_string())
 }
 
 #[cfg(test)]

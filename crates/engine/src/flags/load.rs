@@ -35,8 +35,8 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
     pub(crate) spec: Option<String>,
 
-    /// What to ask: http://host:port/path, tcp://host:port for other protocols, https:// and tls:// for the same in
-    /// TLS, or unix:/path.
+    /// Address of the server: http://host:port/path, tcp://host:port for other protocols, https:// or tls:// for the
+    /// same over TLS, or unix:/path.
     #[arg(required_unless_present_any = ["spec", "like", "self_test"])]
     url: Option<String>,
 
@@ -44,23 +44,23 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "LINE", conflicts_with = "url", help_heading = LOAD)]
     pub(crate) like: Option<String>,
 
-    /// Connections, each with one request at a time.
+    /// Connections, each with one request in flight.
     #[arg(long, short, value_name = "N", default_value_t = 50, help_heading = CONNECTIONS)]
     connections: usize,
 
-    /// Send so many requests a second, whatever the replies do: 2000, 10k, 100-5000:30s (a ramp) or 100:10s,200:10s
-    /// (steps). Latency then counts from when a request was due [default: a closed loop]
+    /// Send this many requests per second, whether or not replies arrive (open loop): 2000, 10k, 100-5000:30s (a
+    /// ramp) or 100:10s,200:10s (steps). Latency then counts from the due time [default: a closed loop]
     #[arg(
         long, short = 'r', visible_alias = "qps", value_name = "RATE", value_parser = rate::parse,
         help_heading = LOAD
     )]
     rate: Option<Rate>,
 
-    /// How the requests of a rate are spread [default: poisson]
+    /// Random or evenly spaced send times at a rate [default: poisson]
     #[arg(long, value_enum, requires = "rate", help_heading = LOAD)]
     arrivals: Option<Arrivals>,
 
-    /// Decides the times of Poisson arrivals [default: 1]
+    /// Seed of the Poisson arrivals [default: 1]
     #[arg(long, value_name = "N", requires = "rate", help_heading = LOAD)]
     seed: Option<u64>,
 
@@ -68,16 +68,16 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "N", help_heading = CONNECTIONS)]
     active: Option<usize>,
 
-    /// Connections that are opened beside the others and never used.
+    /// Additional connections that are opened and never used.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = CONNECTIONS)]
     idle: usize,
 
-    /// When connections are opened: before the run, or each when its first request is due, as ab does. A run of a
-    /// number of requests then ends with the last reply, whatever other connections wait for.
+    /// Open connections before the run, or each when its first request is due, as ab does. With --requests, the run
+    /// then ends with the last reply, even if other connections still wait.
     #[arg(long, value_enum, default_value_t = Opening::Before, help_heading = CONNECTIONS)]
     open: Opening,
 
-    /// Open at most so many connections a second [default: as fast as it goes]
+    /// Open at most this many connections per second [default: as fast as possible]
     #[arg(long, value_name = "RATE", help_heading = CONNECTIONS)]
     connect_rate: Option<f64>,
 
@@ -89,11 +89,11 @@ pub(crate) struct LoadFlags {
     #[arg(long, short = 'p', value_name = "N", default_value_t = 1, help_heading = CONNECTIONS)]
     pipeline: usize,
 
-    /// Close a connection after so many requests, and open it anew [default: never]
+    /// Close a connection after this many requests, and reopen it [default: never]
     #[arg(long, value_name = "N", help_heading = CONNECTIONS)]
     requests_per_connection: Option<u64>,
 
-    /// Local addresses that connections come from, in turn, as in 127.0.0.1,127.0.0.2 [default: the kernel's choice]
+    /// Local addresses of the connections, in turn, as in 127.0.0.1,127.0.0.2 [default: the kernel's choice]
     #[arg(long = "source", value_name = "LIST", value_delimiter = ',', help_heading = CONNECTIONS)]
     sources: Vec<IpAddr>,
 
@@ -108,16 +108,16 @@ pub(crate) struct LoadFlags {
     #[arg(long, short, value_name = "N", default_value_t = 1, help_heading = GENERATOR)]
     threads: usize,
 
-    /// Processes the generator is split over; more, where one may not have so many connections.
+    /// Processes of the generator; more are started if one process cannot have enough connections.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = GENERATOR)]
     processes: usize,
 
-    /// How long to measure, as in 500ms, 10s, 1m; with --requests, at most so long [default: as long as
+    /// How long to measure, as in 500ms, 10s, 1m; with --requests, at most this long [default: as long as
     /// the stages of a rate, or 10s]
     #[arg(long, short = 'z', value_parser = parse_milliseconds, help_heading = LOAD)]
     duration: Option<Duration>,
 
-    /// Measure so many requests instead, without warm-up.
+    /// Stop after this many requests instead, without warm-up.
     #[arg(long, short = 'n', value_name = "N", help_heading = LOAD)]
     requests: Option<u64>,
 
@@ -125,14 +125,14 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "DURATION", value_parser = parse_milliseconds, help_heading = LOAD)]
     warmup: Option<Duration>,
 
-    /// How long a reply may take.
+    /// Timeout of a reply.
     #[arg(
         long, value_name = "DURATION", value_parser = parse_milliseconds, default_value = "10s",
         help_heading = LOAD
     )]
     timeout: Duration,
 
-    /// How the generator waits.
+    /// How the generator waits for replies.
     #[arg(long, value_enum, default_value_t = Driver::Epoll, help_heading = GENERATOR)]
     driver: Driver,
 
@@ -140,7 +140,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = GENERATOR)]
     cpus: Option<Cpus>,
 
-    /// [default: http for http://, echo for others]
+    /// Protocol of the requests [default: http for http://, echo for others]
     #[arg(long, value_enum, help_heading = REQUESTS)]
     protocol: Option<Protocol>,
 
@@ -159,19 +159,19 @@ pub(crate) struct LoadFlags {
     #[arg(long, short = 'd', value_name = "TEXT", value_parser = parse_body, help_heading = REQUESTS)]
     body: Option<String>,
 
-    /// The same from a file (http)
+    /// A file with the body of each request (http)
     #[arg(long, short = 'D', value_name = "PATH", conflicts_with = "body", help_heading = REQUESTS)]
     body_file: Option<PathBuf>,
 
-    /// The status that is a success (http) [default: any 2xx]
+    /// The status that counts as success (http) [default: any 2xx]
     #[arg(long, value_name = "N", help_heading = REQUESTS)]
     expect_status: Option<u16>,
 
-    /// The body that every reply must have (http) [default: that of the first]
+    /// The body that every reply must have (http) [default: the body of the first reply]
     #[arg(long, value_name = "TEXT", help_heading = REQUESTS)]
     expect_body: Option<String>,
 
-    /// Every reply must have the body of the request, as POST /echo of our servers answers (http)
+    /// Every reply must repeat the body of the request, as POST /echo of iolab's servers does (http)
     #[arg(long, conflicts_with = "expect_body", help_heading = REQUESTS)]
     expect_echo: bool,
 
@@ -179,11 +179,11 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_enum, help_heading = REQUESTS)]
     verify: Option<Verify>,
 
-    /// Compare what the first receive of a reply brings, as simple clients do: one that comes in several is wrong.
+    /// Compare only what the first receive returns, as simple clients do: a reply in several pieces is wrong.
     #[arg(long, help_heading = REQUESTS)]
     one_receive: bool,
 
-    /// Measure the parts of each request's time, too: connect, write, wait for the reply, and read it (driver epoll).
+    /// Also measure the parts of each request's time: connect, write, wait for the reply, read it (driver epoll).
     #[arg(long, help_heading = REQUESTS)]
     details: bool,
 
@@ -201,7 +201,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, help_heading = GENERATOR)]
     pub(crate) self_test: bool,
 
-    /// Write the run to a file, in the form that its ending says: .json, .ndjson, .csv, .hlog or .svg; may be given
+    /// Write the run to a file; the ending selects the format: .json, .ndjson, .csv, .hlog or .svg. May be given
     /// several times.
     #[arg(
         long = "write", short = 'o', value_name = "PATH", value_parser = Target::parse,
@@ -209,14 +209,14 @@ pub(crate) struct LoadFlags {
     )]
     pub(crate) writes: Vec<Target>,
 
-    /// How much of the run a row of such a file tells [default: 1s]
+    /// Time that each row of such a file covers [default: 1s]
     #[arg(
         long, value_name = "DURATION", value_parser = parse_milliseconds, requires = "writes",
         help_heading = OUTPUT
     )]
     slice: Option<Duration>,
 
-    /// Say nothing while it runs.
+    /// Do not show progress.
     #[arg(long, short, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
 
@@ -228,7 +228,7 @@ pub(crate) struct LoadFlags {
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 
-    /// End with exit code 1 if the figures are not to be trusted.
+    /// Exit with code 1 if the run is invalid.
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) strict: bool,
 }
@@ -246,7 +246,7 @@ impl LoadFlags {
     pub(crate) fn to_spec(&self) -> Result<LoadSpec, Failure> {
         let url = Url::parse(self.subject()).map_err(|message| Failure::request("bad_flag", message))?;
         if self.requests.is_some() && self.warmup.is_some_and(|warmup| !warmup.is_zero()) {
-            let message = "--warmup goes with --duration: of a number of requests (-n) each counts";
+            let message = "--warmup needs --duration: with a number of requests (-n), every request counts";
             return Err(Failure::request("bad_flag", message));
         }
         let window = self.window()?;

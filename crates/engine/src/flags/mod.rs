@@ -38,21 +38,21 @@ struct Cli {
 pub(crate) enum Command {
     /// Run one server with one I/O model.
     Serve(ServeFlags),
-    /// Load a server, check every reply, and say how long each took.
+    /// Load a server, verify every reply, and measure latencies.
     Load(Box<LoadFlags>),
-    /// Put a delay, a rate and loss between two ends on this machine.
+    /// Emulate a network with delay, rate and loss on this machine.
     Path(PathFlags),
-    /// Make one report of those of several generators that loaded at the same time.
+    /// Merge the reports of several generators that ran at the same time.
     Merge(MergeFlags),
-    /// Print, as JSON, what this engine can do on this machine.
+    /// Print the models, options and kernel features available on this machine, as JSON.
     Describe(DescribeFlags),
-    /// Print how many nanoseconds a cache line takes from one processor to another and back.
+    /// Print the core-to-core latency of two processors, in nanoseconds: a cache line there and back.
     Distance(DistanceFlags),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct MergeFlags {
-    /// Files of reports, each with one or, one after the other, several, as .json or .ndjson; - is standard input.
+    /// Files of one or several reports, as .json or .ndjson; - is standard input.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
 
@@ -77,10 +77,10 @@ pub(crate) struct DescribeFlags {
 
 #[derive(Args, Debug)]
 pub(crate) struct DistanceFlags {
-    /// A processor, by its number.
+    /// Number of a processor.
     pub(crate) one: usize,
 
-    /// Another one.
+    /// Number of another processor.
     pub(crate) other: usize,
 }
 
@@ -105,21 +105,22 @@ pub(crate) struct ServeFlags {
     #[command(flatten)]
     options: OptionFlags,
 
+    /// Protocol that the server speaks.
     #[arg(long, value_enum, default_value_t = Protocol::Http)]
     protocol: Protocol,
 
-    /// The length of the body that / answers (http) [default: 1]
+    /// Length of the body of GET / (http) [default: 1]
     #[arg(long, value_name = "N")]
     reply_bytes: Option<usize>,
 
-    /// The status that / is answered with, 200 or 204; 204 has no body (http) [default: 200]
+    /// Status of GET /: 200, or 204 without a body (http) [default: 200]
     #[arg(long, value_name = "N", value_parser = parse_reply_status)]
     reply_status: Option<ReplyStatus>,
 
     #[command(flatten)]
     messages: MessageFlags,
 
-    /// More computing for each call, as in 50us or 1ms (rpc) [default: none]
+    /// Additional computing for each call, as in 50us or 1ms (rpc) [default: none]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     work: Option<Duration>,
 
@@ -132,7 +133,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
 
-    /// What a worker is.
+    /// Run each worker as a thread or as a process.
     #[arg(long, value_enum, default_value_t = WorkerKind::Thread)]
     worker_kind: WorkerKind,
 
@@ -140,19 +141,19 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
     cpus: Option<Cpus>,
 
-    /// Connections a worker holds; further ones are closed.
+    /// Maximum number of connections per worker; further ones are closed.
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS_MAX_DEFAULT)]
     connections_max: usize,
 }
 
-/// What is said over the protocols that are not HTTP, by both sides.
+/// Flags of the protocols other than HTTP, for both sides.
 #[derive(Args, Debug)]
 struct MessageFlags {
-    /// How the end of a message is found (echo) [default: raw]
+    /// How the end of a message is recognised (echo) [default: raw]
     #[arg(long, value_enum)]
     framing: Option<Framing>,
 
-    /// The length of a message (echo, without its frame; line, with its line feed) [default: 64; 12]
+    /// Length of a message (echo, without its frame; line, with its line feed) [default: 64; 12]
     #[arg(long, value_name = "N")]
     message_bytes: Option<usize>,
 
@@ -160,7 +161,7 @@ struct MessageFlags {
     #[arg(long, value_name = "N")]
     target: Option<u32>,
 
-    /// The length of the text of a call (rpc) [default: 11]
+    /// Length of the text of a call (rpc) [default: 11]
     #[arg(long, value_name = "N")]
     text_bytes: Option<usize>,
 }
@@ -362,7 +363,7 @@ fn refuse_others(flags: &[(&str, bool, Protocol)], protocol: Protocol) -> Result
         None => Ok(()),
         Some((flag, ..)) => {
             let name = protocol.name();
-            let message = format!("{flag} means nothing to --protocol {name}: leave it out");
+            let message = format!("{flag} has no effect with --protocol {name}: leave it out");
             Err(Failure::request("bad_flag", message))
         }
     }

@@ -14,19 +14,19 @@ pub(crate) struct PathFlags {
     #[arg(long, value_name = "-", value_parser = ["-"], exclusive = true)]
     pub(crate) spec: Option<String>,
 
-    /// How long a packet travels, one way, as in 24.5ms
+    /// One-way delay of each packet, as in 24.5ms
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     delay: Duration,
 
-    /// Bits a second, each way, as in 10mbit [default: as fast as this machine carries them]
+    /// Bits per second, each way, as in 10mbit [default: as fast as this machine carries them]
     #[arg(long, value_name = "RATE", value_parser = parse_bit_rate)]
     rate: Option<f64>,
 
-    /// Packets that wait for their turn at that rate, each way; the next is dropped [default: 100]
+    /// Packets that may wait to be sent at that rate, each way; further ones are dropped [default: 100]
     #[arg(long, value_name = "PACKETS", requires = "rate")]
     queue: Option<usize>,
 
-    /// The share of packets that is lost at random, as in 0.1% [default: none]
+    /// Share of packets that are lost at random, as in 0.1% [default: none]
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     loss: Option<f64>,
 
@@ -34,15 +34,15 @@ pub(crate) struct PathFlags {
     #[arg(long, value_name = "BYTES", default_value_t = MTU_DEFAULT)]
     mtu: usize,
 
-    /// Have the server's kernel drop SYNs where too many handshakes are under way, instead of sending SYN cookies
+    /// Drop SYNs at the server when too many handshakes are in progress, instead of sending SYN cookies
     #[arg(long)]
     no_syn_cookies: bool,
 
-    /// Decides which packets are lost
+    /// Seed of the random losses
     #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     seed: u64,
 
-    /// A command to run at the client's end: the path ends with it [default: none, it ends with Ctrl-C]
+    /// A command to run at the client's end; the path ends with it [default: none, the path ends with Ctrl-C]
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }

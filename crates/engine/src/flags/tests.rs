@@ -75,14 +75,14 @@ fn flags_of_a_server_that_cannot_be_say_what_to_do() {
     check_serve("--modle epoll", Err("a similar argument exists: '--model'"));
     check_serve(
         "--model epoll --framing raw",
-        Err("--framing means nothing to --protocol http: leave it out"),
+        Err("--framing has no effect with --protocol http: leave it out"),
     );
-    check_serve("--model epoll --protocol echo --reply-bytes 1", Err("--reply-bytes means nothing"));
-    check_serve("--model epoll --protocol echo --reply-status 204", Err("--reply-status means nothing"));
+    check_serve("--model epoll --protocol echo --reply-bytes 1", Err("--reply-bytes has no effect"));
+    check_serve("--model epoll --protocol echo --reply-status 204", Err("--reply-status has no effect"));
     check_serve("--model epoll --reply-status 404", Err("reply_status is 404; it can be 200 or 204"));
-    check_serve("--model epoll --protocol line --framing raw", Err("--framing means nothing"));
-    check_serve("--model epoll --protocol http --work 1ms", Err("--work means nothing to --protocol http"));
-    check_serve("--model epoll --protocol rpc --message-bytes 1", Err("--message-bytes means nothing"));
+    check_serve("--model epoll --protocol line --framing raw", Err("--framing has no effect"));
+    check_serve("--model epoll --protocol http --work 1ms", Err("--work has no effect with --protocol http"));
+    check_serve("--model epoll --protocol rpc --message-bytes 1", Err("--message-bytes has no effect"));
     check_serve("--model epoll --option recv", Err("`recv` is not NAME=VALUE, as in recv=oneshot"));
     check_serve("--model epoll -o a=1 -o a=2", Err("option a is given twice, as 1 and as 2: keep one"));
     check_serve("--model epoll --listen 8080", Err("write it as in 127.0.0.1:8080 or [::1]:8080"));
@@ -331,10 +331,10 @@ fn what_is_asked_over_http_can_be_chosen() {
         }),
     );
     check_load("http://127.0.0.1:8080/ --expect-echo --expect-body x", Err("cannot be used with"));
-    check_load("tcp://127.0.0.1:8080 --expect-echo", Err("--expect-echo means nothing to --protocol echo"));
+    check_load("tcp://127.0.0.1:8080 --expect-echo", Err("--expect-echo has no effect with --protocol echo"));
     check_load("http://127.0.0.1:8080/ -H nothing", Err("`nothing` is not 'Name: value'"));
     check_load("http://127.0.0.1:8080/ -D /absent/file", Err("cannot read /absent/file"));
-    check_load("tcp://127.0.0.1:8080 -m POST", Err("--method means nothing to --protocol echo"));
+    check_load("tcp://127.0.0.1:8080 -m POST", Err("--method has no effect with --protocol echo"));
 }
 
 #[test]
@@ -359,16 +359,16 @@ fn flags_of_a_load_that_cannot_be_say_what_to_do() {
     check_load("", Err("<URL>; --help shows how"));
     check_load("127.0.0.1:8080", Err("write http://127.0.0.1:8080 or tcp://127.0.0.1:8080"));
     check_load("http://127.0.0.1:8080 -z 10", Err("write 10s or 10ms"));
-    check_load("http://127.0.0.1:8080 --warmup 1s -n 5", Err("--warmup goes with --duration"));
+    check_load("http://127.0.0.1:8080 --warmup 1s -n 5", Err("--warmup needs --duration"));
     check_load("http://127.0.0.1:8080 -H Connection:close", Err("header Connection cannot be given"));
     check_load("http://127.0.0.1:8080 -H connection:x", Err("or not with --no-keepalive"));
     check_load("http://127.0.0.1:8080 --driver select", Err("[possible values: epoll, io_uring, thread]"));
     check_load("http://127.0.0.1:8080 --protocol echo", Err("--protocol echo needs tcp://127.0.0.1:8080"));
     check_load("tcp://127.0.0.1:8080 --protocol http", Err("--protocol http needs http://127.0.0.1:8080/"));
-    check_load("http://127.0.0.1:8080 --message-bytes 9", Err("--message-bytes means nothing"));
-    check_load("tcp://127.0.0.1:8080 --no-keepalive", Err("--no-keepalive means nothing"));
+    check_load("http://127.0.0.1:8080 --message-bytes 9", Err("--message-bytes has no effect"));
+    check_load("tcp://127.0.0.1:8080 --no-keepalive", Err("--no-keepalive has no effect"));
     check_load("http://127.0.0.1:8080 --protocol line", Err("--protocol line needs tcp://127.0.0.1:8080"));
-    check_load("tcp://127.0.0.1:8080 --verify bytes", Err("--verify means nothing"));
+    check_load("tcp://127.0.0.1:8080 --verify bytes", Err("--verify has no effect"));
 }
 
 #[test]

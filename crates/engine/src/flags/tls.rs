@@ -10,11 +10,11 @@ use crate::spec::url::Url;
 
 #[derive(Args, Debug)]
 pub(crate) struct TlsFlags {
-    /// The name that the server's certificate must be for, and that it is asked by [default: that of the address]
+    /// The name to ask for (SNI) and to expect in the server's certificate [default: the host of the address]
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
 
-    /// A file in PEM with the authorities that are trusted [default: those of this machine]
+    /// A PEM file of trusted certificate authorities [default: those of this machine]
     #[arg(long, value_name = "PATH", conflicts_with = "insecure")]
     cacert: Option<PathBuf>,
 

@@ -55,11 +55,14 @@ fn check_shares(spec: &LoadSpec) -> Result<(), Failure> {
     let least = if processes > busy {
         counted(busy, "busy connection")
     } else if parts(spec).iter().any(|part| part.requests == Some(0)) {
-        "fewer requests than they are".to_owned()
+        "fewer requests than processes".to_owned()
     } else {
         return Ok(());
     };
-    Err(Failure::request("bad_number", format!("{processes} processes cannot share {least}: take more")))
+    Err(Failure::request(
+        "bad_number",
+        format!("{processes} processes cannot share {least}: use fewer processes"),
+    ))
 }
 
 /// The parts of a spec, one for each of its processes. They add up to it; the first is the largest.
@@ -414,7 +417,7 @@ impl Shards<'_> {
         }
         // The last of them may have died when the others had measured to the end.
         whole.interrupted |= !self.lost.is_empty();
-        self.lost.iter_mut().for_each(|failure| failure.message += ": its part is missing");
+        self.lost.iter_mut().for_each(|failure| failure.message += ": its results are missing");
         Ok(Ran { measured: whole, lost: self.lost })
     }
 

@@ -24,7 +24,7 @@ pub(crate) enum Owner {
 /// A spec that is wrong, too long, not text, or never comes; a parent that is already gone.
 pub(crate) fn read_spec<T: Spec>() -> Result<T, Failure> {
     contract::read(&spec_line()?).map_err(|error| {
-        let message = format!("the spec is wrong: {error}; docs/contract.md says how it must be");
+        let message = format!("the spec is invalid: {error}; docs/contract.md describes it");
         Failure::request("bad_spec", message)
     })
 }
@@ -43,7 +43,7 @@ fn spec_line() -> Result<String, Failure> {
     }
     if line.trim().is_empty() {
         let message =
-            "no spec came on standard input; --spec - takes one line of JSON, as docs/contract.md says";
+            "no spec on standard input: --spec - reads one line of JSON, described in docs/contract.md";
         return Err(Failure::request("bad_spec", message));
     }
     Ok(line)

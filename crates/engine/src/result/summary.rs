@@ -170,25 +170,25 @@ fn write_times(out: &mut String, report: &Report, rows: &Rows<'_>) -> fmt::Resul
     if report.views.is_none() {
         writeln!(
             out,
-            "  Latency     from the send to the whole, checked reply; a closed loop does not show stalls"
+            "  Latency     from the send to the complete, verified reply; a closed loop hides stalls"
         )?;
     } else {
         writeln!(
             out,
-            "  Latency     to the whole, checked reply: the response time from when a request was due, the"
+            "  Latency     to the complete, verified reply: response time from when the request was due,"
         )?;
         writeln!(
             out,
-            "              service time from its send, also as a closed loop would have seen it; and how late"
+            "              service time from when it was sent, also as a closed loop would have seen it,"
         )?;
-        writeln!(out, "              the generator itself was with its sends")?;
+        writeln!(out, "              and how late the generator sent it")?;
     }
     match (report.requests.correct, report.requests.wrong) {
-        (0, _) => writeln!(out, "              of wrong replies: not one was correct")?,
+        (0, _) => writeln!(out, "              of wrong replies: none was correct")?,
         (_, 0) => (),
         (correct, wrong) => {
             let (all, wrong) = (count(correct + wrong), count(wrong));
-            writeln!(out, "              of all {all} replies, {wrong} wrong ones among them")?;
+            writeln!(out, "              of all {all} replies, including {wrong} wrong ones")?;
         }
     }
     if report.times.is_some() {

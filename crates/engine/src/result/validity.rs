@@ -88,7 +88,7 @@ impl Evidence<'_> {
         if away_ns > AWAY_NS_MAX {
             let away = duration_ns(away_ns as f64);
             reasons.push(format!(
-                "the generator once stood still for {away}: it may have caused the slowest replies"
+                "the generator once paused for {away}: this may have caused the slowest replies"
             ));
         }
         let ended = self.replies() + requests.failed;
@@ -108,7 +108,7 @@ impl Evidence<'_> {
             let asked = count(schedule.due);
             let unsent = count(schedule.unsent_end.saturating_sub(schedule.unsent_begin));
             reasons
-                .push(format!("of {asked} requests that were due {unsent} more were left unsent at its end"));
+                .push(format!("{unsent} of {asked} due requests were left unsent at the end of the window"));
         }
         reasons
     }
@@ -132,9 +132,7 @@ impl Evidence<'_> {
             ("requests on each connection", ended.saturating_sub(errors_by_phase.connect) <= most),
         ];
         let wrong = balances.iter().find(|(_, is_right)| !is_right);
-        wrong.map(|(name, _)| {
-            format!("the counts of {name} do not add up: this is a mistake of the generator")
-        })
+        wrong.map(|(name, _)| format!("the counts of {name} do not add up: this is a bug of the generator"))
     }
 
     /// That the server was gone, and after which part of the window.
@@ -168,7 +166,7 @@ impl Evidence<'_> {
         let late = duration_ns(lateness_ns as f64);
         let advice = if self.spins { "" } else { " (--spin)" };
         format!(
-            "all that was due went out, one in a hundred {late} late or more: what is slow may be that{advice}"
+            "every due request was sent, one in a hundred {late} late or more: this may explain slow replies{advice}"
         )
     }
 

@@ -248,7 +248,7 @@ fn a_process_that_dies_before_anything_is_measured_fails_the_whole() {
 /// What is said of the process that has been killed.
 fn missing(pid: u32) -> String {
     format!(
-        "process {pid} of the generator ended before its report: signal: 9 (SIGKILL): its part is missing"
+        "process {pid} of the generator ended before its report: signal: 9 (SIGKILL): its results are missing"
     )
 }
 

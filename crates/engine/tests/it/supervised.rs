@@ -183,7 +183,7 @@ fn a_server_dies_of_sigterm() {
 fn a_wrong_spec_is_refused_with_the_reason() {
     let serve = |fields: &str| format!(r#"{{"schema":1,"role":"serve","listen":["127.0.0.1:0"],{fields}}}"#);
     let echo = r#""workload":{"protocol":"echo"}"#;
-    check_refused("serve", "", "bad_spec", "takes one line of JSON");
+    check_refused("serve", "", "bad_spec", "reads one line of JSON");
     check_refused("serve", "hello", "bad_spec", "expected value at line 1 column 1");
     check_refused("serve", &"x".repeat(103_000_000), "bad_spec", "longer than 102760448 bytes");
     check_refused("serve", &serve(r#""model":"epoll""#), "bad_spec", "missing field `workload`");

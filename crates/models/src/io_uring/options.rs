@@ -12,7 +12,7 @@ pub(crate) const ALL: &[ModelOption] =
 const ACCEPT: ModelOption = ModelOption {
     name: "accept",
     values: Values::Words(&["multishot", "oneshot"]),
-    about: "whether one request accepts all connections, or each one takes a request",
+    about: "whether one request accepts all connections, or each connection needs its own",
     defects: &[],
 };
 const RECEIVE: ModelOption = ModelOption {
@@ -32,21 +32,21 @@ const BUFFERS: ModelOption = ModelOption {
 const FILES: ModelOption = ModelOption {
     name: "files",
     values: Values::Words(&["direct", "plain"]),
-    about: "whether connections live in the ring's own table, or in the worker's",
+    about: "whether connections are in the ring's own table, or in the worker's",
     defects: &[],
 };
 const TASK_RUN: ModelOption = ModelOption {
     name: "taskrun",
     values: Values::Words(&["deferred", "cooperative", "interrupting"]),
-    about: "when the kernel completes requests: while we wait, at any syscall, or at once",
+    about: "when the kernel completes requests: while the server waits, at any syscall, or at once",
     defects: &[],
 };
 const SEND: ModelOption = ModelOption {
     name: "send",
     values: Values::Words(&["silent", "plain", "bundle", "zerocopy"]),
     about: "whether a send completes only if something went wrong, or always, one at a time for a connection; or takes \
-            its bytes from a queue of buffers; or from our memory without a copy, and completes twice (not over Unix \
-            sockets)",
+            its bytes from a queue of buffers; or from the server's memory without a copy, and completes twice (not \
+            over Unix sockets)",
     defects: &[],
 };
 const SUBMIT: ModelOption = ModelOption {
@@ -66,8 +66,8 @@ const RING: ModelOption = ModelOption {
 const SHARING: ModelOption = ModelOption {
     name: "sharing",
     values: Values::Words(&["own", "shared"]),
-    about: "whether each worker has a ring, or all have one and a lock: who holds it waits, serves what has come and \
-            hands it to the next (with ring=plain and taskrun=cooperative)",
+    about: "whether each worker has a ring, or all share one under a lock: its holder waits, serves what is complete \
+            and passes the lock on (with ring=plain and taskrun=cooperative)",
     defects: &[],
 };
 

@@ -84,7 +84,7 @@ impl crate::Client<Workload> for Client {
             return Ok((0, None));
         }
         if self.outstanding == 0 {
-            return Err(Malformed("bytes came that no request asked for"));
+            return Err(Malformed("bytes came without a request"));
         }
         let mut used = 0;
         while let State::Head = self.state {
@@ -366,7 +366,7 @@ fn interpret(response: &Response<'_, '_>, workload: &Workload) -> Result<Option<
         return Err(bad("an HTTP/1.0 reply is chunked"));
     }
     let framing = match status {
-        101 => return Err(bad("the server switches protocols, which nobody asked for")),
+        101 => return Err(bad("the server switches protocols without a request to do so")),
         100..200 if has_framing => return Err(bad("an interim reply claims to have a body")),
         100..200 => return Ok(None),
         204 if fields.chunked || fields.content_length.is_some_and(|length| length > 0) => {

@@ -39,7 +39,7 @@ impl crate::Client<Workload> for Client {
             return Ok((0, None));
         }
         let Some(index) = self.turns.due() else {
-            return Err(Malformed("bytes came back that were never asked for"));
+            return Err(Malformed("bytes came back without a request"));
         };
         let reply = match payload(input) {
             Ok(None) => return Ok((0, None)),

@@ -124,7 +124,7 @@ fn spread(out: &mut String, response: &Curve<'_>) {
     let steps = (most / step).ceil();
     let y_of = |percent: f64| bottom - (bottom - top) * percent / (steps * step);
     let (initial, rest) = response.name.split_at(1);
-    let heading = format!("{}{rest}s: how many of the replies, in percent", initial.to_uppercase());
+    let heading = format!("{}{rest}s: share of the replies, in percent", initial.to_uppercase());
     text(out, "heading", LEFT, top - 14.0, &heading);
     for percent in (0..=steps as u32).map(|count| f64::from(count) * step) {
         let y = y_of(percent);
@@ -161,7 +161,7 @@ fn percentiles(out: &mut String, curves: &[Curve<'_>]) {
     let high_ns = curves.iter().map(|curve| curve.at(curve.one_in_max())).fold(low_ns, f64::max);
     let y_axis = Axis::of_times(low_ns, high_ns, bottom, top);
     let x_axis = Axis { low: 1.0, high: ONE_IN_MAX, begin: LEFT, end: RIGHT };
-    text(out, "heading", LEFT, top - 14.0, "Percentiles: the time within which so many of the replies came");
+    text(out, "heading", LEFT, top - 14.0, "Percentiles of the replies");
     for tick in y_axis.ticks() {
         let y = y_axis.at(tick);
         line(out, "grid", (LEFT, y), (RIGHT, y));

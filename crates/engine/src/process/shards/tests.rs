@@ -176,15 +176,15 @@ fn processes_without_anything_to_do_are_refused() {
     check_refused(r#""processes": 3, "connections": 2"#, "3 processes cannot share 2 busy connections");
     check_refused(
         r#""processes": 3, "connections": 9, "active": 1"#,
-        "cannot share 1 busy connection: take more",
+        "cannot share 1 busy connection: use fewer processes",
     );
     check_refused(
         r#""processes": 3, "connections": 9, "requests": 2"#,
-        "cannot share fewer requests than they are",
+        "cannot share fewer requests than processes",
     );
     check_refused(
         &format!(r#""processes": 3, "threads": 5, "connections": 9, "requests": 3, {}"#, pace(5.0)),
-        "cannot share fewer requests than they are",
+        "cannot share fewer requests than processes",
     );
 }
 

@@ -85,7 +85,7 @@ fn advice(report: &Report) -> Option<String> {
     }
     if errors.wrong > 0 && report.verify == Verification::OneReceive {
         return Some(
-            "a reply in several receives is wrong here: to compare it whole leave out --one-receive".into(),
+            "a reply in several pieces counts as wrong: leave out --one-receive to compare it whole".into(),
         );
     }
     let Some(http) = http else {
@@ -129,7 +129,7 @@ fn advice_on_status(report: &Report, http: &Http) -> Option<String> {
         return None;
     }
     if let Some(status) = report.statuses.iter().map(|(status, _)| status).find(|status| status / 100 == 3) {
-        let text = "no redirect is followed: ask for what the server points to";
+        let text = "redirects are not followed: request the page that the server names";
         return Some(format!("{text}, or take --expect-status {status}"));
     }
     if report.requests.correct > 0 || report.errors.status == 0 {
@@ -139,7 +139,7 @@ fn advice_on_status(report: &Report, http: &Http) -> Option<String> {
     let (status, _) = bad.max_by_key(|(_, times)| *times)?;
     let text = match status {
         400 if report.tls.is_none() => "the server may want https://",
-        401 | 403 => "say who asks (-H)",
+        401 | 403 => "send credentials (-H)",
         405 => "check the method and the path",
         500.. => "look at the server's log",
         _ => "check the path",

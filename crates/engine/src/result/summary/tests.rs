@@ -15,7 +15,7 @@ http://127.0.0.1:8080/   2.00 s, 50 connections, 1 thread, epoll
   Sent        8.00 MB/s   16.0 MB
   Errors      none
 
-  Latency     from the send to the whole, checked reply; a closed loop does not show stalls
+  Latency     from the send to the complete, verified reply; a closed loop hides stalls
            min       p50       p90       p99     p99.9    p99.99   p99.999       max
        1.00 µs   1.00 µs   1.00 µs    100 µs    100 µs   1.00 ms         -   1.00 ms
               mean 6.85 µs, standard deviation 38.0 µs
@@ -65,8 +65,8 @@ These figures cannot be trusted:
   Errors      2 reset, 10 timed out, 3 with wrong bytes
               the first: bad\u{fffd}[2J
 
-  Latency     from the send to the whole, checked reply; a closed loop does not show stalls
-              of all 10,003 replies, 3 wrong ones among them
+  Latency     from the send to the complete, verified reply; a closed loop hides stalls
+              of all 10,003 replies, including 3 wrong ones
            min       p50       p90       p99     p99.9    p99.99   p99.999       max
        1.00 µs   1.00 µs   1.00 µs   1.00 µs   1.00 µs         -         -   1.00 µs
               mean 1.00 µs, standard deviation 0 ns
@@ -133,7 +133,7 @@ These figures cannot be trusted:
   Sent        32.0 MB/s   16.0 MB
   Errors      2 could not connect, 50 reset
 
-  Latency     from the send to the whole, checked reply; a closed loop does not show stalls
+  Latency     from the send to the complete, verified reply; a closed loop hides stalls
            min       p50       p90       p99     p99.9    p99.99   p99.999       max
        1.00 µs   1.00 µs         -         -         -         -         -   1.00 µs
               mean 1.00 µs, standard deviation 0 ns
@@ -240,7 +240,7 @@ fn a_run_without_a_correct_reply_says_why_and_what_to_do() {
             report.first_error = Some("a reply had the status 301".into());
         },
         "no reply was correct; the first: a reply had the status 301; \
-         no redirect is followed: ask for what the server points to, or take --expect-status 301",
+         redirects are not followed: request the page that the server names, or take --expect-status 301",
     );
     check_nothing(
         |report| {
@@ -264,7 +264,7 @@ fn a_status_that_nobody_expected_says_what_to_do() {
     };
     check(&[(404, 7)], "check the path, or expect it: --expect-status 404");
     check(&[(405, 7)], "check the method and the path, or expect it: --expect-status 405");
-    check(&[(403, 7)], "say who asks (-H), or expect it: --expect-status 403");
+    check(&[(403, 7)], "send credentials (-H), or expect it: --expect-status 403");
     check(&[(400, 7)], "the server may want https://, or expect it: --expect-status 400");
     check(&[(200, 9), (404, 3), (503, 4)], "look at the server's log, or expect it: --expect-status 503");
 }
@@ -291,7 +291,7 @@ fn a_server_that_was_gone_fails_the_run_and_says_since_when() {
     let mut report = report();
     assert!(failure(&report).is_none());
     gone(&mut report);
-    report.unsound.insert(0, "a process of the generator ended: its part is missing".into());
+    report.unsound.insert(0, "a process of the generator ended: its results are missing".into());
     let text =
         "the server was gone after 500 ms of 2.00 s: none of 50 connections was open or could be opened";
     let failure = failure(&report).expect("it is gone");
@@ -358,7 +358,7 @@ fn a_summary_tells_of_idle_connections_of_what_is_sent_and_that_its_times_are_of
     assert!(asked("GET", "").starts_with("http://a/   2.00 s, "));
     assert!(asked("HEAD", "").starts_with("http://a/   HEAD, 2.00 s, "));
     assert!(asked("POST", "1s").starts_with("http://a/   POST of 2 B, 2.00 s, "));
-    let wrong = "of wrong replies: not one was correct";
+    let wrong = "of wrong replies: none was correct";
     assert!(!head.contains(wrong));
     assert!(shown(|report| report.requests.correct = 0).contains(wrong));
 }

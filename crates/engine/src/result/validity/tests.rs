@@ -52,7 +52,7 @@ fn check_balance(change: impl FnOnce(&mut ::load::Report), name: &str) {
     balance(&mut measured);
     assert_eq!(evidence(&measured).unbalanced(), None);
     change(&mut measured);
-    let expected = format!("the counts of {name} do not add up: this is a mistake of the generator");
+    let expected = format!("the counts of {name} do not add up: this is a bug of the generator");
     assert_eq!(evidence(&measured).invalid_because().first(), Some(&expected));
 }
 
@@ -161,7 +161,7 @@ fn whoever_has_done_all_that_was_asked_is_bound_by_the_rate_however_busy() {
 fn requests_that_find_no_connection_are_the_servers_doing() {
     let change = |run: &mut ::load::Report| run.backlog.unsent_end = 1_000;
     let why = "500/s went out of the 1,000/s that were due";
-    check(true, change, BoundBy::Server, why, &["of 2,000 requests that were due 1,000 more were left"]);
+    check(true, change, BoundBy::Server, why, &["1,000 of 2,000 due requests were left unsent"]);
     // What chance leaves is no matter, nor is a backlog that was there before.
     check(true, |run| run.backlog.unsent_end = 90, BoundBy::Rate, "", &[]);
     check(true, |run| run.backlog.unsent_end = 110, BoundBy::Server, "", &["were left unsent"]);
@@ -191,8 +191,7 @@ fn late(lateness_ns: u64, times: u64) -> impl FnOnce(&mut ::load::Report) {
 #[test]
 fn a_rate_that_was_held_says_how_late_its_sends_were_where_that_shows() {
     // Every reply took 1 ms.
-    let why =
-        "all that was due went out, one in a hundred 777 µs late or more: what is slow may be that (--spin)";
+    let why = "every due request was sent, one in a hundred 777 µs late or more: this may explain slow replies (--spin)";
     check(true, late(777_000, 20), BoundBy::Rate, why, &[]);
     check(true, late(777_000, 5), BoundBy::Rate, "every request was sent on time", &[]);
     check(true, late(90_000, 20), BoundBy::Rate, "every request was sent on time", &[]);
@@ -244,7 +243,7 @@ fn a_server_that_was_gone_is_the_limit_whatever_the_generator_did() {
 #[test]
 fn a_run_that_lost_time_or_replies_is_not_sound() {
     let away = |run: &mut ::load::Report| run.generator.turn_ns_max = 400_000_000;
-    check(false, away, BoundBy::Server, "", &["once stood still for 400 ms"]);
+    check(false, away, BoundBy::Server, "", &["once paused for 400 ms"]);
     check(false, |run| run.requests.wrong = 1, BoundBy::Server, "", &["some replies were wrong"]);
     check(false, |run| run.requests.failed = 2, BoundBy::Server, "", &["some replies were wrong"]);
     check(false, |run| run.requests.failed = 1, BoundBy::Server, "", &[]);
