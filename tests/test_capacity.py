@@ -507,7 +507,7 @@ def test_a_capacity_that_the_server_limited_is_exported_with_its_interval(tmp_pa
     ("beyond", "said"),
     [
         (("breaks", "generator"), r"300 ns, it is at least [\d,]+/s, above which the generator was the limit\.$"),
-        (("generator", "breaks"), r"^This is the capacity with .* 100 ns; with .* 300 ns, it is [\d,]+/s \(95 % interval .*\)\.$"),
+        (("generator", "breaks"), r"^This is .* 100 ns; with .* 300 ns, it is [\d,]+/s \(95 % interval .*\)\.$"),
     ],
 )
 def test_a_state_of_the_machine_in_which_the_generator_was_the_limit_has_a_bound_and_no_interval(

@@ -191,8 +191,8 @@ fn late(lateness_ns: u64, times: u64) -> impl FnOnce(&mut ::load::Report) {
 #[test]
 fn a_rate_that_was_held_says_how_late_its_sends_were_where_that_shows() {
     // Every reply took 1 ms.
-    let why = "every due request was sent, one in a hundred 777 µs late or more: this may explain slow replies (--spin)";
-    check(true, late(777_000, 20), BoundBy::Rate, why, &[]);
+    let shown = "one in a hundred 777 µs late or more: this may explain slow replies (--spin)";
+    check(true, late(777_000, 20), BoundBy::Rate, &format!("every due request was sent, {shown}"), &[]);
     check(true, late(777_000, 5), BoundBy::Rate, "every request was sent on time", &[]);
     check(true, late(90_000, 20), BoundBy::Rate, "every request was sent on time", &[]);
 }
