@@ -238,6 +238,27 @@ def test_the_documents_name_only_what_is_there(name: str) -> None:
             assert (ROOT / word).exists(), f"{name} names {word}, which is not there"
 
 
+PAGES = files("README.md", "METHODOLOGY.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md")
+
+
+def sections(page: Path) -> set[str]:
+    """The names by which links reach the headings of a page: lower case, with hyphens for spaces."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_a_link_leads_to_a_page_and_a_section_that_are_there(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        file, _, section = target.partition("#")
+        linked = page.parent / file if file else page
+        assert linked.exists(), f"{target}: there is no such file"
+        assert not section or section in sections(linked), f"{target}: there is no such section"
+
+
 def test_requirements_are_pinned_by_hash_alone() -> None:
     # A name with its version and perhaps a marker, or a hash of it: there is no room for an address or an option.
     pinned = re.compile(r"[\w.-]+==[\w.]+(?: ; [\w<>=' .!]+)? \\")

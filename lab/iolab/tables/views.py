@@ -348,7 +348,7 @@ def _limits(run: Stored) -> Iterator[Limited]:
 
 LIMITS: View[Limited] = View(
     "limits",
-    "What limited a contestant at a setting ([methodology](../METHODOLOGY.md#what-limited-a-cell)).",
+    "What limited a contestant at a setting ([methodology](../METHODOLOGY.md#what-limited-the-throughput)).",
     (
         _text("comparison", "name of the comparison", lambda limited: limited.comparison),
         _text("contestant", "name of the contestant", lambda limited: limited.contestant),
