@@ -389,9 +389,17 @@ RATIOS: View[Compared] = View(
         _of_estimate("high", "DOUBLE", "upper end", "high"),
         _of_estimate("word", "VARCHAR", "`differs`, `same` or `not decided`", "word"),
         _of_estimate("bound", "VARCHAR", "`exact`, or what a limit elsewhere leaves of it", "bound"),
-        _of_estimate("p_bh", "DOUBLE", "p-value, adjusted over all ratios of the run (Benjamini-Hochberg)", "p_bh"),
         _of_estimate(
-            "p_holm", "DOUBLE", "p-value, adjusted so that all ratios of the run hold together (Holm)", "p_holm"
+            "p_bh",
+            "DOUBLE",
+            "p-value, adjusted over all ratios that can be decided (Benjamini-Hochberg); NULL of others",
+            "p_bh",
+        ),
+        _of_estimate(
+            "p_holm",
+            "DOUBLE",
+            "p-value, adjusted so that all differences hold together (Holm); NULL of others",
+            "p_holm",
         ),
         _of_estimate("blocks", "BIGINT", "blocks that count", "blocks"),
         _of_estimate("blocks_more", "BIGINT", "blocks that would decide, if it is not decided", "blocks_more"),
