@@ -39,11 +39,9 @@ lint: build
 test-rust: build
 	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --workspace
 
-# A third of the time of Python's tests is waiting, so half as many more run at once as there are processors. The files
-# of a run that passed go with it; those of one that failed stay, and pytest names them.
+# The files of a run that passed go with it; those of one that failed stay, and pytest names them.
 test-python: build
-	files=$$(mktemp -d) \
-		&& $(BIN)/pytest --numprocesses=$$(($$(nproc) * 3 / 2)) --dist=worksteal --basetemp=$$files/pytest \
+	files=$$(mktemp -d) && $(BIN)/pytest --numprocesses=$$(nproc) --dist=worksteal --basetemp=$$files/pytest \
 		&& rm -r $$files
 
 bench-peers: build
