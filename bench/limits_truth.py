@@ -27,7 +27,7 @@ KINDS = (Bottleneck.SERVER, Bottleneck.GENERATOR, Bottleneck.LATENCY, Bottleneck
 # What is counted as the server's: a generator that is nearly as busy beside it is no other limit.
 SERVERS = {Bottleneck.BOTH: Bottleneck.SERVER}
 # How the reason begins where other programs took the machine, and how often such a cell is measured.
-DISTURBED, TRIES = ("generator starved", "generator late", "machine busy", "the lab "), 3
+DISTURBED, TRIES = ("generator starved", "generator late", "machine busy", "path late", "the lab "), 3
 
 
 class Way(NamedTuple):
