@@ -4,7 +4,7 @@
 
 Simulated runs go through the real store, with noise of each trial, a slow drift and a level of each run that the other
 has not. With --real, servers are measured here: epoll beside epoll, whose second run does 5 % more work in rpc. That
-takes about a minute for each pair.
+takes two to three minutes for each pair.
 """
 
 from __future__ import annotations
