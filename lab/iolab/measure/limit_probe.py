@@ -42,7 +42,7 @@ NULL_TRIALS = 3
 
 # A trial of a cell, short and judged; None where it cannot be used.
 Try = Callable[[Cell], Result | None]
-# What is told which trials are to begin, in words and as cells, and says whether there is time for them.
+# Reports which trials begin next, in words and as cells. Returns False if the budget has no time for them.
 Begins = Callable[[str, Sequence[Cell]], bool]
 
 
@@ -55,10 +55,10 @@ def limit_probe(
     known: Mapping[str, float],
     begins: Begins,
 ) -> LimitProbe | None:
-    """What trials of their own say of the limit of a cell; None where the timed ones say it, or it cannot be asked.
+    """Runs short trials that show what limited a cell; None if the timed trials show it, or no trial can.
 
-    `known` are the ceilings of the generator that were measured before, by the shapes of their loads. `begins` is told
-    which trials are to begin; those that there is no time for are left out.
+    `known` has the highest rate of the generator for each shape of load that was measured before. The probe calls
+    `begins` before its trials, and leaves them out if it returns False.
     """
     cell, kind, mine = _so_far(plan, comparison, slot, results)
     if not mine or not is_closed_loop(cell):
