@@ -10,7 +10,8 @@ IN_VENV := VIRTUAL_ENV=$(CURDIR)/.venv PATH=$(CURDIR)/$(BIN):$$PATH
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.[ch]' -o -name Cargo.toml)
 PACKAGE := pyproject.toml $(wildcard iolab.data/scripts/*)
 
-.PHONY: main build test lint test-rust test-python interpreters clean
+.PHONY: main build test interpreters clean
+.PHONY: lint lint-rust lint-python test-binaries test-rust test-python
 .PHONY: bench-peers bench-models bench-fairness bench-truth bench-path bench-startup
 .PHONY: bench-compare bench-verdicts bench-capacity bench-limits
 
@@ -20,20 +21,28 @@ main: build
 
 build: $(BIN)/iolab-engine
 
-# Both halves wait for much of their time, so they run side by side; each prints what it has to say in one piece. The
-# engine's tests are compiled before, because a compiler and Python's tests only slow each other down.
-test: lint
-	cargo test --workspace --no-run
+# First everything that compiles, then everything that runs: a compiler and Python's tests only slow each other down.
+# The link of the engine uses one processor, so the lints and the tests' binaries, in a cargo profile of their own, are
+# built beside it. In the second half, each target prints its output in one piece.
+test:
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=line build lint-python test-binaries
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-rust test-python
 
+test-binaries: lint-rust
+	cargo test --workspace --no-run
+
+lint: lint-rust lint-python
+
 # A macro declares the modules of the models, where cargo fmt does not see them.
-lint: build
+lint-rust:
 	cargo fmt --check
 	rustfmt --check --edition 2024 crates/models/src/*.rs
+	cargo clippy --workspace --all-targets -- -D warnings
+
+lint-python: .venv/.requirements
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	cargo clippy --workspace --all-targets -- -D warnings
 
 # Most of a test of the engine is waiting.
 test-rust: build
