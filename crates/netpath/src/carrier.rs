@@ -1,4 +1,4 @@
-//! The devices of a path, and the thread that carries packets between them.
+//! The devices of a path, and the loop that carries packets between them.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,24 +15,24 @@ use sys::tun::{PACKET_BYTES_MAX, Tun};
 
 use crate::link::Link;
 
-/// Addresses that the standards keep for examples, so they are no real host's.
+/// Addresses reserved for documentation, so they belong to no real host.
 const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const LOAD_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// How many packets are taken in before those that are due are delivered: what is due must not wait for a burst.
+/// How many packets are read before due ones are delivered, so that a burst does not delay them.
 const BATCH: usize = 64;
-/// What a device is called inside its namespace.
+/// The name of each device in its namespace.
 const DEVICE: &str = "path0";
-/// The two directions, which are also the keys of the devices they begin at.
+/// The two directions. Each is also the key of the device at its start.
 const TO_SERVER: usize = 0;
 const TO_LOAD: usize = 1;
-/// The key of what ends the carrying.
+/// The key of the input that ends carrying.
 const INPUT: u64 = 2;
-/// Congestion control inside, the best first. Others pace, or measure the path themselves. A machine whose own is
-/// another one may forbid the first in namespaces; the second is allowed everywhere.
+/// Congestion control inside the namespaces, the best first. Others pace, or probe the path themselves. A machine with
+/// another default may forbid the first in namespaces; the second is allowed everywhere.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 const CONGESTION_CONTROL_FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const SYN_COOKIES_FILE: &str = "/proc/sys/net/ipv4/tcp_syncookies";
-/// Which figure of a line of /proc/net/dev is the packets dropped before they were sent.
+/// The field of /proc/net/dev that counts packets dropped before they were sent.
 const SENT_DROPPED: usize = 11;
 
 /// One end of a path.
@@ -42,7 +42,7 @@ pub struct End {
     /// Its address there.
     pub address: Ipv4Addr,
     device: Tun,
-    /// What the kernel counts of the device.
+    /// The kernel's counters of the device.
     statistics: File,
     overrun: u64,
     congestion_control: String,
@@ -50,7 +50,7 @@ pub struct End {
 
 /// A path that is ready to carry packets.
 pub struct Path {
-    /// Where the load comes from, and where the server runs: each is at its direction's index.
+    /// The load's end and the server's end, each at the index of its direction.
     ends: [End; 2],
     links: [Link; 2],
     epoll: Epoll,
@@ -58,12 +58,12 @@ pub struct Path {
 }
 
 impl Path {
-    /// Makes the namespaces and devices of a path. They go when the path and all processes in them are gone.
+    /// Creates the namespaces and devices of a path. They disappear with the path and the last process in them.
     ///
-    /// The calling thread is in the namespace of the server afterwards, and must be the only one of its process.
+    /// Afterwards the calling thread, which must be the only one of its process, is in the server's namespace.
     ///
     /// # Errors
-    /// What this user may not do or this kernel does not have, by its name.
+    /// What this user may not do or this kernel lacks, by name.
     pub fn open(spec: &PathSpec) -> io::Result<Self> {
         let (namespace, is_of_own_user) =
             first_namespace().map_err(|error| named("network namespaces", &error))?;
@@ -77,17 +77,17 @@ impl Path {
         }
         // Kernels built without timer slack have exact timers.
         let _ = sys::process::exact_timers();
-        // The directions lose different packets.
+        // Different seeds, so that the directions lose different packets.
         let links = [spec.seed, spec.seed.wrapping_add(1)].map(|seed| Link::new(spec, seed));
         Ok(Self { ends: [load, server], links, epoll, is_of_own_user })
     }
 
-    /// Whether the namespaces belong to a user namespace of this user, who has no rights in the machine's.
+    /// Whether the namespaces belong to a user namespace of this user, without privileges in the machine's.
     pub fn is_of_own_user(&self) -> bool {
         self.is_of_own_user
     }
 
-    /// What the kernel does not let it have inside.
+    /// What the kernel refuses inside the namespaces.
     pub fn lacks(&self) -> Vec<String> {
         let [wanted, _] = CONGESTION_CONTROLS;
         let found = &self.server().congestion_control;
@@ -95,25 +95,25 @@ impl Path {
         (found != wanted).then(lack).into_iter().collect()
     }
 
-    /// The end that the load comes from.
+    /// The end of the load.
     pub fn load(&self) -> &End {
         &self.ends[TO_SERVER]
     }
 
-    /// The end where the server runs.
+    /// The end of the server.
     pub fn server(&self) -> &End {
         &self.ends[TO_LOAD]
     }
 
-    /// Has [`Path::carry`] return when `input` can be read.
+    /// Makes [`Path::carry`] return when `input` is readable.
     ///
     /// # Errors
-    /// Where it cannot be waited for.
+    /// If it cannot be watched.
     pub fn watch(&self, input: &impl AsFd) -> io::Result<()> {
         self.epoll.add(input, INPUT, Interest::READ)
     }
 
-    /// Carries packets until there is something to read from what is watched.
+    /// Carries packets until the watched input is readable.
     ///
     /// # Errors
     /// Those of the devices.
@@ -131,10 +131,10 @@ impl Path {
         }
     }
 
-    /// What was carried to the server, and what to the load, since the last report.
+    /// Packets carried to the server, and to the load, since the last report.
     ///
     /// # Errors
-    /// Where the kernel does not say what it dropped.
+    /// If the kernel's counters cannot be read.
     pub fn report(&mut self) -> io::Result<[Carried; 2]> {
         let mut overrun = [0; 2];
         for (overrun, end) in overrun.iter_mut().zip(&mut self.ends) {
@@ -155,7 +155,7 @@ impl Path {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             };
-            // What the kernel announces over IPv6 of its own accord would take time on the wire.
+            // IPv6 packets that the kernel sends by itself would take time on the wire.
             if packet[0] >> 4 == 4 {
                 self.links[direction].send(&packet[..length], monotonic_ns());
             }
@@ -176,16 +176,16 @@ impl Path {
 }
 
 impl End {
-    /// Gives the namespace that the calling thread is in a device, with the addresses of this end and of the other.
+    /// Creates a device in the calling thread's namespace, with these local and remote addresses.
     fn open(namespace: Namespace, (address, peer): (Ipv4Addr, Ipv4Addr), mtu: usize) -> io::Result<Self> {
         let congestion_control = choose_congestion_control()?;
         let device = Tun::open(DEVICE, address, peer, mtu).map_err(|error| named("/dev/net/tun", &error))?;
-        // It stays that of this namespace, wherever the thread goes.
+        // It keeps showing this namespace, even after the thread leaves it.
         let statistics = File::open("/proc/thread-self/net/dev")?;
         Ok(Self { namespace, address, device, statistics, overrun: 0, congestion_control })
     }
 
-    /// How many packets the device has dropped since this was asked last.
+    /// How many packets the device has dropped since the last call.
     fn overrun(&mut self) -> io::Result<u64> {
         let mut text = [0; 4096];
         let length = self.statistics.read_at(&mut text, 0)?;
@@ -195,20 +195,20 @@ impl End {
     }
 }
 
-/// Sets the best congestion control that is allowed here, and returns its name.
+/// Sets the best congestion control allowed here, and returns its name.
 fn choose_congestion_control() -> io::Result<String> {
-    // Where none can be set, it is the machine's.
+    // If none can be set, the machine's own stays.
     let _ = CONGESTION_CONTROLS.iter().any(|name| set(CONGESTION_CONTROL_FILE, name).is_ok());
     Ok(fs::read_to_string(CONGESTION_CONTROL_FILE)?.trim().to_owned())
 }
 
-/// How many packets the device dropped, by a text in the form of /proc/net/dev.
+/// Packets that the device dropped, from text in the format of /proc/net/dev.
 fn sent_dropped(text: &str) -> Option<u64> {
     let figures = text.lines().find_map(|line| line.trim_start().strip_prefix(DEVICE)?.strip_prefix(':'))?;
     figures.split_whitespace().nth(SENT_DROPPED)?.parse().ok()
 }
 
-/// A new namespace, and whether it took a user namespace for that: where this user may not make one in the machine's.
+/// A new namespace, and whether it needed a user namespace because this user may not create one in the machine's.
 fn first_namespace() -> io::Result<(Namespace, bool)> {
     match Namespace::enter_new() {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -219,7 +219,7 @@ fn first_namespace() -> io::Result<(Namespace, bool)> {
     }
 }
 
-/// Sets a setting of the kernel, unless that is its value already.
+/// Writes a kernel setting, unless it already has that value.
 fn set(file: &str, value: &str) -> io::Result<()> {
     if fs::read_to_string(file).is_ok_and(|text| text.trim() == value) {
         Ok(())

@@ -1,11 +1,11 @@
 //! A network path with a delay, a rate, a queue and loss, on one machine.
 //!
-//! Two network namespaces, a TUN device in each, and one thread that carries packets from one to the other. Both ends
-//! are the kernel's own TCP, so the handshake, the backlog and its retries are real; a proxy would hide them.
-//! [`Link`] is one direction without I/O or a clock; [`Path`] is the devices and the thread.
+//! Two network namespaces with a TUN device each, and one thread that carries packets between them. Both ends use the
+//! kernel's own TCP, so the handshake, the backlog and its retries are real; a proxy would hide them. [`Link`] is one
+//! direction without I/O or a clock; [`Path`] is the devices and the thread.
 //!
-//! A packet is bytes from outside. [`Link`] looks at its length alone, and [`Path`] at the version in its first byte,
-//! so there is no parser here to be fuzzed.
+//! Packets are untrusted bytes, but [`Link`] only uses their length, and [`Path`] the version in the first byte, so
+//! there is no parser to fuzz.
 
 #![forbid(unsafe_code)]
 

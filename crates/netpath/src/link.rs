@@ -1,17 +1,17 @@
-//! One direction of a path, without I/O: packets go in at a time, and come out at another.
+//! One direction of a path, without I/O: packets go in at one time and come out at a later one.
 //!
 //! A packet waits in a queue until those before it are on the wire, takes its length divided by the rate to get there,
-//! is lost or not, and arrives after the delay. The order is kept.
+//! may be lost, and arrives after the delay. Packets stay in order.
 
 use std::collections::VecDeque;
 
 use contract::{Carried, PathSpec};
 use hdrhistogram::Histogram;
 
-/// The bytes of packets on their way are never more than this: the next is dropped. Two seconds of a gigabit. Without a
-/// rate, how much is on its way is known only when it is.
+/// The most bytes in transit: further packets are dropped. Two seconds at 1 Gbit/s. Without a rate, the amount in
+/// transit is not known in advance.
 const TRAVELLING_BYTES_MAX: usize = 256 << 20;
-/// Lateness is kept to three digits, up to a minute.
+/// Lateness is recorded with three digits, up to a minute.
 const LATE_NS_MAX: u64 = 60_000_000_000;
 const LATE_DIGITS: u8 = 3;
 
@@ -20,7 +20,7 @@ struct Packet {
     bytes: Vec<u8>,
 }
 
-/// One direction.
+/// One direction of a path.
 pub struct Link {
     delay_ns: u64,
     /// How long a byte takes to get onto the wire.
@@ -30,11 +30,11 @@ pub struct Link {
     random: fastrand::Rng,
     /// When the wire is free for the next packet.
     free_ns: u64,
-    /// When each packet that waits goes onto the wire.
+    /// When each waiting packet goes onto the wire.
     waiting: VecDeque<u64>,
     travelling: VecDeque<Packet>,
     travelling_bytes: usize,
-    /// Buffers of packets that have arrived, to be used again.
+    /// Buffers of delivered packets, for reuse.
     spare: Vec<Vec<u8>>,
     carried: Carried,
     late_ns: Histogram<u64>,
@@ -59,7 +59,7 @@ impl Link {
         }
     }
 
-    /// Takes a packet in.
+    /// Accepts a packet.
     pub fn send(&mut self, packet: &[u8], now_ns: u64) {
         while self.waiting.pop_front_if(|start_ns| *start_ns <= now_ns).is_some() {}
         let start_ns = now_ns.max(self.free_ns);
@@ -77,7 +77,7 @@ impl Link {
             self.waiting.push_back(start_ns);
         }
         self.free_ns = start_ns + (packet.len() as f64 * self.byte_ns).round() as u64;
-        // A packet that is lost has used the wire all the same.
+        // A lost packet has still used the wire.
         if self.random.f64() < self.loss {
             self.carried.lost += 1;
             return;
@@ -94,11 +94,11 @@ impl Link {
         self.travelling.front().map(|packet| packet.due_ns)
     }
 
-    /// Hands every packet that has arrived by now to `deliver`, which says when it did so: what comes before a packet
-    /// makes it late.
+    /// Passes every packet that has arrived by now to `deliver`, which returns the time at which it did so: packets
+    /// delivered before one can make it late.
     ///
     /// # Errors
-    /// Its first one. What comes after that packet stays on its way.
+    /// The first error of `deliver`. Later packets stay in transit.
     pub fn deliver<E>(
         &mut self,
         now_ns: u64,
@@ -115,7 +115,7 @@ impl Link {
         Ok(())
     }
 
-    /// What became of the packets since the last report.
+    /// The counts of packets since the last report.
     pub fn report(&mut self) -> Carried {
         let late_ns_p99 = self.late_ns.value_at_quantile(0.99);
         let carried = Carried { late_ns_p99, late_ns_max: self.late_ns.max(), ..self.carried };

@@ -4,7 +4,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// 10 ms one way, and room for three packets to wait.
+/// 10 ms one way, and a queue of three packets.
 fn plain() -> PathSpec {
     PathSpec { delay_ms: 10.0, queue_packets: 3, ..PathSpec::default() }
 }
@@ -26,7 +26,7 @@ fn packets_go_onto_the_wire_one_after_the_other() {
 
 #[test]
 fn a_packet_that_finds_the_queue_full_is_dropped() {
-    // One is on the wire, three wait. The queue has room again when one of those goes onto the wire.
+    // One is on the wire and three wait. The queue has room again when one of them goes onto the wire.
     let carried = check(&megabit(), &[0, 0, 0, 0, 0, 7, 8], &[18, 26, 34, 42, 50]);
     assert_eq!((carried.packets, carried.bytes, carried.dropped), (5, 5000, 2));
 }
@@ -125,8 +125,8 @@ fn all_or_nothing_is_lost_when_that_is_asked_for() {
     }
 }
 
-/// Whatever is sent and asked for: every packet is accounted for, none overtakes another or comes before its delay, and
-/// the wire is never faster than its rate.
+/// Whatever is sent and polled: every packet is accounted for, none overtakes another or arrives before its delay, and
+/// the wire never exceeds its rate.
 #[test]
 fn a_path_keeps_its_books_its_order_and_its_rate() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -185,7 +185,7 @@ fn check_books(spec: &PathSpec, random: &mut fastrand::Rng, round: u64) {
     }
 }
 
-/// Sends packets of 1,000 bytes at these times, and expects that they arrive at those.
+/// Sends packets of 1,000 bytes at these times, and expects them to arrive at those.
 fn check(spec: &PathSpec, sent_ms: &[u64], arrived_ms: &[u64]) -> Carried {
     let mut link = Link::new(spec, 1);
     for (number, at_ms) in sent_ms.iter().enumerate() {
