@@ -27,7 +27,7 @@ fn main() {
         .includes(["config", "include", "compat", ""].map(|name| folder.join(name)))
         .define("_GNU_SOURCE", None)
         .define("_FILE_OFFSET_BITS", "64")
-        // They are a release's: its warnings are of no use here.
+        // Released upstream code: its warnings help nobody here.
         .warnings(false)
         .compile("event_core");
 }

@@ -1,11 +1,11 @@
-//! Clocks, in nanoseconds. Intervals are only ever taken between readings of the same clock.
+//! Clocks, in nanoseconds. Intervals are only taken between readings of the same clock.
 
 /// CLOCK_MONOTONIC, the same clock as Python's `time.monotonic_ns`, so that the lab can line up its own events.
 pub fn monotonic_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Seconds since 1970, from the coarse clock: a few nanoseconds to read, late by one timer tick at most.
+/// Seconds since 1970, from the coarse clock: a few nanoseconds to read, at most one timer tick late.
 pub fn unix_s() -> u64 {
     read_ns(libc::CLOCK_REALTIME_COARSE) / 1_000_000_000
 }

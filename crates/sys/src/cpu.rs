@@ -1,4 +1,4 @@
-//! Which processors a thread may run on, and how far apart two of them are.
+//! Which processors a thread may run on, and the core-to-core latency of two of them.
 
 use std::hint::spin_loop;
 use std::io;
@@ -9,15 +9,16 @@ use std::thread;
 use crate::checked;
 use crate::clock::monotonic_ns;
 
-/// Round trips that are timed together, long against the reading of a clock.
+/// Round trips in one timed batch: long compared with reading the clock.
 const TRIPS: u32 = 500;
-/// The shortest of so many batches counts: whatever else happens makes one longer, never shorter.
+/// The shortest of these batches counts, because any disturbance only makes a batch longer.
 const BATCHES: u32 = 10;
-/// Looks at a line before the other side is given up: tens of milliseconds, in which any scheduler comes round.
+/// Loads of the line before giving up on the other side: tens of milliseconds, longer than any scheduler keeps it
+/// waiting.
 const LOOKS_MAX: u32 = 20_000_000;
 
-/// Keeps the calling thread, and the threads and processes it starts later, on these processors.
-/// An empty list leaves it where it is.
+/// Pins the calling thread, and the threads and processes it starts later, to these processors. An empty list changes
+/// nothing.
 ///
 /// # Errors
 /// `InvalidInput` if one of them does not exist or is not allowed here.
@@ -38,7 +39,7 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot run on processors {cpus:?}: {error}"))
     })?;
-    // The kernel leaves out, without a word, those that are not there or not allowed, so it is asked what it took.
+    // The kernel silently drops processors that do not exist or are not allowed, so read back what it set.
     // SAFETY: `set` is valid for the write of its own size.
     checked(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) })?;
     // SAFETY: all indices are below CPU_SETSIZE, as checked above.
@@ -51,10 +52,10 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
-/// The processors that the calling thread may run on, in their order.
+/// The processors that the calling thread may run on, in ascending order.
 ///
 /// # Errors
-/// Where there are more of them than a set can hold.
+/// If there are more of them than a set can hold.
 pub fn allowed() -> io::Result<Vec<usize>> {
     // SAFETY: as in `pin`.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -64,20 +65,21 @@ pub fn allowed() -> io::Result<Vec<usize>> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
-/// How long a cache line takes from one processor to the other and back, in nanoseconds; takes a few milliseconds.
+/// Round-trip time of a cache line between two processors, in nanoseconds. Measuring takes a few milliseconds.
 ///
-/// It decides what a message between programs on them costs, and under a hypervisor it changes while they run: some
-/// 100 ns where the host has them share a cache, several times that where it has not.
+/// It determines the cost of a message between programs on these processors. Under a hypervisor it changes at run time:
+/// some 100 ns while the host places both on a shared cache, several times that otherwise.
 ///
 /// # Errors
-/// As [`pin`]; `InvalidInput` where both are one; `TimedOut` where other programs never leave both at the same time.
+/// As [`pin`]; `InvalidInput` if both are the same; `TimedOut` if other programs never leave both free at the same
+/// time.
 pub fn round_trip_ns(one: usize, other: usize) -> io::Result<f64> {
     if one == other {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{one} is one processor: name two")));
     }
     let line = Line(AtomicU32::new(0));
     thread::scope(|scope| {
-        // Neither side waits for one that cannot come.
+        // Check both first, so that neither side waits for a peer that cannot start.
         scope.spawn(|| pin(&[one, other])).join().expect("it does not panic")?;
         let echo = scope.spawn(|| pin(&[other]).and_then(|()| line.echo()));
         let timer = scope.spawn(|| pin(&[one]).and_then(|()| line.time()));
@@ -86,8 +88,8 @@ pub fn round_trip_ns(one: usize, other: usize) -> io::Result<f64> {
     })
 }
 
-/// A cache line that two threads pass to and fro: odd numbers go out, and each comes back as the next even one. Its
-/// alignment is that of the pairs in which processors fetch them.
+/// A cache line that two threads pass back and forth: odd numbers go out, and each comes back as the next even one.
+/// Aligned to the pairs of lines that processors prefetch.
 #[repr(align(128))]
 struct Line(AtomicU32);
 

@@ -1,4 +1,4 @@
-//! epoll(7), as far as servers and the load generator use it.
+//! epoll(7): the parts that servers and the load generator use.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::checked;
 
-/// What to wait for, and what happened; `EPOLLERR` and `EPOLLHUP` are always reported.
+/// What to wait for. `EPOLLERR` and `EPOLLHUP` are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest(u32);
 
@@ -16,18 +16,17 @@ impl Interest {
     pub const READ: Self = Self(libc::EPOLLIN as u32);
     /// There is room to send.
     pub const WRITE: Self = Self(libc::EPOLLOUT as u32);
-    /// Both, reported once for each change and never while it merely lasts. It is set once and needs no
-    /// further call: the write edge comes only after a send that was cut short.
+    /// Both, edge-triggered. Set once and needs no further call: the write edge comes only after a partial send.
     pub const EDGES: Self =
         Self((libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP) as u32 | libc::EPOLLET as u32);
 
-    /// The same, but reported only once: then nothing, until [`Epoll::change`] asks again.
+    /// The same, but reported only once, until [`Epoll::change`] rearms it.
     #[must_use]
     pub const fn once(self) -> Self {
         Self(self.0 | libc::EPOLLONESHOT as u32)
     }
 
-    /// Either of the two.
+    /// The union of both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -43,7 +42,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// There is something to receive: bytes, the end, or an error.
+    /// There is something to receive: bytes, end of stream, or an error.
     pub fn readable(self) -> bool {
         self.events & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
@@ -53,14 +52,14 @@ impl Ready {
         self.events & (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
 
-    /// The peer has ended its side, or the connection has failed: receiving must go on until it says so, because
-    /// no further edge will come.
+    /// The peer has ended its side, or the connection has failed. Keep receiving until a call reports it: no further
+    /// edge will come.
     pub fn ended(self) -> bool {
         self.events & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
 }
 
-/// An epoll instance and the room for the events of one wait.
+/// An epoll instance and the buffer for the events of one wait.
 pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
@@ -68,7 +67,7 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// Large batches are cheaper: fewer waits, and the peer is awake already when its reply comes.
+    /// Large batches are cheaper: fewer waits, and the peer is already awake when its reply comes.
     const EVENTS_MAX: usize = 512;
 
     /// A new instance.
@@ -78,12 +77,12 @@ impl Epoll {
     pub fn new() -> io::Result<Self> {
         // SAFETY: the call takes no memory.
         let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the descriptor is new and belongs to nobody else.
+        // SAFETY: the descriptor is new and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; Self::EVENTS_MAX], ready: 0 })
     }
 
-    /// Another handle of the same instance, with which another thread may change what is waited for.
+    /// Another handle of the same instance, for another thread to change what is watched.
     ///
     /// # Errors
     /// A limit on descriptors.
@@ -99,7 +98,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, key, interest)
     }
 
-    /// Changes what is waited for; also reports an edge again that has been seen before.
+    /// Changes what is waited for. Also reports a past edge again.
     ///
     /// # Errors
     /// As `epoll_ctl(2)`.
@@ -107,17 +106,17 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, key, interest)
     }
 
-    /// Waits until something is ready, or `timeout` is over, to the nanosecond where the kernel can (Linux 5.11) and
-    /// rounded up to a millisecond where it cannot; returns how many are ready.
+    /// Waits until something is ready or `timeout` expires, and returns how many descriptors are ready. The timeout has
+    /// nanosecond resolution on Linux 5.11 and later; older kernels round it up to a millisecond.
     ///
     /// # Errors
-    /// None that a valid instance can cause; an interrupted wait returns 0.
+    /// None with a valid instance; an interrupted wait returns 0.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         let result = match timeout {
             None => self.wait_ms(-1),
             Some(timeout) => match self.wait_ns(timeout) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-                    // Rounding up: a wait that ends early would be entered again at once.
+                    // Rounds up: a wait that ends early would be repeated at once.
                     self.wait_ms(timeout.as_nanos().div_ceil(1_000_000) as libc::c_int)
                 }
                 other => other,
@@ -137,7 +136,7 @@ impl Epoll {
             .map(|ready| ready as usize)
     }
 
-    /// By number, because C libraries have a name for this call only since 2022.
+    /// By number, because C libraries have a wrapper for this call only since 2022.
     fn wait_ns(&mut self, timeout: Duration) -> io::Result<usize> {
         let time = libc::timespec {
             tv_sec: timeout.as_secs() as libc::time_t,
@@ -151,7 +150,7 @@ impl Epoll {
         if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready as usize) }
     }
 
-    /// What the last wait found. `index` is below what it returned.
+    /// An event of the last wait. `index` is below the number that it returned.
     pub fn ready(&self, index: usize) -> Ready {
         let event = self.events[..self.ready][index];
         Ready { key: event.u64, events: event.events }

@@ -1,8 +1,8 @@
-//! The only door to the kernel: every syscall the engine makes that the standard library does not offer.
+//! The only way to the kernel: every syscall of the engine that the standard library does not offer.
 //!
-//! All `unsafe` code of the project is in this crate, in short blocks behind safe functions. What the callers
-//! see cannot be misused into memory errors. A number that outlives what it named, a descriptor or a slot, can still
-//! reach the wrong connection, as in every program on Unix.
+//! All `unsafe` code of the project is in this crate, in short blocks behind safe functions. Callers cannot cause
+//! memory errors. As in every Unix program, a stale number, such as a closed descriptor or slot, can still reach the
+//! wrong connection.
 
 pub mod clock;
 pub mod cpu;
@@ -23,7 +23,7 @@ pub mod tun;
 
 use std::io;
 
-/// Turns the -1 of a C call into the error it left in `errno`.
+/// Turns the -1 of a C call into the error in `errno`.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

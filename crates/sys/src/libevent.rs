@@ -1,6 +1,6 @@
-//! libevent, as far as servers use it: plain events on descriptors, no buffers and no timers.
+//! libevent: the parts that servers use, which are plain events on descriptors, without buffers or timers.
 //!
-//! The library is compiled into this crate from `vendor/libevent`. The dozen functions are declared by hand.
+//! The library is compiled into this crate from `vendor/libevent`. Its dozen functions are declared by hand.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
-/// Ways of waiting that the library has on Linux, by its own names.
+/// The library's backends on Linux, by its own names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     Epoll,
@@ -21,7 +21,7 @@ pub enum Backend {
 impl Backend {
     pub const ALL: [Self; 3] = [Self::Epoll, Self::Poll, Self::Select];
 
-    /// The word for it.
+    /// The library's name for it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Epoll => "epoll",
@@ -31,25 +31,25 @@ impl Backend {
     }
 }
 
-/// An event loop of one thread. A clone is another handle of the same.
+/// A single-threaded event loop. A clone is another handle of the same loop.
 #[derive(Clone, Debug)]
 pub struct Base(Rc<Shared>);
 
-/// What events point to, and so must not move.
+/// Events point to this, so it must not move.
 #[derive(Debug)]
 struct Shared {
     base: NonNull<RawBase>,
-    /// What to call for a descriptor that is ready: points to a `&mut dyn FnMut(RawFd)` while [`Base::run`] runs.
+    /// The handler for ready descriptors: points to a `&mut dyn FnMut(RawFd)` while [`Base::run`] runs.
     handle: Cell<*mut c_void>,
 }
 
 impl Base {
-    /// A loop that waits in this way and no other.
+    /// A loop with this backend and no other.
     ///
     /// # Errors
-    /// `Unsupported` where it cannot wait in this way; a limit on descriptors.
+    /// `Unsupported` if the backend is unavailable; a limit on descriptors.
     pub fn new(backend: Backend) -> io::Result<Self> {
-        // SAFETY: what is allocated here is freed below; names are C strings that live long enough.
+        // SAFETY: the configuration allocated here is freed below; names are C strings that outlive the calls.
         let base = unsafe {
             let Some(config) = NonNull::new(event_config_new()) else {
                 return Err(io::ErrorKind::OutOfMemory.into());
@@ -71,40 +71,40 @@ impl Base {
         Ok(Self(Rc::new(Shared { base, handle: Cell::new(ptr::null_mut()) })))
     }
 
-    /// Watches a descriptor for input, for as long as the event lives, which must end before the descriptor is closed.
+    /// Watches a descriptor for input while the event lives. Drop the event before closing the descriptor.
     ///
     /// # Errors
-    /// `OutOfMemory`, or what the library's way of waiting has against it.
+    /// `OutOfMemory`, or the backend's own error.
     pub fn event(&self, fd: &impl AsFd) -> io::Result<Event> {
         let fd = fd.as_fd().as_raw_fd();
         let shared = Rc::as_ptr(&self.0).cast_mut().cast();
-        // SAFETY: the base lives, for `self` holds it; `shared` lives as long as the event, which holds it below.
+        // SAFETY: `self` keeps the base alive; the event below holds `shared`, which therefore outlives it.
         let raw = unsafe { event_new(self.0.base.as_ptr(), fd, INPUT, on_ready, shared) };
         let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
         let event = Event { raw, fd, shared: Rc::clone(&self.0) };
         event.begin().map(|()| event)
     }
 
-    /// Waits, and calls `handle` for each descriptor that is ready, until it fails.
+    /// Waits, and calls `handle` for each ready descriptor, until it fails.
     ///
     /// # Errors
-    /// Its error; what keeps the library from waiting; or that there is nothing to wait for.
+    /// The error of `handle`; an error of the library's wait; or that there is nothing to wait for.
     ///
     /// # Panics
-    /// If it is called by what it calls.
+    /// If `handle` calls it.
     pub fn run(&self, mut handle: impl FnMut(RawFd) -> io::Result<()>) -> io::Result<Infallible> {
         assert!(self.0.handle.get().is_null(), "a loop does not run within itself");
         let (base, mut failure) = (self.0.base.as_ptr(), None);
         let mut handle = |fd| {
             if let Err(error) = handle(fd) {
                 failure = Some(error);
-                // SAFETY: the base lives, and breaking off its loop is what a handler may do.
+                // SAFETY: the base lives, and a handler may break the loop.
                 unsafe { event_base_loopbreak(base) };
             }
         };
         let mut handle: &mut dyn FnMut(RawFd) = &mut handle;
         self.0.handle.set((&raw mut handle).cast());
-        // SAFETY: the base lives; `handle` does until the call has returned, and nothing is called after that.
+        // SAFETY: the base lives; `handle` lives until the call returns, and is not called afterwards.
         let result = unsafe { event_base_loop(base, 0) };
         self.0.handle.set(ptr::null_mut());
         let why = if result < 0 { "libevent cannot wait" } else { "libevent has nothing to wait for" };
@@ -114,7 +114,7 @@ impl Base {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: all events are gone, for each held this; and so is whoever could run the loop.
+        // SAFETY: every event and every handle that could run the loop held this value, so all are gone.
         unsafe { event_base_free(self.base.as_ptr()) };
     }
 }
@@ -135,7 +135,7 @@ impl Event {
     pub fn change(&mut self, sending: bool) -> io::Result<()> {
         let what = if sending { ROOM } else { INPUT };
         let shared = Rc::as_ptr(&self.shared).cast_mut().cast();
-        // SAFETY: an event may be assigned again once it is deleted; what it refers to lives, as in `Base::event`.
+        // SAFETY: a deleted event may be assigned again; its base and `shared` live, as in `Base::event`.
         let result = unsafe {
             event_del(self.raw.as_ptr());
             event_assign(self.raw.as_ptr(), self.shared.base.as_ptr(), self.fd, what, on_ready, shared)
@@ -144,7 +144,7 @@ impl Event {
     }
 
     fn begin(&self) -> io::Result<()> {
-        // SAFETY: the event is assigned; a null pointer says that it has no time limit.
+        // SAFETY: the event is assigned; a null pointer means no timeout.
         match unsafe { event_add(self.raw.as_ptr(), ptr::null()) } {
             0 => Ok(()),
             _ => Err(io::ErrorKind::OutOfMemory.into()),
@@ -154,24 +154,24 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: it came from `event_new` and is freed once. This takes it out of the loop first, and is allowed while
-        // it is being handled.
+        // SAFETY: it came from `event_new` and is freed once. Freeing removes it from the loop first, which is allowed
+        // even inside its own callback.
         unsafe { event_free(self.raw.as_ptr()) };
     }
 }
 
-/// Called by the library. A panic in it ends the process: it cannot pass through the frames of the library.
+/// Called by the library. A panic in it ends the process, because it cannot unwind through C frames.
 unsafe extern "C" fn on_ready(fd: c_int, _what: c_short, shared: *mut c_void) {
-    // SAFETY: the event that brings the pointer holds what it points to.
+    // SAFETY: the event that passes the pointer keeps its target alive.
     let handle = unsafe { (*shared.cast::<Shared>()).handle.get() };
-    // SAFETY: events are only handled within `Base::run`, which has set the pointer to a reference of its own; calls do
-    // not nest, for the library does not run a loop within itself.
+    // SAFETY: events are only handled within `Base::run`, which has set the pointer to its own reference. Calls do not
+    // nest: the library never runs a loop within itself.
     let handle = unsafe { &mut *handle.cast::<&mut dyn FnMut(RawFd)>() };
     handle(fd);
 }
 
-/// Only this thread uses the base; the environment does not change how it waits; and changes of what it waits for are
-/// collected until it waits.
+/// Only this thread uses the base; environment variables do not change the backend; changes to watched descriptors are
+/// collected until the next wait.
 const FLAGS: c_int = 0x01 | 0x02 | 0x10;
 
 const INPUT: c_short = 0x02 | PERSIST;
@@ -228,7 +228,7 @@ mod tests {
         Backend::ALL.into_iter().for_each(check);
     }
 
-    /// Has each of a few descriptors found ready for input, then for sending, and then watched no longer.
+    /// Finds each of a few descriptors ready for input, then for sending, and then no longer watches them.
     fn check(backend: Backend) {
         let pairs: Vec<_> = (0..10).map(|_| UnixStream::pair().expect("a pair of sockets")).collect();
         let base = Base::new(backend).expect("it waits in each way");

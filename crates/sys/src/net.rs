@@ -1,4 +1,4 @@
-//! Stream sockets as every model and the generator want them, so that none of them differs by an option.
+//! Stream sockets with the same options for every model and the generator.
 
 use std::fmt;
 
@@ -18,8 +18,8 @@ pub use socket2::Socket;
 
 use crate::checked;
 
-/// The congestion control set on every TCP socket. The default of some machines, BBR, paces its sends with timers
-/// and so measures the timers; this one is in every kernel.
+/// The congestion control of every TCP socket. Some machines default to BBR, which paces sends with timers, so a
+/// measurement would include those timers. Every kernel has this one.
 const CONGESTION_CONTROL: &[u8] = b"cubic";
 
 /// Where a server listens.
@@ -32,13 +32,13 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether other machines can reach it. Addresses that are for examples lead nowhere but over a path of ours.
+    /// Whether other machines can reach it. Addresses reserved for documentation are only reachable over our own path.
     pub fn is_exposed(&self) -> bool {
         let is_kept = |ip: IpAddr| ip.is_loopback() || matches!(ip, IpAddr::V4(ip) if ip.is_documentation());
         matches!(self, Self::Ip(address) if !is_kept(address.ip()))
     }
 
-    /// A socket of its family, tuned.
+    /// A tuned socket of its family.
     fn socket(&self, kind: Type) -> io::Result<Socket> {
         match self {
             Self::Unix(_) => Socket::new(Domain::UNIX, kind, None),
@@ -83,7 +83,7 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = String;
 
-    /// Reads `127.0.0.1:8080`, `[::1]:8080` or `unix:/path/to/socket`.
+    /// Parses `127.0.0.1:8080`, `[::1]:8080` or `unix:/path/to/socket`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
             Some("") => Err(format!("`{text}` has no path: write it as in unix:/tmp/server.sock")),
@@ -100,10 +100,10 @@ impl FromStr for Address {
 pub struct Listener(Socket);
 
 impl Listener {
-    /// Opens a listening socket. Accepted sockets inherit its options, so they cost no syscall later.
+    /// Opens a listening socket. Accepted sockets inherit its options, which saves syscalls later.
     ///
     /// With `reuse_port` several sockets may listen on the same TCP address, one for each worker, and the kernel
-    /// spreads connections over them. A path in the file system is taken over when nobody listens on it any more.
+    /// spreads connections over them. A socket path that nobody listens on any more is taken over.
     ///
     /// # Errors
     /// As `bind(2)` and `listen(2)`: `AddrInUse`, `PermissionDenied`, `AddrNotAvailable`.
@@ -121,7 +121,7 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// Another handle of the same queue of connections: what workers share where addresses cannot be.
+    /// Another handle of the same connection queue, for workers that cannot share the address.
     ///
     /// # Errors
     /// A limit on descriptors.
@@ -129,33 +129,33 @@ impl Listener {
         self.0.try_clone().map(Self)
     }
 
-    /// Where it listens, with the port it has got.
+    /// The address it listens on, with its actual port.
     ///
     /// # Errors
-    /// None that a listening socket can cause.
+    /// None with a listening socket.
     pub fn address(&self) -> io::Result<Address> {
         Address::of_system(&self.0.local_addr()?)
             .ok_or_else(|| io::Error::other("a socket without an address"))
     }
 
-    /// Whether [`Self::accept`] waits for a connection or says that there is none. Shared by all its handles.
+    /// Whether [`Self::accept`] waits for a connection or returns `WouldBlock`. Applies to all handles.
     ///
     /// # Errors
-    /// None that a listening socket can cause.
+    /// None with a listening socket.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.0.set_nonblocking(nonblocking)
     }
 
-    /// Accepts a connection; `nonblocking` is how the socket it returns is to be.
+    /// Accepts a connection. `nonblocking` applies to the returned socket.
     ///
     /// # Errors
-    /// `WouldBlock` if no connection is waiting and it does not wait; otherwise as `accept4(2)`.
+    /// `WouldBlock` if no connection waits and the listener is nonblocking; otherwise as `accept4(2)`.
     pub fn accept(&self, nonblocking: bool) -> io::Result<Socket> {
         let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
-        // SAFETY: the peer's address is not wanted, which null pointers say.
+        // SAFETY: null pointers mean that the peer's address is not wanted.
         let fd =
             checked(unsafe { libc::accept4(self.0.as_raw_fd(), ptr::null_mut(), ptr::null_mut(), flags) })?;
-        // SAFETY: the descriptor is new and belongs to nobody else.
+        // SAFETY: the descriptor is new and has no other owner.
         Ok(unsafe { Socket::from_raw_fd(fd) })
     }
 
@@ -171,8 +171,8 @@ impl AsFd for Listener {
     }
 }
 
-/// Where a connection goes, and which of this machine's addresses it comes from if not the kernel's choice. An address
-/// has some 28,000 ports to give out for each place that is connected to.
+/// Where to connect, and the local address to connect from; None leaves that to the kernel. An address has some 28,000
+/// ports for each destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
     pub to: &'a Address,
@@ -189,7 +189,7 @@ impl Route<'_> {
     fn socket(&self, kind: Type) -> io::Result<Socket> {
         let socket = self.to.socket(kind)?;
         if let (Address::Ip(_), Some(from)) = (self.to, self.from) {
-            // The port is chosen when it is known what to connect to, so that several connections can share one.
+            // The port is chosen at connect time, so that connections to different destinations can share it.
             bind_address_no_port(&socket)?;
             socket.bind(&SocketAddr::new(from, 0).into())?;
         }
@@ -206,25 +206,25 @@ fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
         .map(drop)
 }
 
-/// Connects and waits until it is done; the socket it returns does not block.
+/// Connects and waits until the connection is established. The returned socket is nonblocking.
 ///
 /// # Errors
-/// As `connect(2)`; `TimedOut` after `timeout`. As `bind(2)` where it is to come from an address that is not ours.
+/// As `connect(2)`; `TimedOut` after `timeout`. As `bind(2)` if the local address is not this machine's.
 pub fn connect(route: Route<'_>, timeout: Duration) -> io::Result<Socket> {
     connect_while(route, timeout, || true)
 }
 
-/// Connects as [`connect`] does, but waits only while `goes_on` says so, which is asked every 20 ms.
+/// As [`connect`], but gives up once `goes_on` returns false; it is called every 20 ms.
 ///
 /// # Errors
-/// As [`connect`]; `Interrupted` if it is to go on no longer.
+/// As [`connect`]; `Interrupted` if `goes_on` returned false.
 pub fn connect_while(route: Route<'_>, timeout: Duration, goes_on: impl Fn() -> bool) -> io::Result<Socket> {
     let begin = Instant::now();
     let moment = || -> io::Result<Duration> {
         match timeout.saturating_sub(begin.elapsed()) {
             _ if !goes_on() => Err(io::ErrorKind::Interrupted.into()),
             Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-            // Less than a millisecond would be none to `poll(2)`, and for ever to a socket.
+            // Below one millisecond, `poll(2)` would not wait, and a socket timeout would mean for ever.
             left => Ok(left.clamp(Duration::from_millis(1), LOOK_PAUSE)),
         }
     };
@@ -234,7 +234,8 @@ pub fn connect_while(route: Route<'_>, timeout: Duration, goes_on: impl Fn() -> 
             while !is_connected(&socket, moment()?)? {}
             Ok(socket)
         }
-        // A nonblocking one does not wait for room in the server's queue; a blocking one does, for as long as a write.
+        // A nonblocking socket does not wait for room in the server's queue; a blocking one does, up to its write
+        // timeout.
         Address::Unix(_) => {
             let (socket, target) = (route.socket(Type::STREAM)?, route.to.to_system()?);
             loop {
@@ -251,10 +252,10 @@ pub fn connect_while(route: Route<'_>, timeout: Duration, goes_on: impl Fn() -> 
     }
 }
 
-/// How often a wait looks whether it is to go on.
+/// The interval between two calls of `goes_on`.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Waits for a moment until a socket that has begun to connect is connected; says whether it is.
+/// Waits up to `moment` for a started connection, and returns whether it is established.
 fn is_connected(socket: &Socket, moment: Duration) -> io::Result<bool> {
     let mut polled = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     let wait_ms = moment.as_millis() as libc::c_int;
@@ -269,15 +270,15 @@ fn is_connected(socket: &Socket, moment: Duration) -> io::Result<bool> {
     }
 }
 
-/// Errors that only mean: not yet.
+/// Errors that only mean "not yet".
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Begins to connect and does not wait: the socket becomes writable when it is connected, or has failed.
+/// Starts to connect without waiting. The socket becomes writable when it is connected or has failed.
 ///
 /// # Errors
-/// As [`connect`], where that can be said at once.
+/// As [`connect`], if it fails at once.
 pub fn start_connect(route: Route<'_>) -> io::Result<Socket> {
     let socket = route.socket(Type::STREAM.nonblocking())?;
     match socket.connect(&route.to.to_system()?) {
@@ -291,30 +292,30 @@ pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Removes a socket file whose server has ended: binding would fail although the address is free.
+/// Removes a socket file whose server has ended: otherwise binding fails although nobody listens.
 fn remove_if_stale(path: &Path) {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    // Not to wait: the queue of a server that lives may be full.
+    // Nonblocking: the queue of a live server may be full.
     if is_socket && start_connect((&Address::Unix(path.to_owned())).into()).is_err_and(refused) {
-        // If it cannot be removed, binding says why.
+        // If this fails, binding reports why.
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// The listening sockets of one worker, accepted from as if they were one.
+/// The listening sockets of one worker, accepted from as one.
 #[derive(Debug)]
 pub struct Listeners {
     all: Vec<Listener>,
-    /// What `poll(2)` is asked about them; empty where there is only one, which can be waited for by accepting.
+    /// The argument of `poll(2)`. Empty if there is only one listener: then `accept` itself waits.
     polled: Vec<libc::pollfd>,
 }
 
 impl Listeners {
-    /// Takes sockets to wait for together.
+    /// Sockets to wait for together.
     ///
     /// # Errors
-    /// None that listening sockets can cause.
+    /// None with listening sockets.
     pub fn new(all: Vec<Listener>) -> io::Result<Self> {
         let mut polled = Vec::new();
         if all.len() > 1 {
@@ -330,17 +331,16 @@ impl Listeners {
         Ok(Self { all, polled })
     }
 
-    /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.all.iter()
     }
 
-    /// Each of them, for a model that waits in its own way.
+    /// All of them, for a model with its own way of waiting.
     pub fn into_vec(self) -> Vec<Listener> {
         self.all
     }
 
-    /// Waits for a connection on any of them, and accepts it; the socket it returns blocks.
+    /// Waits for a connection on any of them, and accepts it. The returned socket is blocking.
     ///
     /// # Errors
     /// As `accept4(2)`.
@@ -369,13 +369,13 @@ impl Listeners {
 mod tests {
     use super::*;
 
-    /// A path in the file system that no other test has.
+    /// A socket path that no other test uses.
     fn address_of(name: &str) -> (PathBuf, Address) {
         let path = std::env::temp_dir().join(format!("iolab-net-{}-{name}.sock", std::process::id()));
         (path.clone(), Address::Unix(path))
     }
 
-    /// Connects to a Unix socket with a queue of one place until there is no room, and returns what that is.
+    /// Fills the queue of a Unix socket with a backlog of one, and returns the connections and the error at the end.
     fn fill(address: &Address) -> (Vec<Socket>, io::Error) {
         let mut clients = Vec::new();
         loop {
@@ -403,7 +403,7 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
-    /// Waits for a server that does not accept, for an hour, and gives up after a hundred milliseconds.
+    /// Connects with a timeout of an hour to a server that does not accept, and gives up after 100 ms.
     fn check_given_up(address: &Address) {
         const ENOUGH: Duration = Duration::from_millis(100);
         let listener = Listener::open(address, false, 1).unwrap();
@@ -434,7 +434,7 @@ mod tests {
         let from: IpAddr = "127.0.0.9".parse().unwrap();
         let client = connect(Route { to: &to, from: Some(from) }, Duration::from_secs(60)).unwrap();
         assert_eq!(client.local_addr().unwrap().as_socket().unwrap().ip(), from);
-        // Of this network, which is for examples, no machine has an address.
+        // Reserved for documentation: no machine has an address of this network.
         let foreign = Route { to: &to, from: Some("192.0.2.1".parse().unwrap()) };
         assert_eq!(start_connect(foreign).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
     }

@@ -1,4 +1,4 @@
-//! Counting the syscalls of a process and of all it starts.
+//! Counting the syscalls of a process and its descendants.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,13 +7,13 @@ use std::os::fd::FromRawFd;
 
 use crate::checked;
 
-/// Counts syscalls from its creation on: of the calling thread, and of all threads and processes started by it
-/// afterwards, the dead ones too.
+/// Counts syscalls from its creation on: of the calling thread, and of all threads and processes it starts afterwards,
+/// including those that have ended.
 pub struct Calls(File);
 
 const TRACEPOINT: u32 = 2;
 const INHERIT: u64 = 1 << 1;
-/// The part of `perf_event_attr` that the first version of the call had; the kernel takes the rest for zero.
+/// The size of `perf_event_attr` in its first version; the kernel treats the rest as zero.
 const ATTRIBUTES_BYTES: usize = 64;
 
 #[repr(C)]
@@ -31,10 +31,10 @@ struct Attributes {
 }
 
 impl Calls {
-    /// Starts to count.
+    /// Starts counting.
     ///
     /// # Errors
-    /// Where the kernel does not tell where it counts, or does not let this process count; the text says what to do.
+    /// If the tracepoint cannot be read, or this process may not count. The text says what to do.
     pub fn count() -> io::Result<Self> {
         let attributes = Attributes {
             kind: TRACEPOINT,
@@ -64,14 +64,14 @@ impl Calls {
         let fd = checked(fd as libc::c_int).map_err(|error| {
             io::Error::new(error.kind(), format!("syscalls cannot be counted: {error}; it takes CAP_PERFMON"))
         })?;
-        // SAFETY: the descriptor is new and belongs to nobody else.
+        // SAFETY: the descriptor is new and has no other owner.
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// How many there have been.
+    /// The count so far.
     ///
     /// # Errors
-    /// None that a valid counter can cause.
+    /// None with a valid counter.
     pub fn so_far(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         (&self.0).read_exact(&mut bytes)?;
@@ -79,7 +79,7 @@ impl Calls {
     }
 }
 
-/// The number of the tracepoint at the entry of every syscall.
+/// The ID of the tracepoint at the entry of every syscall.
 fn entry_point() -> io::Result<u64> {
     const FOLDERS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     let read = |folder| fs::read_to_string(format!("{folder}/events/raw_syscalls/sys_enter/id"));

@@ -1,16 +1,16 @@
-//! Pipes that another process has made.
+//! Pipes inherited from another process.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// The writing end of a pipe that this process has inherited as descriptor `number`, such that writing to it fails
-/// with `WouldBlock` instead of waiting for the reader.
+/// The writing end of a pipe, inherited as descriptor `number`, in nonblocking mode: a write fails with `WouldBlock`
+/// instead of waiting for the reader.
 ///
-/// It is opened once more, because the inherited one may be shared with processes that do want to wait.
+/// It is opened again, because other processes may share the inherited one and expect blocking writes.
 ///
 /// # Errors
-/// Where the descriptor is not open, or is none that can be opened by its name, such as a socket.
+/// If the descriptor is not open, or cannot be reopened, such as a socket.
 pub fn inherited(number: u32) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(format!("/proc/self/fd/{number}"))
 }

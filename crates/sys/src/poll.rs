@@ -1,25 +1,24 @@
-//! poll(2) over a dense array: no number is too high for it, and the kernel is shown only what is watched.
+//! poll(2) over a dense array: descriptor numbers have no limit, and the kernel sees only watched ones.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use crate::checked;
 
-/// Descriptors to watch, and those that the last wait has found ready.
+/// Watched descriptors, and those that the last wait found ready.
 #[derive(Debug, Default)]
 pub struct Poll {
     watched: Vec<libc::pollfd>,
-    /// Where in the array a descriptor is, by its number.
+    /// The index of each descriptor in the array, by its number.
     places: Vec<u32>,
-    /// Entries below it have not been looked at since the last wait; it runs downwards, so that the last entry can
-    /// take the place of one that is removed without being passed over.
+    /// Entries below this index are unread since the last wait. It runs downwards: the last entry then takes the place
+    /// of a removed one without being skipped.
     unseen: usize,
-    /// How many ready entries are still to be found.
+    /// Ready entries not found yet.
     ready: usize,
 }
 
 impl Poll {
-    /// Watches nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -34,13 +33,13 @@ impl Poll {
         self.watched.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     }
 
-    /// Watches a descriptor that was added for room to send instead of input, or the other way round.
+    /// Watches an added descriptor for room to send instead of input, or for input again.
     pub fn change(&mut self, fd: RawFd, sending: bool) {
         let place = self.places[fd as usize] as usize;
         self.watched[place].events = if sending { libc::POLLOUT } else { libc::POLLIN };
     }
 
-    /// Watches a descriptor that was added no longer.
+    /// Stops watching an added descriptor.
     pub fn remove(&mut self, fd: RawFd) {
         let place = self.places[fd as usize] as usize;
         self.watched.swap_remove(place);
@@ -49,7 +48,7 @@ impl Poll {
         }
     }
 
-    /// Waits until a descriptor is ready; [`Self::next_ready`] says which.
+    /// Waits until a descriptor is ready; [`Self::next_ready`] returns which.
     ///
     /// # Errors
     /// `InvalidInput` if there are more than the process may have open. An interrupted wait finds nothing.
@@ -65,9 +64,9 @@ impl Poll {
         Ok(())
     }
 
-    /// The next descriptor that the last wait has found ready, the latest added first.
+    /// The next descriptor that the last wait found ready, the latest added first.
     pub fn next_ready(&mut self) -> Option<RawFd> {
-        // What was removed meanwhile has made the array shorter.
+        // Removals since the wait have shortened the array.
         self.unseen = self.unseen.min(self.watched.len());
         while self.ready > 0 && self.unseen > 0 {
             self.unseen -= 1;
@@ -125,7 +124,7 @@ mod tests {
         assert!(poll.watched.is_empty());
     }
 
-    /// Waits, calls `then` for each descriptor that is ready, and compares which they were.
+    /// Waits, calls `then` for each ready descriptor, and compares them with `expected`.
     fn check(poll: &mut Poll, expected: &[RawFd], then: impl Fn(&mut Poll, RawFd)) {
         poll.wait().expect("all are open");
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Processes and signals: children that are reaped, and programs that end with what started them.
+//! Processes and signals: reaping children, and ending programs together with their parent.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -9,45 +9,45 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::checked;
 
-/// Runs `child` in a copy of this process that has only the calling thread, and ends that copy when it returns.
+/// Runs `child` in a forked process that has only the calling thread, and exits when it returns.
 ///
-/// What `child` has captured is dropped here as well: each process has its own copy of it. `child` must not wait for
-/// other threads of this process, or for a lock that one of them may hold: the copy does not have them.
+/// What `child` captured is dropped in this process too: each process has its own copy. `child` must not wait for other
+/// threads of this process, or for a lock that one of them may hold: they do not exist in the child.
 ///
-/// The number that `child` returns is the code the copy ends with; it is that of a panic elsewhere, 101, if it panics.
-/// SIGTERM ends the copy even where [`hold_termination`] keeps it from this process. SIGINT does not: the terminal
-/// sends it to all processes, and what to do about it is for the first of them to say.
+/// The child exits with the number that `child` returns, or with 101, as after any Rust panic. SIGTERM ends it even if
+/// [`hold_termination`] blocks it in this process. SIGINT does not: the terminal sends it to all processes, and the
+/// first of them decides what to do.
 ///
-/// Returns the child's number.
+/// Returns the child's PID.
 ///
 /// # Errors
-/// `WouldBlock` where a limit on processes is reached, `OutOfMemory` where there is no memory for the tables.
+/// `WouldBlock` at a limit on processes, `OutOfMemory` without memory for the page tables.
 pub fn fork(child: impl FnOnce() -> i32) -> io::Result<u32> {
-    // SAFETY: the child goes on with one thread and what glibc keeps usable after a fork, its allocator included,
-    // and it never returns into the code of the parent.
+    // SAFETY: the child continues with one thread and what glibc keeps usable after a fork, its allocator included. It
+    // never returns into the parent's code.
     let pid = checked(unsafe { libc::fork() })?;
     if pid == 0 {
         // It cannot fail with a valid signal number.
         let _ = mask(libc::SIG_UNBLOCK, &[libc::SIGTERM]);
-        // A panic must not unwind into what the parent would do next.
+        // A panic must not unwind into the parent's code.
         exit_now(catch_unwind(AssertUnwindSafe(child)).unwrap_or(PANIC_CODE));
     }
     Ok(pid.cast_unsigned())
 }
 
-/// What Rust programs end with after a panic.
+/// The exit code of a Rust program after a panic.
 const PANIC_CODE: i32 = 101;
 
-/// Ends this process at once, without running destructors or flushing what the parent also holds.
+/// Exits at once, without running destructors or flushing buffers that the parent also holds.
 fn exit_now(code: i32) -> ! {
     // SAFETY: the call has no preconditions and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// Waits until a child has ended, collects it, and returns its number and how it ended.
+/// Waits until a child has ended, reaps it, and returns its PID and exit status.
 ///
 /// # Errors
-/// Where there is no child.
+/// If there is no child.
 pub fn wait_child() -> io::Result<(u32, ExitStatus)> {
     let mut status = 0;
     // SAFETY: `status` is valid for the write.
@@ -55,8 +55,7 @@ pub fn wait_child() -> io::Result<(u32, ExitStatus)> {
     Ok((pid.cast_unsigned(), ExitStatus::from_raw(status)))
 }
 
-/// Collects a child that has ended, as [`wait_child`] does, without waiting for one. `None`: none has ended, or there
-/// is none.
+/// Reaps a child that has ended, as [`wait_child`], without waiting. None if no child has ended or there is none.
 ///
 /// # Errors
 /// None that can occur here.
@@ -70,12 +69,11 @@ pub fn try_wait_child() -> io::Result<Option<(u32, ExitStatus)>> {
     }
 }
 
-/// Sets `flag` when the user or the system asks the process to end (SIGINT, SIGTERM), or its terminal is gone (SIGHUP,
-/// unless that is ignored already, as `nohup` has it). The second such signal ends it, unless it is SIGHUP: a terminal
-/// that goes sends several.
+/// Sets `flag` on SIGINT, SIGTERM, or SIGHUP (unless that is ignored already, as under `nohup`). The second signal ends
+/// the process, unless it is SIGHUP: a closing terminal sends several.
 ///
 /// # Errors
-/// None that valid signal numbers can cause.
+/// None with valid signal numbers.
 pub fn on_terminate(flag: &'static AtomicBool) -> io::Result<()> {
     TERMINATE.store(ptr::from_ref(flag).cast_mut(), Ordering::Release);
     handle(libc::SIGINT, raise_flag)?;
@@ -93,35 +91,35 @@ extern "C" fn raise_flag(signal: libc::c_int) {
     }
 }
 
-/// Asks a child that has not been collected yet to end, as Ctrl-C does.
+/// Sends SIGINT to a child that has not been reaped yet.
 ///
 /// # Errors
-/// Where it has ended and its number is nobody's any more.
+/// If it has ended and its PID is free.
 pub fn interrupt(child: u32) -> io::Result<()> {
     // SAFETY: the call takes numbers and touches no memory.
     checked(unsafe { libc::kill(child.cast_signed(), libc::SIGINT) }).map(drop)
 }
 
-/// Keeps SIGINT and SIGTERM from ending this thread and those it starts later: [`wait_for_termination`] takes them.
+/// Blocks SIGINT and SIGTERM for this thread and those it starts later: [`wait_for_termination`] takes them.
 ///
 /// # Errors
-/// None that valid signal numbers can cause.
+/// None with valid signal numbers.
 pub fn hold_termination() -> io::Result<()> {
     mask(libc::SIG_BLOCK, &TERMINATION)
 }
 
-/// Waits until the user or the system asks the process to end. [`hold_termination`] comes first.
+/// Waits for SIGINT or SIGTERM. Call [`hold_termination`] first.
 pub fn wait_for_termination() {
     let (signals, mut signal) = (set_of(&TERMINATION), 0);
-    // SAFETY: both are valid, one for the read and one for the write. It fails only for a set that is none.
+    // SAFETY: both are valid, one for the read and one for the write. The call fails only for an invalid set.
     unsafe { libc::sigwait(&raw const signals, &raw mut signal) };
 }
 
-/// Keeps Ctrl-C from ending this thread and those it starts later: what to do about it is for a command to say that is
-/// run. [`crate::netns::Namespace::contain`] gives it to that.
+/// Blocks SIGINT for this thread and those it starts later, so that the command it runs decides what to do about it.
+/// [`crate::netns::Namespace::contain`] unblocks it there.
 ///
 /// # Errors
-/// None that a valid signal number can cause.
+/// None with a valid signal number.
 pub fn hold_interrupt() -> io::Result<()> {
     mask(libc::SIG_BLOCK, &[libc::SIGINT])
 }
@@ -132,10 +130,10 @@ pub(crate) fn release_interrupt() -> io::Result<()> {
 
 const TERMINATION: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
 
-/// Blocks or unblocks signals for the calling thread, as `how` says.
+/// Blocks or unblocks signals for the calling thread, depending on `how`.
 fn mask(how: libc::c_int, signals: &[libc::c_int]) -> io::Result<()> {
     let signals = set_of(signals);
-    // SAFETY: `signals` is valid for the read, and the former mask is not wanted.
+    // SAFETY: `signals` is valid for the read, and a null pointer skips the former mask.
     match unsafe { libc::pthread_sigmask(how, &raw const signals, ptr::null_mut()) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
@@ -154,10 +152,10 @@ fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
     }
 }
 
-/// Has the kernel kill this process when the thread that started it ends.
+/// Makes the kernel kill this process when the thread that started it ends.
 ///
 /// # Errors
-/// Fails if that thread has ended already.
+/// If that thread has ended already.
 pub fn die_with_parent(parent: u32) -> io::Result<()> {
     // SAFETY: the option takes a signal number and touches no memory.
     checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
@@ -168,21 +166,21 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread a table of descriptors of its own, a copy of the shared one. The kernel then looks a
-/// descriptor up without counting who holds it, in every syscall on a socket; and each such thread may open
-/// as many descriptors as the limit says. Threads started later share the table of the thread that starts them.
+/// Gives the calling thread its own descriptor table, a copy of the shared one. The kernel then looks descriptors up
+/// without reference counting in every socket syscall, and each such thread may open as many descriptors as the limit
+/// allows. Threads started later share the table of the thread that starts them.
 ///
-/// To be called before the thread owns descriptors that others should close for it, and none may be handed to another
-/// thread afterwards: a number means something else there, and a copy here keeps open what is closed there.
+/// Call it before the thread owns descriptors that other threads should close, and pass none to another thread
+/// afterwards: the number means something else there, and a copy here keeps open what is closed there.
 ///
 /// # Errors
-/// Where there is no memory for the table.
+/// If there is no memory for the table.
 pub fn own_descriptors() -> io::Result<()> {
     // SAFETY: the call takes flags and touches no memory.
     checked(unsafe { libc::unshare(libc::CLONE_FILES) }).map(drop)
 }
 
-/// Asks for timers that are not late by the usual 50 microseconds, for the calling thread.
+/// Turns off the usual 50 µs of timer slack for the calling thread.
 ///
 /// # Errors
 /// Kernels built without timer slack refuse it.
@@ -191,9 +189,9 @@ pub fn exact_timers() -> io::Result<()> {
     checked(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) }).map(drop)
 }
 
-/// The largest resident set this program has had, in bytes; 0 where /proc is not there.
+/// The peak resident set of this program, in bytes; 0 without /proc.
 ///
-/// Not from `getrusage`, whose figure outlives an exec and so may be that of the program before.
+/// Not from `getrusage`: its figure survives an exec and may be the previous program's.
 pub fn rss_bytes_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib =
@@ -201,7 +199,7 @@ pub fn rss_bytes_max() -> u64 {
     kib.unwrap_or(0_u64) * 1024
 }
 
-/// Time the calling thread was ready to run and had no processor, in nanoseconds; 0 where the kernel does not say.
+/// Time the calling thread was runnable without a processor, in nanoseconds; 0 if the kernel does not report it.
 pub fn thread_run_delay_ns() -> u64 {
     std::fs::read_to_string("/proc/thread-self/schedstat")
         .ok()
@@ -223,9 +221,9 @@ pub fn descriptors_max() -> usize {
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
-/// Whether whoever started this process has asked that a signal does nothing to it.
+/// Whether the process inherited this signal as ignored.
 fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
-    // SAFETY: all zeroes is a valid action to be written over.
+    // SAFETY: all zeroes is a valid action, to be overwritten.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: `action` is valid for the write, and no new action is given.
     checked(unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) })?;

@@ -1,7 +1,7 @@
 //! select(2) over bitmaps of any size.
 //!
-//! The kernel takes as many bits as it is told; it is the C type `fd_set` that ends at 1,024. So the bitmaps here are
-//! words on the heap, and whoever wants the old limit asks for it.
+//! The kernel accepts bitmaps of any length; only the C type `fd_set` ends at 1,024. So the bitmaps here are words on
+//! the heap, and the old limit is a parameter.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -14,21 +14,21 @@ pub const FD_SETSIZE: usize = libc::FD_SETSIZE;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Descriptors to watch, and those that the last wait has found ready.
+/// Watched descriptors, and those that the last wait found ready.
 #[derive(Debug)]
 pub struct Select {
-    /// What is watched; the kernel overwrites what it is given, so each wait gets a copy.
+    /// Watched descriptors. The kernel overwrites its arguments, so each wait passes a copy.
     receive: Vec<u64>,
     send: Vec<u64>,
     receive_ready: Vec<u64>,
     send_ready: Vec<u64>,
-    /// How many descriptors wait for room to send; the kernel is spared the set while there are none.
+    /// How many descriptors wait for room to send. Without any, the kernel does not get that set.
     sending: usize,
-    /// One above the highest number watched: the kernel looks at every bit below it.
+    /// One above the highest watched number: the kernel scans every bit below it.
     top: usize,
-    /// No number from here on is taken.
+    /// Numbers from here on are refused.
     end: usize,
-    /// Words of the ready sets that are still to be looked at.
+    /// Words of the ready sets that are still unread.
     unseen: usize,
 }
 
@@ -39,7 +39,7 @@ impl Select {
         Self { receive, send, receive_ready, send_ready, sending: 0, top: 0, end, unseen: 0 }
     }
 
-    /// Watches a descriptor for input, until [`Self::remove`]: which must come before it is closed.
+    /// Watches a descriptor for input, until [`Self::remove`], which must come before it is closed.
     ///
     /// # Errors
     /// `InvalidInput` if its number does not fit into the set.
@@ -59,7 +59,7 @@ impl Select {
         Ok(())
     }
 
-    /// Watches a descriptor that was added for room to send instead of input, or the other way round.
+    /// Watches an added descriptor for room to send instead of input, or for input again.
     pub fn change(&mut self, fd: RawFd, sending: bool) {
         let (word, bit) = (fd as usize / WORD_BITS, bit(fd as usize));
         self.sending -= usize::from(self.send[word] & bit != 0);
@@ -70,7 +70,7 @@ impl Select {
         other[word] &= !bit;
     }
 
-    /// Watches a descriptor that was added no longer.
+    /// Stops watching an added descriptor.
     pub fn remove(&mut self, fd: RawFd) {
         self.change(fd, false);
         self.receive[fd as usize / WORD_BITS] &= !bit(fd as usize);
@@ -79,10 +79,10 @@ impl Select {
         }
     }
 
-    /// Waits until a descriptor is ready; [`Self::next_ready`] says which.
+    /// Waits until a descriptor is ready; [`Self::next_ready`] returns which.
     ///
     /// # Errors
-    /// `EBADF` if one was closed that is still watched. An interrupted wait finds nothing.
+    /// `EBADF` if a watched descriptor was closed. An interrupted wait finds nothing.
     pub fn wait(&mut self) -> io::Result<()> {
         let words = self.top.div_ceil(WORD_BITS);
         self.unseen = 0;
@@ -96,8 +96,8 @@ impl Select {
             self.send_ready.as_mut_ptr().cast()
         };
         let (none, for_ever) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the call reads and writes `top` bits of each set, in whole words, and the sets have so many; it is
-        // the kernel's call behind a C type that it does not look into.
+        // SAFETY: the call reads and writes `top` bits of each set, in whole words, and each set has that many. The C
+        // library passes the pointers on without using them as `fd_set`.
         let result = unsafe { libc::select(self.top as libc::c_int, receive, send, none, for_ever) };
         match checked(result) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -107,9 +107,9 @@ impl Select {
         Ok(())
     }
 
-    /// The next descriptor that the last wait has found ready, the highest first: listeners, which are older than all
-    /// connections, come last, when what has ended has made room. One may have been removed since, or be another of the
-    /// same number.
+    /// The next descriptor that the last wait found ready, the highest first. Listeners are older than all connections
+    /// and so come last, after ended connections have made room. The descriptor may have been removed since, or its
+    /// number reused.
     pub fn next_ready(&mut self) -> Option<RawFd> {
         while let Some(word) = self.unseen.checked_sub(1) {
             let bits = self.receive_ready[word] | self.send_ready[word];

@@ -5,11 +5,11 @@ use std::ptr;
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
-/// So many counters, all zero, in memory that stays common to this process and to all its children. They live as long
-/// as the process.
+/// `count` counters, all zero, in memory shared by this process and its future children. They live as long as the
+/// process.
 ///
 /// # Errors
-/// Where there is no memory.
+/// If there is no memory.
 pub fn counters(count: usize) -> io::Result<&'static [AtomicU64]> {
     let bytes = count.max(1) * size_of::<AtomicU64>();
     let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -18,7 +18,7 @@ pub fn counters(count: usize) -> io::Result<&'static [AtomicU64]> {
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping is page aligned, never taken down, large enough for `count` counters and all zeroes, which is
-    // a valid counter; it is only ever reached through atomic operations.
+    // SAFETY: the mapping is page-aligned, never unmapped, large enough for `count` counters and all zeroes, which is a
+    // valid counter. It is only accessed atomically.
     Ok(unsafe { slice::from_raw_parts(start.cast(), count) })
 }

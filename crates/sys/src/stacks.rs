@@ -1,7 +1,7 @@
 //! Stacks for coroutines: one mapping cut into slots, each with a guard page at its lower end.
 //!
-//! Only touched pages take memory, so slots are cheap until they are used. A guard of its own protection would split
-//! the mapping, and the kernel counts mappings; since Linux 6.13 a guard can be a mark in the page tables instead.
+//! Only touched pages take memory, so unused slots are cheap. A guard with its own protection splits the mapping, and
+//! the kernel limits mappings. Since Linux 6.13 a guard can be a mark in the page table instead.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -11,24 +11,24 @@ use corosensei::stack::StackPointer;
 
 use crate::checked;
 
-/// What a coroutine may use. It is enough where buffers live elsewhere; frames are larger where nothing is inlined.
+/// Enough for a coroutine whose buffers are elsewhere. Frames are larger without inlining.
 const USABLE_BYTES: usize = if cfg!(debug_assertions) { 60 * 1024 } else { 12 * 1024 };
 
-/// Tops of stacks are shifted by so much against each other, in so many steps: they would otherwise all lie in the same
-/// sets of the cache.
+/// Tops of stacks are shifted by this much against each other, in so many steps. Otherwise they would all map to the
+/// same cache sets.
 const SHIFT_BYTES: usize = 64;
 const SHIFTS: usize = 16;
 
-/// A pool of stacks. The memory is never given back: it lives as long as the process, as the stacks may.
+/// A pool of stacks. The memory is never returned: it lives as long as the process, as the stacks may.
 #[derive(Debug)]
 pub struct Stacks {
     start: NonZeroUsize,
     page_bytes: usize,
     slot_bytes: usize,
     slots: usize,
-    /// Slots that have been handed out at least once.
+    /// Slots that have been used at least once.
     begun: usize,
-    /// The last to come back is the first to go: its pages are there, and hot.
+    /// Last in, first out: the pages of the latest stack are mapped and in the cache.
     free: Vec<Stack>,
     guard: Guard,
 }
@@ -37,7 +37,7 @@ impl Stacks {
     /// Reserves addresses for so many stacks.
     ///
     /// # Errors
-    /// Where there are not enough addresses.
+    /// If there are not enough addresses.
     pub fn new(slots: usize) -> io::Result<Self> {
         let page_bytes = page_bytes();
         let slot_bytes = page_bytes + USABLE_BYTES.next_multiple_of(page_bytes);
@@ -73,10 +73,10 @@ impl Stacks {
     }
 }
 
-/// Whether guards of stacks take mappings, of which the system allows so many (`vm.max_map_count`), two a stack.
+/// Whether guards take mappings, two for each stack; the system limits them (`vm.max_map_count`).
 ///
 /// # Errors
-/// Where the kernel offers no guards at all.
+/// If the kernel offers no guards at all.
 pub fn guards_take_mappings() -> io::Result<bool> {
     Ok(Guard::probe()? == Guard::Protection)
 }
@@ -88,9 +88,8 @@ pub struct Stack {
     base: StackPointer,
 }
 
-// SAFETY: the range from `limit` to `base` is mapped for as long as the process lives and belongs to this value alone;
-// its lowest page is a guard, and above it there is more than the least that is asked for. Both ends are aligned to
-// 64 bytes.
+// SAFETY: the range from `limit` to `base` is mapped as long as the process lives and belongs to this value alone. Its
+// lowest page is a guard, and the rest is larger than the required minimum. Both ends are aligned to 64 bytes.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
         self.base
@@ -101,12 +100,12 @@ unsafe impl corosensei::stack::Stack for Stack {
     }
 }
 
-/// How a page is made to fault.
+/// How accesses to a page are made to fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
-    /// By a mark in the page table.
+    /// With a mark in the page table.
     Mark,
-    /// By a mapping that allows nothing.
+    /// With a mapping that allows no access.
     Protection,
 }
 
@@ -114,7 +113,7 @@ enum Guard {
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 
 impl Guard {
-    /// What the kernel offers, tried on a page of its own.
+    /// The guard that the kernel offers, tried on a separate page.
     fn probe() -> io::Result<Self> {
         let page_bytes = page_bytes();
         let page = map(page_bytes)?;
@@ -129,7 +128,7 @@ impl Guard {
 
     fn install(self, page: NonZeroUsize, page_bytes: usize) -> io::Result<()> {
         let page = page.get() as *mut libc::c_void;
-        // SAFETY: callers name a page of a mapping of this module that nobody uses.
+        // SAFETY: callers pass an unused page of a mapping of this module.
         let result = unsafe {
             match self {
                 Self::Mark => libc::madvise(page, page_bytes, MADV_GUARD_INSTALL),
@@ -140,7 +139,7 @@ impl Guard {
     }
 }
 
-/// New memory, which takes none until it is touched.
+/// New memory, reserved but not touched.
 fn map(bytes: usize) -> io::Result<NonZeroUsize> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
@@ -169,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// Set in the copy of this program that is to overflow a stack, to how it is to be guarded.
+    /// Set in the child process that overflows a stack.
     const OVERFLOW: &str = "OVERFLOW_A_STACK";
 
     #[test]
@@ -184,7 +183,7 @@ mod tests {
         check_overflow(Guard::Protection, "stacks::tests::overflowing_a_protected_guard_ends_the_process");
     }
 
-    /// Overflows the second of two stacks in a process of its own: without a guard it would write into the first.
+    /// Overflows the second of two stacks in a child process: without a guard it would write into the first.
     fn check_overflow(guard: Guard, test: &str) {
         if env::var_os(OVERFLOW).is_some() {
             let mut stacks = Stacks { guard, ..Stacks::new(2).expect("there is memory") };

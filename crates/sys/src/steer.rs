@@ -1,8 +1,8 @@
 //! An even spread of connections over the sockets that share a port.
 //!
-//! By itself the kernel picks a socket by a hash of the two addresses, so that fifty connections on two workers are
-//! seldom twenty-five each. A program of a few instructions, run by the kernel for each new connection, takes the
-//! sockets in turn instead.
+//! By default the kernel picks a socket by a hash of the two addresses, so fifty connections rarely split into
+//! twenty-five for each of two workers. Instead, the kernel runs a short program for each new connection, which picks
+//! the sockets in turn.
 
 use std::io;
 use std::mem::size_of;
@@ -11,12 +11,12 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use crate::checked;
 use crate::net::Listener;
 
-/// Has new connections go to the sockets of a port in turn. `any` is one of the `count` that share it, in the order in
-/// which they were opened.
+/// Makes the kernel assign new connections to the sockets of a port in turn, in the order they were opened. `any` is
+/// one of the `count` sockets that share it.
 ///
 /// # Errors
-/// Where the kernel lets this process load no program (it takes CAP_BPF, or an open `unprivileged_bpf_disabled`); the
-/// port keeps the kernel's own choice.
+/// If this process may not load programs into the kernel (it takes CAP_BPF, or `unprivileged_bpf_disabled` set to 0).
+/// The port then keeps the kernel's own choice.
 pub fn in_turn(any: &Listener, count: u32) -> io::Result<()> {
     let counter = create_counter()?;
     let program = load(&instructions(&counter, count))?;
@@ -38,7 +38,7 @@ const MAP_LOOKUP: i32 = 1;
 const PSEUDO_MAP_FD: u8 = 1;
 const ATOMIC_FETCH_ADD: i32 = 0x01;
 
-/// One instruction of the kernel's machine: `code`, two registers of four bits, an offset and a constant.
+/// An eBPF instruction: opcode, two registers of four bits, an offset and a constant.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Instruction {
@@ -108,11 +108,11 @@ fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
 }
 
 fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: `attributes` starts with the fields that this command reads, and the kernel takes those beyond its size
-    // for zero; the memory it points to outlives the call.
+    // SAFETY: `attributes` starts with the fields that this command reads, and the kernel treats those beyond its size
+    // as zero. The memory it points to outlives the call.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };
     let fd = checked(fd as libc::c_int)?;
-    // SAFETY: the descriptor is new and belongs to nobody else.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

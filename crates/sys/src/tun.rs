@@ -1,4 +1,4 @@
-//! TUN devices: a network interface whose packets are read and written by a program.
+//! TUN devices: network interfaces whose packets a program reads and writes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,19 +9,19 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::checked;
 
-/// No packet of IP is longer.
+/// The longest IP packet.
 pub const PACKET_BYTES_MAX: usize = 65_535;
-/// How many packets the kernel keeps for a reader that is late.
+/// How many packets the kernel queues for a late reader.
 const QUEUE_PACKETS: libc::c_int = 10_000;
 
-/// An interface of the calling thread's network namespace. A read is one packet and a write is one; neither waits.
+/// An interface in the calling thread's network namespace. Each read and each write is one packet; neither waits.
 pub struct Tun(File);
 
 impl Tun {
-    /// Makes an interface with these addresses, at this end and at the other, and turns it and the loopback on.
+    /// Creates an interface with these local and remote addresses, and brings it and the loopback up.
     ///
     /// # Errors
-    /// `NotFound` where the kernel has no TUN, `PermissionDenied` without the right to make interfaces.
+    /// `NotFound` if the kernel has no TUN, `PermissionDenied` without the privilege to create interfaces.
     pub fn open(name: &str, address: Ipv4Addr, peer: Ipv4Addr, mtu: usize) -> io::Result<Self> {
         let device =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
@@ -31,7 +31,7 @@ impl Tun {
         request(&socket, libc::SIOCSIFADDR, name, |data| data.ifru_addr = internet(address))?;
         request(&socket, libc::SIOCSIFDSTADDR, name, |data| data.ifru_dstaddr = internet(peer))?;
         request(&socket, libc::SIOCSIFMTU, name, |data| data.ifru_mtu = mtu as libc::c_int)?;
-        // Refused in a user namespace, where the usual 500 packets must do.
+        // Not allowed in a user namespace, which keeps the usual 500 packets.
         let _ = request(&socket, libc::SIOCSIFTXQLEN, name, |data| data.ifru_metric = QUEUE_PACKETS);
         let up = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
         for interface in [name, "lo"] {
@@ -63,15 +63,15 @@ impl AsFd for Tun {
     }
 }
 
-/// A socket to ask the kernel about interfaces with.
+/// A socket for interface requests.
 fn control_socket() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no memory.
     let fd = checked(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor is new and belongs to nobody else.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Asks the kernel to change an interface.
+/// Changes an interface through an `ioctl`.
 fn request(
     fd: &impl AsFd,
     number: libc::Ioctl,

@@ -1,5 +1,5 @@
-//! Children and how they end. A program of its own, with a single test: whoever waits for a child gets that of another
-//! test as well.
+//! Children and how they end. A separate program with a single test, because waiting for a child would also reap those
+//! of other tests.
 
 use std::panic::resume_unwind;
 use std::process::Command;
@@ -18,13 +18,13 @@ fn a_child_ends_with_the_code_it_returns_or_by_a_signal_that_its_parent_holds_ba
     check(rest, Some("TERM"), "signal: 15 (SIGTERM)");
 }
 
-/// Starts a child, sends it a signal if there is one, and looks at how it ends.
+/// Starts a child, sends it the signal if any, and checks how it ends.
 fn check(child: impl Fn() -> i32, signal: Option<&str>, expected: &str) {
     for collect in [wait_child, look_for_child] {
         assert!(try_wait_child().unwrap().is_none(), "there is no child yet");
         let pid = fork(&child).unwrap();
         if let Some(signal) = signal {
-            // The shell's own: not every machine has a program of that name.
+            // The shell's builtin: not every machine has `kill` as a program.
             let command = ["-c", r#"kill -s "$0" "$1""#, signal, &pid.to_string()];
             let status = Command::new("sh").args(command).status().unwrap();
             assert!(status.success(), "cannot kill {pid}");
@@ -34,7 +34,7 @@ fn check(child: impl Fn() -> i32, signal: Option<&str>, expected: &str) {
     }
 }
 
-/// What [`wait_child`] does, without waiting in the kernel.
+/// As [`wait_child`], but polling instead of waiting in the kernel.
 fn look_for_child() -> std::io::Result<(u32, std::process::ExitStatus)> {
     loop {
         if let Some(found) = try_wait_child()? {
@@ -44,7 +44,7 @@ fn look_for_child() -> std::io::Result<(u32, std::process::ExitStatus)> {
     }
 }
 
-/// Lives until it is ended, or for longer than that can take.
+/// Sleeps until it is killed, or for longer than that can take.
 fn rest() -> i32 {
     thread::sleep(Duration::from_secs(60));
     0

@@ -1,5 +1,5 @@
-//! The buffers a ring receives into: chosen by the kernel when bytes arrive, so that an idle connection holds none;
-//! or, to show what that is worth, one of each connection.
+//! Receive buffers of a ring. The kernel chooses one when bytes arrive, so idle connections hold none. To show what
+//! that is worth, each connection can have its own instead.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use io_uring::types::{BufRingEntry, IOU_PBUF_RING_INC};
 use io_uring::{Submitter, cqueue};
 
-/// Bytes of a buffer that belongs to one connection.
+/// The size of a connection's own buffer.
 const OWN_BYTES: usize = 16 * 1024;
 
-/// What is received in one go, if it is there.
+/// The most that is received as one message.
 const MESSAGE_BYTES: usize = 64 * 1024;
-/// Shorter messages are taken to be of this length.
+/// Shorter messages count as this long.
 const LEAST_BYTES: usize = 1024;
-/// The mean length of messages is that of so many, roughly.
+/// The mean covers roughly this many messages.
 const MEAN_OF: u32 = 16;
 
-/// Bytes that one completion put into one buffer. Give it back with [`super::Ring::recycle`]; one that is dropped
-/// instead is lost to the ring, no worse.
+/// The bytes of one completion, in one buffer. Give it back with [`super::Ring::recycle`]: the ring loses one that is
+/// dropped instead.
 #[derive(Debug)]
 pub struct Buffer {
     /// The ring that lent it.
@@ -41,12 +41,12 @@ enum Kind {
 }
 
 impl Buffers {
-    /// Buffers that the kernel chooses.
+    /// Buffers chosen by the kernel.
     pub(super) fn chosen(ring: BufferRing) -> Self {
         Self::new(Kind::Chosen(ring))
     }
 
-    /// A buffer for each connection.
+    /// One buffer for each connection.
     pub(super) fn own() -> Self {
         Self::new(Kind::Own(OwnBuffers { all: Vec::new() }))
     }
@@ -56,7 +56,7 @@ impl Buffers {
         Self { lender: LENDERS.fetch_add(1, Ordering::Relaxed), kind }
     }
 
-    /// Where the next bytes of a connection are to go, and how many of them; nothing where the kernel chooses.
+    /// Where to receive the next bytes of a connection, and how many at most. None if the kernel chooses.
     pub(super) fn ask(&mut self, slot: u32) -> Option<(*mut u8, u32)> {
         match &mut self.kind {
             Kind::Chosen(_) => None,
@@ -64,14 +64,14 @@ impl Buffers {
         }
     }
 
-    /// Notes that a receive has ended without bytes.
+    /// Records that a receive has ended without bytes.
     pub(super) fn withdraw(&mut self, slot: u32) {
         if let Kind::Own(own) = &mut self.kind {
             own.all[slot as usize].state = State::Free;
         }
     }
 
-    /// Notes what a completion says it put where; `id` is the buffer it names, if it names one.
+    /// Records where a completion put its bytes. `id` is the buffer that it names, if any.
     pub(super) fn take(&mut self, slot: u32, id: Option<u16>, len: u32, flags: u32) -> Buffer {
         let lender = self.lender;
         match (&mut self.kind, id) {
@@ -86,12 +86,12 @@ impl Buffers {
 
     pub(super) fn bytes(&self, buffer: &Buffer) -> &[u8] {
         assert_eq!(buffer.lender, self.lender, "a buffer is used with the ring that lent it");
-        // SAFETY: the range lies in memory of this ring that is never freed, as `take` has asserted. The kernel has
-        // finished writing it, and will not write it again before this slice is recycled.
+        // SAFETY: the range is in memory of this ring that is never freed, as `take` asserted. The kernel has finished
+        // writing it, and writes it again only after this slice is recycled.
         unsafe { std::slice::from_raw_parts(buffer.start.as_ptr(), buffer.len as usize) }
     }
 
-    /// Notes that a receive has taken up so many bytes. `more`: more bytes are there.
+    /// Records how many bytes a receive delivered. `more`: the socket has more.
     pub(super) fn fill(&mut self, len: u32, more: bool) {
         if let (Kind::Chosen(ring), 1..) = (&mut self.kind, len) {
             ring.free_bytes -= if ring.incremental { len } else { ring.buffer_bytes } as usize;
@@ -104,13 +104,13 @@ impl Buffers {
         }
     }
 
-    /// Whether one buffer takes a large message.
+    /// Whether a large message fits into one buffer.
     pub(super) fn are_large(&self) -> bool {
         matches!(&self.kind, Kind::Chosen(ring) if ring.buffer_bytes as usize >= MESSAGE_BYTES)
     }
 
-    /// How many receives there is room for, if messages are as long as the last ones. `whole`: each receive takes a
-    /// whole message, however many buffers it fills.
+    /// How many receives the free buffers can take, given the mean message length. `whole`: each receive takes a whole
+    /// message, even if it fills several buffers.
     pub(super) fn room(&self, whole: bool) -> usize {
         match &self.kind {
             Kind::Chosen(ring) if whole || self.are_large() => {
@@ -122,15 +122,15 @@ impl Buffers {
         }
     }
 
-    /// Gives the kernel what has come back since the last time. Not sooner, because a receive that waits for bytes
-    /// would take it before those that wait for a buffer are asked for.
+    /// Gives the kernel the buffers returned since the last call. Not sooner: a receive that waits for bytes would take
+    /// them before the connections that wait for a buffer.
     pub(super) fn publish(&self) {
         if let Kind::Chosen(ring) = &self.kind {
             ring.entries.publish();
         }
     }
 
-    /// Takes a slice back.
+    /// Returns a slice.
     pub(super) fn recycle(&mut self, buffer: Buffer) {
         assert_eq!(buffer.lender, self.lender, "a buffer goes back to the ring that lent it");
         match &mut self.kind {
@@ -140,39 +140,39 @@ impl Buffers {
     }
 }
 
-/// How a buffer is used up.
+/// The state of a buffer.
 #[derive(Clone, Copy)]
 struct Use {
     /// Bytes the kernel has filled, from the front.
     filled_bytes: u32,
     /// Completions whose bytes the caller has not given back.
     slices: u32,
-    /// The kernel will put nothing more into it.
+    /// The kernel puts nothing more into it.
     full: bool,
 }
 
-/// A ring of buffers shared with the kernel, and the memory they lie in.
+/// A ring of buffers shared with the kernel, and their memory.
 ///
-/// The kernel takes buffers in order, so it walks through all of the memory: it must stay within the L2 cache of
-/// a core. In an *incremental* ring (Linux 6.12) one buffer takes many messages, one behind the other, so that
-/// few large buffers serve small and large messages alike; otherwise each message takes a whole buffer.
+/// The kernel takes buffers in order and so cycles through all of the memory, which must fit into the L2 cache of a
+/// core. In an *incremental* ring (Linux 6.12) one buffer takes many messages, one after the other, so a few large
+/// buffers serve small and large messages alike. Otherwise each message takes a whole buffer.
 pub(super) struct BufferRing {
     entries: Entries,
     memory: NonNull<u8>,
     uses: Vec<Use>,
     buffer_bytes: u32,
-    /// Room in all the buffers that the kernel has.
+    /// Free bytes in all buffers that the kernel has.
     free_bytes: usize,
-    /// What has come of a message whose rest is still to come.
+    /// Bytes received so far of an incomplete message.
     message_bytes: u32,
-    /// The mean length of the last messages, each counted up to [`MESSAGE_BYTES`].
+    /// The mean length of recent messages, each counted as at most [`MESSAGE_BYTES`].
     mean_bytes: u32,
     incremental: bool,
 }
 
 impl BufferRing {
-    /// Maps `count` buffers (a power of two) of `buffer_bytes` each. The memory is never unmapped: the kernel may
-    /// hold requests that name it for as long as the ring exists, and a ring lives as long as its process.
+    /// Maps `count` buffers (a power of two) of `buffer_bytes` each. The memory is never unmapped: requests in the
+    /// kernel may refer to it as long as the ring exists, and a ring lives as long as its process.
     pub(super) fn map(count: u16, buffer_bytes: u32, incremental: bool) -> io::Result<Self> {
         let entries = Entries::map(count)?;
         let memory = map_pages(usize::from(count) * buffer_bytes as usize)?;
@@ -204,11 +204,11 @@ impl BufferRing {
         state.slices += 1;
         state.full = !(self.incremental && cqueue::buffer_more(flags));
         let start = usize::from(id) * self.buffer_bytes as usize + offset as usize;
-        // SAFETY: the offset lies in the mapping: there are as many buffers as uses, and it is within one.
+        // SAFETY: the offset is inside the mapping: there are as many buffers as uses, and the offset is within one.
         unsafe { self.memory.add(start) }
     }
 
-    /// Takes a slice back. Once it is full and no slice is left, the kernel gets the buffer when it is published.
+    /// Returns a slice. A full buffer without slices goes back to the kernel at the next publish.
     fn recycle(&mut self, id: u32) {
         let state = &mut self.uses[id as usize];
         state.slices -= 1;
@@ -225,7 +225,7 @@ impl BufferRing {
     }
 }
 
-/// A queue through which the kernel is given buffers, to fill or to send.
+/// A queue that hands buffers to the kernel, to fill or to send.
 pub(super) struct Entries {
     first: NonNull<BufRingEntry>,
     count: u16,
@@ -233,18 +233,18 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Maps a queue of `count` places, a power of two. It is never unmapped.
+    /// Maps a queue of `count` entries, a power of two. It is never unmapped.
     pub(super) fn map(count: u16) -> io::Result<Self> {
         assert!(count.is_power_of_two(), "the kernel masks indices");
         let first = map_pages(usize::from(count) * size_of::<BufRingEntry>())?.cast();
         Ok(Self { first, count, tail: 0 })
     }
 
-    /// Makes the queue known to a ring as the one of this group.
+    /// Registers the queue with a ring as this buffer group.
     pub(super) fn register(&self, submitter: &Submitter<'_>, group: u16, flags: u16) -> io::Result<()> {
         let address = self.first.as_ptr() as u64;
-        // SAFETY: the mapping lives as long as the process and is page-aligned, and what is added to it is memory
-        // that stays where it is for as long as the kernel may use it.
+        // SAFETY: the mapping is page-aligned and lives as long as the process. Buffers added to it stay in place for
+        // as long as the kernel may use them.
         unsafe { submitter.register_buf_ring_with_flags(address, self.count, group, flags) }
     }
 
@@ -254,18 +254,18 @@ impl Entries {
         self.publish();
     }
 
-    /// Hands a buffer to the kernel. There must be a free place for it, and the memory must stay where it is until the
-    /// kernel has given it back.
+    /// Hands a buffer to the kernel. The queue must have a free entry, and the memory must stay in place until the
+    /// kernel returns it.
     pub(super) fn add(&mut self, address: u64, len: u32, id: u16) {
         self.push(address, len, id);
         self.publish();
     }
 
-    /// The same, but the kernel does not see it before [`Self::publish`].
+    /// The same, but the kernel does not see the entry before [`Self::publish`].
     fn push(&mut self, address: u64, len: u32, id: u16) {
         let index = usize::from(self.tail & (self.count - 1));
-        // SAFETY: the masked index is within the mapped entries, and the kernel does not read an entry before the
-        // tail has passed it. The fields are set one by one: the first entry's spare field is the tail itself.
+        // SAFETY: the masked index is within the mapped entries, and the kernel does not read an entry before the tail
+        // has passed it. The fields are set one by one, because the first entry's spare field is the tail.
         unsafe {
             let entry = self.first.add(index).as_mut();
             entry.set_addr(address);
@@ -276,8 +276,8 @@ impl Entries {
     }
 
     fn publish(&self) {
-        // SAFETY: the tail field is a 16-bit number inside the first entry, aligned, and both sides access it
-        // atomically. The release makes the entry visible first.
+        // SAFETY: the tail is an aligned 16-bit field of the first entry, and both sides access it atomically. The
+        // release store makes the entry visible first.
         unsafe {
             let tail = BufRingEntry::tail(self.first.as_ptr()).cast_mut();
             AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);
@@ -285,7 +285,7 @@ impl Entries {
     }
 }
 
-/// A buffer for each connection, by its slot. None is ever freed: a connection to come uses it again.
+/// A buffer for each connection, by its slot. None is ever freed: later connections reuse it.
 struct OwnBuffers {
     all: Vec<Own>,
 }
@@ -295,13 +295,13 @@ struct Own {
     state: State,
 }
 
-/// Who may touch a connection's own buffer.
+/// Who may access a connection's own buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Free,
-    /// The kernel: a receive names it.
+    /// The kernel: a receive refers to it.
     Asked,
-    /// The caller: it holds the bytes.
+    /// The caller: it holds received bytes.
     Lent,
 }
 
@@ -342,8 +342,8 @@ fn map_pages(bytes: usize) -> io::Result<NonNull<u8>> {
 mod tests {
     use super::*;
 
-    /// Receives messages of `message_bytes` until their mean length is known, and expects how many receives all buffers
-    /// have room for, of a part of a message and of a whole one each.
+    /// Receives messages of `message_bytes` until their mean is settled. Expects how many receives all buffers have
+    /// room for, with a part of a message each and with a whole one each.
     fn check(incremental: bool, (count, buffer_bytes): (u16, u32), message_bytes: u32, expected: [usize; 2]) {
         let mut buffers = Buffers::chosen(BufferRing::map(count, buffer_bytes, incremental).unwrap());
         let all_bytes = usize::from(count) * buffer_bytes as usize;

@@ -1,10 +1,10 @@
-//! io_uring(7) for stream sockets: what a server or a load generator asks of a ring, and nothing else.
+//! io_uring(7) for stream sockets: only what a server or a load generator needs of a ring.
 //!
-//! The interface is safe because the ring decides where every byte lives that the kernel may still touch:
-//! received bytes lie in buffers it lends out and takes back; bytes to send are either borrowed for the one
-//! call in which the kernel copies them, or owned by the ring until it has.
+//! The interface is safe because the ring owns all memory that the kernel may still access. Received bytes are in
+//! buffers that it lends out and takes back. Bytes to send are either borrowed for the one call in which the kernel
+//! copies them, or owned by the ring until it has.
 //!
-//! A ring belongs to the thread that made it, unless it is made to be shared, and is never torn down: it lives as long
+//! A ring belongs to the thread that made it, unless it is made to be shared. It is never torn down: it lives as long
 //! as the process.
 
 mod buffers;
@@ -33,11 +33,11 @@ pub use self::setup::{Options, Polling, TaskRun, Variant, probe};
 use self::starved::Starved;
 use crate::net::{Listener, Socket};
 
-/// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first try, which would find nothing.
+/// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first attempt, which would find nothing.
 const POLL_FIRST: u16 = 1 << 0;
-/// `IORING_RECV_MULTISHOT`: one request delivers until it is cancelled or fails.
+/// `IORING_RECV_MULTISHOT`: one request receives until it is cancelled or fails.
 const RECEIVE_MULTISHOT: u16 = 1 << 1;
-/// The group of the buffers a ring receives into.
+/// The group of the receive buffers.
 const GROUP: u16 = 0;
 
 /// A connection of this ring: the index of a direct descriptor, or a descriptor of the process.
@@ -45,7 +45,7 @@ const GROUP: u16 = 0;
 pub struct Slot(u32);
 
 impl Slot {
-    /// A small number that no other open connection of this ring has, for use as an index.
+    /// A small number that no other open connection of this ring has, usable as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -60,7 +60,7 @@ pub struct Send {
 /// How long [`Ring::submit`] waits for a completion.
 #[derive(Clone, Copy)]
 pub enum Wait {
-    /// It submits and returns.
+    /// Submit and return.
     Not,
     Forever,
     AtMost(Duration),
@@ -76,44 +76,44 @@ impl Wait {
     }
 }
 
-/// What has happened to a connection.
+/// An event of the ring.
 #[derive(Debug)]
 pub enum Completion {
-    /// A new connection; nothing is asked of it yet.
+    /// A new connection, with no request in flight.
     Accepted(Slot),
     /// A connection was accepted and closed, because the ring's own table is full.
     Dropped,
     /// A connection could not be accepted. The ring goes on listening.
     Refused(io::Error),
-    /// Bytes have come. `armed`: more will come without a further [`Ring::receive`].
+    /// Bytes have arrived. `armed`: more will come without another [`Ring::receive`].
     Received { slot: Slot, buffer: Buffer, armed: bool },
-    /// Receiving has stopped; the connection itself may be sound.
+    /// Receiving has stopped; the connection itself may be intact.
     Stopped { slot: Slot, why: Stop },
-    /// A tracked send is complete, or has failed.
+    /// A tracked send has completed or failed.
     Sent { slot: Slot, result: io::Result<()> },
-    /// What [`Ring::end_sending`] asked for is done.
+    /// [`Ring::end_sending`] is done.
     SendingEnded(Slot),
 }
 
-/// Why no more bytes are received.
+/// Why receiving stopped.
 #[derive(Debug)]
 pub enum Stop {
     /// The peer has ended its side.
     End,
-    /// [`Ring::stop_receiving`] asked for it.
+    /// [`Ring::stop_receiving`] was called.
     Asked,
     /// The connection is broken.
     Broken(io::Error),
 }
 
-/// A send that did not go out whole: of the bytes of `sends[index]` only the first `sent_bytes` did.
+/// An incomplete send: only the first `sent_bytes` of `sends[index]` were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsent {
     pub index: usize,
     pub sent_bytes: usize,
 }
 
-/// Requests are told apart by the top byte of their user data; the rest is an index.
+/// The type of a request, in the top byte of its user data; the rest is an index.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Kind {
@@ -152,49 +152,49 @@ pub struct Ring {
     submissions: SubmissionQueue<'static>,
     completions: CompletionQueue<'static>,
     buffers: Buffers,
-    /// Completions taken off the kernel's queue and not yet given out.
+    /// Completions taken from the kernel's queue and not yet returned.
     pending: VecDeque<cqueue::Entry>,
-    /// Connections that found no free buffer: the ring receives again when there is one.
+    /// Connections that found no free buffer. They receive again when there is one.
     starved: Starved,
-    /// Connections that [`Ring::stop_receiving`] was asked for, and whose last completion has not come.
+    /// Connections with a pending [`Ring::stop_receiving`], whose last completion has not arrived.
     stopping: Vec<Slot>,
-    /// Those of them that were starved: no completion will come.
+    /// Those of them that were starved: they get no completion.
     stopped: Vec<Slot>,
     unsent: Vec<Unsent>,
     unsent_fixed: Vec<(Slot, i32)>,
     tracked: ManuallyDrop<Slab<Tracked>>,
-    /// Memory of tracked sends that are complete, for those to come.
+    /// Buffers of completed tracked sends, for reuse.
     spare: Vec<Vec<u8>>,
     bundles: Bundles,
     listeners: Vec<Socket>,
     table: Table,
-    /// Free indices of the table of direct descriptors, where this side fills it and not the kernel.
+    /// Free indices of the table of direct descriptors, if this side assigns them and not the kernel.
     free: Vec<u32>,
-    /// Indices in its own table that are free once the kernel has been told to close them.
+    /// Indices of this table that become free when the close requests are submitted.
     closing: Vec<u32>,
     direct: bool,
     multishot: bool,
     accept_multishot: bool,
     sending: Sending,
-    /// A thread of the kernel takes the submissions, in its own time.
+    /// A kernel thread takes submissions at its own pace.
     polled: bool,
-    /// The only thread that may use it; none where it is shared.
+    /// The only thread that may use the ring; None if it is shared.
     maker: Option<ThreadId>,
     missing_features: Vec<&'static str>,
 }
 
-/// What is known of a ring's own table of connections, to tell why one could not be accepted.
+/// The fill level of a ring's own table, to tell why an accept failed.
 struct Table {
     slots: usize,
-    /// One that is being closed counts until the kernel has been told.
+    /// Connections in the table. One that is being closed counts until its close request is submitted.
     taken: usize,
-    /// Completions that wait to be given out and say that the table was full.
+    /// Unread completions that report a full table.
     dropped: usize,
 }
 
 impl Table {
-    /// Notes what an accept has come to. The kernel says the same of a full table and of a system that has no room for
-    /// another open file; but then the connection has stayed in its queue.
+    /// Records the result of an accept. The kernel returns the same error for a full table and for a system-wide limit
+    /// on open files. But in the second case the connection has stayed in its queue.
     fn note(&mut self, result: i32) {
         if result >= 0 {
             self.taken += 1;
@@ -205,17 +205,17 @@ impl Table {
 }
 
 thread_local! {
-    /// The calling thread, for less than it costs to ask for it.
+    /// The calling thread, cached because `thread::current` costs more.
     static HERE: ThreadId = thread::current().id();
 }
 
-// SAFETY: what the ring points to, the mappings and the memory it shares with the kernel, lives as long as the process
-// and is reached only through the ring itself. A ring that is not shared may be known to the kernel by an index of its
-// maker, which is another ring's in another thread; there it is never used, see `check_thread`.
+// SAFETY: the mappings and the memory shared with the kernel live as long as the process, and only the ring itself
+// points to them. The kernel may know an unshared ring by an index of the thread that made it. In another thread that
+// index names another ring, but `check_thread` keeps the ring from being used there.
 unsafe impl std::marker::Send for Ring {}
 
 impl Ring {
-    /// What was asked for and this kernel does not have; the ring works without it.
+    /// Requested features that this kernel lacks; the ring works without them.
     pub fn missing_features(&self) -> &[&'static str] {
         &self.missing_features
     }
@@ -223,7 +223,7 @@ impl Ring {
     /// Accepts connections of this listener for as long as the ring exists.
     ///
     /// # Errors
-    /// None that a listening socket can cause.
+    /// None with a listening socket.
     pub fn accept(&mut self, listener: Listener) -> io::Result<()> {
         let listener = listener.into_socket();
         self.suit(&listener)?;
@@ -232,7 +232,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes a connected socket into the ring.
+    /// Adds a connected socket to the ring.
     ///
     /// # Errors
     /// The socket is closed if the table is full.
@@ -245,8 +245,8 @@ impl Ring {
         self.place(socket)
     }
 
-    /// Receives message by message from here on where a socket needs it. A multishot receive waits for a wake-up that
-    /// has been when the end of a Unix stream came together with its last bytes (seen on Linux 6.18).
+    /// Turns off multishot receives for sockets that cannot use them: when the end of a Unix stream arrives together
+    /// with its last bytes, a multishot receive waits for a wake-up that has already happened (seen on Linux 6.18).
     fn suit(&mut self, socket: &Socket) -> io::Result<()> {
         if self.multishot && socket.domain()? == Domain::UNIX {
             self.multishot = false;
@@ -272,10 +272,10 @@ impl Ring {
         }
     }
 
-    /// Begins to receive. `fresh`: nothing can have come yet, so the first try is saved. A connection that finds no
-    /// free buffer waits for one behind those that wait already.
+    /// Starts to receive. `fresh`: nothing can have arrived yet, so the first attempt is skipped. A connection that
+    /// finds no free buffer queues behind those that wait already.
     pub fn receive(&mut self, slot: Slot, fresh: bool) {
-        // Where the last receive had ended by itself, the request to stop it found nothing.
+        // If the last receive had ended by itself, the request to stop it found nothing.
         forget(&mut self.stopping, slot);
         if !fresh && self.starved.delays(slot) {
             self.starved.push(slot);
@@ -297,7 +297,7 @@ impl Ring {
         self.push(entry.user_data(Kind::Receive.user_data(slot.0)));
     }
 
-    /// Stops what [`Self::receive`] began; [`Completion::Stopped`] follows.
+    /// Stops a receive; [`Completion::Stopped`] follows.
     pub fn stop_receiving(&mut self, slot: Slot) {
         if self.starved.remove(slot) {
             self.stopped.push(slot);
@@ -309,24 +309,24 @@ impl Ring {
         self.cancel(Kind::Receive.user_data(slot.0));
     }
 
-    /// The bytes that were received.
+    /// The received bytes.
     pub fn bytes(&self, buffer: &Buffer) -> &[u8] {
         self.buffers.bytes(buffer)
     }
 
-    /// Gives a buffer back to receive into.
+    /// Returns a receive buffer to the ring.
     pub fn recycle(&mut self, buffer: Buffer) {
         self.buffers.recycle(buffer);
     }
 
-    /// Sends bytes that live as long as the process, with the next submission, and says nothing if they all go out at
-    /// once. Otherwise [`Self::unsent_fixed`] says how many did.
+    /// Sends static bytes with the next submission. Reports nothing if all are sent at once; otherwise
+    /// [`Self::unsent_fixed`] returns how many were.
     pub fn send_fixed(&mut self, slot: Slot, bytes: &'static [u8]) {
         self.push_silent(slot, bytes.as_ptr(), bytes.len(), Kind::Fixed.user_data(slot.0));
     }
 
-    /// Ends our side of the connection; [`Completion::SendingEnded`] follows. The kernel does this in a thread of
-    /// its own, which looks the slot up late: it must not be closed before.
+    /// Ends our side of the connection; [`Completion::SendingEnded`] follows. The kernel does this in a worker thread
+    /// that looks the slot up late, so do not close the connection before.
     pub fn end_sending(&mut self, slot: Slot) {
         let entry = if self.direct {
             opcode::Shutdown::new(Fixed(slot.0), libc::SHUT_WR).build()
@@ -336,8 +336,7 @@ impl Ring {
         self.push(entry.user_data(Kind::EndSending.user_data(slot.0)));
     }
 
-    /// Closes a connection that has no request in flight: what it was asked has been
-    /// answered by completions.
+    /// Closes a connection that has no request in flight: all its completions have arrived.
     pub fn close(&mut self, slot: Slot) {
         let entry = if self.direct {
             opcode::Close::new(Fixed(slot.0)).build()
@@ -351,19 +350,19 @@ impl Ring {
         }
     }
 
-    /// Submits everything asked for so far and the `sends`, and waits for a completion.
+    /// Submits all queued requests and the `sends`, and waits for a completion.
     ///
-    /// The sends neither wait nor report success: when this returns, the kernel has copied what fits into the
-    /// sockets, and [`Self::unsent`] lists those that did not go out whole. At most one send for a connection.
-    /// A ring that sends in another way copies the bytes, and [`Self::reports_sends`].
+    /// The sends neither wait nor report success: on return, the kernel has copied what fits into the sockets, and
+    /// [`Self::unsent`] lists incomplete ones. At most one send for each connection. If the ring [reports
+    /// sends](Self::reports_sends), it copies the bytes instead.
     ///
     /// # Errors
-    /// Only where the ring itself is broken.
+    /// If the ring itself is broken.
     ///
     /// # Panics
-    /// In another thread than the one that made the ring, unless it is shared.
+    /// If called in a thread that did not make the ring, unless it is shared.
     pub fn submit(&mut self, bytes: &[u8], sends: &[Send], wait: Wait) -> io::Result<()> {
-        // First, so that no borrowed bytes are left behind in the queue.
+        // First, so that no borrowed bytes stay in the queue after a panic.
         self.check_thread();
         for (index, send) in sends.iter().enumerate() {
             let part = &bytes[send.range.clone()];
@@ -378,13 +377,13 @@ impl Ring {
         self.enter(if waits { wait } else { wait.look() })
     }
 
-    /// Receives again where no buffer was free, for as many connections as there is room for now.
+    /// Receives again for connections that found no buffer, as many as there is room for now.
     fn receive_again(&mut self) {
         if self.starved.is_empty() {
             return;
         }
-        // One receive each, which costs less than a multishot receive where there is something to receive already.
-        // Where that takes several buffers, a multishot receive costs less; it stops where the buffers end, or at 33.
+        // One receive each: that costs less than a multishot receive if there is something to receive already. If it
+        // takes several buffers, a multishot receive costs less; it stops when the buffers run out, or at 33.
         let several = !self.buffers.are_large() || self.starved.has_much();
         let how = if self.multishot && several { RECEIVE_MULTISHOT } else { 0 };
         for _ in 0..self.buffers.room(how == RECEIVE_MULTISHOT) {
@@ -393,17 +392,17 @@ impl Ring {
         }
     }
 
-    /// Completions that [`Self::next`] can give out without another submission.
+    /// Completions that [`Self::next`] can return without another submission.
     pub fn ready(&self) -> usize {
         self.pending.len() + self.stopped.len()
     }
 
-    /// The next of the sends of the last [`Self::submit`] that did not go out whole. Ask before the bytes change.
+    /// The next incomplete send of the last [`Self::submit`]. Call it before the bytes change.
     pub fn unsent(&mut self) -> Option<Unsent> {
         self.unsent.pop()
     }
 
-    /// The next of the fixed sends that did not go out whole: how many of its bytes did, or why none can.
+    /// The next incomplete fixed send: how many of its bytes were sent, or the error.
     pub fn unsent_fixed(&mut self) -> Option<(Slot, io::Result<usize>)> {
         let (slot, result) = self.unsent_fixed.pop()?;
         Some((
@@ -412,7 +411,7 @@ impl Ring {
         ))
     }
 
-    /// The next completion that has arrived, in order.
+    /// The next completion, in order of arrival.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would borrow the ring that its items are used on"
@@ -431,7 +430,7 @@ impl Ring {
                 return completion;
             }
         }
-        // Last, because bytes that came before may have been pending.
+        // Last, because earlier bytes may have been pending.
         self.stopped.pop().map(|slot| Completion::Stopped { slot, why: Stop::Asked })
     }
 
@@ -472,7 +471,7 @@ impl Ring {
 
     fn arm_accept(&mut self, index: u32) {
         let listener = Fd(self.listeners[index as usize].as_raw_fd());
-        // A direct descriptor is in no table that an exec could leak, and the kernel refuses the flag for it.
+        // A direct descriptor is in no table that an exec could leak, and the kernel rejects the flag for it.
         let flags = if self.direct { 0 } else { libc::SOCK_CLOEXEC };
         let entry = if self.accept_multishot {
             opcode::AcceptMulti::new(listener).allocate_file_index(self.direct).flags(flags).build()
@@ -485,8 +484,8 @@ impl Ring {
     }
 
     fn push_silent(&mut self, slot: Slot, address: *const u8, len: usize, user_data: u64) {
-        // MSG_DONTWAIT keeps the kernel from parking the send; MSG_WAITALL makes a short one count as failed, so
-        // that it is reported although success is not.
+        // MSG_DONTWAIT keeps the kernel from parking the send. MSG_WAITALL makes a short send count as failed, so it is
+        // reported although success is not.
         let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
         let entry = self.send_entry(slot, address, len, flags, 0);
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(user_data));
@@ -494,35 +493,35 @@ impl Ring {
 
     fn push(&mut self, entry: squeue::Entry) {
         loop {
-            // SAFETY: what the entry names outlives its use: buffers of the ring are never unmapped, tracked and
-            // fixed bytes live until their completion or for ever, and borrowed ones are only pushed by `submit`,
-            // which does not return before the kernel has taken them.
+            // SAFETY: what the entry refers to outlives its use. Buffers of the ring are never unmapped; tracked and
+            // fixed bytes live until their completion or for ever; borrowed bytes are only pushed by `submit`, which
+            // does not return before the kernel has taken them.
             if unsafe { self.submissions.push(&entry) }.is_ok() {
                 return;
             }
             self.check_thread();
             self.enter(Wait::Not).expect("a ring that has worked goes on working");
             if self.polled {
-                // If this fails, the next round finds out what there is.
+                // If this fails, the next iteration handles it.
                 let _ = self.submitter.squeue_wait();
             }
         }
     }
 
-    /// To be asked before the kernel is.
+    /// Must precede every call into the kernel.
     fn check_thread(&self) {
         let here = || HERE.with(|here| *here);
         let own = self.maker.is_none_or(|maker| maker == here());
         assert!(own, "a ring that is not shared is for the thread that made it");
     }
 
-    /// Hands over all submissions, waits, and takes the completions in.
+    /// Submits the queue, waits, and collects completions.
     fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let mut wait = wait;
         self.buffers.publish();
         loop {
-            // The first makes the submissions visible; the second gives the room of completions already read
-            // back, without which the kernel counts them and does not wait.
+            // The first makes the submissions visible. The second returns the space of completions already read;
+            // otherwise the kernel counts them and does not wait.
             self.submissions.sync();
             self.completions.sync();
             if self.polled && !self.completions.is_empty() {
@@ -541,7 +540,7 @@ impl Ring {
             self.collect();
             match result {
                 Err(error) if !is_passing(&error) => {
-                    // What the caller has lent must not be left behind in the queue.
+                    // Borrowed bytes must not stay in the queue.
                     assert!(self.submissions.is_empty(), "io_uring takes no more requests: {error}");
                     return Err(error);
                 }
@@ -549,15 +548,15 @@ impl Ring {
                     self.closed();
                     return Ok(());
                 }
-                // The kernel's thread takes them by and by, and what is lent to it is copied.
+                // The kernel thread takes them later, and has no borrowed bytes: this kind of ring copies them.
                 _ if self.polled && !self.submissions.cq_overflow() => return Ok(()),
-                // Completions that the queue had no room for are kept by the kernel until it has.
+                // The queue was full: the kernel keeps further completions until it has room.
                 _ => wait = Wait::Not,
             }
         }
     }
 
-    /// Hands over all submissions and takes in what has come, without the sleep that a time limit of nothing still is.
+    /// Submits the queue and collects completions without waiting. A timeout of zero would still sleep.
     fn submit_and_look(&self) -> io::Result<usize> {
         const GETEVENTS: u32 = 1;
         let count = self.submissions.len() as u32;
@@ -566,7 +565,7 @@ impl Ring {
         unsafe { self.submitter.enter(count, 0, GETEVENTS, no_mask) }
     }
 
-    /// The kernel has been told to close what was to be closed.
+    /// Frees the table entries of connections whose close requests have been submitted.
     fn closed(&mut self) {
         self.table.taken -= self.closing.len();
         if self.listeners.is_empty() {
@@ -580,7 +579,7 @@ impl Ring {
         self.completions.sync();
         for entry in &mut self.completions {
             let (kind, index) = Kind::of(entry.user_data());
-            // The first is a full socket, which has taken nothing; after another error nothing can be sent at all.
+            // EAGAIN means that the socket is full and took nothing. After another error nothing can be sent at all.
             let result = if entry.result() == -libc::EAGAIN { 0 } else { entry.result() };
             match kind {
                 Kind::Silent => {
@@ -615,13 +614,13 @@ impl Ring {
     }
 }
 
-/// Takes a connection off a list, and says whether it was there.
+/// Removes a connection from a list, and returns whether it was there.
 fn forget(slots: &mut Vec<Slot>, slot: Slot) -> bool {
     let place = slots.iter().position(|&listed| listed == slot);
     place.is_some_and(|place| slots.swap_remove(place) == slot)
 }
 
-/// Errors of entering that only mean: look at the completions and go on.
+/// Errors of `enter` that only mean: read the completions and continue.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
 }

@@ -1,7 +1,7 @@
-//! Sends whose bytes the ring keeps until the kernel is done with them, in each of the ways there are.
+//! Sends whose bytes the ring keeps until the kernel is done with them, one implementation for each way to send.
 //!
-//! A bundle is what the kernel finds in a queue of buffers, and the queue belongs to one connection: from one that
-//! several shared, a send that waits for room would be overtaken and its bytes sent to somebody else.
+//! A bundle sends the contents of a buffer queue, and each connection has its own queue. With a shared one, a send that
+//! waits for room would be overtaken, and its bytes would go to another connection.
 
 use std::borrow::Cow;
 use std::io;
@@ -12,16 +12,16 @@ use io_uring::{cqueue, opcode, squeue};
 use super::buffers::Entries;
 use super::{Completion, Kind, POLL_FIRST, Ring, Slot};
 
-/// How a ring sends what [`Ring::submit`] is given.
+/// How [`Ring::submit`] sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
-    /// The kernel takes what it can during the call, and reports only what it could not.
+    /// The kernel takes what it can during the call, and reports only incomplete sends.
     Silent,
     /// Each send has its completion.
     Plain,
-    /// The kernel takes it from a queue of buffers of the connection, several in one send (Linux 6.10).
+    /// The kernel takes the bytes from the connection's queue of buffers, several in one send (Linux 6.10).
     Bundle,
-    /// The kernel sends from the memory itself, and says a second time when it is done with it (Linux 6.0).
+    /// The kernel sends from the memory itself, and reports a second time when it no longer needs it (Linux 6.0).
     ZeroCopy,
 }
 
@@ -31,24 +31,24 @@ pub(super) struct Tracked {
     bytes: Cow<'static, [u8]>,
     sent_bytes: usize,
     how: Sending,
-    /// Times the kernel will still say that it is done with the memory.
+    /// Notifications still to come that the kernel no longer needs the memory.
     notices: u32,
     /// [`Completion::Sent`] has been given out.
     told: bool,
 }
 
-/// Buffers that a connection's bundle may consist of.
+/// The most buffers of a bundle.
 const BUNDLE_BUFFERS: u16 = 64;
-/// Bytes of one of them, or more where a bundle would have too many.
+/// The size of such a buffer, or more if a bundle would need too many.
 const BUNDLE_BUFFER_BYTES: usize = 16 * 1024;
 
-/// The queues that bundles are sent from, by slot. Each is made when its first bundle is sent, and kept.
+/// The queues of bundles, by slot. Each is made at its first bundle, and kept.
 #[derive(Default)]
 pub(super) struct Bundles(Vec<Option<Entries>>);
 
 impl Bundles {
-    /// The queue of a connection and its group, which is its slot and one: the first is for receiving. There is none
-    /// where groups or memory run out.
+    /// The queue of a connection, and its group: the slot plus one, because group 0 is for receiving. None if there is
+    /// no group or memory left.
     fn of(&mut self, slot: Slot, submitter: &io_uring::Submitter<'_>) -> Option<(&mut Entries, u16)> {
         let group = u16::try_from(slot.0 + 1).ok()?;
         if self.0.len() <= slot.index() {
@@ -63,7 +63,7 @@ impl Bundles {
         place.as_mut().map(|entries| (entries, group))
     }
 
-    /// Empties a queue that a send has not emptied: what is left in it, and of which buffer, is not said.
+    /// Empties a queue after an incomplete send: the kernel does not report what is left in it, or of which buffer.
     fn reset(&mut self, slot: Slot, submitter: &io_uring::Submitter<'_>) {
         let place = &mut self.0[slot.index()];
         let group = (slot.0 + 1) as u16;
@@ -78,19 +78,19 @@ impl Bundles {
 }
 
 impl Ring {
-    /// Whether each send of [`Ring::submit`] is followed by [`Completion::Sent`]. A connection must not be given
-    /// another one before.
+    /// Whether [`Completion::Sent`] follows each send of [`Ring::submit`]. Until then a connection must not get
+    /// another.
     pub fn reports_sends(&self) -> bool {
         self.sending != Sending::Silent
     }
 
-    /// Sends bytes however long it takes; [`Completion::Sent`] follows. One at a time for a connection.
+    /// Sends bytes however long it takes; [`Completion::Sent`] follows. One at a time for each connection.
     pub fn send_tracked(&mut self, slot: Slot, bytes: Cow<'static, [u8]>) {
         let key = self.track(slot, bytes, Sending::Plain);
         self.push_tracked(key);
     }
 
-    /// Gives up a tracked send that is waiting for room; [`Completion::Sent`] follows.
+    /// Cancels a tracked send that waits for room; [`Completion::Sent`] follows.
     pub fn cancel_send(&mut self, slot: Slot) {
         let waits = |send: &Tracked| send.slot == slot && !send.told;
         let key = self.tracked.iter().find(|(_, send)| waits(send)).map(|(key, _)| key);
@@ -119,7 +119,7 @@ impl Ring {
         self.tracked.insert(Tracked { slot, bytes, sent_bytes: 0, how, notices: 0, told: false })
     }
 
-    /// Sends what is left of a send that found no room: it waits for some first.
+    /// Sends the rest of a send that found no room, once the socket is writable.
     fn push_tracked(&mut self, key: usize) {
         self.push_rest(key, POLL_FIRST);
     }
@@ -154,8 +154,8 @@ impl Ring {
         for (id, part) in (0..BUNDLE_BUFFERS).zip(send.bytes.chunks(part_bytes)) {
             entries.add(part.as_ptr() as u64, part.len() as u32, id);
         }
-        // As with silent sends the kernel takes what it can during the call and never waits: a bundle that it takes up
-        // again has gone wrong in some of its versions.
+        // As with silent sends, the kernel takes what it can during the call and never waits: some of its versions
+        // mishandle a bundle that they resume.
         let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
         let entry = if self.direct {
             opcode::SendBundle::new(Fixed(send.slot.0), group).flags(flags).build()
@@ -183,7 +183,7 @@ impl Ring {
     }
 
     pub(super) fn tracked_sent(&mut self, entry: &cqueue::Entry, key: usize) -> Option<Completion> {
-        // A bundle that has not gone out whole takes calls to the kernel.
+        // Resetting the queue of an incomplete bundle calls the kernel.
         self.check_thread();
         let send = &mut self.tracked[key];
         let slot = send.slot;
@@ -195,7 +195,7 @@ impl Ring {
         let more = cqueue::more(entry.flags());
         send.notices += u32::from(more && send.how == Sending::ZeroCopy);
         let result = match (entry.result(), send.how) {
-            // Some kinds of sockets cannot, Unix sockets among them: this ring's are all of one kind.
+            // Some kinds of sockets do not support it, such as Unix sockets. All sockets of this ring are of one kind.
             (error, Sending::ZeroCopy) if error == -libc::EOPNOTSUPP => {
                 self.sending = Sending::Plain;
                 Ok(0)
@@ -223,7 +223,7 @@ impl Ring {
         Some(Completion::Sent { slot, result: result.map(drop) })
     }
 
-    /// Takes the memory of a send back once neither the caller nor the kernel waits for anything about it.
+    /// Frees a send once neither the caller nor the kernel needs it.
     fn forget_if_done(&mut self, key: usize) {
         let send = &self.tracked[key];
         if !send.told || send.notices > 0 {

@@ -1,4 +1,4 @@
-//! Making a ring on the kernel at hand: everything that helps, less what it does not have.
+//! Making a ring with the useful features that this kernel has.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,53 +26,53 @@ pub enum TaskRun {
     Interrupting,
 }
 
-/// What a ring is to be made of.
+/// What to make a ring of.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Requests handed over in one call at most.
+    /// The most requests submitted in one call.
     pub entries: u32,
-    /// Connections it can hold.
+    /// The most connections.
     pub connections_max: u32,
     /// Whether connections live in the ring's own table instead of the process's.
     pub direct: bool,
-    /// Whether one receive request delivers for the life of a connection.
+    /// Whether one receive request serves a connection for life.
     pub multishot: bool,
     /// Whether one receive buffer takes many messages.
     pub incremental: bool,
     pub task_run: TaskRun,
 }
 
-/// A ring that does without some of what helps, or with something that seldom does, to show what each is worth.
+/// A ring without some of the useful features, or with one that seldom helps, to show what each is worth.
 #[derive(Clone, Debug)]
 pub struct Variant {
     pub options: Options,
     /// Whether one request accepts all connections of a listener.
     pub accept_multishot: bool,
-    /// Whether each connection receives into a buffer of its own, and not into one that the kernel chooses when bytes
-    /// come. Then each receive is for one message, whatever the options say.
+    /// Whether each connection receives into its own buffer, instead of one that the kernel chooses when bytes arrive.
+    /// Then each receive is for one message, regardless of the options.
     pub own_buffers: bool,
     pub sending: Sending,
-    /// Whether a thread of the kernel looks for submissions, so that none needs a syscall. Then completions come
-    /// at once, whatever the options say; and as nobody knows when that thread takes a send, none is silent.
+    /// Whether a kernel thread polls for submissions, so that they need no syscall. Then completions come at once,
+    /// regardless of the options. No send is silent, because the time at which that thread takes it is unknown.
     pub polling: Option<Polling>,
-    /// Whether the kernel finds the ring by an index of the thread instead of a descriptor of the process.
+    /// Whether the kernel finds the ring by an index of the thread instead of a descriptor.
     pub registered: bool,
-    /// Whether several threads use it, one at a time. Then it is not registered and task work is not deferred,
-    /// because both are for one thread.
+    /// Whether several threads use it, one at a time. Then it is not registered and task work is not deferred, because
+    /// both need a single thread.
     pub shared: bool,
 }
 
-/// A thread of the kernel that looks for submissions.
+/// A kernel thread that polls for submissions.
 #[derive(Clone, Copy, Debug)]
 pub struct Polling {
-    /// It sleeps when it has found none for so long, and must then be woken.
+    /// How long it polls without finding any before it sleeps and must be woken.
     pub idle_ms: u32,
-    /// The processor it keeps busy; otherwise one of those of the thread that makes the ring.
+    /// The processor it keeps busy; None leaves it to those of the thread that makes the ring.
     pub cpu: Option<u32>,
 }
 
 impl From<&Options> for Variant {
-    /// With all that helps, as far as the options do not say otherwise.
+    /// With all useful features that the options allow.
     fn from(options: &Options) -> Self {
         Self {
             options: options.clone(),
@@ -93,7 +93,7 @@ impl From<&Self> for Variant {
 }
 
 impl Variant {
-    /// Without what cannot go together, as the fields say.
+    /// Resolves contradictions, as the fields describe.
     fn settled(mut self) -> Self {
         if self.own_buffers {
             self.options.multishot = false;
@@ -114,19 +114,19 @@ impl Variant {
     }
 }
 
-/// Receive buffers that take many messages each: large, so that a message of 64 KiB lies in one; few, so that all
-/// of them stay in the L2 cache.
+/// Receive buffers that take many messages each: large enough for a message of 64 KiB, and few enough to stay in the L2
+/// cache.
 const INCREMENTAL_BUFFERS: (u16, u32) = (8, 64 * 1024);
 /// Receive buffers that take one message each.
 const WHOLE_BUFFERS: (u16, u32) = (512, 2 * 1024);
-/// Receive buffers of a ring that is only made to see what the kernel has.
+/// Receive buffers of a ring that only probes the kernel.
 const PROBE_BUFFERS: (u16, u32) = (1, 1024);
 
 impl Ring {
-    /// Makes a ring, leaving out the features that this kernel is missing.
+    /// Makes a ring without the features that this kernel lacks.
     ///
     /// # Errors
-    /// Where io_uring itself is forbidden or missing, or older than Linux 5.19; the text says which.
+    /// If io_uring is forbidden or missing, or the kernel is older than Linux 5.19. The text says which.
     pub fn new(variant: impl Into<Variant>) -> io::Result<Self> {
         Self::with_buffers(&variant.into().settled(), INCREMENTAL_BUFFERS, WHOLE_BUFFERS)
     }
@@ -187,10 +187,10 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Tries a multishot receive on a pair of sockets: older kernels refuse it.
+    /// Tries a multishot receive on a pair of sockets, because older kernels refuse it.
     fn receives_multishot(&mut self) -> io::Result<bool> {
         let (ours, theirs) = UnixStream::pair()?;
-        // The ring does not mind what kind of stream it is; the type only says who owns the descriptor.
+        // Any kind of stream works; the type only says who owns the descriptor.
         let slot = self.place(Socket::from(std::os::fd::OwnedFd::from(ours)))?;
         drop(theirs);
         self.receive(slot, false);
@@ -202,13 +202,13 @@ impl Ring {
     }
 }
 
-/// Whether this machine can run such a ring, and which features it would miss.
+/// Whether this machine can run such a ring, and which features it would lack.
 ///
 /// # Errors
 /// As [`Ring::new`].
 pub fn probe(variant: impl Into<Variant>) -> io::Result<Vec<&'static str>> {
     let mut variant = variant.into().settled();
-    // A ring is never torn down, so what one made only to see is made of stays until the end: as little as can be.
+    // As small as possible: a ring is never torn down, so its resources stay until the process ends.
     variant.options = Options { connections_max: 8, entries: 8, ..variant.options };
     let ring = Ring::with_buffers(&variant, PROBE_BUFFERS, PROBE_BUFFERS)?;
     Ok(ring.missing_features().to_vec())
@@ -255,7 +255,7 @@ fn build(variant: &Variant, task_run: TaskRun, without_array: bool) -> io::Resul
     builder.build(options.entries)
 }
 
-/// How the ring can send: as it was asked to, or plainly.
+/// The requested way to send if the kernel supports it, otherwise a plain one.
 fn find_sending(
     wanted: Sending,
     submitter: &io_uring::Submitter<'_>,
@@ -310,7 +310,7 @@ fn explain(error: &io::Error) -> io::Error {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Nothing is torn down, see the module's text; listeners are kept open for the requests that name them.
+        // Nothing is torn down, see the module's text. Listeners stay open for the requests that refer to them.
         for listener in self.listeners.drain(..) {
             let _ = listener.into_raw_fd();
         }

@@ -1,44 +1,44 @@
-//! Receives for which there is no free buffer. They wait in a queue, and each connection gets its share before any
-//! gets another: otherwise those that happen to be asked for first are served again and again while others starve.
+//! Receives that found no free buffer. They wait in a queue, and each connection gets its share before any gets
+//! another. Otherwise the first in the queue would be served again and again while others starve.
 
 use std::collections::VecDeque;
 
 use super::Slot;
 
-/// What a connection may receive before others have had their turn: as much as one buffer holds at most.
+/// How much a connection may receive before it is the others' turn: at most one buffer.
 const SHARE_BYTES: usize = 64 * 1024;
 /// No receive has this number.
 const NO_RECEIVE: u64 = 0;
 
-/// What a connection may still receive before the others.
+/// What a connection may still receive before it is the others' turn.
 #[derive(Clone, Copy, Default)]
 struct Share {
     left_bytes: usize,
-    /// The number of the receive that takes from it; [`NO_RECEIVE`] if none is in flight.
+    /// The number of the receive that uses this share; [`NO_RECEIVE`] if none is in flight.
     receive: u64,
-    /// A receive has ended with a part of it, and more bytes were there: the next receive gets the rest.
+    /// A receive has ended within its share, and the socket has more bytes: the next receive gets the rest.
     has_rest: bool,
 }
 
 /// Connections that wait for a receive buffer.
 #[derive(Default)]
 pub(super) struct Starved {
-    /// In the order in which they receive.
+    /// In order of service.
     queue: VecDeque<Slot>,
-    /// How many at the front of the queue have a part of their share already, or were asked for and found no buffer.
+    /// How many at the front of the queue have used part of their share, or tried to receive and found no buffer.
     returned: usize,
     /// By slot.
     shares: Vec<Share>,
-    /// How many receives were asked for.
+    /// How many receives were requested.
     asked: u64,
-    /// The number of the latest of them that has completed. The kernel begins them in order, so those before it that
-    /// have not completed have found nothing to receive, and have had their turn.
+    /// The number of the latest one that has completed. The kernel starts them in order, so earlier ones that have not
+    /// completed found nothing to receive, and have had their turn.
     completed: u64,
-    /// How often more bytes were there behind a whole share, in the mean: 0 is never, `ALWAYS` is always.
+    /// How often a socket has more bytes after a whole share, as a running mean: 0 is never, `ALWAYS` is always.
     overflows: u32,
 }
 
-/// The scale of a mean, over roughly the last sixteen.
+/// The scale of this mean, over roughly the last sixteen.
 const ALWAYS: u32 = 1024;
 
 impl Starved {
@@ -51,7 +51,7 @@ impl Starved {
         !self.queue.is_empty() || self.shares.get(slot.index()).is_some_and(|share| share.has_rest)
     }
 
-    /// Queues a connection that is to receive: behind the others, unless a rest of its share is left.
+    /// Queues a connection: behind the others, unless it has a rest of its share.
     pub(super) fn push(&mut self, slot: Slot) {
         if self.shares.len() <= slot.index() {
             self.shares.resize(slot.index() + 1, Share::default());
@@ -65,7 +65,7 @@ impl Starved {
         }
     }
 
-    /// Queues a connection that found no buffer. It keeps its place if others have taken what was free for it.
+    /// Queues a connection that found no buffer. It keeps its place if others took the free ones.
     pub(super) fn found_none(&mut self, slot: Slot) {
         match self.current(slot) {
             Some(share) => {
@@ -76,12 +76,12 @@ impl Starved {
         }
     }
 
-    /// Whether connections mostly have more than their share.
+    /// Whether connections usually have more than their share.
     pub(super) fn has_much(&self) -> bool {
         self.overflows > ALWAYS / 2
     }
 
-    /// Notes that a connection has received so many bytes. `more`: more bytes are there; `last`: the receive has ended.
+    /// Records how many bytes a connection received. `more`: the socket has more; `last`: the receive has ended.
     pub(super) fn received(&mut self, slot: Slot, bytes: usize, more: bool, last: bool) {
         let Some(share) = self.current(slot) else { return };
         share.left_bytes = share.left_bytes.saturating_sub(bytes);
@@ -96,8 +96,7 @@ impl Starved {
         }
     }
 
-    /// The share that a receive in flight takes from. One that had found nothing until the kernel came to a later one
-    /// takes from none.
+    /// The share that a receive in flight uses. None if it found nothing before a later one completed.
     fn current(&mut self, slot: Slot) -> Option<&mut Share> {
         let share = self.shares.get_mut(slot.index())?;
         if share.receive == NO_RECEIVE || share.receive < self.completed {
@@ -107,7 +106,7 @@ impl Starved {
         Some(share)
     }
 
-    /// The next that is to be asked for.
+    /// The next connection to receive for.
     pub(super) fn ask(&mut self) -> Option<Slot> {
         let slot = self.queue.pop_front()?;
         self.returned = self.returned.saturating_sub(1);
@@ -116,7 +115,7 @@ impl Starved {
         Some(slot)
     }
 
-    /// Takes a connection out of the queue, and says whether it was there.
+    /// Removes a connection from the queue, and returns whether it was there.
     pub(super) fn remove(&mut self, slot: Slot) -> bool {
         let place = self.queue.iter().position(|&queued| queued == slot);
         let Some(place) = place else { return false };
@@ -124,7 +123,7 @@ impl Starved {
         self.queue.remove(place).is_some()
     }
 
-    /// Forgets a connection that is not in the queue and ends.
+    /// Forgets a connection that is closing and not in the queue.
     pub(super) fn forget(&mut self, slot: Slot) {
         if let Some(share) = self.shares.get_mut(slot.index()) {
             *share = Share::default();

@@ -20,7 +20,7 @@ fn full() -> Variant {
     Variant::from(&FULL)
 }
 
-/// Nothing but what differs from a full ring, one or two things each.
+/// Variants that differ from a full ring in one or two things each.
 fn variants() -> Vec<Variant> {
     let polling = Some(Polling { idle_ms: 1, cpu: None });
     let mut variants = vec![
@@ -80,8 +80,8 @@ fn submit_and_wait(ring: &mut Ring) {
     ring.submit(&[], &[], Wait::AtMost(Duration::from_secs(60))).unwrap();
 }
 
-/// Sends a message to a ring in pieces and expects to receive it whole, whatever the ring is made of; then the ring
-/// sends it back, to a peer that does not read at first.
+/// Sends a message to a ring in pieces, and expects it whole on any variant. Then the ring sends it back, to a peer
+/// that does not read at first.
 fn check(variant: &Variant, message: &[u8]) {
     let mut ring = Ring::new(variant).expect("this machine has io_uring");
     assert!(ring.missing_features().is_empty(), "this machine has everything: {:?}", ring.missing_features());
@@ -127,7 +127,7 @@ fn receive(ring: &mut Ring, len: usize) -> (Slot, Vec<u8>) {
     (from.unwrap(), got)
 }
 
-/// Sends as a server does: in one submission, with a tracked send for what did not go out.
+/// Sends as a server does: in one submission, with a tracked send for the rest.
 fn send(ring: &mut Ring, slot: Slot, bytes: &[u8]) {
     let mut waiting = ring.reports_sends();
     ring.submit(bytes, &[Send { slot, range: 0..bytes.len() }], Wait::Not).unwrap();
@@ -150,7 +150,7 @@ fn send(ring: &mut Ring, slot: Slot, bytes: &[u8]) {
 fn every_kind_of_ring_receives_what_was_sent_and_sends_it_back() {
     let all = options().iter().map(Variant::from).chain(variants()).collect::<Vec<_>>();
     let large = message(3_000_000);
-    // Each in a thread of its own: one thread may register sixteen rings.
+    // Each in its own thread: one thread may register sixteen rings.
     thread::scope(|scope| {
         for variant in &all {
             let large = &large;
@@ -206,7 +206,7 @@ fn completions_that_the_queue_has_no_room_for_come_all_the_same() {
             for (slot, theirs) in &mut peers {
                 theirs.write_all(&[slot.index() as u8]).unwrap();
             }
-            // Deferred ones are not even tried before the next submission.
+            // Deferred ones do not even start before the next submission.
             let overflows = task_run != TaskRun::Deferred;
             ring.submissions.sync();
             assert_eq!(ring.submissions.cq_overflow(), overflows, "{task_run:?}");
@@ -374,7 +374,7 @@ fn a_ring_that_is_not_shared_refuses_another_thread() {
     assert_eq!(*text, "a ring that is not shared is for the thread that made it");
 }
 
-/// Connections that always have more to be received than there are buffers for.
+/// Connections that always have more to receive than there are buffers.
 struct Floods {
     peers: Vec<(Slot, Socket)>,
     received_bytes: Vec<usize>,
@@ -382,7 +382,7 @@ struct Floods {
 
 impl Floods {
     const COUNT: usize = 24;
-    /// Less than a socket holds.
+    /// Less than fits into a socket.
     const QUEUED_BYTES: usize = 32 * 1024;
 
     fn new(ring: &mut Ring) -> Self {
@@ -400,7 +400,7 @@ impl Floods {
         Self { peers, received_bytes: vec![0; slots] }
     }
 
-    /// Serves them once, and replaces what is received.
+    /// Serves them once, and refills what was received.
     fn serve(&mut self, ring: &mut Ring) {
         submit_and_wait(ring);
         while let Some(completion) = ring.next() {
@@ -427,9 +427,9 @@ impl Floods {
 #[test]
 fn connections_that_want_more_than_the_buffers_hold_receive_alike() {
     const TOTAL_BYTES: usize = 1024 * 1024;
-    // A multishot receive may take all buffers once before the first has found none.
+    // A multishot receive may use all buffers once before the first receive finds none.
     const APART_BYTES: usize = 512 * 1024 + 2 * 64 * 1024;
-    // Where task work is not deferred, the kernel receives whenever the test makes a call.
+    // Without deferred task work, the kernel receives whenever the test makes a syscall.
     for options in options().into_iter().filter(|options| options.task_run == TaskRun::Deferred) {
         let mut ring = Ring::new(&options).unwrap();
         let mut floods = Floods::new(&mut ring);
@@ -446,7 +446,7 @@ fn connections_with_small_messages_receive_in_turn_as_many_at_once_as_there_are_
     const BUFFERS: u16 = 8;
     let options = Options { incremental: false, multishot: false, ..FULL };
     let mut ring = Ring::with_buffers(&Variant::from(&options), PROBE_BUFFERS, (BUFFERS, 2048)).unwrap();
-    // Over Unix sockets a message is there as soon as it has been sent.
+    // Over Unix sockets a message is readable as soon as it is sent.
     let mut peers: Vec<(Slot, UnixStream)> = Vec::new();
     for _ in 0..3 * BUFFERS {
         let (ours, mut theirs) = pair();
