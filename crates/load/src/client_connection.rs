@@ -18,7 +18,7 @@ pub(crate) enum Outcome {
     Waiting,
     /// One or more replies are complete: the connection may carry more requests.
     Replied,
-    /// The connection is finished. Requests that were in flight have been counted.
+    /// The connection is finished. Its requests in flight have been counted.
     Over,
 }
 
@@ -43,16 +43,16 @@ pub(crate) struct ClientConnection<C> {
     limits: Limits,
     /// How late the last answered request was sent.
     late_ns: u64,
-    /// Whether the server has sent anything, so that it has accepted the connection.
+    /// Whether the server has sent anything, which shows that it accepted the connection.
     taken: bool,
-    /// Its number among those that its thread has begun to open, from 1.
+    /// Its number among those that its thread has started to open, from 1.
     number: u64,
     /// None by default.
     watch: Option<Box<Watch>>,
 }
 
 impl<C> ClientConnection<C> {
-    /// A connection that is open.
+    /// An open connection.
     pub(crate) fn new(client: C, limits: Limits, number: u64) -> Self {
         Self {
             client,
@@ -66,7 +66,7 @@ impl<C> ClientConnection<C> {
         }
     }
 
-    /// Starts again for a connection that is being opened. It counts as accepted when its first bytes come.
+    /// Resets the state for a connection that is being opened. It counts as accepted when its first bytes arrive.
     pub(crate) fn open_again(&mut self, client: C, limits: Limits, number: u64) {
         debug_assert!(self.in_flight.is_empty(), "what was outstanding is accounted for");
         self.client = client;
@@ -78,8 +78,8 @@ impl<C> ClientConnection<C> {
         self.watch.iter_mut().for_each(|watch| watch.open_again());
     }
 
-    /// Whether the server has accepted the connection, or a request on it has timed out. Otherwise the next attempt to
-    /// open it waits for the next sweep: a server that refuses would be asked in a busy loop.
+    /// Whether the server has accepted the connection, or a request on it has timed out. Otherwise the next attempt
+    /// waits for the next sweep, so that a refusing server is not retried in a busy loop.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken
     }
@@ -90,7 +90,7 @@ impl<C> ClientConnection<C> {
         now_ns.saturating_sub(self.late_ns)
     }
 
-    /// What is watched of it, if that is anything.
+    /// Optional measurements of the connection, if there are any.
     pub(crate) fn watch(&mut self) -> Option<&mut Watch> {
         self.watch.as_deref_mut()
     }
@@ -105,7 +105,7 @@ impl<C> ClientConnection<C> {
         self.in_flight.is_empty()
     }
 
-    /// Whether another request may go out before the next reply.
+    /// Whether another request may be sent before the next reply.
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight.len() < self.limits.depth && self.limits.requests > 0
     }
@@ -143,7 +143,7 @@ impl<C> ClientConnection<C> {
         recorder.received(bytes.len());
         self.taken = true;
         if self.in_flight.is_empty() {
-            // Bytes without a request: no request fails, but the connection cannot be used further.
+            // Bytes without a request: no request fails, but the connection is unusable from now on.
             return Outcome::Over;
         }
         if self.tail.is_empty() {
@@ -159,7 +159,7 @@ impl<C> ClientConnection<C> {
         outcome
     }
 
-    /// Takes complete replies from the front of `input`. Returns how many bytes it has used.
+    /// Takes complete replies from the front of `input`. Returns how many bytes they have.
     fn replies<W: 'static>(&mut self, input: &[u8], now_ns: u64, recorder: &mut Recorder) -> (usize, Outcome)
     where
         C: Client<W>,
@@ -193,7 +193,7 @@ impl<C> ClientConnection<C> {
         }
     }
 
-    /// Handles the end of the server's side, in this phase of the oldest request.
+    /// Handles the end of the server's side. `phase` is that of the oldest request.
     pub(crate) fn end<W: 'static>(&mut self, phase: Phase, now_ns: u64, recorder: &mut Recorder) -> Outcome
     where
         C: Client<W>,
@@ -221,8 +221,8 @@ impl<C> ClientConnection<C> {
         Outcome::Over
     }
 
-    /// Counts all requests in flight as failed by an error of the socket, in this phase of the oldest, unless the
-    /// socket was not even connected.
+    /// Counts all requests in flight as failed by an error of the socket. `phase` is that of the oldest, unless the
+    /// socket was not connected yet.
     pub(crate) fn fail_with(&mut self, error: &io::Error, phase: Phase, recorder: &mut Recorder) -> Outcome {
         let fault = fault_of(error, self.taken);
         let phase = if matches!(fault, Fault::Connect(_)) { Phase::Connect } else { phase };
@@ -244,13 +244,13 @@ impl<C> ClientConnection<C> {
         self.in_flight.first().is_some_and(|request| now_ns.saturating_sub(request.sent_ns) > timeout_ns)
     }
 
-    /// Gives up on a connection whose oldest request has timed out, in this phase of it.
+    /// Gives up on a connection whose oldest request has timed out in this phase.
     pub(crate) fn give_up(&mut self, phase: Phase, recorder: &mut Recorder) {
         self.fail((Fault::Timeout, phase), recorder, || match phase {
             Phase::Connect => "a connection was not open in time".into(),
             _ => "a reply did not come in time".into(),
         });
-        // After a whole timeout the connection may be opened again at once.
+        // After a whole timeout the connection may be reopened at once.
         self.taken = true;
     }
 
@@ -258,7 +258,7 @@ impl<C> ClientConnection<C> {
     where
         C: Client<W>,
     {
-        // Whether a request has timed out must not depend on how soon a driver looks.
+        // Whether a request has timed out must not depend on how soon a driver checks.
         if self.is_late(now_ns) {
             self.give_up(Phase::Receive, recorder);
             return Outcome::Over;
@@ -293,7 +293,7 @@ fn wrong(deviation: Option<String>) -> String {
     format!("a reply was well-formed but not the right one{deviation}")
 }
 
-/// The message for a reply that was to come in one receive.
+/// The message for a reply that had to come in one receive.
 fn split(first_bytes: usize) -> String {
     format!("a reply came in several receives, of which the first brought {first_bytes} bytes")
 }
@@ -302,8 +302,8 @@ fn closed_early() -> String {
     "the server closed the connection before its reply".into()
 }
 
-/// The fault that an error of a socket stands for. Only a server that has accepted a connection can reset it. Any other
-/// error before that is a failure to connect.
+/// Classifies an error of a socket. Only a server that has accepted a connection can reset it: before that, any error
+/// is a failure to connect.
 fn fault_of(error: &io::Error, taken: bool) -> Fault {
     match error.kind() {
         _ if tls::is_broken(error) => Fault::Tls,
@@ -317,7 +317,7 @@ fn fault_of(error: &io::Error, taken: bool) -> Fault {
     }
 }
 
-/// What is seen of a connection that cannot be opened.
+/// Classifies the error of a connection that could not be opened.
 pub(crate) fn saw_unopened(error: &io::Error) -> Saw {
     match error.kind() {
         _ if tls::is_broken(error) => Saw::Malformed,
@@ -359,7 +359,7 @@ mod tests {
         connection.begin(&dispatch, now_ns, recorder).to_vec()
     }
 
-    /// Sends `requests` requests at once, delivers `reply` in pieces, and expects the last outcome and the counts of
+    /// Sends `requests` requests at once, delivers `reply` in pieces, and expects the last outcome and the numbers of
     /// replies and failures.
     fn check_depth(
         requests: usize,
@@ -397,14 +397,14 @@ mod tests {
         }
     }
 
-    /// Sends `requests` requests at once, delivers their replies in pieces to a connection that checks after one
+    /// Sends `requests` requests at once, delivers their replies in pieces to a connection that requires each in one
     /// receive, and expects how many are wrong.
     fn check_one_receive(requests: usize, piece_bytes: usize, wrong: u64) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         let limits =
             Limits { depth: requests, watched: Watched { one_receive: true, ..LIMITS.watched }, ..LIMITS };
         let mut connection = ClientConnection::new(<echo::Client as Client<_>>::new(workload()), limits, 1);
-        // What was wrong once is right the next time.
+        // The second round has the same result: no state is left from the first.
         for round in 1..=2 {
             let sent: Vec<u8> =
                 (0..requests).flat_map(|_| begin(&mut connection, 1_000, &mut recorder)).collect();
@@ -425,7 +425,7 @@ mod tests {
         check_one_receive(1, MESSAGE_BYTES, 0);
         check_one_receive(1, MESSAGE_BYTES - 1, 1);
         check_one_receive(1, 1, 1);
-        // Of five replies in two receives, the third is cut.
+        // Five replies in two receives: the third is split.
         check_one_receive(5, 5 * MESSAGE_BYTES / 2, 1);
         check_one_receive(5, MESSAGE_BYTES + 1, 4);
         check_one_receive(5, 5 * MESSAGE_BYTES, 0);
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    /// What happens to a connection that is opened for a request, by the connection's number.
+    /// The fate of a connection opened for a request, by the connection's number.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Begins(usize),
@@ -449,8 +449,8 @@ mod tests {
         Late(usize),
     }
 
-    /// Takes these steps in a run of `asked` requests on connections that are opened as needed. Expects that the last
-    /// step ends the run, that no earlier one does, and how many requests were answered and failed.
+    /// Takes these steps in a run of `asked` requests on connections that are opened as needed. Expects the last step,
+    /// and no earlier one, to end the run, and the numbers of answered and failed requests.
     fn check_as_needed(asked: u64, steps: &[Step], counts: (u64, u64)) {
         let (mut recorder, dispatcher) = (Recorder::new(asked, &Pace::Closed), Dispatcher::closed(1, 1));
         recorder.count_opened();
@@ -489,17 +489,17 @@ mod tests {
         use Step::{Answered, Begins, Breaks, Late, Sent};
         use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable};
         check_as_needed(1, &[Begins(0), Sent(0), Answered(0)], (1, 0));
-        // A connection that fails before its request is sent takes one of those that are left.
+        // A connection that fails before its request is sent uses up one of the remaining requests.
         for kind in [ConnectionRefused, ConnectionReset] {
             check_as_needed(1, &[Begins(0), Breaks(0, kind)], (0, 1));
             check_as_needed(2, &[Begins(0), Begins(1), Breaks(0, kind), Sent(1), Answered(1)], (1, 1));
         }
         check_as_needed(1, &[Begins(0), Late(0)], (0, 1));
-        // Where none is left it takes no other's place.
+        // If none remains, it does not use up another one's.
         for fails in [Breaks(1, ConnectionRefused), Breaks(1, ConnectionReset), Late(1)] {
             check_as_needed(1, &[Begins(0), Begins(1), Sent(0), fails, Answered(0)], (1, 0));
         }
-        // A request that was sent counts once, whatever its error.
+        // A sent request counts once, whatever its error.
         for fails in [Breaks(0, HostUnreachable), Breaks(0, ConnectionReset), Late(0)] {
             check_as_needed(2, &[Begins(0), Sent(0), fails, Begins(1), Sent(1), Answered(1)], (1, 1));
         }
@@ -517,9 +517,9 @@ mod tests {
         assert_eq!((recorder.failures(), recorder.in_flight()), (9, 0));
     }
 
-    /// Answers a request that begins at 100, on a connection that is opened for it until `opened_ns`, is sent by
-    /// `sent_ns`, and whose reply comes in receives at these times. Expects the parts of its time: connect, write,
-    /// wait, read, and all but the first.
+    /// Answers a request that begins at 100: its connection is open at `opened_ns`, it is sent by `sent_ns`, and its
+    /// reply comes in receives at these times. Expects the parts of its time: connect, write, wait, read, and all but
+    /// the first.
     fn check_times(opened_ns: Option<u64>, sent_ns: u64, received_ns: &[u64], parts_ns: [u64; 5]) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         recorder.time_requests();
@@ -547,7 +547,7 @@ mod tests {
         check_times(None, 110, &[150], [0, 10, 40, 0, 50]);
         check_times(None, 110, &[150, 160, 190], [0, 10, 40, 40, 90]);
         check_times(Some(130), 135, &[150, 155], [30, 5, 15, 5, 25]);
-        // It was answered before it was known to be sent.
+        // The reply arrived before the send returned.
         check_times(Some(130), 170, &[150], [30, 20, 0, 0, 20]);
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct Dispatcher {
 }
 
 enum Rule {
-    /// As long as fewer than this many are in flight.
+    /// While fewer than this many are in flight.
     Closed(u64),
     /// When they are due.
     Open(Schedule),
@@ -61,7 +61,7 @@ impl Dispatcher {
         Self { free: VecDeque::with_capacity(connections), is_listed: vec![false; connections], rule }
     }
 
-    /// Lists a connection that can carry a request, free since `now_ns`.
+    /// Adds a connection that can carry a request, free since `now_ns`.
     #[inline]
     pub(crate) fn free(&mut self, key: usize, now_ns: u64) {
         if !self.is_listed[key] {
@@ -80,8 +80,8 @@ impl Dispatcher {
         Some(Dispatch { key, due_ns, free_ns })
     }
 
-    /// Another request to send with the last `dispatch`, on the same connection. There is none while another connection
-    /// is free, because that one comes first.
+    /// Another request to send on the connection of the last `dispatch`. None while another connection is free, because
+    /// that one comes first.
     pub(crate) fn next_with(&mut self, dispatch: &Dispatch, in_flight: u64, now_ns: u64) -> Option<Dispatch> {
         if self.has_free() {
             return None;
@@ -91,7 +91,7 @@ impl Dispatcher {
         Some(Dispatch { due_ns, ..*dispatch })
     }
 
-    /// When the first request may go out that is not waited for: 0 in a closed loop.
+    /// When the first request is due in an open loop; 0 in a closed loop.
     pub(crate) fn first_ns(&self) -> u64 {
         match &self.rule {
             Rule::Closed(_) => 0,
@@ -109,7 +109,7 @@ impl Dispatcher {
         !self.free.is_empty()
     }
 
-    /// When the next request goes out even if no reply comes: `u64::MAX` if a reply must come first.
+    /// When the next request is due even without a reply; `u64::MAX` if a reply must come first.
     pub(crate) fn due_ns(&self) -> u64 {
         match &self.rule {
             Rule::Open(schedule) if !self.free.is_empty() => schedule.due_ns(),
@@ -117,12 +117,12 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the schedule has come to its end, so that no request will go out again.
+    /// Whether the schedule has ended, so no further request is sent.
     pub(crate) fn is_spent(&self) -> bool {
         matches!(&self.rule, Rule::Open(schedule) if schedule.is_spent())
     }
 
-    /// Requests due before `end_ns` that have not been sent: those due before `begin_ns`, and all.
+    /// Requests due before `end_ns` and not sent: how many of them were due before `begin_ns`, and all.
     pub(crate) fn unsent(&self, begin_ns: u64, end_ns: u64) -> (u64, u64) {
         let Rule::Open(schedule) = &self.rule else { return (0, 0) };
         (schedule.due_before(begin_ns.min(end_ns)), schedule.due_before(end_ns))
@@ -138,8 +138,8 @@ mod tests {
 
     use crate::pace::Ramp;
 
-    /// Goes on at each of `nows_ns` with as many requests as may go out, and expects their keys and due times. Replies
-    /// never come.
+    /// Sends as many requests as allowed at each of `nows_ns`, and expects their keys and due times. Replies never
+    /// come.
     fn check(mut dispatcher: Dispatcher, nows_ns: &[u64], expected: &[(usize, u64)]) {
         for key in 0..3 {
             dispatcher.free(key, 0);

@@ -1,7 +1,7 @@
 //! The requests in flight of a connection, oldest first.
 //!
-//! Nearly always there is one, and it is stored in the connection itself. A queue on the heap would cost one more cache
-//! miss for each request when there are a thousand connections.
+//! There is nearly always one, stored in the connection itself. With a thousand connections, a queue on the heap would
+//! cost another cache miss for each request.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -19,7 +19,7 @@ pub(crate) struct InFlight {
     pub(crate) waited: bool,
 }
 
-/// A queue whose first element needs no memory of its own.
+/// A queue whose first element needs no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightQueue {
     first: Option<InFlight>,

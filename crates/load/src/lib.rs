@@ -46,7 +46,7 @@ pub fn missing_features(driver: Driver) -> io::Result<Vec<String>> {
     }
 }
 
-/// The number of threads: as many as requested, but at most one for each connection.
+/// The number of threads: as requested, but at most one for each connection.
 fn threads_of(spec: &LoadSpec) -> usize {
     spec.threads().clamp(1, spec.connections)
 }
@@ -63,10 +63,10 @@ fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
     // The probes of each process have their own times.
     let seed = PROBE_SEED + shard.threads_before as u64;
     let stage = Stage::steady(PROBE_RATE_PER_S * spec.probes as f64);
-    // A processor that no thread of the load has, if there is one.
+    // A processor without a thread of the load, if there is one.
     let cpu = spec.cpus.get((shard.threads_before + threads_of(spec)) % spec.cpus.len().max(1));
     (spec.probes > 0).then(|| LoadSpec {
-        // Probes are few, so one thread has them all.
+        // One thread handles all probes, because they are few.
         driver: if spec.driver == Driver::Thread { Driver::Epoll } else { spec.driver },
         cpus: Vec::from_iter(cpu.copied()),
         connections: spec.probes,
@@ -90,13 +90,13 @@ fn probe_of(spec: &LoadSpec) -> Option<LoadSpec> {
 
 /// Requests per second of a probe connection: too few to load the server, and enough for a p99 within ten seconds.
 const PROBE_RATE_PER_S: f64 = 100.0;
-/// A seed that people do not choose, so that probes do not coincide with the requests of a schedule.
+/// An unlikely seed for users to choose, so that probes do not coincide with the requests of a schedule.
 const PROBE_SEED: u64 = 0x70_72_6f_62_65;
 
-/// What a run reports while it goes on.
+/// Progress of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// All connections are open that are not opened as needed. If there is a warm-up, each has had one reply.
+    /// All connections are open, except those opened as needed. If there is a warm-up, each has had one reply.
     Ready { connections: usize, missing_features: Vec<String> },
     /// The measured window begins.
     Measuring { at_ns: u64 },
@@ -113,15 +113,15 @@ pub struct Failure {
     pub kind: &'static str,
     /// One line for people that says what to do.
     pub message: String,
-    /// Which connection could not be opened, if it is that.
+    /// The connection that could not be opened, if that is the reason.
     pub first_failure: Option<FirstFailure>,
 }
 
 /// Runs the load and returns the report. Raising `stop` ends it early, with the results so far.
 ///
 /// The warm-up waits until `emit` has returned from [`Event::Ready`], and the connections stay open until it has
-/// returned from [`Event::Measured`]. Meanwhile the server is idle and can be inspected. From [`Event::Ready`] it
-/// returns when the warm-up begins, in CLOCK_MONOTONIC nanoseconds, or None for at once. Its other results are ignored.
+/// returned from [`Event::Measured`]. Meanwhile the server is idle and can be inspected. From [`Event::Ready`] `emit`
+/// returns the start of the warm-up in CLOCK_MONOTONIC nanoseconds, or None for at once. Its other results are ignored.
 ///
 /// # Errors
 /// If the connections cannot be opened, or the driver does not work on this machine. Later errors are counted, and the
@@ -152,7 +152,7 @@ pub fn run<P: Protocol>(
             opened = wait_for(&probe_readies, stop, &probe_halt).map_err(of_probe);
         }
         if opened.is_err() {
-            // The others need not open the rest.
+            // The other threads need not open the rest.
             [&halt, &probe_halt].into_iter().for_each(|halt| halt.store(true, Ordering::Relaxed));
         }
         let missing_features = opened?;
@@ -160,13 +160,13 @@ pub fn run<P: Protocol>(
         let start_ns = emit(Event::Ready { connections: spec.connections, missing_features });
         let timeline = Timeline::starting_at(within_reach(start_ns, ready_ns), spec);
         for thread in threads.iter().chain(&probe) {
-            // A thread that is gone has panicked. Waiting for its record finds that.
+            // If the thread is gone, it has panicked. Waiting for its record reports that.
             let _ = thread.start.send(timeline);
         }
         attend(&timeline, stop, &halt, &mut slices, emit, || threads.iter_mut().all(Thread::is_done));
         let mut report = Report::empty(matches!(spec.pace, Pace::Open { .. }));
         threads.iter_mut().for_each(|thread| report.add(&thread.wait()));
-        // The probes of a run with a number of requests end here.
+        // In a run with a number of requests, the probes end here.
         probe_halt.store(true, Ordering::Relaxed);
         report.probe = probe.map(|mut thread| Box::new(thread.wait().into_probe(spec.probes)));
         report.generator.rss_bytes_max = sys::process::rss_bytes_max();
@@ -181,13 +181,13 @@ pub fn run<P: Protocol>(
     })
 }
 
-/// When a run begins that should begin at `start_ns`: not before it is ready, and not too far ahead.
+/// The start of a run that should begin at `start_ns`: not before it is ready, and not too far ahead.
 fn within_reach(start_ns: Option<u64>, ready_ns: u64) -> u64 {
     let now_ns = sys::clock::monotonic_ns();
     start_ns.map_or(now_ns, |start_ns| start_ns.clamp(ready_ns, now_ns + START_AHEAD_NS_MAX))
 }
 
-/// The longest time until the beginning of a run.
+/// The longest time until the start of a run.
 const START_AHEAD_NS_MAX: u64 = 60_000_000_000;
 
 /// Starts a thread, which opens its share of the connections.
@@ -215,7 +215,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Whether it has run to its end, or panicked, which [`Self::wait`] finds.
+    /// Whether it has finished or panicked; [`Self::wait`] reports a panic.
     fn is_done(&mut self) -> bool {
         self.record.is_some()
             || match self.recorded.try_recv() {
@@ -234,17 +234,17 @@ impl Thread {
     }
 }
 
-/// A load thread's side of the main thread.
+/// A load thread's side of the channels to the main thread.
 struct Channels {
-    /// Sends that the connections are open.
+    /// Reports that the connections are open.
     ready: mpsc::Sender<Ready>,
-    /// Receives the start. The end of the channel means that the connections may be closed.
+    /// Receives the start. When the channel closes, the connections may be closed.
     started: mpsc::Receiver<Timeline>,
     slice: mpsc::Sender<Slice>,
     record: mpsc::Sender<Report>,
 }
 
-/// Waits until so many threads have opened their connections, or one of them has failed.
+/// Waits until all threads have opened their connections, or one of them has failed.
 fn wait_for_all(
     readies: &mpsc::Receiver<Ready>,
     threads: usize,
@@ -275,7 +275,7 @@ struct ThreadLoad {
     /// The index of the thread among those of all processes.
     index: usize,
     threads: usize,
-    /// The number of connections of the threads before it, in all processes.
+    /// The number of connections of earlier threads, in all processes.
     first: usize,
     connections: usize,
     idle: usize,
@@ -334,7 +334,7 @@ fn work<P: Protocol>(
     channels: Channels,
     halt: &AtomicBool,
 ) {
-    // An impossible processor set is refused before any thread starts. An error here leaves the choice to the kernel.
+    // Impossible processor sets are refused before any thread starts. An error here leaves the choice to the kernel.
     let _ = sys::cpu::pin(&share.cpus);
     let _ = sys::process::exact_timers();
     let client = P::Client::new(workload);
@@ -366,7 +366,7 @@ fn work<P: Protocol>(
 }
 
 /// Reports that the connections are open, waits for the common start, runs to the end, and keeps the connections open
-/// until the main thread lets them go.
+/// until the main thread releases them.
 fn drive<W: drivers::Drive>(
     worker: Result<W, Failure>,
     spec: &LoadSpec,
@@ -391,7 +391,7 @@ fn drive<W: drivers::Drive>(
         recorder.time_requests();
     }
     if spec.warmup_ms() > 0 {
-        // One request on each connection, not recorded. A server that starts a process for each connection may still be
+        // One request on each connection, not recorded: a server with a process for each connection may still be
         // starting them when the last has connected.
         let count = share.connections as u64;
         let mut dispatcher = Dispatcher::closed(share.connections, count);
@@ -410,17 +410,17 @@ fn drive<W: drivers::Drive>(
     worker.run(&mut share.dispatcher(&spec.pace, &timeline), &mut recorder, halt);
     let mut report = recorder.finish();
     report.first_failure = report.first_failure.map(|first| first.of_thread(share.index, share.threads));
-    // Closing the connections belongs to no window.
+    // The time to close connections belongs to no window.
     let _ = record.send(report);
     let _ = started.recv();
 }
 
-/// The failure of a probe. The numbers of its connections are its own, so none is told as one of the load.
+/// The failure of a probe. Probe connections have their own numbers, so none is reported as one of the load.
 fn of_probe(failure: Failure) -> Failure {
     Failure { message: format!("a probe cannot start: {}", failure.message), first_failure: None, ..failure }
 }
 
-/// The pause between two looks of the main thread at `stop`.
+/// The interval at which the main thread checks `stop`.
 const ATTEND: Duration = Duration::from_millis(20);
 
 /// Reports when the window begins and ends, and halts the threads when `stop` is raised.
@@ -500,7 +500,7 @@ mod tests {
         check(3, 8, 10);
     }
 
-    /// A load of seven connections, and of idle ones and probes, as so many threads of one process have it.
+    /// A load of seven connections, with idle ones and probes, on this many threads of one process.
     fn load_of(threads: usize, place: Option<Shard>) -> LoadSpec {
         LoadSpec { connections: 7, idle: 5, probes: 1, threads, place, cpus: vec![3, 5, 8], ..spec() }
     }
@@ -525,7 +525,7 @@ mod tests {
         dues_ns
     }
 
-    /// Expects several processes with these numbers of threads to send what one process with all threads sends.
+    /// Expects several processes with these numbers of threads to send the same as one process with all threads.
     fn check_places(threads: &[usize]) {
         let all = threads.iter().sum();
         let parts: Vec<LoadSpec> = (0..threads.len())

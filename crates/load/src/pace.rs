@@ -12,7 +12,7 @@ use contract::{Arrivals, Stage};
 pub(crate) struct Ramp {
     pub(crate) from_per_s: f64,
     pub(crate) to_per_s: f64,
-    /// None only for the last one, which goes on for ever at `to_per_s`.
+    /// None only for the last one, which stays at `to_per_s` for ever.
     pub(crate) duration: Option<Duration>,
 }
 
@@ -37,7 +37,7 @@ impl Ramp {
         }
     }
 
-    /// The number of requests due in its first `time_s` seconds.
+    /// The number of requests due within its first `time_s` seconds.
     fn marks_by(&self, time_s: f64) -> f64 {
         let Some(duration) = self.duration else { return self.to_per_s * time_s };
         let slope = (self.to_per_s - self.from_per_s) / duration.as_secs_f64().max(f64::MIN_POSITIVE);
@@ -52,14 +52,14 @@ impl Ramp {
         }
         let Some(duration) = self.duration else { return marks / self.to_per_s };
         let slope = (self.to_per_s - self.from_per_s) / duration.as_secs_f64();
-        // The root of `from t + slope t²/2 = marks`, in the form that is also right without a slope.
+        // The root of `from t + slope t²/2 = marks`, in a form that is also valid without a slope.
         let root = (self.from_per_s * self.from_per_s + 2.0 * slope * marks).max(0.0).sqrt();
         2.0 * marks / (self.from_per_s + root)
     }
 }
 
-/// One thread's part of a schedule. Of even arrivals it has every n-th for n threads. Of Poisson arrivals it has an
-/// independent process at its share of the rate: these add up to a Poisson process at the whole rate.
+/// One thread's part of a schedule. With n threads it has every n-th of even arrivals. Of Poisson arrivals it has an
+/// independent process at its share of the rate; together they form a Poisson process at the whole rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     marks: Marks,
@@ -72,8 +72,8 @@ pub(crate) struct Schedule {
     due_ns: u64,
 }
 
-/// At most so many random requests are counted one by one, in less than a tenth of a second. The expected number of
-/// more requests than these is nearly always right within 1/2000.
+/// At most this many random requests are counted one by one, which takes less than a tenth of a second. For more, the
+/// expected number is nearly always right within 1/2000.
 const WALKED_MAX: u64 = 1 << 22;
 
 /// Arrivals at unit rate.
@@ -89,7 +89,7 @@ impl Marks {
         match arrivals {
             Arrivals::Even => Self { next: thread as f64, step: threads as f64, random: None },
             Arrivals::Poisson => {
-                // Each thread gets a random seed, because neighbouring seeds would give similar streams.
+                // Random seeds for the threads, because neighbouring seeds would give similar streams.
                 let mut seeds = fastrand::Rng::with_seed(seed);
                 let seed = (0..=thread).map(|_| seeds.u64(..)).last().unwrap_or(seed);
                 let random = fastrand::Rng::with_seed(seed);
@@ -162,8 +162,8 @@ impl Schedule {
         count
     }
 
-    /// Skips even requests that are due before `end_ns`, except the last few, and returns how many. The last few are
-    /// compared with `end_ns` by their exact times.
+    /// Skips even requests due before `end_ns`, except the last few, and returns how many. The last few are compared
+    /// with `end_ns` by their exact times.
     fn skip_towards(&mut self, end_ns: u64) -> u64 {
         let steps = (self.steps_to(end_ns) - 1.0).max(0.0).floor();
         self.marks.next += steps * self.marks.step;
@@ -171,13 +171,13 @@ impl Schedule {
         steps as u64
     }
 
-    /// The number of mean distances between the next request and `end_ns`.
+    /// The number of mean gaps between the next request and `end_ns`.
     fn steps_to(&self, end_ns: u64) -> f64 {
         let seconds = end_ns.saturating_sub(self.start_ns) as f64 / 1e9;
         ((due_in(self.stages.iter().copied(), seconds) - self.marks.next) / self.marks.step).max(0.0)
     }
 
-    /// Moves on to the request after the next.
+    /// Advances to the next request.
     pub(crate) fn advance(&mut self) {
         self.marks.advance();
         self.settle();

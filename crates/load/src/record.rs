@@ -1,4 +1,4 @@
-//! The results of a run: counts, latencies and the rate over time. Each thread has a record. They are merged at the
+//! The results of a run: counts, latencies and the rate over time. Each thread has a record; they are merged at the
 //! end.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ const MS_NS: u64 = 1_000_000;
 pub(crate) struct Timeline {
     pub(crate) start_ns: u64,
     pub(crate) begin_ns: u64,
-    /// `u64::MAX` if a number of requests ends the run.
+    /// `u64::MAX` if the run ends after a number of requests.
     pub(crate) end_ns: u64,
     pub(crate) interval_ns: u64,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Timeline {
 impl Timeline {
     pub(crate) fn starting_at(start_ns: u64, spec: &LoadSpec) -> Self {
         let interval_ns = MS_NS * spec.interval_ms;
-        // The window begins on the edge of an interval, so that the series can be cut there.
+        // The window begins on an interval's edge, so that the series can be cut there.
         let begin_ns = start_ns + (MS_NS * spec.warmup_ms()).next_multiple_of(interval_ns);
         let end_ns = match spec.requests {
             Some(_) => u64::MAX,
@@ -46,7 +46,7 @@ impl Timeline {
 /// A kind of failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No connection could be opened, by what was seen of that.
+    /// No connection could be opened, with the reason.
     Connect(Saw),
     Reset,
     Closed,
@@ -68,14 +68,14 @@ impl Fault {
     }
 }
 
-/// Requests that were due and not sent: those due in the window plus `unsent_begin` are `sent` plus `unsent_end`.
+/// Requests that were due and not sent. Those due in the window plus `unsent_begin` equal `sent` plus `unsent_end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Due before the window and not sent by its beginning.
+    /// Due before the window and not sent before it began.
     pub unsent_begin: u64,
-    /// Due by the end of the window and not sent.
+    /// Due before the end of the window and not sent.
     pub unsent_end: u64,
-    /// Sent in the window, but no connection was free when they were due.
+    /// Sent in the window, but due while no connection was free.
     pub waited: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct Backlog {
 #[derive(Clone, Debug)]
 pub struct Report {
     pub connections_open: usize,
-    /// Those of them that were reopened and have received nothing since: the server may be gone.
+    /// Open connections that were reopened and have received nothing since: the server may be gone.
     pub connections_untaken: usize,
     /// Connections opened in the whole run.
     pub connections_made: u64,
@@ -98,29 +98,29 @@ pub struct Report {
     pub first_failure: Option<FirstFailure>,
     pub bytes_sent: u64,
     pub bytes_received: u64,
-    /// Those of them that are bodies of complete replies.
+    /// The part of them in bodies of complete replies.
     pub body_bytes: u64,
-    /// Nanoseconds to the complete, checked reply. In a closed loop from when the request could go out, which is when
-    /// the reply before it had come. In an open loop from when it was due.
+    /// Nanoseconds to the complete, checked reply. In a closed loop from when the request could be sent, which is the
+    /// arrival of the reply before it. In an open loop from when it was due.
     pub latency: Latency,
     /// None in a closed loop.
     pub views: Option<Views>,
-    /// None unless they are asked for.
+    /// None unless requested.
     pub times: Option<Box<Times>>,
     pub backlog: Backlog,
-    /// How long ago the oldest request in flight at the end was due.
+    /// How long ago the oldest request in flight was due, at the end.
     pub unanswered_ns_max: u64,
-    /// The sums of how long ago the requests in flight were due, at the beginning and at the end of the window.
+    /// Sum over the requests in flight of the time since each was due, at the beginning and at the end of the window.
     pub age_begin_ns: u64,
     pub age_end_ns: u64,
-    /// The sum of how long ago the failed requests were due when they failed. With these three sums Little's law is
-    /// exact in a closed loop: the window cuts through requests at both edges, and a failed request has no latency.
+    /// Sum over the failed requests of the time from when each was due to its failure. These three sums make Little's
+    /// law exact in a closed loop: the window cuts through requests at both edges, and a failed request has no latency.
     pub age_failed_ns: u64,
-    /// When the last complete reply of the window came. 0 if none did.
+    /// When the last complete reply of the window arrived; 0 if none did.
     pub last_reply_ns: u64,
-    /// When the first connection was begun to be opened. `u64::MAX` if none was.
+    /// When the first connection was started; `u64::MAX` if none was.
     pub first_connect_ns: u64,
-    /// When the first request of the run began, that of a schedule when it was due. `u64::MAX` if none did.
+    /// When the first request of the run began, or was due in an open loop; `u64::MAX` if none did.
     pub first_begin_ns: u64,
     pub statuses: Statuses,
     pub intervals: Intervals,
@@ -140,14 +140,14 @@ enum Part {
 pub(crate) struct Open {
     connections: usize,
     untaken: usize,
-    /// Connections that the run has begun to open and that had not failed by its end.
+    /// Connections that the run has started to open and that had not failed by its end.
     pub(crate) begun: u64,
-    /// When the first of them was.
+    /// When the first of them was started.
     pub(crate) first_connect_ns: u64,
 }
 
 impl Open {
-    /// `taken` says of each open connection whether the server has accepted it. `idle` counts idle connections.
+    /// `taken` tells for each open connection whether the server has accepted it. `idle` counts idle connections.
     pub(crate) fn of(taken: impl Iterator<Item = bool>, idle: usize) -> Self {
         let none = Self { connections: idle, untaken: 0, begun: 0, first_connect_ns: u64::MAX };
         taken.fold(none, |open, taken| Self {
@@ -167,13 +167,13 @@ pub(crate) struct Recorder {
     /// Completed in the current interval.
     completed: u64,
     in_flight: u64,
-    /// Requests sent before those that the record counts.
+    /// Requests sent before those in this record.
     sent_before: u64,
     /// Connections that could not be opened, in the whole run.
     unopened: u64,
     /// Requests that may still be sent.
     left: u64,
-    /// The number of requests that ends the run whatever others wait for.
+    /// The run ends after this many requests, even while others wait.
     ends_after: Option<u64>,
     iteration_began_ns: u64,
     now_ns: u64,
@@ -211,13 +211,13 @@ impl Recorder {
         }
     }
 
-    /// Has the parts of requests' times measured.
+    /// Turns on measuring the parts of each request's time.
     pub(crate) fn time_requests(&mut self) {
         self.record.times = Some(Box::default());
     }
 
-    /// Records the parts of a request's time, by when it began, its connection was open, it was sent, its reply began
-    /// to come, and was whole.
+    /// Records the parts of a request's time. The moments are: it began, its connection was open, it was sent, its
+    /// reply began to arrive, its reply was complete.
     pub(crate) fn timed(&mut self, moments_ns: [u64; 5]) {
         let Some(times) = &mut self.record.times else { return };
         let [begin_ns, opened_ns, sent_ns, first_ns, whole_ns] = moments_ns;
@@ -232,12 +232,12 @@ impl Recorder {
         }
     }
 
-    /// Has the run end after its number of requests, of which one is only counted once its connection is open.
+    /// Makes the run end after its number of requests, and counts a request only once its connection is open.
     pub(crate) fn count_opened(&mut self) {
         self.ends_after = Some(self.left);
     }
 
-    /// Goes on counting where an unrecorded run on the same connections has ended.
+    /// Continues the counts of an unrecorded run on the same connections.
     pub(crate) fn follow(&mut self, unrecorded: &Self) {
         self.sent_before = unrecorded.sent_before + unrecorded.record.requests.sent;
         self.unopened = unrecorded.unopened;
@@ -254,7 +254,7 @@ impl Recorder {
         self.advance(self.iteration_began_ns);
     }
 
-    /// Requests begin to go out now.
+    /// Records that requests are sent from now on.
     pub(crate) fn begin_requests(&mut self, now_ns: u64) {
         self.record.first_begin_ns = now_ns;
     }
@@ -269,13 +269,13 @@ impl Recorder {
         self.part != Part::Over
     }
 
-    /// When the run began, by the timeline.
+    /// When the run began, according to the timeline.
     pub(crate) fn start_ns(&self) -> u64 {
         self.timeline.start_ns
     }
 
     /// Whether all requests have been answered or have failed: the requested number, or all of a shorter schedule. A
-    /// window of a given length goes on to its end.
+    /// window of a given length continues to its end.
     pub(crate) fn is_done(&self, dispatcher: &Dispatcher) -> bool {
         let all_sent = self.left == 0 || (self.timeline.is_open_ended() && dispatcher.is_spent());
         let Requests { correct, wrong, failed, .. } = self.record.requests;
@@ -299,7 +299,7 @@ impl Recorder {
         self.now_ns = now_ns;
     }
 
-    /// Ends an iteration at `now_ns`: a wait follows, of `wait` at most.
+    /// Ends an iteration at `now_ns`: a wait of at most `wait` follows.
     pub(crate) fn end_iteration(&mut self, now_ns: u64, wait: Duration) {
         self.now_ns = now_ns;
         self.wake_ns = now_ns.saturating_add(wait.as_nanos() as u64);
@@ -315,13 +315,13 @@ impl Recorder {
         self.in_flight
     }
 
-    /// Lets one more request be sent than were asked for: the next, for which a connection is begun to be opened. It is
+    /// Allows one request beyond the requested number: the next one, whose connection is about to be opened. It is
     /// counted by [`Self::started`].
     pub(crate) fn lend(&mut self) {
         self.left += u64::from(self.ends_after.is_some());
     }
 
-    /// Counts a request whose connection is open now as one of those that were asked for.
+    /// Counts a request, whose connection is open now, towards the requested number.
     pub(crate) fn started(&mut self, now_ns: u64) {
         self.left -= 1;
         if self.left == 0 {
@@ -344,13 +344,13 @@ impl Recorder {
         self.sent_before + record.requests.sent
     }
 
-    /// Counts bytes of requests that the connection has taken.
+    /// Counts request bytes that the connection has accepted.
     pub(crate) fn transmitted(&mut self, bytes: usize) {
         self.record.bytes_sent += bytes as u64;
     }
 
-    /// Takes back bytes that were counted as transmitted and were not: at the edge of the window, those of another
-    /// record.
+    /// Takes back bytes that were counted as transmitted but were not sent. At the edge of the window they may belong
+    /// to another record.
     pub(crate) fn not_transmitted(&mut self, bytes: usize) {
         self.record.bytes_sent = self.record.bytes_sent.saturating_sub(bytes as u64);
     }
@@ -401,13 +401,13 @@ impl Recorder {
         }
     }
 
-    /// Records what was wrong with a reply. Only of the first error.
+    /// Records what was wrong with a reply, if it is the first error.
     pub(crate) fn wrong(&mut self, saw: Saw, request: u64, connection: u64, text: impl FnOnce() -> String) {
         let first = FirstFailure { at_ns: self.now_ns, request, connection, phase: Phase::Receive, saw };
         self.first(first, text);
     }
 
-    /// Counts the requests in flight of a connection as failed. `is_lent`: the one request was not [`Self::started`].
+    /// Counts the requests in flight of a connection as failed. `is_lent`: its one request was not [`Self::started`].
     pub(crate) fn failed(
         &mut self,
         lost: &InFlightQueue,
@@ -419,11 +419,11 @@ impl Recorder {
         self.unopened += u64::from(phase == Phase::Connect);
         if is_lent {
             if self.left == 0 {
-                // All that were asked for have been sent. The run ends without this one, as it does without those that
-                // still wait for their connections, so it stays in flight.
+                // All requested ones have been sent. The run ends without this one, as without those that still wait
+                // for their connections, so it stays in flight.
                 return;
             }
-            // It is one of those that were asked for, or it would be tried for ever.
+            // It counts towards the requested number, or it would be retried for ever.
             self.started(self.now_ns);
         }
         let requests = lost.len() as u64;
@@ -470,7 +470,7 @@ impl Recorder {
         // The window ends with the last reply, or when the run was stopped.
         let now_ns = self.now_ns;
         if self.part == Part::WarmUp {
-            // Stopped before the window began: the counts belong to no window.
+            // Stopped before the window began: its counts belong to no window.
             self.begin_window(now_ns);
         }
         if self.part == Part::Window {
@@ -557,7 +557,7 @@ impl Recorder {
         generator.wall_ns = now_ns - record.begin_ns;
     }
 
-    /// The sum of how long ago the requests in flight were due.
+    /// Sum over the requests in flight of the time since each was due.
     fn age_ns(&self, now_ns: u64) -> u64 {
         // When a run is stopped, a request of the last iteration may be due after the last reading of the clock.
         let age_ns = self.in_flight.wrapping_mul(now_ns).wrapping_sub(self.due_sum_ns);
@@ -566,7 +566,7 @@ impl Recorder {
 }
 
 impl Report {
-    /// An empty report, to which others are added.
+    /// An empty report, to add others to.
     pub fn empty(is_open: bool) -> Self {
         Self {
             connections_open: 0,
@@ -601,7 +601,7 @@ impl Report {
         }
     }
 
-    /// Adds the report of another thread or process for the same time. Counts and histograms are added, and the window
+    /// Adds the report of another thread or process for the same time. Counts and histograms are summed, and the window
     /// covers both.
     pub fn add(&mut self, other: &Self) {
         self.connections_open += other.connections_open;
@@ -648,7 +648,7 @@ impl Report {
         self.interrupted |= other.interrupted;
     }
 
-    /// Turns the report of probe connections into the part of the whole report about them.
+    /// Turns the report of probe connections into that part of the whole report.
     pub(crate) fn into_probe(self, connections: usize) -> Probe {
         let Views { service_ns, lateness_ns, .. } = self.views.unwrap_or_default();
         Probe { connections, requests: self.requests, latency_ns: self.latency, service_ns, lateness_ns }
@@ -695,8 +695,8 @@ mod tests {
         check_failing(times_ns, &[], in_window, completed);
     }
 
-    /// Sends a request and takes its reply at each of `times_ns`, or loses it at those of `failed_ns`, with one request
-    /// always in flight, and expects the counts of the window and of the intervals.
+    /// Sends a request and takes its reply at each of `times_ns`, or loses it at those of `failed_ns`. One request is
+    /// always in flight. Expects the counts of the window and of the intervals.
     fn check_failing(times_ns: &[u64], failed_ns: &[u64], in_window: u64, completed: &[u64]) {
         let mut recorder = Recorder::new(u64::MAX, &Pace::Closed);
         recorder.timeline = TIMELINE;
@@ -723,7 +723,7 @@ mod tests {
         }
         let record = recorder.finish();
         let requests = record.requests;
-        // Little's law, but for the three digits of the histogram: one request is in flight all the time.
+        // Little's law, within the three digits of the histogram: one request is in flight all the time.
         let latency_ns =
             record.latency.mean() * in_window as f64 + (record.age_end_ns + record.age_failed_ns) as f64;
         let window_ns = record.end_ns - record.begin_ns + record.age_begin_ns;

@@ -1,7 +1,7 @@
 //! Results during the run: counts and latencies of each slice of time.
 //!
-//! A thread hands over each slice when it ends and begins the next, so memory does not grow with the run. The main
-//! thread adds up the slices of all threads.
+//! A thread sends each slice when it ends and starts the next, so memory does not grow with the run. The main thread
+//! adds up the slices of all threads.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -52,12 +52,12 @@ impl Slicer {
         Self { slice: Slice::new(0, 0, u64::MAX), length_ns, finished }
     }
 
-    /// The window begins.
+    /// Starts the window.
     pub(crate) fn begin(&mut self, begin_ns: u64) {
         self.slice = Slice::new(0, begin_ns, begin_ns + self.length_ns);
     }
 
-    /// Hands over the slices that have ended.
+    /// Sends the slices that have ended.
     pub(crate) fn advance(&mut self, now_ns: u64) {
         while now_ns >= self.slice.end_ns {
             let Slice { index, end_ns, .. } = self.slice;
@@ -65,7 +65,7 @@ impl Slicer {
         }
     }
 
-    /// The window ends: hands over the last slice, and an empty one that marks the end.
+    /// Ends the window: sends the last slice, and an empty one that marks the end.
     pub(crate) fn end(&mut self, end_ns: u64) {
         self.advance(end_ns);
         if end_ns > self.slice.begin_ns {
@@ -86,7 +86,7 @@ impl Slicer {
 pub(crate) struct Slices {
     received: mpsc::Receiver<Slice>,
     threads: usize,
-    /// Unfinished sums and how many threads they have, in order.
+    /// Incomplete sums with the number of threads they include, in order.
     pending: VecDeque<(Slice, usize)>,
     /// For each thread that has ended, the first slice without it.
     ends: Vec<u64>,
@@ -97,8 +97,7 @@ impl Slices {
         Self { received, threads, pending: VecDeque::new(), ends: Vec::new() }
     }
 
-    /// Passes on the slices that are complete: all threads that were still running have handed them over. At the end of
-    /// a run it passes on all.
+    /// Passes on the complete slices: those that all running threads have sent. At the end of a run it passes on all.
     pub(crate) fn pass_on(&mut self, is_end: bool, mut emit: impl FnMut(Slice)) {
         while let Ok(part) = self.received.try_recv() {
             if part.end_ns == part.begin_ns {
@@ -127,8 +126,8 @@ impl Slices {
 mod tests {
     use super::*;
 
-    /// Two threads, whose windows of `length_ns` end at `ends_ns`, record a reply at each of `times_ns`; expects the
-    /// number of replies in each slice of 100 ns from 1000 ns on, and when the last ends.
+    /// Two threads, whose windows of `length_ns` end at `ends_ns`, record a reply at each of `times_ns`. Expects the
+    /// number of replies in each slice of 100 ns from 1000 ns on, and the end of the last.
     fn check(times_ns: [&[u64]; 2], ends_ns: [u64; 2], expected: &[u64], end_ns: u64) {
         let (sender, receiver) = mpsc::channel();
         for (times_ns, end_ns) in times_ns.iter().zip(ends_ns) {
@@ -180,7 +179,7 @@ mod tests {
         assert_eq!(passed_on(&mut slices), [0]);
     }
 
-    /// Of three threads one ends at each of `ends_ns`; expects all slices up to 500 ns to come as the last goes on.
+    /// Of three threads one ends at each of `ends_ns`. Expects all slices up to 500 ns while the last one continues.
     fn check_ends(ends_ns: [u64; 2]) {
         let (sender, receiver) = mpsc::channel();
         let mut slices = Slices::new(receiver, 3);

@@ -1,7 +1,7 @@
 //! TLS over a socket, with rustls: trust, the session of a connection, and messages for its errors.
 //!
-//! Sessions are not resumed. Each connection pays for a full handshake, as that of a new user does. With tickets only
-//! the first handshake would be measured.
+//! Sessions are not resumed: each connection pays for a full handshake, as a new user's does. With tickets, only the
+//! first handshake would be measured.
 
 use std::error::Error;
 use std::fmt;
@@ -26,8 +26,8 @@ use sys::net::Socket;
 use crate::drivers::transport::{Transport, is_passing};
 use crate::{Failure, failure};
 
-/// At most so many bytes of a request are buffered in a session, and as many again during the handshake. The rest waits
-/// in the request itself.
+/// The most request bytes buffered in a session, and as many again during the handshake. The rest waits in the request
+/// itself.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Which certificates are trusted.
@@ -87,7 +87,7 @@ fn verifier(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Arc<WebPkiSe
 fn of_machine() -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
-    // Some certificates of a machine may be too old to be read. The others suffice.
+    // Some of a machine's certificates may be too old to be parsed. The others suffice.
     let (known, _unreadable) = roots.add_parsable_certificates(found.certs);
     if known == 0 {
         let text = "no certificates of authorities are installed here (ca-certificates)";
@@ -97,13 +97,13 @@ fn of_machine() -> Result<RootCertStore, Failure> {
     Ok(roots)
 }
 
-/// The certificates of a file: as authorities, and for comparison with the server's own.
+/// The certificates of a file: as authorities, and to compare with the server's own.
 fn of_file(path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), Failure> {
     let wrong = |reason: &dyn fmt::Display| {
         failure("bad_spec", format!("--cacert: cannot take certificates from {}: {reason}", path.display()))
     };
     let (mut roots, mut named) = (RootCertStore::empty(), Vec::new());
-    // Read here, because the errors of the library hide the error of the system.
+    // Read here, because the library's errors hide those of the system.
     let pem = std::fs::read(path).map_err(|error| wrong(&error))?;
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|error| wrong(&error))?;
@@ -116,8 +116,8 @@ fn of_file(path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>),
     Ok((roots, named))
 }
 
-/// Accepts a valid certificate that is in the user's file, and those signed by one in the file. The usual certificate
-/// for tests is its own authority, which the rules for chains do not accept as a server certificate.
+/// Accepts a valid certificate that is in the user's file, and those signed by one in the file. The usual test
+/// certificate is its own authority, which chain validation does not accept as a server certificate.
 #[derive(Debug)]
 struct Named {
     named: Vec<CertificateDer<'static>>,
@@ -134,7 +134,7 @@ impl ServerCertVerifier for Named {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let is_named = self.named.contains(end_entity);
-        // A certificate in the file needs no chain, so errors about its issuers do not count.
+        // A certificate in the file needs no chain, so errors about its issuers are irrelevant.
         let intermediates = if is_named { &[] } else { intermediates };
         match self.others.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(rustls::Error::InvalidCertificate(error)) if is_named && !is_out_of_time(&error) => {
@@ -168,8 +168,8 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Whether this is about the time in which a certificate is valid, which may also be one that cannot be read. It is
-/// looked at before anything else of it, so no other fault hides it.
+/// Whether the error concerns the validity period (or the certificate could not be parsed). It is checked first, so no
+/// other error hides it.
 fn is_out_of_time(error: &CertificateError) -> bool {
     matches!(
         error,
@@ -181,7 +181,7 @@ fn is_out_of_time(error: &CertificateError) -> bool {
     )
 }
 
-/// Accepts any certificate. The server must still prove that it has the key, so the handshake costs the same.
+/// Accepts any certificate. The server must still prove that it owns the key, so the handshake costs the same.
 #[derive(Debug)]
 struct NoCheck(Arc<CryptoProvider>);
 
@@ -226,7 +226,7 @@ pub(crate) struct Session {
     tls: ClientConnection,
     /// Whether the last receive emptied the socket.
     is_short: bool,
-    /// Whether the server has announced its end.
+    /// Whether the server has announced the end.
     has_ended: bool,
 }
 
@@ -279,7 +279,7 @@ impl Session {
     }
 
     /// Takes decrypted bytes. An end without a `close_notify` is the error `UnexpectedEof`: a reply that lasts until
-    /// the end may be incomplete.
+    /// the end of the connection may be incomplete.
     fn take(&mut self, input: &mut [u8]) -> io::Result<usize> {
         self.tls.reader().read(input).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof if self.tls.is_handshaking() => ended_early(),
@@ -288,7 +288,7 @@ impl Session {
         })
     }
 
-    /// Sends encrypted bytes. Returns whether all have gone out.
+    /// Sends encrypted bytes. Returns whether all were sent.
     fn flush(&mut self) -> io::Result<bool> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut &self.socket) {
@@ -332,7 +332,7 @@ impl Transport for Session {
         &self.socket
     }
 
-    /// Receives at most once. A record may come in slowly, and a caller that blocks must look at the clock in between.
+    /// Receives at most once. A record may arrive slowly, and a blocking caller must check the clock in between.
     fn read(&mut self, input: &mut [u8]) -> io::Result<usize> {
         match self.take(input) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -340,7 +340,7 @@ impl Transport for Session {
         }
         self.receive()?;
         self.take(input).map_err(|error| match error.kind() {
-            // Something has come, and there may be more.
+            // Bytes have arrived, and there may be more.
             io::ErrorKind::WouldBlock => io::ErrorKind::Interrupted.into(),
             _ => error,
         })
@@ -352,7 +352,7 @@ impl Transport for Session {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
-        // Bytes may only be left if the socket is full: only then will it become writable.
+        // Bytes may only be left if the socket is full: otherwise it would not become writable again.
         while self.flush()? && taken < bytes.len() {
             match self.tls.writer().write(&bytes[taken..])? {
                 0 => break,
@@ -382,7 +382,7 @@ impl Transport for Session {
     fn close(mut self) {
         if !self.has_ended && !self.tls.is_handshaking() {
             self.tls.send_close_notify();
-            // If this fails, the server still sees the end of the socket.
+            // If this fails, the server still sees the end of the connection.
             let _ = self.flush();
         }
     }
@@ -391,7 +391,7 @@ impl Transport for Session {
 /// How long one call of a handshake may wait.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// A socket to receive from, which records whether it had more.
+/// A socket to receive from. Records whether a receive was short.
 struct Source<'a> {
     socket: &'a Socket,
     is_short: &'a mut bool,
@@ -421,7 +421,7 @@ fn broken(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, Broken(text))
 }
 
-/// Whether an error of a transport is one of TLS, not of its socket.
+/// Whether an error of a transport comes from TLS, not from its socket.
 pub(crate) fn is_broken(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Broken>())
 }
@@ -467,7 +467,7 @@ fn explain(error: &rustls::Error) -> String {
 
 fn explain_certificate(error: &CertificateError) -> String {
     match error {
-        // An authority with the name of a trusted one and another key shows as a bad signature.
+        // An authority with the name of a trusted one but another key shows as a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "unknown certificate issuer: pass its certificate (--cacert FILE), or --insecure".into()
         }

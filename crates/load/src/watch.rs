@@ -1,18 +1,18 @@
-//! What is watched of a connection only where it was asked for.
+//! Optional measurements of a connection.
 //!
-//! A connection has none of it by default, so a usual request pays one comparison for all of it.
+//! They are off by default, and then cost one comparison for each request.
 
 use contract::{Driver, LoadSpec, Opening, Verification};
 
 use crate::in_flight::InFlight;
 use crate::record::Recorder;
 
-/// What of a connection is to be watched.
+/// Which of them are on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watched {
-    /// Whether a reply is wrong that comes in several receives.
+    /// Whether a reply that comes in several receives is wrong.
     pub(crate) one_receive: bool,
-    /// Whether a request counts as one of those that were asked for only once its connection is open.
+    /// Whether a request counts towards the requested number only once its connection is open.
     pub(crate) counts_opened: bool,
     /// Whether the parts of a request's time are measured.
     pub(crate) details: bool,
@@ -27,7 +27,7 @@ impl Watched {
         }
     }
 
-    /// What a connection watches itself with; None if there is nothing to watch.
+    /// The state for one connection; None if everything is off.
     pub(crate) fn start(self) -> Option<Box<Watch>> {
         let watches = self.one_receive || self.counts_opened || self.details;
         watches.then(|| {
@@ -43,36 +43,36 @@ impl Watched {
     }
 }
 
-/// Whether a run ends with the last of so many replies, whatever other requests wait for: then those whose connections
-/// the server has not accepted are none of them. Only one driver learns of that before it sends.
+/// Whether a run ends after a number of replies, even while other requests wait. Requests on connections that the
+/// server has not accepted then do not count. Only the epoll driver learns of the acceptance before it sends.
 pub(crate) fn counts_opened(spec: &LoadSpec) -> bool {
     spec.open == Opening::AsNeeded && spec.requests.is_some() && spec.driver == Driver::Epoll
 }
 
-/// What is seen of the oldest request in flight.
+/// Measurements of the oldest request in flight.
 #[derive(Debug)]
 pub(crate) struct Watch {
     watched: Watched,
-    /// Whether nothing has been sent on the connection since it was begun to be opened.
+    /// Whether nothing has been sent since the connection was started.
     is_opening: bool,
-    /// When the connection was open, if it has been opened for the request.
+    /// When the connection was open, if it was opened for this request.
     opened_ns: Option<u64>,
-    /// When the request was sent whole; 0 before.
+    /// When the whole request was sent; 0 before.
     sent_ns: u64,
-    /// What the first receive of its reply has brought, and when, if that was not all.
+    /// The size and time of the first receive of its reply, if that was incomplete.
     first_bytes: usize,
     first_ns: u64,
 }
 
 impl Watch {
-    /// `bytes` of a reply are here, and more must come.
+    /// Records that `bytes` of a reply have arrived, and more must come.
     pub(crate) fn waits_for_more(&mut self, bytes: usize, now_ns: u64) {
         if self.first_bytes == 0 {
             (self.first_bytes, self.first_ns) = (bytes, now_ns);
         }
     }
 
-    /// The reply is complete. Returns how many bytes its first receive brought if that makes it wrong.
+    /// Records that the reply is complete. Returns the size of its first receive if that makes it wrong.
     pub(crate) fn finish(
         &mut self,
         request: &InFlight,
@@ -81,7 +81,7 @@ impl Watch {
     ) -> Option<usize> {
         if self.watched.details {
             let opened_ns = self.opened_ns.take().unwrap_or(request.sent_ns);
-            // A reply may come before its request is sent whole.
+            // A reply may arrive before its request is sent completely.
             let sent_ns = std::mem::take(&mut self.sent_ns).max(opened_ns).min(now_ns);
             let first_ns = if self.first_bytes > 0 { self.first_ns } else { now_ns };
             recorder.timed([request.sent_ns, opened_ns, sent_ns, first_ns, now_ns]);
@@ -90,34 +90,34 @@ impl Watch {
         (first_bytes > 0 && self.watched.one_receive).then_some(first_bytes)
     }
 
-    /// The connection is another one from now on.
+    /// Resets the state for a new connection.
     pub(crate) fn open_again(&mut self) {
         self.is_opening = true;
         (self.opened_ns, self.sent_ns, self.first_bytes) = (None, 0, 0);
     }
 
-    /// Whether the clock is to be read before a send: where the connection may have been opened since the last reading.
+    /// Whether to read the clock before a send, because the connection may have been opened since the last reading.
     pub(crate) fn times_opening(&self) -> bool {
         self.watched.details && self.is_opening
     }
 
-    /// Whether the clock is to be read after a send.
+    /// Whether to read the clock after a send.
     pub(crate) fn times_sends(&self) -> bool {
         self.watched.details
     }
 
-    /// Whether the request that the connection is opened for is not yet one of those that were asked for.
+    /// Whether the connection's first request does not count towards the requested number yet.
     pub(crate) fn is_lent(&self) -> bool {
         self.is_opening && self.watched.counts_opened
     }
 
-    /// Whether the request that the connection is opened for is not to be sent, because all that were asked for have
-    /// been.
+    /// Whether to withhold the connection's first request, because all requested ones have been sent.
     pub(crate) fn holds(&self, recorder: &Recorder) -> bool {
         self.is_lent() && !recorder.may_send()
     }
 
-    /// The connection has taken bytes between these times, so it is open; `is_whole`: the last of the request.
+    /// Records that the connection accepted bytes between these times and so is open. `is_whole`: including the last of
+    /// the request.
     pub(crate) fn sent(&mut self, (begin_ns, end_ns): (u64, u64), is_whole: bool, recorder: &mut Recorder) {
         if self.is_opening {
             self.is_opening = false;

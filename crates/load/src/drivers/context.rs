@@ -49,12 +49,12 @@ impl<'a> Context<'a> {
         self.dispatcher.free(key, self.now_ns);
     }
 
-    /// Whether every request that was to be sent has been answered or has failed.
+    /// Whether every requested request has been answered or has failed.
     pub(crate) fn is_done(&self) -> bool {
         self.recorder.is_done(self.dispatcher)
     }
 
-    /// Ends an iteration of the loop: a wait follows, of `wait` at most.
+    /// Ends an iteration of the loop: a wait of at most `wait` follows.
     pub(crate) fn end_iteration(&mut self, wait: Duration) {
         self.recorder.end_iteration(self.now_ns, wait);
     }

@@ -25,7 +25,7 @@ use crate::{Failure, ThreadLoad, failure};
 
 /// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// At most so many receives from one connection in a row, so that the others are served too.
+/// At most this many receives from one connection in a row, so that the others are served too.
 const RECEIVES_MAX: usize = 16;
 
 /// A thread's connections and what it waits with.
@@ -86,7 +86,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
             return;
         }
         if !T::BUFFERS && !ready.readable() {
-            // Bytes that have come since then have an event of their own, which also says whether the peer has ended.
+            // Later bytes have their own event, which also says whether the peer has ended.
             return;
         }
         for _ in 0..RECEIVES_MAX {
@@ -128,7 +128,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
                     return;
                 }
             }
-            // The transport may have waited for these bytes before it could send more.
+            // The transport may need these bytes before it can send more.
             if (T::BUFFERS && !self.resume(key, context)) || is_last {
                 return;
             }
@@ -136,7 +136,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         self.ask_again(key, context);
     }
 
-    /// Asks for another event, because one that was reported is not reported again.
+    /// Requests another event, because an edge is reported only once.
     fn ask_again(&mut self, key: usize, context: &mut Context<'_>) {
         let Some(transport) = &self.pool.connections[key].handle else { return };
         if let Err(error) = self.epoll.change(transport.socket(), key as u64, Interest::EDGES) {
@@ -168,7 +168,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         self.write(key, context)
     }
 
-    /// The same on a connection that is watched.
+    /// The same with measurements.
     #[cold]
     fn send_watched(&mut self, key: usize, context: &mut Context<'_>) -> bool {
         let Connection { client, unsent, .. } = &mut self.pool.connections[key];
@@ -187,7 +187,8 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         }
         let Connection { handle, client, unsent } = &mut self.pool.connections[key];
         let left_bytes = unsent.bytes().len();
-        // What a session holds back has not been sent. When it is, nothing is left unsent before.
+        // Bytes that a session buffers have not been sent. They are sent in a later call without unsent bytes of its
+        // own.
         let has_sent =
             (left_bytes < unsent_bytes || unsent_bytes == 0) && !handle.as_ref().is_some_and(T::holds_back);
         if let (Some(watch), true) = (client.watch(), is_sound && has_sent) {

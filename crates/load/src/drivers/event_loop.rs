@@ -21,7 +21,7 @@ pub(crate) trait EventLoop {
     type Unsent: Default;
     type Transport: Transport;
 
-    /// Whether requests go out together with the next wait. Otherwise each is sent when it begins.
+    /// Whether requests are sent together with the next wait. Otherwise each is sent when it begins.
     const BATCHES: bool;
 
     fn pool(&mut self) -> &mut Pool<Self::Client, Self::Handle, Self::Unsent, Self::Transport>;
@@ -29,7 +29,7 @@ pub(crate) trait EventLoop {
     /// Begins a request. Opens its connection first if that is closed.
     fn begin(&mut self, dispatch: &Dispatch, context: &mut Context<'_>);
 
-    /// Begins to connect.
+    /// Starts to connect.
     fn open(&mut self, key: usize) -> io::Result<()>;
 
     /// Sends the request that a connection has been opened for.
@@ -51,18 +51,18 @@ pub(crate) trait EventLoop {
     /// What an open connection is doing with its oldest request.
     fn phase(&self, key: usize) -> Phase;
 
-    /// Whether a connection is open and no longer being opened, as far as can be known.
+    /// Whether a connection is open and no longer connecting, as far as the driver can tell.
     fn is_connected(handle: &Self::Handle) -> bool;
 
-    /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
+    /// Runs the load until the recorder ends it, or `halt` is raised.
     fn run_loop(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool) {
         let context = &mut Context::new(dispatcher, recorder);
         self.list_free(context);
         let mut sweep_ns = context.now_ns + self.pool().plan.sweep_ns;
         let is_open_loop = context.dispatcher.is_open();
         loop {
-            // In a closed loop requests begin when the replies before them came: the time to handle those counts as the
-            // server's.
+            // In a closed loop a request begins when the reply before it arrives, so the time to handle that counts as
+            // the server's.
             if is_open_loop {
                 context.tick();
             }
@@ -118,7 +118,7 @@ pub(crate) trait EventLoop {
         }
     }
 
-    /// Begins to connect. Returns whether that succeeded.
+    /// Starts to connect. Returns whether that succeeded.
     #[cold]
     fn connect(&mut self, key: usize, context: &mut Context<'_>) -> bool {
         let Err(error) = self.open(key) else { return true };
@@ -132,7 +132,7 @@ pub(crate) trait EventLoop {
         false
     }
 
-    /// Connects those that have waited for room, unless their requests have timed out.
+    /// Retries connections that wait for room, unless their requests have timed out.
     fn connect_waiting(&mut self, context: &mut Context<'_>) {
         while let Some(key) = self.pool().waiting.pop(context.now_ns) {
             if self.pool().connections[key].is_waiting() && self.connect(key, context) {
@@ -158,8 +158,8 @@ pub(crate) trait EventLoop {
         self.pool().connections[key].client.give_up(phase, context.recorder);
     }
 
-    /// Closes a connection. If the server had accepted it, it is free to be opened again. Otherwise it waits for the
-    /// next sweep: a server that refuses would be asked in a busy loop.
+    /// Closes a connection. If the server had accepted it, it is free to be reopened. Otherwise it waits for the next
+    /// sweep, so that a refusing server is not retried in a busy loop.
     fn close(&mut self, key: usize, context: &mut Context<'_>) {
         self.disconnect(key);
         if self.pool().connections[key].client.is_taken() && self.can_open(key) {

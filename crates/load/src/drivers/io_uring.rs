@@ -1,8 +1,8 @@
-//! The io_uring driver: checks all replies that have come, then sends all next requests in one syscall.
+//! The io_uring driver: checks all replies that have arrived, then sends all next requests in one syscall.
 //!
-//! In a closed loop the latency of a request begins when the call that brought the previous reply returned, and ends
-//! when the call that brings its own reply returns. So checking and batching count as the server's time. They can make
-//! the server look slower, never faster, and the number of requests in flight is exact at all times.
+//! In a closed loop, latency is measured from the return of the call that brought the previous reply to the return of
+//! the call that brings this one. So checking and batching count as the server's time. They can make the server look
+//! slower, never faster, and the number of requests in flight is exact at all times.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -24,7 +24,7 @@ use crate::dispatch::{Dispatch, Dispatcher};
 use crate::record::Recorder;
 use crate::{Failure, ThreadLoad, failure};
 
-/// At most so many requests are submitted in one call. Few enough to stay in the cache.
+/// At most this many requests are submitted in one call. Few enough to stay in the cache.
 const ENTRIES: u32 = 256;
 /// Slots for each connection: one that is being closed keeps its slot while the next is open.
 const SLOTS: usize = 4;
@@ -33,8 +33,8 @@ const SLOTS: usize = 4;
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     slot: Slot,
-    /// Whether the kernel would not take the beginning of the first request, for which a new socket has room as soon as
-    /// it is connected.
+    /// Whether the first request found no room. A new socket has room once it is connected, so this one is still
+    /// connecting.
     is_connecting: bool,
 }
 
@@ -49,7 +49,7 @@ impl Place {
 enum Owner {
     Nobody,
     Connection(usize),
-    /// The connection has given it up. It closes when none of its requests to the ring is in flight.
+    /// Abandoned by its connection. It closes when it has no request to the ring in flight.
     Closing(usize),
 }
 
@@ -57,7 +57,7 @@ enum Owner {
 struct Use {
     owner: Owner,
     receiving: bool,
-    /// What is left of a request that did not fit into the socket; 0 if all of it did.
+    /// The unsent bytes of a request that did not fit into the socket.
     sending_bytes: usize,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Worker<W, C> {
     /// `unsent` is the last request of a connection.
     pool: Pool<C, Place, &'static [u8], Socket>,
     uses: Vec<Use>,
-    /// For each connection, how many slots it has given up that are not closed yet.
+    /// For each connection, how many abandoned slots are not closed yet.
     closing: Vec<usize>,
     /// Connections whose slots close with the next wait.
     closed: Vec<usize>,
@@ -223,7 +223,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Closes a slot that has been given up, if none of its requests to the ring is in flight.
+    /// Closes an abandoned slot if it has no request to the ring in flight.
     fn close_slot(&mut self, slot: Slot) {
         let state = &mut self.uses[slot.index()];
         if let Owner::Closing(key) = state.owner
@@ -247,7 +247,7 @@ impl<W: 'static, C: Client<W>> Worker<W, C> {
         }
     }
 
-    /// Frees connections that waited for a slot to be opened again.
+    /// Frees connections that waited for a slot before reopening.
     fn count_closed(&mut self, context: &mut Context<'_>) {
         while let Some(key) = self.closed.pop() {
             self.closing[key] -= 1;
@@ -283,7 +283,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         }
     }
 
-    /// A send that is queued meanwhile waits for the connection.
+    /// A send queued meanwhile waits for the connection.
     fn open(&mut self, key: usize) -> io::Result<()> {
         let socket = sys::net::start_connect(self.pool.plan.route(key))?;
         let slot = self.ring.adopt(socket)?;
@@ -296,7 +296,7 @@ impl<W: 'static, C: Client<W>> EventLoop for Worker<W, C> {
         self.send(key, context);
     }
 
-    /// The slot closes when none of its requests to the ring is in flight.
+    /// The slot closes when it has no request to the ring in flight.
     fn disconnect(&mut self, key: usize) {
         let Some(Place { slot, .. }) = self.pool.connections[key].handle.take() else { return };
         let state = &mut self.uses[slot.index()];

@@ -34,37 +34,37 @@ pub(crate) trait Drive {
         Vec::new()
     }
 
-    /// Keeps the load on until the recorder says that it is over, or `halt` is raised.
+    /// Runs the load until the recorder ends it, or `halt` is raised.
     fn run(&mut self, dispatcher: &mut Dispatcher, recorder: &mut Recorder, halt: &AtomicBool);
 }
 
-/// How often a refused connection is tried again, and the longest time between two looks for the end of a run.
+/// How often a refused connection is retried, and the longest time between two checks for the end of a run.
 const SWEEP_NS: u64 = 20_000_000;
 /// The shortest time between two sweeps of all connections, however short the timeout is.
 const SWEEP_NS_MIN: u64 = 1_000_000;
 
-/// What a worker knows about its connections: where they go, their limits, and when to look at them.
+/// What a worker knows about its connections: their addresses, limits and times of sweeps.
 pub(crate) struct Plan<C, T: Transport> {
     /// The client half of the protocol. Each connection has a clone.
     client: C,
     addresses: Vec<Address>,
     sources: Vec<std::net::IpAddr>,
-    /// The index of its first connection among those of all workers, which take addresses in turn.
+    /// The index of its first connection among those of all workers, which use the addresses in turn.
     first: usize,
     /// The time between two sweeps for requests that have timed out.
     sweep_ns: u64,
-    /// When refused connections are tried again.
+    /// When refused connections are retried next.
     again_ns: u64,
     spin_ns: u64,
-    /// Until then it busy-waits, because something has just happened.
+    /// It busy-waits until then, because another event is likely soon.
     spin_until_ns: u64,
     pub(crate) limits: Limits,
     pub(crate) terms: T::Terms,
     /// Connections that are opened and never used.
     idle: Vec<T>,
-    /// Connections that it has begun to open, the idle ones included.
+    /// Connections that it has started to open, including the idle ones.
     connections_begun: u64,
-    /// When it began to open the first of those that are used. `u64::MAX` before.
+    /// When it started to open the first connection that carries requests; `u64::MAX` before.
     first_connect_ns: u64,
 }
 
@@ -107,18 +107,18 @@ impl<C, T: Transport> Plan<C, T> {
         Ok((plan, transports))
     }
 
-    /// Where a connection goes to and comes from.
+    /// Where a connection leads, and its source address.
     fn route(&self, key: usize) -> Route<'_> {
         let index = self.first + key;
         let from = match self.sources.len() {
             0 => None,
-            // Each source takes all addresses in turn before the next begins.
+            // Each source uses all addresses in turn before the next source begins.
             count => Some(self.sources[index / self.addresses.len() % count]),
         };
         Route { to: &self.addresses[index % self.addresses.len()], from }
     }
 
-    /// Opens all connections that are not to be opened as needed, the idle ones last, at the requested rate.
+    /// Opens all connections that are not opened as needed, the idle ones last, at the requested rate.
     fn open_all(&self, spec: &LoadSpec, share: &ThreadLoad, halt: &AtomicBool) -> Result<Vec<T>, Failure> {
         let timeout = Duration::from_millis(spec.timeout_ms);
         let later = if spec.open == Opening::AsNeeded { share.connections } else { 0 };
@@ -140,7 +140,7 @@ impl<C, T: Transport> Plan<C, T> {
         Ok(transports)
     }
 
-    /// Counts a connection that is opened anew.
+    /// Counts a connection that is being reopened.
     fn begin_to_connect(&mut self) {
         self.connections_begun += 1;
         if self.first_connect_ns == u64::MAX {
@@ -148,7 +148,7 @@ impl<C, T: Transport> Plan<C, T> {
         }
     }
 
-    /// The longest time that a syscall may block, so that timeouts are seen.
+    /// The longest time that a syscall may block, so that timeouts are noticed.
     fn moment(&self) -> Duration {
         Duration::from_nanos(self.sweep_ns)
     }
@@ -167,7 +167,7 @@ impl<C, T: Transport> Plan<C, T> {
         opens
     }
 
-    /// How long to wait if the next thing to do is due at `then_ns`. Zero during a busy-wait.
+    /// How long to wait if the next task is due at `then_ns`. Zero during a busy-wait.
     fn wait(&self, then_ns: u64, context: &Context<'_>) -> Duration {
         let &Context { now_ns, ref dispatcher, ref recorder } = context;
         if now_ns < self.spin_until_ns && !dispatcher.is_open() {
@@ -205,7 +205,7 @@ fn open_transport<T: Transport>(
     T::open(socket, terms, timeout, halt)
 }
 
-/// Sleeps until then, or until `halt` is raised.
+/// Sleeps until `then_ns`, or until `halt` is raised.
 pub(crate) fn pause_until(then_ns: u64, halt: &AtomicBool) {
     loop {
         let left_ns = then_ns.saturating_sub(clock::monotonic_ns());
@@ -216,7 +216,7 @@ pub(crate) fn pause_until(then_ns: u64, halt: &AtomicBool) {
     }
 }
 
-/// What was seen of a connection that could not be opened at the beginning; None if a signal has ended that.
+/// The failure of a connection at the start; None if a signal interrupted it.
 fn unopened(error: &io::Error, opened: usize, share: &ThreadLoad) -> Option<FirstFailure> {
     let first = FirstFailure {
         at_ns: clock::monotonic_ns(),

@@ -7,7 +7,7 @@ use super::waiting::Waiting;
 use crate::client_connection::ClientConnection;
 use crate::record::Open;
 
-/// A connection of a driver. `H` is what it sends and receives through, `U` what it has still to send.
+/// A connection of a driver. `H` is its handle to send and receive through, `U` its unsent bytes.
 pub(crate) struct Connection<C, H, U> {
     /// None while it is closed.
     pub(super) handle: Option<H>,
@@ -73,7 +73,7 @@ impl<C: Clone, H, U: Default, T: Transport> Pool<C, H, U, T> {
     }
 }
 
-/// Records what a run leaves open and unanswered. `is_connected` is asked of those that may still be being opened.
+/// Records what a run leaves open and unanswered. `is_connected` checks connections that may still be connecting.
 pub(super) fn leave<C, H, U, T: Transport>(
     connections: &[Connection<C, H, U>],
     plan: &mut Plan<C, T>,

@@ -3,11 +3,11 @@
 //! It exists for comparison. A thread for each connection costs a context switch for each reply, and beyond a few
 //! hundred threads the scheduler decides the result. It sends a complete request before it receives the reply.
 //!
-//! It notices that a server has closed a connection when the next request fails. Looking before each request would cost
-//! one more syscall.
+//! It notices a closed connection only when the next request fails. A check before each request would cost another
+//! syscall.
 //!
-//! No call blocks for longer than a moment, so that the end of a run and timeouts are noticed while a server accepts
-//! nothing. Blocking calls count as waits, not as time in which the generator was busy.
+//! No call blocks for longer than a moment, so it notices the end of a run and timeouts even while a server accepts
+//! nothing. Blocking calls count as waits, not as the generator's busy time.
 
 use std::io;
 use std::marker::PhantomData;
@@ -31,7 +31,7 @@ use crate::{Failure, ThreadLoad, failure};
 
 /// At most this is received in one call.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// At most this is passed in one call to a transport that may need several blocking syscalls for it.
+/// At most this is written in one call to a transport that may need several blocking syscalls for it.
 const SEND_BYTES: usize = 64 * 1024;
 
 /// A thread's one connection.
@@ -69,7 +69,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         connection.unsent = connection.client.begin(dispatch, context.now_ns, context.recorder);
     }
 
-    /// Continues the request in flight for a moment or two, and handles the reply if it comes.
+    /// Continues the request in flight for a moment or two, and handles its reply if it arrives.
     fn step(&mut self, context: &mut Context<'_>) -> Outcome {
         context.tick();
         // Both the end of a send and the receive after it may block.
@@ -105,7 +105,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         let Connection { handle, unsent, .. } = &mut self.connection;
         let Some(transport) = handle else { return Ok(None) };
         if !unsent.is_empty() || transport.holds_back() {
-            // The timeout of a plain socket is for the whole call, however much it sends.
+            // The timeout of a plain socket covers the whole call, however much it sends.
             let length = if T::BUFFERS { unsent.len().min(SEND_BYTES) } else { unsent.len() };
             let sent = transport.write(&unsent[..length])?;
             *unsent = &unsent[sent..];
@@ -119,7 +119,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Worker<W, C, T> {
         transport.read(&mut self.input).map(Some)
     }
 
-    /// Begins to connect. The first send waits for the connection.
+    /// Starts to connect. The first send waits for the connection.
     fn connect(&mut self) -> io::Result<Option<usize>> {
         let (route, moment) = (self.plan.route(0), self.plan.moment());
         let socket = match route.to {
@@ -159,7 +159,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
         if self.connection.is_closed() || self.connection.has_room() {
             context.dispatcher.free(0, context.recorder.start_ns());
         }
-        // When a refused connection is tried again.
+        // When a refused connection is retried.
         let mut again_ns = u64::MAX;
         while !context.is_done() && !context.recorder.is_over() && !halt.load(Ordering::Relaxed) {
             context.tick();
@@ -184,7 +184,7 @@ impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
                 Outcome::Over => {
                     self.close();
                     context.tick();
-                    // A server that refuses would be asked in a busy loop.
+                    // Do not retry a refusing server in a busy loop.
                     if self.connection.client.is_taken() {
                         context.free(0);
                     } else {
@@ -197,8 +197,8 @@ impl<W: 'static, C: Client<W>, T: Transport> Drive for Worker<W, C, T> {
     }
 }
 
-/// Receives the server's part of a handshake, for which the transport waits before it can send. The read must not go on
-/// to wait for a reply, because the request has not been sent yet.
+/// Receives the server's part of a handshake that the transport needs before it can send. This read must not wait for a
+/// reply, because the request has not been sent yet.
 fn hear<T: Transport>(transport: &mut T, input: &mut [u8]) -> io::Result<usize> {
     transport.socket().peek(&mut [MaybeUninit::uninit()])?;
     transport.socket().set_nonblocking(true)?;
@@ -207,7 +207,7 @@ fn hear<T: Transport>(transport: &mut T, input: &mut [u8]) -> io::Result<usize> 
     received
 }
 
-/// Makes a socket block in its calls, for a moment at a time, so that the end of a run is noticed.
+/// Makes a socket's calls block for a moment at a time, so that the end of a run is noticed.
 fn block(socket: &Socket, moment: Duration) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_read_timeout(Some(moment))?;
@@ -220,7 +220,7 @@ fn phase<C, T: Transport>(connection: &Connection<C, T, &'static [u8]>) -> Phase
     transport::phase(connection.handle.as_ref(), !connection.unsent.is_empty())
 }
 
-/// Errors that mean: try again later.
+/// Errors that mean "try again later".
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,4 +1,4 @@
-//! What a driver sends and receives through: a plain socket, or a TLS session over one.
+//! The transport of a driver: a plain socket, or a TLS session over one.
 //!
 //! The transport is a type parameter of the whole worker, so a plain socket pays nothing for TLS.
 
@@ -10,47 +10,47 @@ use std::time::Duration;
 use contract::Phase;
 use sys::net::Socket;
 
-/// One side of a connection, in bytes as the protocol sees them.
+/// One side of a connection, carrying bytes of the protocol.
 pub(crate) trait Transport: Sized {
     /// Settings for all connections.
     type Terms: Clone;
 
-    /// Whether it may buffer bytes that the socket knows nothing of.
+    /// Whether it may buffer bytes that the socket does not have.
     const BUFFERS: bool;
 
-    /// Makes a transport of a connected socket and completes the handshake, within `timeout`. Fails with `Interrupted`
+    /// Turns a connected socket into a transport and completes the handshake within `timeout`. Fails with `Interrupted`
     /// if `halt` is raised.
     fn open(socket: Socket, terms: &Self::Terms, timeout: Duration, halt: &AtomicBool) -> io::Result<Self>;
 
-    /// Makes a transport of a socket that may still be connecting, without waiting.
+    /// Turns a socket that may still be connecting into a transport, without waiting.
     fn begin(socket: Socket, terms: &Self::Terms) -> io::Result<Self>;
 
     fn socket(&self) -> &Socket;
 
-    /// Receives with at most one syscall. 0 is the end that the other side has announced. `Interrupted` means that
-    /// something has come which is not for the protocol: call again.
+    /// Receives with at most one syscall. 0 means that the other side announced its end. `Interrupted` means that only
+    /// bytes without payload came: call again.
     fn read(&mut self, input: &mut [u8]) -> io::Result<usize>;
 
-    /// Whether a call that has received `received` bytes into `room` has left nothing to receive.
+    /// Whether nothing is left to receive after a call that received `received` bytes into `room`.
     fn is_drained(&self, received: usize, room: usize) -> bool;
 
-    /// Sends as much as fits. If that is not all, the transport becomes writable or readable later.
+    /// Sends as much as fits. If bytes are left, the transport becomes writable or readable later.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Whether it still buffers bytes that it has accepted.
     fn holds_back(&self) -> bool;
 
-    /// Whether its handshake is under way. A plain socket has none of its own.
+    /// Whether its handshake is in progress. A plain socket has none.
     fn is_shaking(&self) -> bool {
         false
     }
 
-    /// Whether it is open: neither its socket is being connected nor its handshake under way.
+    /// Whether it is open: neither its socket nor its handshake is in progress.
     fn is_connected(&self) -> bool {
         self.socket().peer_addr().is_ok() && !self.is_shaking()
     }
 
-    /// Whether an idle connection is still open on the other side.
+    /// Whether the other side has kept an idle connection open.
     fn is_open(&mut self) -> bool;
 
     /// Ends our side.
@@ -99,10 +99,10 @@ impl Transport for Socket {
 }
 
 /// What a connection is doing: shaking hands, sending a request or receiving a reply. `is_unsent`: the transport has
-/// not taken all of the request.
+/// not accepted all of the request.
 pub(crate) fn phase<T: Transport>(transport: Option<&T>, is_unsent: bool) -> Phase {
     match transport {
-        // A session takes requests before it can send them.
+        // A session accepts requests before it can send them.
         Some(transport) if transport.is_shaking() => Phase::Connect,
         Some(transport) if transport.holds_back() => Phase::Send,
         _ if is_unsent => Phase::Send,
@@ -110,7 +110,7 @@ pub(crate) fn phase<T: Transport>(transport: Option<&T>, is_unsent: bool) -> Pha
     }
 }
 
-/// Errors of a write that mean: try again later.
+/// Errors of a write that mean "try again later".
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

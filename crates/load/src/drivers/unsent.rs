@@ -1,20 +1,20 @@
-//! The bytes that a connection has still to send.
+//! The unsent bytes of a connection.
 //!
 //! A single request is sent from the protocol's table without a copy, however long it is. The requests of a pipeline
 //! are copied into one buffer, so that one syscall sends them all.
 
-/// Requests are copied for one call until there are so many bytes. Beyond that, another syscall costs little.
+/// Requests are copied into one call up to this many bytes. Beyond that, another syscall costs little.
 const BATCH_BYTES: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Unsent {
     one: &'static [u8],
-    /// If not empty, it has all the bytes and `one` has none.
+    /// If not empty, it holds all unsent bytes and `one` holds none.
     several: Vec<u8>,
 }
 
 impl Unsent {
-    /// Adds a request when nothing is unsent.
+    /// Sets the request when nothing is unsent.
     pub(crate) fn set(&mut self, request: &'static [u8]) {
         debug_assert!(self.is_empty(), "requests go out one after the other");
         self.one = request;

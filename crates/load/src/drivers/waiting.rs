@@ -1,7 +1,7 @@
-//! Connections that wait for room in the queue of a server's Unix socket.
+//! Connections that wait for room in the queue of a Unix socket.
 //!
-//! The kernel does not report when a full queue has room again: a non-blocking `connect(2)` only fails with EAGAIN. So
-//! each connection is tried again, as TCP would do by itself, until its request times out.
+//! The kernel does not report when a full queue has room again: a nonblocking `connect(2)` only fails with EAGAIN. So
+//! each connection is retried, as TCP would do by itself, until its request times out.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ impl Waiting {
         }
     }
 
-    /// The next connection to try. None during the pause. One that finds no room must be pushed again.
+    /// The next connection to try. None during the pause. If it finds no room, push it again.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<usize> {
         if now_ns < self.again_ns { None } else { self.keys.pop_front() }
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 const S: u64 = 1_000_000_000;
-/// Even arrivals have no use for a seed.
+/// Even arrivals ignore the seed.
 const EVEN: (Arrivals, u64) = (Arrivals::Even, 0);
 
 fn stage(from_per_s: f64, to_per_s: f64, seconds: Option<u64>) -> Ramp {
@@ -28,12 +28,12 @@ fn times(
     times
 }
 
-/// Expects so many even arrivals in each second, by any number of threads.
+/// Expects this many even arrivals in each second, with any number of threads.
 fn check(stages: &[Ramp], warmup_s: u64, a_second: &[usize]) {
     for threads in [1, 2, 3, 8] {
         let end_ns = a_second.len() as u64 * S;
         let times = times(EVEN, stages, threads, warmup_s * S, end_ns);
-        // A mark that falls on a second may lie a nanosecond beside it.
+        // A mark on the edge of a second may be off by a nanosecond.
         let count = |second: u64| {
             times.iter().filter(|&&time_ns| (time_ns + 2) / S == second && time_ns + 2 < end_ns).count()
         };
@@ -92,14 +92,14 @@ fn poisson_arrivals_have_the_rate_and_the_spread_of_their_law_and_repeat_with_th
         let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // Of exponential gaps mean and standard deviation are one; here to 2 %.
+        // Exponential gaps have equal mean and standard deviation; here within 2 %.
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{}", variance.sqrt() / mean);
         assert_eq!(times, of(1));
         assert_ne!(times, of(2));
     }
 }
 
-/// Expects what is due before each of many times to be counted as if one went through it, from each request on.
+/// Expects the number due before each of many times to match an actual walk, from each request on.
 fn check_due_before(arrivals: (Arrivals, u64), stages: &[Ramp], warmup_s: u64) {
     for (thread, threads) in [(0, 1), (1, 3), (2, 3)] {
         let mut from = Schedule::new(arrivals, stages, (thread, threads), (7, 7 + warmup_s * S));
@@ -132,13 +132,13 @@ fn what_is_left_of_a_schedule_is_counted_without_a_walk_and_is_the_same() {
 
 #[test]
 fn a_day_of_ten_million_a_second_is_counted_without_counting_each() {
-    // One by one they would take hours.
+    // Counting them one by one would take hours.
     const REQUESTS: u64 = 864_000_000_000;
     let stages = [stage(1e7, 1e7, None)];
     let due = |arrivals| Schedule::new(arrivals, &stages, (0, 1), (0, 0)).due_before(86_400 * S);
     assert_eq!(due(EVEN), REQUESTS);
     let random = due((Arrivals::Poisson, 1));
-    // Of those that are counted one by one the standard deviation is 2048.
+    // The standard deviation of those counted one by one is 2048.
     assert!(random.abs_diff(REQUESTS) < 5 * 2048, "{random} requests");
 }
 
