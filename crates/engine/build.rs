@@ -1,4 +1,4 @@
-//! Computes the build id and hands it to the compiler, so that the binary knows which sources it is made of.
+//! Computes the build id and passes it to the compiler, so that the binary knows its sources.
 
 #[path = "build/sources.rs"]
 mod sources;

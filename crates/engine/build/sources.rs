@@ -1,4 +1,4 @@
-//! The build id: which sources a binary is made of. `docs/contract.md` defines it; the lab computes it too.
+//! The build id, which identifies the sources of a binary. `docs/contract.md` defines it; the lab computes it too.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ const ENDINGS: [&str; 4] = ["Cargo.toml", ".rs", ".c", ".h"];
 /// The first 16 hexadecimal digits of the SHA-256 over the engine's sources in the checkout at `root`.
 ///
 /// # Errors
-/// Where a source cannot be read, or its path is not UTF-8.
+/// If a source cannot be read, or its path is not UTF-8.
 pub(crate) fn build_id(root: &Path) -> io::Result<String> {
     let mut paths = vec!["Cargo.toml".to_owned(), "Cargo.lock".to_owned()];
     collect(root, "crates", &mut paths)?;
@@ -26,8 +26,8 @@ pub(crate) fn build_id(root: &Path) -> io::Result<String> {
     Ok(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Adds every `Cargo.toml`, `*.rs`, `*.c` and `*.h` below `folder`. Paths are built with `/` and do not pass through
-/// the operating system's own form, because they are part of what is hashed.
+/// Adds every `Cargo.toml`, `*.rs`, `*.c` and `*.h` below `folder`. Paths are joined with `/` on every platform,
+/// because they are part of the hash.
 fn collect(root: &Path, folder: &str, paths: &mut Vec<String>) -> io::Result<()> {
     for entry in fs::read_dir(root.join(folder))? {
         let entry = entry?;

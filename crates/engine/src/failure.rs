@@ -1,11 +1,11 @@
-//! Why the engine gives up, sorted by whose fault it is, in one line that says what to do.
+//! Why the engine gives up: whose fault it is, and one line that says what to do.
 
 use std::io;
 use std::process::ExitCode;
 
 use contract::FirstFailure;
 
-/// Whose fault a failure is; the exit code says it to scripts.
+/// Whose fault a failure is, which is also its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It failed while working.
@@ -24,7 +24,7 @@ pub(crate) struct Failure {
     pub(crate) kind: &'static str,
     /// One line for people.
     pub(crate) message: String,
-    /// Of a load whose connections could not be opened: which one, and what was seen.
+    /// If connections of a load could not be opened: the first one, and its error.
     pub(crate) first_failure: Option<FirstFailure>,
 }
 
@@ -33,22 +33,22 @@ impl Failure {
         Self { fault, kind, message: message.into(), first_failure: None }
     }
 
-    /// What was asked for is wrong.
+    /// The request is wrong.
     pub(crate) fn request(kind: &'static str, message: impl Into<String>) -> Self {
         Self::new(Fault::Request, kind, message)
     }
 
-    /// It is a fair request, and this machine cannot fulfil it.
+    /// The request is valid, but this machine cannot fulfil it.
     pub(crate) fn machine(kind: &'static str, message: impl Into<String>) -> Self {
         Self::new(Fault::Machine, kind, message)
     }
 
-    /// It went wrong on the way.
+    /// It failed while working.
     pub(crate) fn work(kind: &'static str, message: impl Into<String>) -> Self {
         Self::new(Fault::Work, kind, message)
     }
 
-    /// A word that is none of those that are known: lists them, and offers the nearest if one is near.
+    /// An unknown word. Lists the known ones, and suggests the nearest if one is near.
     pub(crate) fn unknown<'a>(
         kind: &'static str,
         noun: &str,
@@ -61,7 +61,7 @@ impl Failure {
         Self::request(kind, format!("{noun} `{word}` is not known; {offer}one of: {list}"))
     }
 
-    /// The line as a person is shown it.
+    /// The line as printed for people.
     pub(crate) fn line(&self) -> String {
         format!("error: {}", for_people(&self.message))
     }
@@ -71,7 +71,7 @@ impl Failure {
     }
 }
 
-/// Work on this machine failed, for the reason the kernel gives.
+/// Work on this machine failed, for the kernel's reason.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -81,14 +81,14 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What the kernel says, without the number it has for it.
+/// The kernel's message without its error number.
 pub(crate) fn for_people(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once(')').map_or(part, |(_number, rest)| rest))
 }
 
-/// The word a typing mistake away, if there is one: an edit for every three letters, and never half the word.
+/// The known word that is a typing mistake away, if there is one: at most one edit per three letters, rounded up.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|candidate| (strsim::osa_distance(&word.to_lowercase(), candidate), candidate))

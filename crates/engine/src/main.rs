@@ -1,7 +1,7 @@
 //! `iolab-engine`: the servers and the load generator behind one small command line.
 //!
-//! A command comes as flags or as one line of JSON; both become the same spec of the crate `contract`, and from there
-//! on there is one path. Only `flags` knows flags.
+//! Flags and a line of JSON become the same spec of the crate `contract`. From there on there is one path: only `flags`
+//! knows flags.
 
 mod commands;
 mod compat;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use commands::{describe, distance, load, merge, path, serve};
 use flags::Command;
 
-/// The build id of this engine: which sources it is made of.
+/// The build id of this engine, which identifies its sources.
 pub(crate) const BUILD: &str = env!("IOLAB_BUILD");
 
 fn main() -> ExitCode {

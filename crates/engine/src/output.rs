@@ -1,4 +1,4 @@
-//! Standard output and standard error. A reader that has gone away is the end of the work and not a fault.
+//! Standard output and standard error. A closed pipe ends the work; it is not a failure.
 
 use std::io::{self, ErrorKind, Write};
 use std::process;
@@ -7,7 +7,7 @@ use crate::failure::for_people;
 
 /// Writes text and a line feed to standard output and flushes it.
 ///
-/// If nobody reads any more, the process ends: quietly, because `| head` is a normal way to use it.
+/// If the reader has gone, the process ends quietly, because `| head` is a normal way to use it.
 pub(crate) fn line(text: &str) {
     let mut stdout = io::stdout().lock();
     if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
@@ -20,7 +20,7 @@ pub(crate) fn line(text: &str) {
     }
 }
 
-/// Writes a line for people to standard error. Where that is closed there is nobody left to tell.
+/// Writes a line for people to standard error, and ignores errors.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

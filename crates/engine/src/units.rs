@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Reads a duration with its unit: `500ms`, `10s`, `1.5s`, `1m`, `2h`.
+/// Parses a duration with its unit: `500ms`, `10s`, `1.5s`, `1m`, `2h`.
 ///
 /// # Errors
-/// One line that says how a duration is written.
+/// One line that says how to write a duration.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
@@ -26,7 +26,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A duration as [`parse_duration`] reads it.
+/// A duration in the form that [`parse_duration`] takes.
 pub(crate) fn duration_text(duration: Duration) -> String {
     match duration.as_micros() {
         us if us > 0 && us % 3_600_000_000 == 0 => format!("{}h", us / 3_600_000_000),
@@ -36,10 +36,10 @@ pub(crate) fn duration_text(duration: Duration) -> String {
     }
 }
 
-/// Reads a duration that is counted in milliseconds.
+/// Parses a duration that is counted in milliseconds.
 ///
 /// # Errors
-/// Also where nothing of it would be left.
+/// Also if it is shorter than a millisecond, but not zero.
 pub(crate) fn parse_milliseconds(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         duration if !duration.is_zero() && duration < Duration::from_millis(1) => {
@@ -49,10 +49,10 @@ pub(crate) fn parse_milliseconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads bits a second with their unit: `800bit`, `56kbit`, `10mbit`, `2.5gbit`.
+/// Parses bits per second with their unit: `800bit`, `56kbit`, `10mbit`, `2.5gbit`.
 ///
 /// # Errors
-/// One line that says how such a rate is written.
+/// One line that says how to write such a rate.
 pub(crate) fn parse_bit_rate(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is not a rate; write it as in 56kbit, 10mbit or 1gbit");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
@@ -67,10 +67,10 @@ pub(crate) fn parse_bit_rate(text: &str) -> Result<f64, String> {
     plain_number(number).map(|number| number * unit).ok_or_else(wrong)
 }
 
-/// Reads a share in per cent, `0.1%`, as a number from 0 to 1.
+/// Parses a percentage, `0.1%`, as a number from 0 to 1.
 ///
 /// # Errors
-/// One line that says how it is written.
+/// One line that says how to write it.
 pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(plain_number).filter(|percent| *percent <= 100.0);
     let wrong = || format!("`{text}` is not a share in per cent; write it as in 0.1%, up to 100%");
@@ -83,7 +83,7 @@ fn plain_number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|_| plain)
 }
 
-/// A duration with three digits and the unit that suits it: `843 ns`, `12.3 µs`, `1.20 s`.
+/// A duration with three digits and a suitable unit: `843 ns`, `12.3 µs`, `1.20 s`.
 pub(crate) fn duration_ns(ns: f64) -> String {
     let (value, unit) = match ns {
         ..999.5 => return format!("{ns:.0} ns"),
@@ -105,7 +105,7 @@ pub(crate) fn bytes(count: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A count with its thousands apart: `1,234,567`.
+/// A count with thousands separators: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,11 +1,11 @@
-//! Text for people in lines that a terminal shows whole. Clap's own wrapping takes another dependency, and wraps only
-//! its help.
+//! Wraps text for people to the width of a terminal. Clap's own wrapping needs another dependency, and covers only its
+//! help.
 
-/// The widest line: what a terminal beside an editor has.
+/// The widest line: a terminal beside an editor.
 const WIDTH: usize = 100;
 
-/// The same text with long lines broken between words. What follows a break is below the text that it continues: in a
-/// table of flags that is the second column.
+/// The text with long lines broken between words. Continuations are indented to the text they continue: in a table of
+/// flags, the second column.
 pub(crate) fn wrapped(text: &str) -> String {
     text.lines().map(wrapped_line).collect::<Vec<_>>().join("\n")
 }

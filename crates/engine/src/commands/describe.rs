@@ -1,4 +1,4 @@
-//! `iolab-engine describe`: what this engine can do on this machine, for the lab and for the curious.
+//! `iolab-engine describe`: what this engine can do on this machine, for the lab and for people.
 
 use std::io;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `iolab-engine distance`: the core-to-core latency of two processors, for comparing runs where it changes.
+//! `iolab-engine distance`: the core-to-core latency of two processors, to compare runs on machines where it changes.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;

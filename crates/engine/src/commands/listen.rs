@@ -1,4 +1,4 @@
-//! The listening sockets of a server: for each worker one on every address, or a handle of the one that all share.
+//! The listening sockets of a server: each worker has one for every address, or a handle of a shared one.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use sys::steer;
 use crate::failure::Failure;
 use crate::process::owner;
 
-/// Opens them, and returns the addresses with the ports they have got. What the kernel lacks for an even spread of
-/// connections over workers is added to `lacks`.
+/// Opens the sockets, and returns the addresses with their actual ports. If the kernel cannot spread connections evenly
+/// over workers, that is added to `lacks`.
 ///
 /// # Errors
-/// An address that is in use or cannot be listened on, in words that say what to do.
+/// An address that is in use or not available. The message says what to do.
 pub(crate) fn open(
     spec: &ServeSpec,
     config: &models::Config,
@@ -22,7 +22,7 @@ pub(crate) fn open(
     let mut workers: Vec<Vec<Listener>> = (0..spec.workers).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for address in &spec.listen {
-        // A path cannot be listened on twice, so there all workers accept from one socket, as they do if asked to.
+        // Only one socket can listen on a path, so all workers accept from it, as they do on request.
         let each = spec.workers > 1 && matches!(address.0, Address::Ip(_)) && !config.shares_queue();
         let group = open_group(&address.0, spec.workers, each, config.backlog() as i32)
             .map_err(|error| cannot_listen(&address.0, &error))?;
@@ -37,11 +37,11 @@ pub(crate) fn open(
     Ok((workers, addresses))
 }
 
-/// Removes the sockets of a server that ends from the file system.
+/// Removes the socket files of a server that ends.
 pub(crate) fn leave(addresses: &[contract::Address]) {
     for address in addresses {
         if let Address::Unix(path) = &address.0 {
-            // It may have been taken away by somebody else; there is nothing more to do.
+            // Another process may have removed it already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -49,10 +49,10 @@ pub(crate) fn leave(addresses: &[contract::Address]) {
 
 const UNEVEN: &str = "an even spread of connections over workers (it takes CAP_BPF)";
 
-/// A socket for `each` worker, all on the same address, or a handle of one socket for each.
+/// One socket for each worker on the same address if `each`, otherwise handles of one socket.
 ///
-/// The kernel lets a process join a port that another one of the same user shares among its workers, and would
-/// then spread connections over both. So a fixed port is first taken alone, to see that it is free.
+/// A process can join a port that another process of the same user shares among its workers. The kernel would then
+/// spread connections over both. So a fixed port is first opened exclusively, to check that it is free.
 fn open_group(address: &Address, workers: usize, each: bool, backlog: i32) -> io::Result<Vec<Listener>> {
     if let Address::Ip(address) = address
         && each

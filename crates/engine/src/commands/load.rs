@@ -1,4 +1,4 @@
-//! `iolab-engine load`: load one server, then report.
+//! `iolab-engine load`: loads one server, then reports.
 
 use std::env;
 use std::io::{self, ErrorKind, IsTerminal};
@@ -47,12 +47,12 @@ pub(crate) fn command(flags: &LoadFlags) -> ExitCode {
     supervision::finish(outcome, Owner::Person, Role::Load)
 }
 
-/// The run of another tool's command line.
+/// Runs another tool's command line.
 fn run_compat(line: &str) -> Result<(), Failure> {
     let compat = compat::parse(line)?;
     let same = shlex::try_join(compat.argv.iter().map(String::as_str)).unwrap_or_default();
     output::say(&format!("as: iolab load {same}"));
-    // What stands before our flags is the program and its command.
+    // The words before our flags are the program and its command.
     let mut flags = flags::parse_load(&compat.argv, env::args().skip(2))?;
     flags.leave_out_impossible_details();
     for_a_person(&flags, Some(&compat))
@@ -61,11 +61,11 @@ fn run_compat(line: &str) -> Result<(), Failure> {
 fn for_a_program() -> Result<(), Failure> {
     let mut spec: LoadSpec = supervision::read_spec()?;
     check::load(&spec, Names::Fields)?;
-    // The processes that it starts are in it, too.
+    // The processes that it starts inherit the namespace.
     enter(spec.netns.take().as_deref())?;
     let spec = shards::fit(spec)?;
     let parts = shards::parts(&spec);
-    // The first part is the largest: what this machine cannot do of any of them, it cannot do of this one.
+    // The first part is the largest: if this machine can run it, it can run all.
     let tls = prepare(&parts[0])?;
     let mut missing_features = Vec::new();
     let (line, lines) = mpsc::channel();
@@ -74,7 +74,7 @@ fn for_a_program() -> Result<(), Failure> {
             missing_features.clone_from(found);
         }
         let is_held = spec.held && matches!(event, Event::Ready { .. } | Event::Measured { .. });
-        // A line that came before the event was no answer to it.
+        // Lines that came before the event do not answer it.
         while lines.try_recv().is_ok() {}
         output::line(&event_line(&spec, event));
         if is_held { wait_for_line(&lines) } else { None }
@@ -83,14 +83,14 @@ fn for_a_program() -> Result<(), Failure> {
     ran.lost.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// The report of a run, which says what is missing in it.
+/// The report of a run, including which parts are missing.
 fn whole_report(spec: &LoadSpec, missing_features: Vec<String>, ran: &Ran) -> Report {
     let mut report = report(spec, missing_features, &ran.measured);
     report.unsound.splice(0..0, ran.lost.iter().map(|failure| failure.message.clone()));
     report
 }
 
-/// Waits for the next line of the input, unless the run is stopped; returns the time that it says.
+/// Waits for the next line of the input, and returns its time. Returns None if the run is stopped.
 fn wait_for_line(lines: &mpsc::Receiver<Line>) -> Line {
     while !STOP.load(Ordering::Relaxed) {
         match lines.recv_timeout(LOOK_PAUSE) {
@@ -102,17 +102,17 @@ fn wait_for_line(lines: &mpsc::Receiver<Line>) -> Line {
     None
 }
 
-/// What a line of the input says: when to go on, in CLOCK_MONOTONIC nanoseconds, or only that it is time to.
+/// A line of the input: when to continue, in CLOCK_MONOTONIC nanoseconds, or None for now.
 type Line = Option<u64>;
 
-/// How often a held run looks whether it has been stopped.
+/// How often a held run checks whether it was stopped.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 fn for_a_person(flags: &LoadFlags, compat: Option<&Compat>) -> Result<(), Failure> {
     let spec = flags.to_spec()?;
     check::load(&spec, Names::Flags)?;
     let spec = shards::fit(spec)?;
-    // What is wrong with it is said before any file is made.
+    // Reject errors before any file is created.
     let parts = shards::parts(&spec);
     let tls = prepare(&parts[0])?;
     let clock = flags.time_limit()?.map(Clock::new).transpose()?;
@@ -136,7 +136,7 @@ fn for_a_person(flags: &LoadFlags, compat: Option<&Compat>) -> Result<(), Failur
         }
         None
     })?;
-    // The clock stops the run as an interruption does, but a run that ends on time was not interrupted.
+    // The time limit sets the same flag as an interruption, but reaching it is a regular end.
     ran.measured.interrupted &= !clock.is_some_and(|clock| clock.has_struck());
     let report = whole_report(&spec, missing_features, &ran);
     let Ran { measured, lost } = ran;
@@ -152,20 +152,20 @@ fn for_a_person(flags: &LoadFlags, compat: Option<&Compat>) -> Result<(), Failur
     }
     match report.unsound.first() {
         Some(reason) if flags.strict => Err(Failure::work("unsound", format!("--strict: {reason}"))),
-        // A stopped run may have no reply yet; ab, hey, wrk and oha exit with 0 even without a correct one.
+        // A stopped run may have no reply yet. ab, hey, wrk and oha exit with 0 even without a correct one.
         _ if report.interrupted || compat.is_some() => Ok(()),
         _ => summary::failure(&report).map_or(Ok(()), Err),
     }
 }
 
-/// What stops a run of a number of requests that still goes on when its time is up.
+/// The time limit of a run with a number of requests.
 struct Clock {
     begin: mpsc::Sender<()>,
     has_struck: Arc<AtomicBool>,
 }
 
 impl Clock {
-    /// One that strikes so long after it has been started.
+    /// Expires this long after its start.
     fn new(limit: Duration) -> io::Result<Self> {
         let (begin, begun) = mpsc::channel();
         let has_struck = Arc::new(AtomicBool::new(false));
@@ -173,7 +173,7 @@ impl Clock {
         thread::Builder::new().name("time-limit".into()).spawn(move || {
             if begun.recv().is_ok() {
                 thread::sleep(limit);
-                // A run that was asked to stop before has not been stopped by this.
+                // If the run was already stopped, the limit did not stop it.
                 struck.store(!STOP.swap(true, Ordering::Relaxed), Ordering::Relaxed);
             }
         })?;
@@ -181,7 +181,7 @@ impl Clock {
     }
 
     fn start(&self) {
-        // Once it has been started it listens no more.
+        // Fails if it has been started before.
         let _ = self.begin.send(());
     }
 
@@ -190,7 +190,7 @@ impl Clock {
     }
 }
 
-/// The events of a run for the process that shows it, of which the first is the spec. The run ends with that process.
+/// The pipe to the process that shows the run. The first event is the spec. The run ends with that process.
 fn watched(descriptor: u32, spec: &LoadSpec) -> Result<EventPipe, Failure> {
     sys::process::die_with_parent(parent_id())?;
     let mut pipe = EventPipe::open(descriptor)?;
@@ -198,10 +198,10 @@ fn watched(descriptor: u32, spec: &LoadSpec) -> Result<EventPipe, Failure> {
     Ok(pipe)
 }
 
-/// Set when the user or the system asks for the end; the report then covers what was measured until then.
+/// Set by SIGINT, SIGTERM or SIGHUP. The report then covers what was measured until then.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Loads the server by the parts of a checked spec. The protocol is chosen here, once. A supervised run passes on each
+/// Loads the server with the parts of a checked spec. The protocol becomes a type here. A supervised run passes on each
 /// `line` of its input.
 fn run(
     parts: &[LoadSpec],
@@ -234,7 +234,7 @@ impl Visit for Drive<'_> {
     }
 }
 
-/// Checks the machine and runs the load. Nothing is sent before all that can be refused has been checked.
+/// Checks the machine and runs the load. Nothing is sent before every check has passed.
 fn drive<P: Protocol>(
     (spec, tls): (&LoadSpec, Option<&Tls>),
     workload: &'static P::Workload,
@@ -257,10 +257,10 @@ fn drive<P: Protocol>(
     })
 }
 
-/// From here on the run is stopped by a signal, and a supervised one ends with its input.
+/// From here on a signal stops the run, and a supervised one ends with its input.
 fn take_input(line: Option<mpsc::Sender<Line>>) -> Result<(), Failure> {
     if let Some(line) = line {
-        // The receiver lives until the report; a line after that has no meaning.
+        // The receiver lives until the report; later lines have no meaning.
         let pass_on = move |text: &[u8]| {
             let time_ns = str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
             let _ = line.send(time_ns);
@@ -271,15 +271,15 @@ fn take_input(line: Option<mpsc::Sender<Line>>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses what this machine cannot do of a load that has been checked, and has its sessions of TLS ready.
+/// Refuses a checked load that this machine cannot run, and prepares its TLS sessions.
 fn prepare(spec: &LoadSpec) -> Result<Option<Tls>, Failure> {
     check_sources(spec)?;
     check_descriptors(spec)?;
     tls::sessions(spec)
 }
 
-/// Refuses sources that no connection can come from. What the kernel says when one is opened names neither the source
-/// nor what is wrong with it.
+/// Refuses source addresses that no connection can use. The kernel's own error would name neither the address nor the
+/// reason.
 fn check_sources(spec: &LoadSpec) -> Result<(), Failure> {
     let servers = spec.connect.iter().filter_map(|address| match &address.0 {
         sys::net::Address::Ip(address) => Some(address),
@@ -309,7 +309,7 @@ fn cannot_come_from(source: IpAddr, error: &io::Error) -> Failure {
     Failure::work("connect_failed", message)
 }
 
-/// Refuses more connections than this process may have descriptors for.
+/// Refuses more connections than this process can have descriptors for.
 fn check_descriptors(spec: &LoadSpec) -> Result<(), Failure> {
     let connections = spec.connections + spec.idle + spec.probes;
     let descriptors_max = sys::process::descriptors_max();

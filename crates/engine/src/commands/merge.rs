@@ -1,7 +1,7 @@
-//! `iolab-engine merge`: the reports of several generators that loaded at the same time, as the report of one.
+//! `iolab-engine merge`: merges the reports of generators that ran at the same time into one.
 //!
-//! Counts and histograms are added, so a percentile of the whole is that of all its replies, and every rate and every
-//! conclusion is derived anew from the sums. Nothing is averaged.
+//! Counts and histograms are summed, so percentiles are those of all replies together. Every rate and every conclusion
+//! is recomputed from the sums. Nothing is averaged.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -39,7 +39,7 @@ fn merge_files(flags: &MergeFlags) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The reports in a text that is said to have some.
+/// The reports in the text of a file.
 fn reports(text: &str) -> Result<Vec<Report>, String> {
     if !text.trim_start().starts_with('{') {
         return Err("there is no report in it: merge reads what -o writes to .json and .ndjson".into());
@@ -51,7 +51,7 @@ fn reports(text: &str) -> Result<Vec<Report>, String> {
     Ok(reports)
 }
 
-/// A file, or standard input, whole.
+/// The contents of a file or of standard input.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let mut input: Box<dyn Read> =
@@ -63,10 +63,10 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The report of all `parts`, and what they have measured together.
+/// The merged report of all `parts`, and their merged measurements.
 ///
 /// # Errors
-/// `cannot_merge`: parts that are not of one load at one time.
+/// `cannot_merge`: the parts do not belong to one load at one time.
 fn merge(parts: &[Report]) -> Result<(Report, ::load::Report), Failure> {
     let (first, others) = parts.split_first().expect("every file that was read has a report");
     for (index, other) in others.iter().enumerate() {
@@ -83,12 +83,12 @@ fn merge(parts: &[Report]) -> Result<(Report, ::load::Report), Failure> {
     parts.iter().for_each(|part| sum.add(&measured(part)));
     let mut lacks = Vec::new();
     parts.iter().for_each(|part| unite(&mut lacks, &part.lacks));
-    // The engine that merges may be of another build than those that measured.
+    // The engine that merges may be another build than those that measured.
     let report = Report { build: first.build.clone(), ..report(&whole, lacks, &sum) };
     Ok((report, sum))
 }
 
-/// What two parts of one load cannot differ in, and these do.
+/// The first difference that two parts of one load cannot have.
 fn difference(one: &Report, other: &Report) -> Option<String> {
     let fields = [
         ("builds", one.build == other.build),
@@ -109,7 +109,7 @@ fn difference(one: &Report, other: &Report) -> Option<String> {
     differing.map(|(name, _)| format!("they have different {name}"))
 }
 
-/// Refuses one report given twice: that is a slip of the hand, and would count every reply twice.
+/// Refuses a report that is given twice, which would count every reply twice.
 fn check_distinct(parts: &[Report]) -> Result<(), Failure> {
     for (index, part) in parts.iter().enumerate() {
         if let Some(twin) = parts[..index].iter().position(|earlier| earlier == part) {
@@ -122,7 +122,7 @@ fn check_distinct(parts: &[Report]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether rates can be added: of the same loop, and changing at the same times.
+/// Whether rates can be added: they belong to the same kind of loop and change at the same times.
 fn is_same_kind(one: &Pace, other: &Pace) -> bool {
     match (one, other) {
         (Pace::Closed, Pace::Closed) => true,
@@ -138,7 +138,7 @@ fn is_same_kind(one: &Pace, other: &Pace) -> bool {
     }
 }
 
-/// Refuses parts that were not measured at the same time, by the clock of one machine: their sum was never there.
+/// Refuses parts that were not measured at the same time on one machine's clock: no server ever had their summed load.
 fn check_windows(parts: &[Report]) -> Result<(), Failure> {
     let begin_ns = parts.iter().map(|part| part.begin_ns).max().unwrap_or_default();
     let end_ns = parts.iter().map(|part| part.end_ns).min().unwrap_or_default();
@@ -150,9 +150,9 @@ fn check_windows(parts: &[Report]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds what another part was asked to do.
+/// Adds the settings of another part.
 fn add(whole: &mut LoadSpec, part: &LoadSpec) {
-    // Where one part has no number of busy connections, all of its are.
+    // A part without a number of busy connections uses all of its connections.
     if whole.active.is_some() || part.active.is_some() {
         let busy = |spec: &LoadSpec| spec.active.unwrap_or(spec.connections);
         whole.active = Some(busy(whole) + busy(part));
@@ -166,7 +166,7 @@ fn add(whole: &mut LoadSpec, part: &LoadSpec) {
     whole.spin_us = whole.spin_us.max(part.spin_us);
     unite(&mut whole.connect, &part.connect);
     if whole.cpus.is_empty() || part.cpus.is_empty() {
-        // One of them may run on all.
+        // One of them may run on all processors.
         whole.cpus.clear();
     } else {
         unite(&mut whole.cpus, &part.cpus);
@@ -179,7 +179,7 @@ fn add(whole: &mut LoadSpec, part: &LoadSpec) {
     }
 }
 
-/// Appends what is not yet there.
+/// Appends the items that are not in it yet.
 fn unite<T: Clone + PartialEq>(whole: &mut Vec<T>, part: &[T]) {
     for item in part {
         if !whole.contains(item) {

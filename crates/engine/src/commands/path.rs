@@ -18,10 +18,10 @@ use crate::process::supervision::{self, Owner};
 use crate::spec::check::{self, Names};
 use crate::units::{bytes, count, duration_ns};
 
-/// Where a command finds the address of the server's end.
+/// The environment variable with the address of the server's end.
 const SERVER_VARIABLE: &str = "IOLAB_PATH_SERVER";
 
-/// Runs the command. With a command of the user's, its exit code is that one's.
+/// Runs the command. If the user gave a command to run, returns its exit code.
 pub(crate) fn command(flags: &PathFlags) -> ExitCode {
     if flags.spec.is_some() {
         return supervision::finish(for_a_program(), Owner::Program, Role::Path);
@@ -35,14 +35,14 @@ pub(crate) fn command(flags: &PathFlags) -> ExitCode {
     ended.unwrap_or_else(|failure| supervision::finish(Err(failure), Owner::Person, Role::Path))
 }
 
-/// Carries until standard input ends, and reports whenever a line comes on it.
+/// Carries packets until standard input ends, and reports after each line of it.
 fn for_a_program() -> Result<(), Failure> {
     let spec = supervision::read_spec()?;
     check::path(&spec, Names::Fields)?;
     let mut path = open(&spec)?;
     let (mut asked, ask) = io::pipe()?;
     path.watch(&asked)?;
-    // The reading end is open for as long as this process.
+    // The reading end stays open as long as this process.
     supervision::answer_input(move |_| (&ask).write_all(b"\n").unwrap_or_default(), || ())?;
     let mut account = Account::begin();
     output::line(&contract::line(&ready(&path)));
@@ -54,7 +54,7 @@ fn for_a_program() -> Result<(), Failure> {
     }
 }
 
-/// Says how each end is entered, and carries until Ctrl-C.
+/// Prints how to enter each end, and carries packets until Ctrl-C.
 fn until_signal(mut path: Path) -> Result<(), Failure> {
     let (end, stop) = io::pipe()?;
     path.watch(&end)?;
@@ -70,11 +70,12 @@ fn until_signal(mut path: Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a command at the client's end, carries until it ends, and passes on its exit code. Standard output is its own.
+/// Runs a command at the client's end, carries packets until it ends, and returns its exit code. Standard output
+/// belongs to the command.
 fn until_command_ends(mut path: Path, command: &mut Command) -> Result<ExitCode, Failure> {
     let (end, stop) = io::pipe()?;
     path.watch(&end)?;
-    // Ctrl-C reaches the command, too: it decides.
+    // Ctrl-C reaches the command too, which decides what to do.
     sys::process::hold_interrupt()?;
     path.lacks().iter().for_each(|lack| output::say(&format!("without {lack}")));
     command.env(SERVER_VARIABLE, path.server().address.to_string());
@@ -108,14 +109,14 @@ fn open(spec: &PathSpec) -> Result<Path, Failure> {
     })
 }
 
-/// When the last report was made, by the clocks that a report is cut by.
+/// The clock readings at the last report.
 struct Account {
     wall_ns: u64,
     cpu_ns: u64,
 }
 
 impl Account {
-    /// One of the calling thread, which is to carry.
+    /// Reads the clocks of the calling thread, which must be the one that carries.
     fn begin() -> Self {
         Self { wall_ns: sys::clock::monotonic_ns(), cpu_ns: sys::clock::thread_cpu_ns() }
     }
@@ -150,7 +151,7 @@ fn ready(path: &Path) -> PathReady {
     }
 }
 
-/// The file of the network namespace of an end, for other processes.
+/// The file of an end's network namespace, for other processes.
 fn file(end: &End) -> PathBuf {
     format!("/proc/{}/fd/{}", process::id(), end.namespace.descriptor()).into()
 }
@@ -193,7 +194,7 @@ fn summary(report: &PathReport) -> String {
     [direction("to the server", &report.to_server), direction("to the client", &report.to_load)].join("\n")
 }
 
-/// What a shell says of a command that a signal ended.
+/// The exit code that a shell reports: 128 plus the signal for a killed command.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     u8::try_from(code).unwrap_or(u8::MAX)

@@ -1,7 +1,7 @@
-//! `iolab-engine load --self-test`: what the instrument itself costs and how exact it is, on this machine.
+//! `iolab-engine load --self-test`: the cost and the accuracy of the generator on this machine.
 //!
-//! Nothing here is assumed: clock, histogram and timer are used in a loop, and the generator loads a server of this
-//! engine on a processor of its own, as fast as it goes and then at parts of that rate.
+//! Everything is measured: clock, histogram and timer in a loop. Then the generator loads a server of this engine on
+//! another processor, first at full speed and then at fractions of that rate.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -27,24 +27,24 @@ use crate::result::validity::Evidence;
 use crate::spec::workload::forever;
 use crate::units::{count, duration_ns};
 
-/// Connections to the server: enough that it never rests while the generator works.
+/// Connections to the server: enough to keep it busy while the generator works.
 const CONNECTIONS: usize = 50;
-/// Parts of the highest rate at which sends are timed.
+/// Fractions of the highest rate at which the lateness of sends is measured.
 const PARTS: [f64; 2] = [0.1, 0.5];
 const WINDOW: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(200);
-/// How the generator waits for them: it sleeps, or spins for so long.
+/// How the generator waits for due times: it sleeps, or spins for this long.
 const WAYS: [Duration; 2] = [Duration::ZERO, Duration::from_micros(100)];
 const TIMER_WAITS: usize = 500;
 const TIMER_WAIT: Duration = Duration::from_millis(1);
-/// Less busy than this, a generator could have done more.
+/// Below this, the generator could have done more.
 const BUSY_PERCENT_MIN: f64 = 90.0;
 const REPETITIONS: u64 = 1_000_000;
 
 /// Measures and prints.
 ///
 /// # Errors
-/// Where no server can be started or loaded.
+/// If no server can be started or loaded.
 pub(crate) fn command() -> Result<(), Failure> {
     let allowed = sys::cpu::allowed()?;
     let runs = Driver::ALL.len() * (1 + PARTS.len() * WAYS.len());
@@ -79,11 +79,11 @@ fn say(label: &str, text: &str) {
     output::line(&format!("{label:<12}{text}"));
 }
 
-/// What is done for each request beside the syscalls.
+/// The cost of a request apart from syscalls.
 fn write_costs() {
     say("Clock", &format!("{} a reading", each(|_| black_box(monotonic_ns()))));
     let mut histogram = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("bounds are valid");
-    // Values that lie apart, as latencies do.
+    // Spread-out values, like latencies.
     let cost = each(|index| {
         histogram.saturating_record(100_000 + index % 977 * 1_000);
         index
@@ -100,7 +100,7 @@ fn each(mut work: impl FnMut(u64) -> u64) -> String {
     format!("{ns:.1} ns")
 }
 
-/// How much later than asked a wait ends when nothing happens.
+/// How late a wait ends when nothing happens.
 fn write_timer() -> io::Result<()> {
     let mut epoll = Epoll::new()?;
     let mut late = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("bounds are valid");
@@ -113,8 +113,8 @@ fn write_timer() -> io::Result<()> {
     Ok(())
 }
 
-/// The core-to-core latency between server and generator, which is a part of what each message costs. Where a
-/// hypervisor moves processors it changes from second to second, and rates with it.
+/// The core-to-core latency between server and generator, which is part of the cost of each message. If a hypervisor
+/// moves processors, it changes from second to second, and rates with it.
 fn write_core_to_core(server: usize, generator: usize) {
     let text = match sys::cpu::round_trip_ns(server, generator) {
         Ok(ns) => {
@@ -133,7 +133,7 @@ fn spread(histogram: &Histogram<u64>) -> String {
     format!("{} (median), {} (p99), {} (most)", at(0.5), at(0.99), duration_ns(histogram.max() as f64))
 }
 
-/// The highest rate against the server, and how late sends are at parts of it.
+/// The highest rate against the server, and how late sends are at fractions of it.
 fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), Failure> {
     let spec = LoadSpec {
         driver,
@@ -161,13 +161,13 @@ fn write_driver(driver: Driver, server: &Server, cpus: &[usize]) -> Result<(), F
     Ok(())
 }
 
-/// What a closed loop has shown. Where the generator had time to spare, its rate is not its own.
+/// The result of a closed loop. If the generator had time to spare, the rate is not its own limit.
 fn highest(report: &::load::Report) -> String {
     let Generator { cpu_ns, .. } = report.generator;
     let (window_ns, correct) = (report.end_ns.saturating_sub(report.begin_ns), report.requests.correct);
     let rate = count((correct as f64 / WINDOW.as_secs_f64()) as u64);
     let cpu = duration_ns(cpu_ns as f64 / correct.max(1) as f64);
-    // Threads that take turns on one processor are busy with it together.
+    // Threads that share a processor keep it busy together.
     let busy = 100.0 * cpu_ns as f64 / window_ns.max(1) as f64;
     let evidence = Evidence {
         measured: report,
@@ -182,7 +182,7 @@ fn highest(report: &::load::Report) -> String {
     let limit = match evidence.bound().by {
         _ if busy >= BUSY_PERCENT_MIN => "",
         BoundBy::Server => " (the server was the limit)",
-        // It waited for its processor, which something else had.
+        // It waited for its processor, which another program used.
         _ => " (the server or the machine was the limit)",
     };
     format!("{rate}/s over {CONNECTIONS} connections, busy {busy:.0} %{limit}, {cpu} of processor a request")
@@ -196,7 +196,7 @@ fn run(spec: &LoadSpec) -> Result<::load::Report, Failure> {
         .map_err(|failure| Failure::work(failure.kind, failure.message))
 }
 
-/// A server of this engine in a process of its own. It ends with its input.
+/// A server of this engine in a child process. It ends when its input ends.
 struct Server {
     child: Child,
     address: Address,
@@ -229,7 +229,7 @@ impl Server {
         match told.ok().and_then(|_| contract::read::<ServeReady>(&line).ok()) {
             Some(ready) => Ok(Self { child, address: ready.listen[0].clone() }),
             None => {
-                // What it says of itself is more than what it is not.
+                // The line it has printed explains more than its exit status.
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(Failure::work(
                     "failed",
@@ -242,7 +242,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its input ends, and so does it.
+        // The server ends when its input ends.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

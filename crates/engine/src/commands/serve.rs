@@ -1,4 +1,4 @@
-//! `iolab-engine serve`: one server with one I/O model, until it is told to end.
+//! `iolab-engine serve`: one server with one I/O model, until it is stopped.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use crate::spec::limits::{connections_possible, enter, pin};
 use crate::spec::workload::{self, Visit, forever};
 use crate::units::counted;
 
-/// Runs the command. It returns only when the server has failed.
+/// Runs the command. Returns only if the server has failed.
 pub(crate) fn command(flags: &ServeFlags) -> ExitCode {
     let (owner, names) =
         if flags.spec.is_some() { (Owner::Program, Names::Fields) } else { (Owner::Person, Names::Flags) };
@@ -38,7 +38,7 @@ pub(crate) fn command(flags: &ServeFlags) -> ExitCode {
     supervision::finish(outcome, owner, Role::Serve)
 }
 
-/// Serves what has been checked. What this machine cannot do is refused before anything is opened.
+/// Serves a checked spec. Anything this machine cannot do is refused before a socket is opened.
 fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
     let model = find_model(&spec.model)?;
     check_options(model, &spec.options)?;
@@ -55,11 +55,11 @@ fn serve(spec: &ServeSpec, owner: Owner) -> Result<Infallible, Failure> {
     });
     let mut workload = spec.workload.clone();
     if let Workload::Http(http) = &mut workload {
-        // Where one connection is served at a time, one that stays open would shut out all others.
+        // A model with one connection at a time must not let an open connection block all others.
         http.keep_alive &= (model.connections_per_worker)(config) != Some(1);
     }
     let beginning = Beginning { spec, model, config, owner };
-    // First: how fast this processor computes, and what the model lacks on these processors, is found out there.
+    // First, because the next steps measure the speed of these processors and probe the model's features on them.
     pin(&config.cpus)?;
     workload::dispatch(&workload, &spec.listen[0], Role::Serve, beginning)
 }
@@ -75,7 +75,7 @@ struct Beginning<'a> {
 impl Visit for Beginning<'_> {
     type Output = Infallible;
 
-    /// Listens, says so, and serves.
+    /// Listens, reports that it is ready, and serves.
     fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<Infallible, Failure> {
         let Self { spec, model, config, owner } = self;
         let mut lacks = (model.missing_features)(config).map_err(|error| unavailable(model, &error))?;
@@ -101,7 +101,7 @@ impl Visit for Beginning<'_> {
             defects: model.defects(config).into_iter().map(str::to_owned).collect(),
             lacks,
             parser: model.parser.to_owned(),
-            // One worker has no other thread to give a connection to.
+            // One worker has no other thread to move a connection to.
             moves_connections: spec.workers > 1 && (model.moves_connections)(config),
         };
         begin(owner, &ready, spec.workload.protocol(), forever(Account { stats, calls }))?;
@@ -109,7 +109,7 @@ impl Visit for Beginning<'_> {
     }
 }
 
-/// Says that the server is ready, and sees to it that it tells what it has served when it is asked and when it ends.
+/// Reports that the server is ready. From then on it reports its counts on request and at its end.
 fn begin(owner: Owner, ready: &ServeReady, protocol: &str, account: &'static Account) -> Result<(), Failure> {
     for address in ready.listen.iter().filter(|address| address.0.is_exposed()) {
         output::say(&format!("warning: other machines can reach {address}; 127.0.0.1 keeps it to this one"));
@@ -134,7 +134,7 @@ fn begin(owner: Owner, ready: &ServeReady, protocol: &str, account: &'static Acc
     Ok(())
 }
 
-/// What a server has done so far.
+/// The counts of a server so far.
 struct Account {
     stats: WorkerStats,
     calls: Option<Calls>,
@@ -156,7 +156,7 @@ impl Account {
         }
     }
 
-    /// One line a worker.
+    /// One line for each worker.
     fn summary(&self) -> String {
         let lines = self.stats.workers().enumerate().map(|(index, counts)| {
             let refused = Limit::ALL.into_iter().map(|limit| (limit, counts.refused(limit)));
@@ -202,8 +202,7 @@ pub(crate) fn find_model(name: &str) -> Result<&'static Model, Failure> {
         .ok_or_else(|| Failure::unknown("unknown_model", "model", name, names))
 }
 
-/// # Errors
-/// An option or a value that the model does not have, with those that it has.
+/// If the model does not have an option or a value. The message lists those that it has.
 pub(crate) fn check_options(model: &Model, options: &BTreeMap<String, String>) -> Result<(), Failure> {
     for (name, value) in options {
         let names = model.all_options().map(|option| option.name);

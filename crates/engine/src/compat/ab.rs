@@ -94,7 +94,7 @@ const OTHERS: Others = Others {
     ],
 };
 
-/// The flags, and the same run in ours.
+/// The flags, and the same run in our own flags.
 pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
     let (mut ab, matches): (Ab, _) = read_matches(NAME, words, &OTHERS)?;
     if !ab.url.contains("://") {
@@ -120,11 +120,11 @@ pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Ab), Failure> {
 }
 
 impl Ab {
-    /// What ends the run: a number of requests, or the time before they are done. A time limit brings a number of its
-    /// own, which only a number given after it takes away.
+    /// Sets what ends the run: a number of requests, or a time limit if that comes first. A time limit implies its own
+    /// number of requests, unless a number is given after it.
     ///
     /// # Errors
-    /// `bad_flag`: fewer requests than connections, in the words of `ab`.
+    /// `bad_flag`: fewer requests than connections, with the message of `ab`.
     fn limit(&self, counts_after_limit: bool, argv: &mut Argv) -> Result<(), Failure> {
         let requests = match self.time_limit {
             Some(_) if !counts_after_limit => REQUESTS_WITH_TIME_LIMIT,
@@ -201,7 +201,7 @@ pub(super) fn write_report(
     if ab.no_percentiles || latency_ns.is_empty() { Ok(()) } else { write_percentiles(out, latency_ns) }
 }
 
-/// The counts, in which a reply with a status that is an error is complete and has not failed.
+/// The counts. A reply with an error status counts as complete, not as failed.
 fn write_counts(out: &mut String, ab: &Ab, report: &Report) -> fmt::Result {
     let errors = &report.errors;
     let receive = errors.reset + errors.closed + errors.timeout + errors.tls;
@@ -225,7 +225,7 @@ fn write_counts(out: &mut String, ab: &Ab, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// The three formulas of `ab`, each over all requests that came to an end.
+/// The three formulas of `ab`, each over all requests that have ended.
 fn write_rates(out: &mut String, ab: &Ab, report: &Report) -> fmt::Result {
     let done = ended(report);
     row(out, "Requests per second:", format_args!("{:.2} [#/sec] (mean)", per_second(done, report)))?;
@@ -242,7 +242,7 @@ fn write_rates(out: &mut String, ab: &Ab, report: &Report) -> fmt::Result {
     row(out, "Transfer rate:", format_args!("{received:.2} [Kbytes/sec] received"))
 }
 
-/// The parts of a request's time, of which a connect takes none where the connection was open already.
+/// The parts of a request's time. A connection that is already open takes no connect time.
 fn write_times(out: &mut String, report: &Report, latency_ns: &Histogram<u64>) -> fmt::Result {
     writeln!(out, "\nConnection Times (ms)")?;
     writeln!(out, "{:14}{:>9} {:>9} {:>8} {:>9} {:>9}", "", "min", "mean", "[+/-sd]", "median", "max")?;
@@ -278,7 +278,7 @@ fn write_percentiles(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Resu
     writeln!(out, " {:>3}%  {:>9.3} (longest request)", 100, ms(latency_ns.max()))
 }
 
-/// The length that every reply had, where lengths were compared and all were right.
+/// The length of every reply, if lengths were compared and all were equal.
 fn document_length(ab: &Ab, report: &Report, body_bytes: Option<u64>) -> String {
     let correct = report.requests.correct;
     match body_bytes {

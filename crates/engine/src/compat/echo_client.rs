@@ -1,5 +1,5 @@
-//! The threaded echo client of the note that compares io_uring with epoll: so many connections, each sending its part
-//! of the messages one at a time and comparing what comes back.
+//! The threaded echo client of the note that compares io_uring with epoll. Each connection sends its part of the
+//! messages one at a time and compares the replies.
 
 use std::fmt::{self, Write};
 
@@ -32,7 +32,7 @@ struct EchoClient {
 
 const OTHERS: Others = Others { idle: &[], refused: &[] };
 
-/// The same run in our flags.
+/// The same run in our own flags.
 pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     let client: EchoClient = read(NAME, words, &OTHERS)?;
     let EchoClient { server, port, threads, messages } = &client;
@@ -43,12 +43,12 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     argv.flag("-n", messages);
     argv.flag("--message-bytes", MESSAGE_BYTES);
     argv.flag("--driver", "thread");
-    // It looks at what one receive has brought.
+    // The client compares what one receive returns.
     argv.switch("--one-receive");
     Ok(argv.finish())
 }
 
-/// The four numbers of the client. Its rate is that of whole milliseconds, and what failed counts in it.
+/// The four numbers of the client. Its rate uses whole milliseconds, and failed requests count in it.
 pub(super) fn write_report(out: &mut String, report: &Report) -> fmt::Result {
     let used_ms = used_ns(report) / 1_000_000;
     let failed = report.requests.wrong + report.requests.failed;
@@ -57,16 +57,16 @@ pub(super) fn write_report(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "success: {success}, failed: {failed}, time_used: {used_ms}, qps: {qps}")
 }
 
-/// The time of the client: from its first connect until its last request has ended, which may have failed after the
-/// last reply.
+/// The client's time: from its first connect to the end of its last request. That may be a failure after the last
+/// reply.
 fn used_ns(report: &Report) -> u64 {
     let first_connect_ns = report
         .last_reply_ns
         .zip(report.elapsed_ns)
         .map(|(last_reply_ns, elapsed_ns)| last_reply_ns.saturating_sub(elapsed_ns));
-    // Without a reply: its connections are opened as needed, so the first is with the first request.
+    // Without a reply: connections are opened as needed, so the first one starts with the first request.
     report.end_ns.saturating_sub(first_connect_ns.unwrap_or(report.begin_ns))
 }
 
-/// The client sends a name of 13 letters five times over.
+/// The client sends a name of 13 letters five times.
 const MESSAGE_BYTES: usize = 65;

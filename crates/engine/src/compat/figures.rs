@@ -1,24 +1,24 @@
-//! Figures that several tools report, from the numbers of one run.
+//! Figures that several tools report, computed from one run.
 
 use std::fmt::{self, Display, Write};
 
 use contract::Report;
 use hdrhistogram::Histogram;
 
-/// What stands where a tool has a figure that we do not take.
+/// Printed in place of a figure that we do not measure.
 pub(super) const NOT_MEASURED: &str = "not measured";
 
-/// A figure, or the words that there is none.
+/// A figure, or [`NOT_MEASURED`].
 pub(super) fn or_not_measured(figure: Option<impl Display>) -> String {
     figure.map_or_else(|| NOT_MEASURED.to_owned(), |figure| figure.to_string())
 }
 
-/// Requests that have come to an end, well or not.
+/// Requests that have ended, answered or failed.
 pub(super) fn ended(report: &Report) -> u64 {
     replies(report) + report.requests.failed
 }
 
-/// Requests that were answered, with whatever status.
+/// Requests that were answered, with any status.
 pub(super) fn replies(report: &Report) -> u64 {
     report.requests.correct + report.requests.wrong
 }
@@ -28,18 +28,18 @@ pub(super) fn window_s(report: &Report) -> f64 {
     report.end_ns.saturating_sub(report.begin_ns) as f64 / 1e9
 }
 
-/// An amount of the window for each second of it; 0 where there was none.
+/// An amount per second of the window; 0 for an empty window.
 pub(super) fn per_second(amount: u64, report: &Report) -> f64 {
     let window_s = window_s(report);
     if window_s > 0.0 { amount as f64 / window_s } else { 0.0 }
 }
 
-/// Replies with a status that `is` one of some kind.
+/// Replies whose status satisfies `is`.
 pub(super) fn replies_with(is: impl Fn(u16) -> bool, report: &Report) -> u64 {
     report.statuses.iter().filter(|(status, _)| is(*status)).map(|(_, number)| number).sum()
 }
 
-/// Requests that failed, by kind, with those that did. Their sum is `requests.failed`.
+/// Kinds of failures with their counts. They add up to `requests.failed`.
 fn failures(report: &Report) -> Vec<(&'static str, u64)> {
     let errors = &report.errors;
     let kinds = [
@@ -54,7 +54,7 @@ fn failures(report: &Report) -> Vec<(&'static str, u64)> {
     kinds.into_iter().filter(|(_, number)| *number > 0).collect()
 }
 
-/// The table of failures that hey and oha end with, and what the first was. `more` is a row of one of them.
+/// The table of failures at the end of hey and oha, and the first failure. `more` is a row of one of these tools.
 pub(super) fn write_failures(
     out: &mut String,
     report: &Report,
@@ -70,7 +70,7 @@ pub(super) fn write_failures(
         writeln!(out, "  [{number}]{separator}{kind}")?;
     }
     match &report.first_error {
-        // A server may have decided this text, so what would steer a terminal is spelt out.
+        // A server may have chosen this text, so control characters are escaped.
         Some(first) => writeln!(out, "  the first: {}", first.escape_debug()),
         None => Ok(()),
     }
@@ -79,13 +79,13 @@ pub(super) fn write_failures(
 /// A row of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
-    /// The longest latency that belongs to it.
+    /// The longest latency in this row.
     pub(super) end_ns: f64,
     pub(super) number: u64,
 }
 
-/// The histogram of hey and oha: the fastest reply by itself, then ten steps of equal width up to the slowest. Empty
-/// where there was no reply.
+/// The histogram of hey and oha: the fastest reply alone, then ten steps of equal width up to the slowest. Empty
+/// without replies.
 pub(super) fn steps(latency_ns: &Histogram<u64>) -> Vec<Step> {
     if latency_ns.is_empty() {
         return Vec::new();
@@ -96,7 +96,7 @@ pub(super) fn steps(latency_ns: &Histogram<u64>) -> Vec<Step> {
         (0..=STEPS).map(|step| Step { end_ns: min + width * f64::from(step), number: 0 }).collect();
     let last = steps.len() - 1;
     for value in latency_ns.iter_recorded() {
-        // The lowest of the latencies that were counted as one, because the fastest reply is given as that.
+        // The lowest latency of its bucket, because the fastest reply is given the same way.
         let latency = latency_ns.lowest_equivalent(value.value_iterated_to()) as f64;
         let fits = steps.partition_point(|step| step.end_ns < latency).min(last);
         steps[fits].number += value.count_at_value();
@@ -104,7 +104,7 @@ pub(super) fn steps(latency_ns: &Histogram<u64>) -> Vec<Step> {
     steps
 }
 
-/// Writes the rows of a histogram: what `head` makes of each, then its bar, of at most `width`.
+/// Writes the rows of a histogram: `head` formats each, followed by its bar of at most `width`.
 pub(super) fn write_steps(
     out: &mut String,
     steps: &[Step],
@@ -119,7 +119,7 @@ pub(super) fn write_steps(
     Ok(())
 }
 
-/// The share of values, in percent, that are no further from their mean than one standard deviation.
+/// The percentage of values within one standard deviation of their mean.
 pub(super) fn within_stdev_percent(values: impl Iterator<Item = (f64, u64)>, mean: f64, stdev: f64) -> f64 {
     let (mut near, mut all) = (0, 0);
     for (value, number) in values {
@@ -129,7 +129,7 @@ pub(super) fn within_stdev_percent(values: impl Iterator<Item = (f64, u64)>, mea
     if all == 0 { 0.0 } else { 100.0 * near as f64 / all as f64 }
 }
 
-/// The standard deviation of the whole that these values are a sample of; 0 where one value says nothing of it.
+/// The standard deviation of the population that these values are a sample of; 0 for fewer than two values.
 pub(super) fn sample_stdev(values: impl Iterator<Item = (f64, u64)>, mean: f64) -> f64 {
     let (mut squares, mut all) = (0.0, 0);
     for (value, number) in values {
@@ -139,14 +139,14 @@ pub(super) fn sample_stdev(values: impl Iterator<Item = (f64, u64)>, mean: f64) 
     if all < 2 { 0.0 } else { (squares / (all - 1) as f64).sqrt() }
 }
 
-/// Each latency that was seen, and how often.
+/// Each recorded latency with its count.
 pub(super) fn latencies(latency_ns: &Histogram<u64>) -> impl Iterator<Item = (f64, u64)> {
     latency_ns
         .iter_recorded()
         .map(|value| (latency_ns.median_equivalent(value.value_iterated_to()) as f64, value.count_at_value()))
 }
 
-/// An amount of data by powers of 1024, and the letter of the power: these tools count so.
+/// An amount of data in powers of 1024, and the letter of the power, as these tools print it.
 pub(super) fn binary(bytes: f64) -> (f64, &'static str) {
     let mut scaled = bytes;
     for letter in ["", "K", "M", "G"] {

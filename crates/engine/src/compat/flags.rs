@@ -1,4 +1,4 @@
-//! What reading the flags of another tool, and saying them in ours, has in common.
+//! Shared by all tools: parsing their flags and translating them into ours.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use crate::failure::Failure;
 use crate::spec::url::{Scheme, Url};
 use crate::units::{duration_text, parse_duration};
 
-/// Flags of a tool beside those it has fields for, each written as in the tool's own help: `-q`, or `-v LEVEL` where a
-/// value follows.
+/// Flags of a tool besides those with fields, each written as in the tool's own help: `-q`, or `-v LEVEL` if it takes a
+/// value.
 pub(super) struct Others {
-    /// They change nothing in what is measured, and are accepted.
+    /// Accepted: they do not affect the measurement.
     pub(super) idle: &'static [&'static str],
-    /// They would change it and cannot be followed; with the reason.
+    /// Refused, with the reason: they would affect it, and we cannot do the same.
     pub(super) refused: &'static [(&'static str, &'static str)],
 }
 
-/// Reads the flags of a tool.
+/// Parses the flags of a tool.
 ///
 /// # Errors
-/// `bad_flag`: one line that names the tool and the flag.
+/// `bad_flag`: one line with the tool and the flag.
 pub(super) fn read<F: Parser>(tool: &str, words: &[String], others: &Others) -> Result<F, Failure> {
     read_matches(tool, words, others).map(|(flags, _)| flags)
 }
 
-/// The same of a tool to which the order of its flags means something.
+/// The same for a tool where the order of flags matters.
 ///
 /// # Errors
 /// As [`read`].
@@ -43,7 +43,7 @@ pub(super) fn read_matches<F: Parser>(
         .no_binary_name(true)
         .disable_help_flag(true)
         .disable_version_flag(true)
-        // Of a flag that is given twice these tools take the last.
+        // These tools use the last value of a repeated flag.
         .args_override_self(true)
         .args(others.idle.iter().copied().chain(refused).map(other));
     let wrong = |error: clap::Error| Failure::request("bad_flag", format!("{tool}: {}", one_line(&error)));
@@ -57,7 +57,7 @@ pub(super) fn read_matches<F: Parser>(
     Ok((flags, matches))
 }
 
-/// Whether a flag was given, and the last time after another one.
+/// Whether a flag was given, and its last occurrence comes after another flag's.
 pub(super) fn comes_after(flag: &str, other: &str, matches: &ArgMatches) -> bool {
     let last = |flag: &str| {
         let is_given = matches.value_source(flag) == Some(ValueSource::CommandLine);
@@ -66,7 +66,7 @@ pub(super) fn comes_after(flag: &str, other: &str, matches: &ArgMatches) -> bool
     last(flag) > last(other)
 }
 
-/// A flag without a field, by its text in the help of the tool; that is also its id.
+/// A flag without a field, by its text in the tool's help, which is also its id.
 fn other(text: &'static str) -> Arg {
     let (flag, takes_value) = text.split_once(' ').map_or((text, false), |(flag, _)| (flag, true));
     let arg = Arg::new(text).action(if takes_value { ArgAction::Append } else { ArgAction::Count });
@@ -76,7 +76,7 @@ fn other(text: &'static str) -> Arg {
     if name.len() > 1 { arg.long(name) } else { arg.short(name.chars().next()) }
 }
 
-/// What is wrong, without the usage and the hints that follow it.
+/// The error without the usage and the hints that follow it.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
@@ -84,7 +84,7 @@ fn one_line(error: &clap::Error) -> String {
     words.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// What is asked, in the flags that hey and oha have in common.
+/// Flags about the request that hey and oha share.
 #[derive(Args, Debug)]
 pub(super) struct RequestFlags {
     #[arg(short, long)]
@@ -114,7 +114,7 @@ pub(super) struct RequestFlags {
 }
 
 impl RequestFlags {
-    /// Says it in our flags. A body that has no type is of the tool's `natural` one, if it has one.
+    /// Translates them into our flags. A body without a type gets the tool's `natural` type, if it has one.
     pub(super) fn say(&self, natural: Option<&str>, argv: &mut Argv) {
         let has_body = self.body.is_some() || self.body_file.is_some();
         if self.method.is_some() || has_body {
@@ -140,7 +140,7 @@ impl RequestFlags {
     }
 }
 
-/// A run in our own flags, in the making.
+/// Our own flags for the same run, as they are built up.
 pub(super) struct Argv(Vec<String>);
 
 fn in_tls(url: &str) -> bool {
@@ -153,7 +153,7 @@ impl Argv {
         Self(vec![url.to_owned()])
     }
 
-    /// The same by a tool that takes any certificate.
+    /// The same for a tool that accepts any certificate.
     pub(super) fn to_anyone(url: &str) -> Self {
         let mut argv = Self::to(url);
         if in_tls(url) {
@@ -162,14 +162,14 @@ impl Argv {
         argv
     }
 
-    /// Adds a flag that has no value, once.
+    /// Adds a flag without a value, once.
     pub(super) fn switch(&mut self, flag: &str) {
         if self.0.iter().all(|word| word != flag) {
             self.0.push(flag.to_owned());
         }
     }
 
-    /// Opens each connection with its first request, and measures the parts of each request's time; not in TLS, where
+    /// Opens each connection with its first request, and measures the parts of each request's time. Not with TLS, where
     /// the generator can do neither.
     pub(super) fn opens_as_needed(&mut self, url: &str) {
         if !in_tls(url) {
@@ -182,7 +182,7 @@ impl Argv {
     pub(super) fn flag(&mut self, flag: &str, value: impl ToString) {
         let value = value.to_string();
         if value.starts_with('-') {
-            // In a word of its own it would be read as another flag.
+            // As a separate word it would be parsed as another flag.
             self.0.push(format!("{flag}={value}"));
         } else {
             self.0.extend([flag.to_owned(), value]);
@@ -194,7 +194,7 @@ impl Argv {
         self.flag("-H", format!("{name}: {value}"));
     }
 
-    /// Adds headers that are whole, as `Name: value`. What one says of the connection is a flag of ours.
+    /// Adds complete headers, as `Name: value`. A Connection header becomes one of our flags.
     pub(super) fn headers(&mut self, headers: &[String]) {
         for header in headers {
             match connection(header).as_deref() {
@@ -212,25 +212,25 @@ impl Argv {
         }
     }
 
-    /// Adds a rate. These tools send by a clock that ticks evenly.
+    /// Adds a rate. These tools send at even intervals.
     pub(super) fn rate(&mut self, per_s: f64) {
         self.flag("--rate", per_s);
         self.flag("--arrivals", "even");
     }
 
-    /// Adds how long a reply may take; zero stands for as long as it likes.
+    /// Adds the timeout of a reply; zero means none.
     pub(super) fn timeout(&mut self, timeout: Duration) {
         let longest = Duration::from_millis(*DURATION_MS.end());
         self.flag("--timeout", duration_text(if timeout.is_zero() { longest } else { timeout }));
     }
 
-    /// Adds the length of the window. None of these tools warms up, so the run begins with it.
+    /// Adds the length of the window. None of these tools warms up, so the window begins with the run.
     pub(super) fn window(&mut self, duration: Duration) {
         self.flag("-z", duration_text(duration));
         self.flag("--warmup", "0s");
     }
 
-    /// Adds the threads of a tool that was told how many processors it may use; each of ours needs a connection.
+    /// Adds threads for a tool with a number of processors. Each of our threads needs a connection.
     pub(super) fn threads(&mut self, threads: Option<usize>, connections: usize) {
         if let Some(threads) = threads {
             self.flag("-t", threads.min(connections));
@@ -242,16 +242,16 @@ impl Argv {
     }
 }
 
-/// What a whole header says of the connection, in small letters, if it is that one.
+/// The value of a Connection header in lower case; None for other headers.
 fn connection(header: &str) -> Option<String> {
     let (name, value) = header.split_once(':')?;
     name.trim().eq_ignore_ascii_case("connection").then(|| value.trim().to_ascii_lowercase())
 }
 
-/// Refuses an address that a tool which speaks HTTP only cannot mean.
+/// Refuses an address that is invalid for an HTTP-only tool.
 ///
 /// # Errors
-/// `bad_flag`: one that cannot be read, or is of another protocol.
+/// `bad_flag`: it cannot be parsed, or belongs to another protocol.
 pub(super) fn check_http(tool: &str, text: &str) -> Result<(), Failure> {
     let wrong = |message: String| Failure::request("bad_flag", format!("{tool}: {message}"));
     let url = Url::parse(text).map_err(wrong)?;
@@ -261,10 +261,10 @@ pub(super) fn check_http(tool: &str, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a length of time of one part or of several, as `90`, `1m30s` or `1m 30s`; a bare number is in seconds.
+/// Parses a duration of one or several parts, as `90`, `1m30s` or `1m 30s`. A bare number is in seconds.
 ///
 /// # Errors
-/// One line that says how a duration is written.
+/// One line that says how to write a duration.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let mut left = text.trim();
     let mut sum = Duration::ZERO;
@@ -282,10 +282,10 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a count that may have a metric suffix: `1000`, `10k`, `1M`.
+/// Parses a count with an optional metric suffix: `1000`, `10k`, `1M`.
 ///
 /// # Errors
-/// One line that says how a count is written.
+/// One line that says how to write a count.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a count; write it as in 1000, 10k or 1M");
     let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -300,10 +300,10 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale)).ok_or_else(wrong)
 }
 
-/// A count of things this machine holds: see [`count`].
+/// As [`count`], for sizes in memory.
 ///
 /// # Errors
-/// One line that says how a count is written.
+/// One line that says how to write a count.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     usize::try_from(count(text)?).map_err(|_| format!("`{text}` is too large"))
 }

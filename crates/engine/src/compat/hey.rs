@@ -1,4 +1,4 @@
-//! `hey`: a number of workers, each with a connection, for a number of requests or a time.
+//! `hey`: a number of workers with a connection each, for a number of requests or a time.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -48,7 +48,7 @@ struct Hey {
 }
 
 const OTHERS: Others = Others {
-    // We ask for no compression and follow no redirect.
+    // We never request compression and follow no redirect.
     idle: &["-disable-compression", "-disable-redirects"],
     refused: &[
         ("-o FORMAT", "latencies are kept as a histogram (in --json), not one by one"),
@@ -57,7 +57,7 @@ const OTHERS: Others = Others {
     ],
 };
 
-/// The same run in our flags.
+/// The same run in our own flags.
 pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
     let words: Vec<String> = words.iter().map(|word| with_two_dashes(word)).collect();
     let hey: Hey = read(NAME, &words, &OTHERS)?;
@@ -83,7 +83,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 impl Hey {
-    /// As many requests as are sent: each worker has the same number of them, and what is left over nobody.
+    /// The number of requests that are sent: each worker sends the same number, and the remainder is dropped.
     fn requests_done(&self) -> Result<u64, Failure> {
         let workers = self.workers as u64;
         match self.requests.checked_div(workers) {
@@ -97,7 +97,7 @@ impl Hey {
     }
 }
 
-/// Long flags of Go programs may have one dash.
+/// Go programs accept long flags with one dash.
 fn with_two_dashes(word: &str) -> String {
     const LONG: [&str; 6] =
         ["host", "cpus", "h2", "disable-keepalive", "disable-compression", "disable-redirects"];
@@ -137,7 +137,7 @@ pub(super) fn write_report(out: &mut String, report: &Report, latency_ns: &Histo
     write_failures(out, report, None, '\t')
 }
 
-/// The parts of a request's time. A name is looked up once, before the run.
+/// The parts of a request's time. Names are resolved once, before the run.
 fn write_details(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "\nDetails (average, fastest, slowest):")?;
     let times = report.times.as_ref();
@@ -160,7 +160,7 @@ fn write_details(out: &mut String, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// The bodies, which the tool leaves out where there was none.
+/// The sizes of bodies, which the tool omits if there were none.
 fn write_sizes(out: &mut String, report: &Report) -> fmt::Result {
     let replies = replies(report);
     match report.bytes.bodies {
@@ -172,7 +172,7 @@ fn write_sizes(out: &mut String, report: &Report) -> fmt::Result {
     }
 }
 
-/// Two digits more than the tool has: on the same machine most replies come within its last one.
+/// Two digits more than the tool prints: on the same machine most replies take less than its last digit shows.
 fn seconds(ns: f64) -> String {
     format!("{:.6}", ns / 1e9)
 }

@@ -1,10 +1,10 @@
-//! Familiar hands: the command line of another load generator in, the fields of its report out.
+//! Compatibility: takes another load generator's command line, and prints its report.
 //!
-//! A line such as `ab -n 1000 -c 10 -k URL` is translated into our own flags and then read as if it had been typed so:
-//! there is one meaning of a flag, not two. Only the report has the other tool's labels, so that a script that greps
-//! them finds them; its numbers are ours, by the other tool's formulas. A figure we do not take says so instead.
+//! A line such as `ab -n 1000 -c 10 -k URL` is translated into our own flags, which are then parsed as usual, so each
+//! flag has one meaning. Only the report has the other tool's labels, so that scripts that grep for them work. Its
+//! numbers are ours, computed with the other tool's formulas. A figure that we do not measure says so.
 //!
-//! A tool is a file: its flags, what they become, and its report. `flags.rs` and `figures.rs` are what tools share.
+//! Each tool is a file with its flags, their translation and its report. Tools share `flags.rs` and `figures.rs`.
 
 mod ab;
 mod echo_client;
@@ -21,15 +21,15 @@ use hdrhistogram::Histogram;
 
 use crate::failure::Failure;
 
-/// Another tool's command line, understood.
+/// Another tool's parsed command line.
 #[derive(Debug)]
 pub(crate) struct Compat {
-    /// The same run in the flags of `iolab load`, without the name of the command.
+    /// The same run in the flags of `iolab load`, without the command's name.
     pub(crate) argv: Vec<String>,
     pub(crate) tool: Tool,
 }
 
-/// Whose report it is, with the flags that show in it.
+/// Which tool's report to print, with the flags that affect it.
 #[derive(Debug)]
 pub(crate) enum Tool {
     Ab(ab::Ab),
@@ -39,17 +39,17 @@ pub(crate) enum Tool {
     EchoClient,
 }
 
-/// Reads another tool's command line, quoted as in a shell.
+/// Parses another tool's command line, quoted as in a shell.
 ///
 /// # Errors
-/// `bad_flag`: a tool or a flag that is not known, or one that cannot be followed here.
+/// `bad_flag`: an unknown tool or flag, or one that has no equivalent here.
 pub(crate) fn parse(line: &str) -> Result<Compat, Failure> {
     let words = shlex::split(line)
         .ok_or_else(|| Failure::request("bad_flag", format!("a quote is not closed in --like `{line}`")))?;
     let (program, words) = words.split_first().ok_or_else(|| {
         Failure::request("bad_flag", "--like is empty: write it as in --like \"ab -n 1000 URL\"")
     })?;
-    // A line from a script may name the program by its path.
+    // A script may name the program by its path.
     let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (argv, tool) = match name {
         ab::NAME => ab::parse(words).map(|(argv, flags)| (argv, Tool::Ab(flags))),
@@ -63,7 +63,7 @@ pub(crate) fn parse(line: &str) -> Result<Compat, Failure> {
 }
 
 impl Compat {
-    /// The report as the tool lays it out, without a final line feed.
+    /// The report in the tool's layout, without a final line feed.
     pub(crate) fn text(&self, report: &Report, latency_ns: &Histogram<u64>) -> String {
         let mut text = String::new();
         let out = &mut text;

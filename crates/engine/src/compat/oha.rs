@@ -1,4 +1,4 @@
-//! `oha`: hey's flags and report, in units that suit the times and with more percentiles.
+//! `oha`: hey's flags and report, with more percentiles and units that suit the times.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -70,8 +70,7 @@ enum Unit {
 }
 
 const OTHERS: Others = Others {
-    // Latency is measured from the due time at any rate, and nothing is drawn while the run lasts. We ask for no
-    // compression.
+    // Latency always counts from the due time, nothing is drawn during the run, and we never request compression.
     idle: &["--latency-correction", "--no-tui", "--no-color", "--fps FPS", "--disable-compression"],
     refused: &[
         ("-p N", HTTP_1),
@@ -109,7 +108,7 @@ const HTTP_1: &str = "the generator speaks HTTP/1.1";
 const ONGOING: &str = "the window ends when the time is up";
 const ONE_REQUEST: &str = "all requests of a run are the same";
 
-/// The flags, and the same run in ours.
+/// The flags, and the same run in our own flags.
 pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Oha), Failure> {
     let oha: Oha = read(NAME, words, &OTHERS)?;
     check_http(NAME, &oha.url)?;
@@ -171,7 +170,7 @@ pub(super) fn write_report(
     write_failures(out, report, in_flight.filter(|(_, number)| *number > 0), ' ')
 }
 
-/// The share of requests that were answered, with whatever status.
+/// The share of requests that were answered, with any status.
 fn success_rate(report: &Report) -> String {
     match ended(report) {
         0 => NOT_MEASURED.to_owned(),
@@ -179,7 +178,7 @@ fn success_rate(report: &Report) -> String {
     }
 }
 
-/// The steps with their counts in a column; the last edge is the longest.
+/// The steps with their counts in an aligned column.
 fn write_histogram(out: &mut String, unit: Unit, steps: &[Step]) -> fmt::Result {
     let count = |number: u64| format!("[{number}]");
     let edges = steps.last().map_or(0, |step| unit.edge(step.end_ns).len());
@@ -205,7 +204,7 @@ fn data(bytes: f64) -> String {
 }
 
 impl Unit {
-    /// The unit of a whole report, by its slowest request: the largest that this is longer than.
+    /// The unit of a whole report: the largest one below its slowest request.
     fn suiting(slowest_ns: u64) -> Self {
         let is_longer = |unit: &Self| slowest_ns as f64 > unit.ns();
         [Self::H, Self::M, Self::S, Self::Ms, Self::Us].into_iter().find(is_longer).unwrap_or(Self::Ns)

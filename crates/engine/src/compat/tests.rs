@@ -431,7 +431,7 @@ fn the_parts_of_a_request_s_time_are_shown_where_they_were_measured() {
         latency
     };
     report.times = Some(contract::Times {
-        // Three of four found their connection open.
+        // Three of four requests found their connection open.
         connect_ns: of(&[(0, 3), (40_000, 1)]),
         write_ns: of(&[(10_000, 4)]),
         wait_ns: of(&[(100_000, 2), (200_000, 2)]),
@@ -495,7 +495,7 @@ fn what_went_wrong_is_counted_as_the_tool_counts_it() {
         &flawed_report(),
         &["Success rate:\t99.60%\n", "[7] aborted due to deadline\n"],
     );
-    // What failed after the last reply took its time, too.
+    // A failure after the last reply extends the time.
     let mut report = flawed_report();
     (report.last_reply_ns, report.elapsed_ns) = (Some(report.end_ns - 500_000_000), Some(1_500_000_000));
     check_parts(
@@ -581,13 +581,13 @@ fn check_error(line: &str, part: &str) {
     assert!(!failure.message.contains('\n'), "{line}: {}", failure.message);
 }
 
-/// Compares what a tool would print of a run with what it should.
+/// Compares the report that a tool would print of a run with the expected one.
 fn check_report(line: &str, report: &Report, latencies_ns: &[(u64, u64)], expected: &str) {
     let shown = text(line, report, latencies_ns);
     assert_eq!(shown, expected, "\nshown:\n{shown}\n");
 }
 
-/// Looks for parts of what a tool would print of a run; without a correct reply it had no latencies either.
+/// Expects these parts in the report that a tool would print. Without a correct reply there are no latencies either.
 fn check_parts(line: &str, report: &Report, parts: &[&str]) {
     let latencies_ns = if report.requests.correct > 0 { LATENCIES_NS } else { &[] };
     let shown = text(line, report, latencies_ns);
@@ -596,7 +596,7 @@ fn check_parts(line: &str, report: &Report, parts: &[&str]) {
     }
 }
 
-/// What a tool would print of a run with latencies given as pairs of nanoseconds and number.
+/// The report that a tool would print, with latencies as pairs of nanoseconds and count.
 fn text(line: &str, report: &Report, latencies_ns: &[(u64, u64)]) -> String {
     let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds are valid");
     for &(latency_ns, number) in latencies_ns {
@@ -626,7 +626,7 @@ fn report() -> Report {
 
 const LATENCIES_NS: &[(u64, u64)] = &[(100_000, 1), (200_000, 5_999), (500_000, 3_000), (1_000_000, 1_000)];
 
-/// The same, of which a hundredth went wrong and seven were under way at the end.
+/// The same with one request in a hundred wrong and seven in flight at the end.
 fn flawed_report() -> Report {
     let mut report = report();
     (report.requests.correct, report.requests.wrong, report.requests.failed) = (9_900, 60, 40);
@@ -638,7 +638,7 @@ fn flawed_report() -> Report {
     report
 }
 
-/// The same, without a reply.
+/// The same without replies.
 fn empty_report() -> Report {
     let mut report = report();
     (report.requests.correct, report.requests.failed) = (0, 3);

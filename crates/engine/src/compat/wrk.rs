@@ -1,4 +1,4 @@
-//! `wrk`, and `wrk2`, which is the same with a rate: threads that share connections, for a time.
+//! `wrk`, and `wrk2`, which adds a rate: threads that share connections, for a time.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -47,7 +47,7 @@ const OTHERS: Others = Others { idle: &[], refused: &[("-s SCRIPT", SCRIPT), ("-
 
 const SCRIPT: &str = "the generator runs no Lua; -m, -H and --body-file of iolab load make other requests";
 
-/// The flags, and the same run in ours.
+/// The flags, and the same run in our own flags.
 pub(super) fn parse(words: &[String]) -> Result<(Vec<String>, Wrk), Failure> {
     let wrk: Wrk = read(NAME, words, &OTHERS)?;
     check_http(NAME, &wrk.url)?;
@@ -100,8 +100,8 @@ fn write_latency(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
     writeln!(out, "    Latency{mean:>11}{stdev:>10}{max:>9}{near:>8.2}%")
 }
 
-/// The rate of a thread, sampled as often as the tool does. Ours is the rate of all of them, shared out: a thread by
-/// itself varies more.
+/// The rate of one thread, sampled as often as the tool does. Ours is the total rate divided by the threads; a single
+/// thread varies more.
 fn write_thread_rates(out: &mut String, report: &Report) -> fmt::Result {
     let rates = sampled_rates(report);
     if rates.is_empty() {
@@ -116,7 +116,7 @@ fn write_thread_rates(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out, "    Req/Sec{mean:>11}{stdev:>10}{max:>9}{near:>8.2}%")
 }
 
-/// Requests a second of one thread in each whole sample of the window.
+/// Requests per second of one thread in each whole sample of the window.
 fn sampled_rates(report: &Report) -> Vec<f64> {
     let intervals = &report.intervals;
     let length_ns = intervals.length_ns.max(1);
@@ -129,12 +129,12 @@ fn sampled_rates(report: &Report) -> Vec<f64> {
     slices.chunks_exact(slices_each as usize).map(rate).collect()
 }
 
-/// What the tool tells of errors only where there were some.
+/// The errors, which the tool prints only if there were some.
 fn write_errors(out: &mut String, report: &Report) -> fmt::Result {
     let errors = &report.errors;
     let read = errors.reset + errors.closed + errors.malformed + errors.tls;
     if errors.connect + read + errors.timeout > 0 {
-        // Whether a broken connection was noticed by reading or by writing is not kept.
+        // The report does not keep whether a read or a write noticed a broken connection.
         let (connect, timeout) = (errors.connect, errors.timeout);
         writeln!(
             out,
@@ -148,7 +148,7 @@ fn write_errors(out: &mut String, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// A time with two digits and the unit that suits it.
+/// A time with two decimals and a suitable unit.
 fn time(ns: f64) -> String {
     match ns {
         ..1e6 => format!("{:.2}us", ns / 1e3),
@@ -159,7 +159,7 @@ fn time(ns: f64) -> String {
     }
 }
 
-/// The length of a test, which is whole in its unit more often than not.
+/// The length of a test, in hours or minutes if it is a whole number of them.
 fn whole_time(duration: Duration) -> String {
     match duration.as_secs() {
         seconds if seconds >= 3600 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),
@@ -168,7 +168,7 @@ fn whole_time(duration: Duration) -> String {
     }
 }
 
-/// A number with two digits and a metric suffix.
+/// A number with two decimals and a metric suffix.
 fn metric(number: f64) -> String {
     match number {
         ..1e3 => format!("{number:.2}"),
@@ -182,5 +182,5 @@ fn data(bytes: f64) -> String {
     format!("{scaled:.2}{letter}B")
 }
 
-/// How often the tool looks at the rate.
+/// The tool's sampling interval of the rate.
 const SAMPLE_NS: u64 = 100_000_000;

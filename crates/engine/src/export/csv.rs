@@ -6,7 +6,7 @@ use super::{Ended, Form};
 
 #[derive(Default)]
 pub(super) struct Csv {
-    /// The begin of the window, once it is known and the head is written.
+    /// The beginning of the window, once it is known and the header is written.
     begin_ns: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Form for Csv {
 }
 
 impl Csv {
-    /// What stands before the first row.
+    /// The header before the first row.
     fn head(&mut self, begin_ns: u64) -> &'static str {
         if self.begin_ns.is_some() {
             return "";

@@ -1,4 +1,4 @@
-//! `.hlog`: a histogram of each slice of the window, in nanoseconds, as HdrHistogram's own tools read them.
+//! `.hlog`: a histogram of each slice of the window, in nanoseconds, in the format of HdrHistogram's own tools.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,12 +11,12 @@ use super::{Ended, Form};
 
 #[derive(Default)]
 pub(super) struct Hlog {
-    /// The begin of the window, once it is known and stands in the head.
+    /// The beginning of the window, once it is known and in the header.
     begin_ns: Option<u64>,
 }
 
 impl Form for Hlog {
-    /// When it began and how long it was in seconds, its maximum, and its histogram, packed as the contract packs it.
+    /// Its start and length in seconds, its maximum, and its histogram, packed as in the contract.
     fn slice(&mut self, slice: &Interval) -> String {
         let head = self.head(slice.begin_ns);
         let begin_ns = self.begin_ns.unwrap_or(slice.begin_ns);
@@ -32,7 +32,7 @@ impl Form for Hlog {
 }
 
 impl Hlog {
-    /// What stands before the first row: when the window began, by the clock on the wall.
+    /// The header before the first row, with the wall-clock time of the window's beginning.
     fn head(&mut self, begin_ns: u64) -> String {
         if self.begin_ns.is_some() {
             return String::new();
@@ -63,9 +63,9 @@ mod tests {
     use super::*;
     use crate::result::report::interval;
 
-    /// What HdrHistogram's own HistogramLogProcessor, version 2.2.2, has read.
+    /// A file that HdrHistogram's own HistogramLogProcessor, version 2.2.2, has read.
     const READ: &str = include_str!("testdata/read.hlog");
-    /// And what it has found in it: values, median, p99, p99.9 and maximum.
+    /// And its results: number of values, median, p99, p99.9 and maximum.
     const FOUND: [u64; 5] = [1_111, 541_183, 9_003_007, 10_002_431, 30_015_487];
 
     fn slice(index: u64, latencies_ns: impl Iterator<Item = (u64, u64)>) -> ::load::Slice {
@@ -78,7 +78,7 @@ mod tests {
         ::load::Slice { index, begin_ns, end_ns, correct, wrong: 0, failed: 0, latency: latency.into() }
     }
 
-    /// The lines that do not say when it was.
+    /// The lines that do not depend on the time of the run.
     fn lasting(text: &str) -> Vec<&str> {
         let is_time = |line: &&str| line.starts_with("#[StartTime: ") || line.starts_with("#[BaseTime: ");
         text.lines().filter(|line| !is_time(line)).collect()

@@ -1,10 +1,10 @@
-//! What a run by hand writes beside its summary: the ending of a path says in which form, and each form is a file here;
-//! `place.rs` is how one that is written whole gets where it belongs.
+//! The files that a run by hand writes besides its summary. The ending of a path selects the format, and each format is
+//! a module here. `place.rs` puts files in place that are written as a whole.
 //!
-//! A path that cannot be written costs no run: that is said before anything is sent. Each slice of the window goes to
-//! the kernel as soon as it is over, so that a crash leaves what was measured. What is written only at the end takes
-//! the place of an earlier file as a whole, and no file is emptied before there is something to write. A file that
-//! fails later is told of at the end: the run is worth more than its copy.
+//! A path that cannot be written is refused before anything is sent. Each slice of the window is written as soon as it
+//! is over, so a crash leaves what was measured. A file that is written only at the end replaces an earlier one as a
+//! whole, and no file is emptied before there is something to write. A failure after that is reported at the end: the
+//! run is worth more than its copy.
 
 mod csv;
 mod hlog;
@@ -29,7 +29,7 @@ use self::svg::Svg;
 use crate::failure::{Failure, for_people};
 use crate::result::report::interval;
 
-/// Where to write, and in which form.
+/// Where to write, and in which format.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     path: PathBuf,
@@ -71,10 +71,10 @@ impl Kind {
 }
 
 impl Target {
-    /// Reads a path with one of the known endings.
+    /// Parses a path with a known ending.
     ///
     /// # Errors
-    /// One line with the endings there are.
+    /// One line with the known endings.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -87,13 +87,13 @@ impl Target {
         }
     }
 
-    /// Whether it tells of each slice of the window.
+    /// Whether its format has a row for each slice of the window.
     pub(crate) fn has_slices(&self) -> bool {
         !self.kind.is_whole()
     }
 }
 
-/// What a form may say at the end.
+/// What a format can use at the end.
 pub(crate) struct Ended<'a> {
     pub(crate) report: &'a Report,
     pub(crate) measured: &'a ::load::Report,
@@ -101,49 +101,49 @@ pub(crate) struct Ended<'a> {
     pub(crate) subject: &'a str,
 }
 
-/// A way to write a run down. What it returns is written at once; the default is to say nothing.
+/// A file format. The returned text is written at once; by default there is none.
 trait Form {
-    /// A slice of the window is over.
+    /// Formats a slice of the window when it is over.
     fn slice(&mut self, _slice: &Interval) -> String {
         String::new()
     }
 
-    /// The run is over.
+    /// Formats the end of the run.
     fn end(&mut self, _ended: &Ended<'_>) -> String {
         String::new()
     }
 }
 
-/// The files of a run. Those that it has made and not begun are removed again.
+/// The files of a run. New files that are still empty are removed at the end.
 pub(crate) struct Files(Vec<Output>);
 
 struct Output {
     path: PathBuf,
     form: Box<dyn Form>,
     sink: Sink,
-    /// Why it was given up.
+    /// The error after which nothing more is written to it.
     failure: Option<io::Error>,
 }
 
-/// Where what is written goes.
+/// How text reaches the file.
 enum Sink {
-    /// Into the file itself.
+    /// Directly.
     Stream {
         file: File,
-        /// It was not there before.
+        /// Whether the file is new.
         is_new: bool,
-        /// What an earlier run has left is gone.
+        /// Whether the contents of an earlier run are gone.
         has_begun: bool,
     },
-    /// Into another file, which then takes its place.
+    /// Into a temporary file, which then replaces it.
     Place,
 }
 
 impl Files {
-    /// Opens all files for writing. What was in them stays until there is something to write.
+    /// Opens all files for writing. Earlier contents stay until there is something to write.
     ///
     /// # Errors
-    /// `bad_flag`, where one of them cannot be written, or is named twice.
+    /// `bad_flag`: one of them cannot be written, or is named twice.
     pub(crate) fn open(targets: &[Target]) -> Result<Self, Failure> {
         let mut files = Self(Vec::new());
         for Target { path, kind } in targets {
@@ -163,12 +163,12 @@ impl Files {
         Ok(files)
     }
 
-    /// A slice of the window is over.
+    /// Writes a slice of the window.
     pub(crate) fn slice(&mut self, slice: &Slice) {
         if self.0.is_empty() {
             return;
         }
-        // Made once for all: percentiles and a packed histogram cost the generator's processor a millisecond.
+        // Built once for all files: percentiles and a packed histogram cost a millisecond on the generator's processor.
         let told = interval(slice);
         for output in &mut self.0 {
             let text = output.form.slice(&told);
@@ -176,10 +176,10 @@ impl Files {
         }
     }
 
-    /// The run is over.
+    /// Writes the end of the run.
     ///
     /// # Errors
-    /// `write_failed`, with all files that could not be written to their end.
+    /// `write_failed`, with all files that could not be written completely.
     pub(crate) fn end(&mut self, ended: &Ended<'_>) -> Result<(), Failure> {
         for output in &mut self.0 {
             let text = output.form.end(ended);
@@ -200,7 +200,7 @@ impl Drop for Files {
     fn drop(&mut self) {
         for output in &self.0 {
             if let Sink::Stream { is_new: true, has_begun: false, .. } = output.sink {
-                // Who has removed it meanwhile has done what is wanted here.
+                // It may have been removed already.
                 let _ = fs::remove_file(&output.path);
             }
         }
@@ -232,7 +232,7 @@ impl Sink {
 
     fn write(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let Self::Stream { file, has_begun, .. } = self else { return place::take(path, text) };
-        // A device or a pipe has nothing of an earlier run.
+        // A device or a pipe has no earlier contents.
         if !mem::replace(has_begun, true) && file.metadata()?.is_file() {
             file.set_len(0)?;
         }

@@ -1,4 +1,4 @@
-//! `.ndjson`: an `interval` a line while the run goes on, then the report, both as a program would get them.
+//! `.ndjson`: an `interval` per line during the run, then the report, both as programs get them.
 
 use contract::Interval;
 

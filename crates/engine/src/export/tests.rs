@@ -1,4 +1,4 @@
-//! Which endings there are; what is in the files is tested end to end.
+//! The known endings. The contents of the files are tested end to end.
 
 use super::{Kind, Target};
 

@@ -21,7 +21,7 @@ use crate::spec::rate::{self, Rate};
 use crate::spec::url::{self, Scheme, Url};
 use crate::units::{parse_duration, parse_milliseconds};
 
-/// What the flags are about, as the help groups them.
+/// The headings of the help.
 const LOAD: &str = "Load";
 const CONNECTIONS: &str = "Connections";
 const REQUESTS: &str = "Requests";
@@ -234,7 +234,7 @@ pub(crate) struct LoadFlags {
 }
 
 impl LoadFlags {
-    /// What the user wrote as the server, for the summary.
+    /// The server as the user wrote it, for the summary.
     pub(crate) fn subject(&self) -> &str {
         self.url.as_deref().unwrap_or_default()
     }
@@ -242,7 +242,7 @@ impl LoadFlags {
     /// The spec that a program would have sent. Names are resolved here, once.
     ///
     /// # Errors
-    /// An address that cannot be read or resolved, a flag that does not belong to the protocol.
+    /// An address that cannot be parsed or resolved, or a flag of another protocol.
     pub(crate) fn to_spec(&self) -> Result<LoadSpec, Failure> {
         let url = Url::parse(self.subject()).map_err(|message| Failure::request("bad_flag", message))?;
         if self.requests.is_some() && self.warmup.is_some_and(|warmup| !warmup.is_zero()) {
@@ -250,7 +250,7 @@ impl LoadFlags {
             return Err(Failure::request("bad_flag", message));
         }
         let window = self.window()?;
-        // What a spec has no field for where these are given.
+        // These settings have no field in the spec.
         check::window(self.duration.map(milliseconds), Names::Flags)?;
         check::slice(self.slice.map(milliseconds), Names::Flags)?;
         let workload = self.to_workload(&url)?;
@@ -290,20 +290,20 @@ impl LoadFlags {
         })
     }
 
-    /// Leaves out details that another tool's report shows and that this driver, or this pipeline, does not have.
+    /// Drops the details in another tool's report if this driver or pipeline cannot measure them.
     pub(crate) fn leave_out_impossible_details(&mut self) {
         self.details &= self.driver.has_details() && self.pipeline == 1;
     }
 
-    /// When a run of a number of requests ends even if they have not all been answered.
+    /// The time limit of a run with a number of requests.
     ///
     /// # Errors
-    /// A time that does not fit the rate.
+    /// If the time does not fit the rate.
     pub(crate) fn time_limit(&self) -> Result<Option<Duration>, Failure> {
         self.window().map(|window| window.filter(|_| self.requests.is_some()))
     }
 
-    /// How long is measured, or at most; `None` where only a number of requests ends it.
+    /// How long to measure, or at most. None if only a number of requests ends the run.
     fn window(&self) -> Result<Option<Duration>, Failure> {
         let default = self.requests.is_none().then_some(DURATION_DEFAULT);
         let stages = self.rate.as_ref().and_then(Rate::duration);
@@ -315,13 +315,13 @@ impl LoadFlags {
         Ok(window)
     }
 
-    /// The length of the slices, where something shows or stores them.
+    /// The length of the slices, if something shows or stores them.
     fn slice_ms(&self) -> Option<u64> {
         let is_sliced = self.event_pipe().is_some() || self.writes.iter().any(Target::has_slices);
         is_sliced.then(|| milliseconds(self.slice.unwrap_or(SLICE_DEFAULT)))
     }
 
-    /// The descriptor that events go to, unless the run is to be quiet.
+    /// The descriptor for events, unless the run is quiet.
     pub(crate) fn event_pipe(&self) -> Option<u32> {
         self.events_fd.filter(|_| !self.quiet && !self.json)
     }
@@ -369,7 +369,7 @@ impl LoadFlags {
         self.messages.to_workload(protocol, http)
     }
 
-    /// Refuses flags of HTTP where another protocol is spoken.
+    /// Refuses flags of HTTP with another protocol.
     fn refuse_http_flags(&self, protocol: Protocol) -> Result<(), Failure> {
         let flags = [
             ("--verify", self.verify.is_some()),
@@ -385,7 +385,7 @@ impl LoadFlags {
         refuse_others(&flags.map(|(flag, given)| (flag, given, Protocol::Http)), protocol)
     }
 
-    /// Refuses `-d 10s`, which is how wrk takes its duration: a run that sends "10s" is not what was meant.
+    /// Refuses `-d 10s`, which is how wrk takes its duration: nobody means to send "10s" as a body.
     fn refuse_duration_as_body(&self) -> Result<(), Failure> {
         let body = self.body.as_deref().filter(|body| self.method.is_none() && parse_duration(body).is_ok());
         body.map_or(Ok(()), |body| {
@@ -412,7 +412,7 @@ impl LoadFlags {
     }
 }
 
-/// Flags that other tools have for a file, which are refused with what to write here.
+/// Flags of other tools that write a file. They are refused with the flag to use here.
 fn flags_of_other_tools() -> [Arg; 2] {
     [("output", "-o foo.json"), ("csv", "-o foo.csv")].map(|(name, instead)| {
         let refusal = UnknownArgumentValueParser::suggest(format!("to write a file, use {instead}"));
@@ -426,12 +426,12 @@ fn flags_of_other_tools() -> [Arg; 2] {
     })
 }
 
-/// What people expect who give a body to `curl` or `ab`, and say no more.
+/// The default method, as with `curl` or `ab`.
 const fn natural_method(has_body: bool) -> &'static str {
     if has_body { "POST" } else { "GET" }
 }
 
-/// A body as it is sent. Of `curl` people know that what begins so is the name of a file.
+/// A literal body. In `curl`, a leading `@` means the name of a file, so that is refused.
 fn parse_body(text: &str) -> Result<String, String> {
     match text.strip_prefix('@') {
         None => Ok(text.to_owned()),
@@ -451,11 +451,11 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What `hey` and `wrk` take without `-z` is a surprise; ten seconds are what most people ask for.
+/// `hey` and `wrk` surprise with their defaults; most people use ten seconds.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
-/// What people count by.
+/// Familiar rows: one per second.
 const SLICE_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Slices of time in a report by hand: enough to draw, and 20 ms each for runs of up to 200 s.
+/// Slices in a report by hand: enough to draw, and 20 ms each for runs of up to 200 s.
 const INTERVALS_BY_HAND: u64 = 10_000;

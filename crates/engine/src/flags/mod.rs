@@ -1,4 +1,4 @@
-//! The command line: flags become the same specs that a program sends as JSON.
+//! The command line. Flags become the same specs that a program sends as JSON.
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -174,14 +174,14 @@ enum Protocol {
     Rpc,
 }
 
-/// A list of processors. Clap would take a bare `Vec` for a flag that may be given several times.
+/// A list of processors. Clap treats a bare `Vec` as a flag that may be repeated.
 #[derive(Clone, Debug, PartialEq)]
 struct Cpus(Vec<usize>);
 
-/// Reads the command line.
+/// Parses the command line.
 ///
 /// # Errors
-/// The exit code, once the help, or one line about what is wrong, has been printed.
+/// The exit code, after the help or one line about the error has been printed.
 pub(crate) fn parse() -> Result<Command, ExitCode> {
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         check_self_test(&matches)?;
@@ -203,7 +203,7 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
     })
 }
 
-/// Refuses a flag beside `--self-test`, by its name: clap would only say that there is one.
+/// Refuses another flag beside `--self-test`, and names it: clap would not.
 fn check_self_test(matches: &ArgMatches) -> Result<(), clap::Error> {
     let Some(given) = matches.subcommand_matches("load").filter(|given| given.get_flag("self_test")) else {
         return Ok(());
@@ -211,7 +211,7 @@ fn check_self_test(matches: &ArgMatches) -> Result<(), clap::Error> {
     let command = Cli::command();
     let load = command.find_subcommand("load").expect("it is one of ours");
     let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
-    // What the lab adds of itself is hidden, and nobody can leave it out.
+    // Hidden flags come from the lab, so users cannot leave them out.
     let beside = |arg: &&Arg| {
         let id = arg.get_id().as_str();
         id != "self_test" && !arg.is_hide_set() && is_given(id)
@@ -226,7 +226,7 @@ fn check_self_test(matches: &ArgMatches) -> Result<(), clap::Error> {
     }
 }
 
-/// Reads the flags of `load` that another tool's command line means, and those that stand beside it on ours.
+/// Parses the flags of `load` from another tool's translated command line, and our own flags beside it.
 ///
 /// # Errors
 /// `bad_flag`, in one line.
@@ -241,8 +241,8 @@ pub(crate) fn parse_load(words: &[String], own: impl Iterator<Item = String>) ->
     }
 }
 
-/// Has a flag that comes later take the place of the same one, and of one that says the contrary: what a person adds to
-/// another tool's command line stands after what that means, and is what they want.
+/// Lets a later flag override an earlier one, or one that contradicts it: our own flags come after the translated ones
+/// and win.
 fn last_wins(load: clap::Command) -> clap::Command {
     load.args_override_self(true)
         .mut_arg("body", |body| body.overrides_with("body_file"))
@@ -264,7 +264,7 @@ impl ServeFlags {
     /// The spec that a program would have sent.
     ///
     /// # Errors
-    /// A flag that does not belong to the protocol, an option given twice, an address that is none.
+    /// A flag of another protocol, an option given twice, an invalid address.
     pub(crate) fn to_spec(&self) -> Result<ServeSpec, Failure> {
         let default = Http::default();
         let reply_status = self.reply_status.unwrap_or_default();
@@ -299,7 +299,7 @@ impl ServeFlags {
 }
 
 impl MessageFlags {
-    /// The workload of a protocol: `http` if it is that, or what these flags say.
+    /// The workload of a protocol: `http`, or the message described by these flags.
     fn to_workload(&self, protocol: Protocol, http: Http) -> Result<Workload, Failure> {
         let lines = if protocol == Protocol::Line { Protocol::Line } else { Protocol::Echo };
         let others = [
@@ -332,7 +332,7 @@ impl OptionFlags {
     /// The options by their names.
     ///
     /// # Errors
-    /// One that is given twice.
+    /// If one is given twice.
     pub(crate) fn to_map(&self) -> Result<BTreeMap<String, String>, Failure> {
         let mut options = BTreeMap::new();
         for (name, value) in &self.options {
@@ -356,8 +356,7 @@ impl Protocol {
     }
 }
 
-/// Refuses flags that were given and are of another protocol: a flag that would be ignored is a setting that would not
-/// be measured.
+/// Refuses flags of another protocol: a flag that is ignored would be a setting that is not measured.
 fn refuse_others(flags: &[(&str, bool, Protocol)], protocol: Protocol) -> Result<(), Failure> {
     match flags.iter().find(|(_, given, of)| *given && *of != protocol) {
         None => Ok(()),
@@ -369,7 +368,7 @@ fn refuse_others(flags: &[(&str, bool, Protocol)], protocol: Protocol) -> Result
     }
 }
 
-/// An address, or a name that is resolved now.
+/// Parses an address, or resolves a name.
 fn listen_address(text: &str) -> Result<Address, Failure> {
     text.parse().or_else(|message| {
         let resolved = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
@@ -413,11 +412,11 @@ fn parse_cpus(text: &str) -> Result<Cpus, String> {
     Ok(Cpus(cpus))
 }
 
-/// Clap explains over several lines, then adds the usage; what is wrong and its hint fit one.
+/// The error and its hint in one line. Clap uses several, and adds the usage.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    // That a flag could be passed as a value is true and helps with nothing.
+    // The tip to pass a flag as a value helps nobody.
     let is_said = |line: &&str| {
         !(line.is_empty() || line.starts_with("For more information") || line.starts_with("tip: to pass '"))
     };

@@ -192,7 +192,7 @@ fn a_rate_makes_an_open_loop() {
         "http://127.0.0.1:8080/ --rate 2k",
         Ok(LoadSpec { pace: open(Arrivals::Poisson, 1, &[(2000.0, 2000.0, None)]), ..load_spec() }),
     );
-    // The stages say how long it takes.
+    // The stages determine the duration.
     check_load(
         "http://127.0.0.1:8080/ -r 0-100:3s,100:2s --arrivals even --seed 7 --spin 50us",
         Ok(LoadSpec {
@@ -400,7 +400,7 @@ fn a_flag_beside_another_tools_line_wins_over_what_the_line_means() {
         "-c 5 --timeout=3s",
         Ok(LoadSpec { connections: 5, timeout_ms: 3000, ..meant.clone() }),
     );
-    // What may be given several times is added.
+    // Repeatable flags are added.
     check_beside(line, "-H C:b", Ok(LoadSpec { workload: with_headers(&["A", "C"]), ..meant.clone() }));
     check_beside(
         line,
@@ -417,7 +417,7 @@ fn a_flag_beside_another_tools_line_wins_over_what_the_line_means() {
     assert_eq!(spec.tls.map(|tls| (tls.cacert, tls.insecure)), Some((Some("ca.pem".into()), false)));
 }
 
-/// As what a line means and the flags beside it are read.
+/// Parses a translated line with the flags beside it.
 fn check_beside(line: &str, beside: &str, expected: Result<LoadSpec, &str>) {
     let spec = parse_load(&words(line), words(beside).into_iter()).and_then(|flags| checked(&flags));
     match (spec, expected) {
@@ -504,12 +504,12 @@ fn check_load(flags: &str, expected: Result<LoadSpec, &str>) {
     });
 }
 
-/// What the flags mean, if it can be.
+/// What the flags mean, if they are valid.
 fn checked(flags: &LoadFlags) -> Result<LoadSpec, Failure> {
     flags.to_spec().and_then(|spec| check::load(&spec, Names::Flags).map(|()| spec))
 }
 
-/// The spec that a command line means, or a part of the one line that refuses it.
+/// Expects the spec of a command line, or a part of its one-line error.
 fn check<S: std::fmt::Debug + PartialEq>(
     command: &str,
     flags: &str,

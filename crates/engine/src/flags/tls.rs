@@ -24,10 +24,10 @@ pub(crate) struct TlsFlags {
 }
 
 impl TlsFlags {
-    /// How TLS is to be spoken with this server, if it is.
+    /// The TLS settings for this server, if it uses TLS.
     ///
     /// # Errors
-    /// A flag where there is no TLS.
+    /// If a flag is given without TLS.
     pub(crate) fn of(&self, url: &Url) -> Result<Option<Tls>, Failure> {
         let Self { server_name, cacert, insecure } = self;
         if url.tls {

@@ -1,6 +1,6 @@
-//! The events of a run by hand, on a pipe to the process that shows them.
+//! Events of a run by hand, on a pipe to the process that shows them.
 //!
-//! Showing them never delays the run: what does not fit into the pipe at once is written later or not at all.
+//! They never delay the run: what does not fit into the pipe at once is written later or dropped.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -9,9 +9,9 @@ use crate::failure::Failure;
 
 /// The pipe to the process that shows the run.
 pub(crate) struct EventPipe {
-    /// None once it has no reader.
+    /// None after its reader has gone.
     pipe: Option<File>,
-    /// What is left of the last line that was begun.
+    /// The unwritten rest of the last line.
     left: Vec<u8>,
 }
 
@@ -19,7 +19,7 @@ impl EventPipe {
     /// The pipe behind an inherited descriptor.
     ///
     /// # Errors
-    /// Where there is no such pipe.
+    /// If there is no such pipe.
     pub(crate) fn open(descriptor: u32) -> Result<Self, Failure> {
         let pipe = sys::pipe::inherited(descriptor).map_err(|error| {
             Failure::request("bad_flag", format!("--events-fd: descriptor {descriptor} is no pipe: {error}"))
@@ -27,7 +27,7 @@ impl EventPipe {
         Ok(Self { pipe: Some(pipe), left: Vec::new() })
     }
 
-    /// Emits a line, as a whole or not at all.
+    /// Emits a line, completely or not at all.
     pub(crate) fn emit(&mut self, line: &str) {
         self.push();
         if self.left.is_empty() {

@@ -1,4 +1,4 @@
-//! A process and its relatives: the one that owns it, the one that watches it, and several that work as one.
+//! Process management: the owner of a port, supervision, and several processes that work as one.
 
 pub(crate) mod event_pipe;
 pub(crate) mod owner;

@@ -1,4 +1,4 @@
-//! Who holds a port that is in use: what `ss -ltnp` would say, so that the user need not ask it.
+//! The owner of a port in use, as `ss -ltnp` would show it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub(crate) fn of_port(address: SocketAddr) -> Option<(String, u32)> {
     Some((name.trim().to_owned(), pid))
 }
 
-/// The inodes of the sockets that listen on `port`, from a table in the form of `/proc/net/tcp`.
+/// The inodes of the sockets that listen on `port`, from a table in the format of `/proc/net/tcp`.
 fn listening_inodes(table: &str, port: u16) -> Vec<u64> {
     const LISTEN: &str = "0A";
     table
@@ -36,7 +36,7 @@ fn listening_inodes(table: &str, port: u16) -> Vec<u64> {
         .collect()
 }
 
-/// Whether the process at this folder of `/proc` has one of these sockets open.
+/// Whether the process of this `/proc` folder has one of these sockets open.
 fn holds(process: &Path, sockets: &[String]) -> bool {
     let Ok(descriptors) = fs::read_dir(process.join("fd")) else { return false };
     descriptors.flatten().any(|descriptor| {

@@ -1,8 +1,8 @@
-//! Several processes that load one server as one: for more connections than a process may have descriptors.
+//! Several processes that load one server as one, for more connections than one process has descriptors.
 //!
-//! Each is this program again, with its shard of the spec, and held: so none sends a request
-//! before all connections are open, all begin at the same moment, and none closes one before all have measured. What
-//! they tell is added up as that of threads is.
+//! Each is another instance of this program, with its shard of the spec, and held. So none sends a request before all
+//! connections are open, all start at the same moment, and none closes a connection before all have measured. Their
+//! reports are merged like those of threads.
 
 use std::env;
 use std::fs;
@@ -26,8 +26,8 @@ use crate::spec::limits::DESCRIPTORS_RESERVED;
 use crate::spec::workload::forever;
 use crate::units::{count, counted};
 
-/// A checked spec as this machine can run it: with as many processes as its connections need descriptors, a thread for
-/// each, and as many addresses on the loopback interface as they need ports. What was not asked for is said.
+/// Adapts a checked spec to this machine: as many processes as its connections need descriptors, a thread for each, and
+/// as many loopback source addresses as they need ports. Prints what it adds.
 ///
 /// # Errors
 /// `bad_number`: too few connections for the processes, or too few source addresses for the connections.
@@ -48,7 +48,7 @@ pub(crate) fn fit(mut spec: LoadSpec) -> Result<LoadSpec, Failure> {
     Ok(spec)
 }
 
-/// Whether there is something to do for each process.
+/// Checks that there is work for each process.
 fn check_shares(spec: &LoadSpec) -> Result<(), Failure> {
     let processes = spec.processes;
     let busy = spec.active.unwrap_or(spec.connections);
@@ -65,23 +65,23 @@ fn check_shares(spec: &LoadSpec) -> Result<(), Failure> {
     ))
 }
 
-/// The parts of a spec, one for each of its processes. They add up to it; the first is the largest.
+/// The parts of a spec, one for each of its processes. Together they are the whole; the first is the largest.
 pub(crate) fn parts(spec: &LoadSpec) -> Vec<LoadSpec> {
     match spec.processes {
-        // It may be a part itself, with a place of its own.
+        // The spec may be a part itself, with its own place.
         1 => vec![spec.clone()],
         processes => (0..processes).map(|index| part(spec, index)).collect(),
     }
 }
 
-/// Runs the parts, each in a process of its own, as [`::load::run`] runs one. Raising `stop` ends them all early.
+/// Runs each part in a process, as [`::load::run`] runs one. Raising `stop` ends them all early.
 ///
-/// To be called by a thread that lives as long as the run: the processes end with it.
+/// Call it from a thread that lives as long as the run: the processes end with it.
 ///
-/// One that fails ends the others. Once all measure, what the others have measured until then is the run.
+/// If one fails, the others end too. If all were already measuring, the results of the others so far are the run.
 ///
 /// # Errors
-/// The first failure of any of them, where there is nothing to report.
+/// The first failure, if there is nothing to report.
 pub(crate) fn run(
     parts: &[LoadSpec],
     stop: &AtomicBool,
@@ -107,7 +107,7 @@ pub(crate) fn run(
     let missing_features = whole.open()?;
     let connections = parts.iter().map(|part| part.connections).sum();
     let start_ns = emit(Event::Ready { connections, missing_features });
-    // All have the same clock, and need a moment to hear of it.
+    // All processes use the same clock, and need a moment to receive the time.
     let start_ns = start_ns.unwrap_or_else(|| sys::clock::monotonic_ns() + START_AHEAD_NS);
     whole.go_on(&start_ns.to_string());
     whole.measure(&parts[0], emit)
@@ -116,7 +116,7 @@ pub(crate) fn run(
 /// A run that has been measured.
 pub(crate) struct Ran {
     pub(crate) measured: ::load::Report,
-    /// Why the parts of some processes are missing in it.
+    /// The failures of processes whose parts are missing.
     pub(crate) lost: Vec<Failure>,
 }
 
@@ -126,17 +126,16 @@ impl From<::load::Report> for Ran {
     }
 }
 
-/// How far ahead the begin lies that processes are told of: so that the last of many has heard of it in time, on a
-/// machine that is busy, too.
+/// How far ahead the start is, so that even the last process receives it in time on a busy machine.
 const START_AHEAD_NS: u64 = 100_000_000;
 
-/// How many processes it takes where each has so many descriptors for connections.
+/// How many processes are needed if each has this many descriptors for connections.
 fn processes_needed(spec: &LoadSpec, descriptors: usize) -> usize {
     let largest = |processes: usize| {
         let kinds = [spec.connections, spec.idle, spec.probes];
         kinds.into_iter().map(|whole| whole.div_ceil(processes)).sum::<usize>()
     };
-    // Where not even the most suffice, the check of a part says so.
+    // If even the maximum is too few, the check of a part reports it.
     PROCESSES.into_iter().find(|processes| largest(*processes) <= descriptors).unwrap_or(1)
 }
 
@@ -145,7 +144,7 @@ fn descriptors() -> usize {
     sys::process::descriptors_max().saturating_sub(DESCRIPTORS_RESERVED)
 }
 
-/// Gives connections to the loopback interface more addresses to come from, where one has too few ports for them.
+/// Adds source addresses for connections to the loopback interface if one address has too few ports.
 fn give_sources(spec: &mut LoadSpec, ports: usize) -> Result<(), Failure> {
     if spec.connect.iter().any(|Address(address)| matches!(address, sys::net::Address::Unix(_))) {
         return Ok(());
@@ -177,16 +176,16 @@ fn give_sources(spec: &mut LoadSpec, ports: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The part of an address' ports that may be in use before it has too few. The kernel gives every other port first;
-/// once all of these are taken it passes over each of them to find another, for milliseconds a connection.
+/// The share of an address's ports to use before adding another address. The kernel tries every other port first. When
+/// those are taken, it scans them all for each connection, which takes milliseconds.
 const PORTS_SHARE: f64 = 0.45;
 
-/// Whether this is an address of 127.0.0.0/8, all of which are this machine's.
+/// Whether this is an address of 127.0.0.0/8, which all belong to this machine.
 fn is_loopback(Address(address): &Address) -> bool {
     matches!(address, sys::net::Address::Ip(address) if address.is_ipv4() && address.ip().is_loopback())
 }
 
-/// Ports the kernel chooses from for connections between two addresses; its default where it does not say.
+/// The number of ports that the kernel chooses from for connections between two addresses. If unknown, its default.
 fn ports() -> usize {
     const DEFAULT: usize = 28_232;
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
@@ -201,7 +200,7 @@ fn part(spec: &LoadSpec, index: usize) -> LoadSpec {
     let (of, threads) = (spec.processes, spec.threads());
     let begin = |whole: usize| before(whole, index, of);
     let part = |whole: usize| before(whole, index + 1, of) - begin(whole);
-    // A schedule takes threads in turn, in whatever process they are; a closed loop is as fast as its connections.
+    // A schedule uses all threads in turn, whatever their process; a closed loop is as fast as its connections.
     let requests = |whole: usize| match spec.pace {
         Pace::Open { .. } => {
             before(whole, begin(threads) + part(threads), threads) - before(whole, begin(threads), threads)
@@ -226,36 +225,36 @@ fn part(spec: &LoadSpec, index: usize) -> LoadSpec {
     }
 }
 
-/// How much of a whole those before `index` have, of `of` who share it so that the first of them have the most.
+/// How much of a whole the shares before `index` have. There are `of` shares, and the first ones are the largest.
 fn before(whole: usize, index: usize, of: usize) -> usize {
     whole / of * index + index.min(whole % of)
 }
 
-/// One of the processes. Dropping it ends it.
+/// One of the processes. Dropping it kills it.
 struct ShardProcess {
     child: Child,
-    /// It lives for as long as this is open.
+    /// The process lives while this is open.
     stdin: Option<ChildStdin>,
-    /// Whether it has measured, and waits for the others.
+    /// Whether it has measured and waits for the others.
     rests: bool,
-    /// How many slices it has told.
+    /// How many slices it has reported.
     slices: u64,
-    /// Whether it tells no more.
+    /// Whether it reports nothing more.
     has_ended: bool,
     report: Option<::load::Report>,
 }
 
-/// What one of them has told; None: it has ended, or what it says is not understood.
+/// An event of a process. None: it has ended, or its output is invalid.
 type News = (usize, Option<LoadEvent>);
 
 impl ShardProcess {
-    /// Starts a process with its part of the spec, and a thread that passes on what it tells.
+    /// Starts a process with its part of the spec, and a thread that forwards its events.
     fn start(part: &LoadSpec, index: usize, sender: mpsc::Sender<News>) -> Result<Self, Failure> {
         let mut child = Command::new(env::current_exe()?)
             .args(["load", "--spec", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C is for the first process to pass on: a second one would end the others at once.
+            // Only this process gets Ctrl-C, and passes it on: a second one would end the others at once.
             .process_group(0)
             .spawn()
             .map_err(|error| Failure::work("failed", format!("cannot start another process: {error}")))?;
@@ -264,7 +263,7 @@ impl ShardProcess {
         let mut shard = Self { stdin, child, rests: false, slices: 0, has_ended: false, report: None };
         thread::Builder::new().name(format!("process-{index}")).spawn(move || {
             let events = stdout.lines().map_while(|line| contract::read::<LoadEvent>(&line.ok()?).ok());
-            // Where the receiver is gone, so is the run.
+            // Without a receiver the run is over.
             events.for_each(|event| drop(sender.send((index, Some(event)))));
             let _ = sender.send((index, None));
         })?;
@@ -272,14 +271,14 @@ impl ShardProcess {
         Ok(shard)
     }
 
-    /// Hands it a line. One that has ended does not read it, which its end tells.
+    /// Sends it a line. A process that has ended does not read it, which its last event reports.
     fn say(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}");
         }
     }
 
-    /// Why it has failed, by its own words if it had any left.
+    /// Why it failed: its own message, if it sent one.
     fn failure(&mut self, failed: Option<Failed>, place: &str) -> Failure {
         let status = self.child.wait();
         let Some(Failed { kind, message, first_failure, .. }) = failed else {
@@ -298,7 +297,7 @@ impl ShardProcess {
 
 impl Drop for ShardProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -309,16 +308,16 @@ struct Shards<'a> {
     news: mpsc::Receiver<News>,
     stop: &'a AtomicBool,
     is_interrupted: bool,
-    /// How many have begun to measure, and the last time that one of them has told.
+    /// How many have started to measure, and the time of the latest event.
     measuring: usize,
     at_ns: u64,
     slices: Slices,
-    /// Why some of them have ended without a report.
+    /// The failures of processes that ended without a report.
     lost: Vec<Failure>,
 }
 
 impl Shards<'_> {
-    /// Waits until all have opened their connections; returns what they do without.
+    /// Waits until all have opened their connections. Returns their missing features.
     fn open(&mut self) -> Result<Vec<String>, Failure> {
         let mut missing_features = Vec::new();
         let mut left = self.shards.len();
@@ -331,7 +330,7 @@ impl Shards<'_> {
         Ok(missing_features)
     }
 
-    /// From the start to the reports of all, or of those that live to report.
+    /// Follows them from the start to their reports, or to those of the processes that survive.
     fn measure(
         mut self,
         part: &LoadSpec,
@@ -349,7 +348,7 @@ impl Shards<'_> {
             });
             if !is_over && self.shards.iter().all(|shard| shard.rests || shard.has_ended) {
                 is_over = true;
-                // One that was stopped before its time has reported at once and tells no end.
+                // A process that was stopped early has sent its report at once, without this event.
                 if self.shards.iter().all(|shard| shard.rests) {
                     emit(Event::Measured { at_ns: self.at_ns });
                 }
@@ -362,7 +361,7 @@ impl Shards<'_> {
         self.sum(part)
     }
 
-    /// Takes what one of them tells once all are ready.
+    /// Handles an event after all are ready.
     fn take(
         &mut self,
         index: usize,
@@ -385,8 +384,8 @@ impl Shards<'_> {
             LoadEvent::Measured(ended) => {
                 self.shards[index].rests = true;
                 self.at_ns = ended.monotonic_ns.max(self.at_ns);
-                // A run of a number of requests has told all its slices by now, and may rest for long; one of a given
-                // time tells the last of them when it goes on, which is soon.
+                // In a run with a number of requests, it has sent all its slices by now and may wait for long. In a run
+                // with a duration, it sends the last one when it continues, which is soon.
                 if part.requests.is_some() {
                     self.slices.ends[index] = self.shards[index].slices;
                 }
@@ -400,7 +399,7 @@ impl Shards<'_> {
         Ok(())
     }
 
-    /// Goes on without one of them, to the reports of the others: at once, for without it the load is another.
+    /// Continues without one of them, and stops the others, because the load has changed.
     fn lose(&mut self, index: usize, failure: Failure) {
         self.shards[index].has_ended = true;
         self.slices.ends[index] = self.shards[index].slices;
@@ -408,25 +407,25 @@ impl Shards<'_> {
         self.interrupt();
     }
 
-    /// What all have measured together.
+    /// Merges the reports.
     fn sum(mut self, part: &LoadSpec) -> Result<Ran, Failure> {
         let mut whole = ::load::Report::empty(matches!(part.pace, Pace::Open { .. }));
         self.shards.iter().filter_map(|shard| shard.report.as_ref()).for_each(|report| whole.add(report));
         if self.lost.len() == self.shards.len() {
             return Err(self.lost.swap_remove(0));
         }
-        // The last of them may have died when the others had measured to the end.
+        // The last one may have died when the others had already finished.
         whole.interrupted |= !self.lost.is_empty();
         self.lost.iter_mut().for_each(|failure| failure.message += ": its results are missing");
         Ok(Ran { measured: whole, lost: self.lost })
     }
 
-    /// Ends the hold that all are in, with this line.
+    /// Releases all held processes with this line.
     fn go_on(&mut self, line: &str) {
         self.shards.iter_mut().for_each(|shard| shard.say(line));
     }
 
-    /// What is told next, by whom, or why that one tells no more. Passes on that the run is to stop.
+    /// The next event with the index of its process, or the failure of that process. Passes on a stop.
     fn next(&mut self) -> (usize, Result<LoadEvent, Failure>) {
         loop {
             if self.stop.load(Ordering::Relaxed) && !self.is_interrupted {
@@ -446,31 +445,31 @@ impl Shards<'_> {
 
     fn interrupt(&mut self) {
         self.is_interrupted = true;
-        // One that has ended by itself meanwhile needs no signal: nobody has its number until it has been waited for.
+        // A process that has just ended by itself is harmless: its PID stays reserved until it is reaped.
         let shards = self.shards.iter().filter(|shard| !shard.has_ended);
         shards.for_each(|shard| drop(sys::process::interrupt(shard.child.id())));
     }
 
     fn failure(&mut self, index: usize, failed: Option<Failed>) -> Failure {
         if self.is_interrupted && self.measuring == 0 {
-            // Each knows only of its own connections.
+            // Each process knows only of its own connections.
             return Failure::work("interrupted", "stopped while the connections were being opened");
         }
         let shard = &mut self.shards[index];
         let place = format!("process {} of the generator", shard.child.id());
-        // What it has not read ends it, should it not have ended.
+        // Closing its input ends it if it is still running.
         shard.stdin = None;
         shard.failure(failed, &place)
     }
 }
 
-/// How often it is looked whether the run is to stop.
+/// How often the stop flag is checked.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Slices of the window in the making: those that not all processes have told yet.
+/// Slices of the window that not all processes have sent yet.
 struct Slices {
     pending: Vec<(Slice, usize)>,
-    /// The first slice that each process has no part in, as far as it is known.
+    /// For each process, the first slice without it, if known.
     ends: Vec<u64>,
 }
 
@@ -485,7 +484,7 @@ impl Slices {
         }
     }
 
-    /// Passes on those that are whole; at the end of a run all that there are.
+    /// Passes on the complete slices; at the end of a run, all.
     fn pass_on(&mut self, is_end: bool, mut emit: impl FnMut(Slice)) {
         self.pending.sort_unstable_by_key(|(slice, _)| slice.index);
         let is_whole = |(slice, parts): &&(Slice, usize)| is_end || self.is_whole(slice, *parts);

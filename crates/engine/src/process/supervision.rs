@@ -1,4 +1,4 @@
-//! A supervised process: it is given its work as one line of JSON and never outlives whoever gave it.
+//! A supervised process gets its work as one line of JSON, and never outlives its parent.
 
 use std::io::{self, BufRead, Read};
 use std::os::unix::process::parent_id;
@@ -11,17 +11,17 @@ use crate::failure::Failure;
 use crate::output;
 use crate::spec::limits::SPEC_BYTES_MAX;
 
-/// Whether a process works by hand or for a program; it decides where its news and its failures go.
+/// Who started the process, which decides the form of its events and failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Person,
     Program,
 }
 
-/// Reads the spec, and from then on dies with the parent.
+/// Reads the spec. From then on the process dies with its parent.
 ///
 /// # Errors
-/// A spec that is wrong, too long, not text, or never comes; a parent that is already gone.
+/// An invalid spec, too long, not text, or missing; or the parent is already gone.
 pub(crate) fn read_spec<T: Spec>() -> Result<T, Failure> {
     contract::read(&spec_line()?).map_err(|error| {
         let message = format!("the spec is invalid: {error}; docs/contract.md describes it");
@@ -49,20 +49,19 @@ fn spec_line() -> Result<String, Failure> {
     Ok(line)
 }
 
-/// From here on a supervised process calls `answer` with each line that comes on standard input, and when that ends it
-/// calls `last` and ends itself.
+/// From here on a supervised process calls `answer` with each line of standard input. At its end it calls `last` and
+/// exits.
 ///
-/// It is called once the spec has been checked, so that what is wrong with it is told even to somebody who ends
-/// the input at once.
+/// Call it after the spec has been checked, so that errors in the spec are reported even if the input ends at once.
 ///
 /// # Errors
-/// Where there is no room for another thread.
+/// If no thread can be started.
 pub(crate) fn answer_input(
     answer: impl Fn(&[u8]) + Send + 'static,
     last: impl FnOnce() + Send + 'static,
 ) -> Result<(), Failure> {
     thread::Builder::new().name("supervision".into()).spawn(move || {
-        // An error means that the input is gone, too.
+        // An error means that the input has ended, too.
         io::stdin().lock().split(b'\n').map_while(Result::ok).for_each(|line| answer(&line));
         last();
         process::exit(0);
@@ -70,10 +69,10 @@ pub(crate) fn answer_input(
     Ok(())
 }
 
-/// From here on a process that a person has started calls `last` and ends when it is asked to, by Ctrl-C or `kill`.
+/// From here on a process started by a person calls `last` and exits on SIGINT or SIGTERM.
 ///
 /// # Errors
-/// Where there is no room for another thread.
+/// If no thread can be started.
 pub(crate) fn end_with_signal(last: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     sys::process::hold_termination()?;
     thread::Builder::new().name("supervision".into()).spawn(move || {
@@ -84,7 +83,7 @@ pub(crate) fn end_with_signal(last: impl FnOnce() + Send + 'static) -> Result<()
     Ok(())
 }
 
-/// Tells whoever started this process how it ended.
+/// Reports to the owner how this process ended.
 pub(crate) fn finish(outcome: Result<(), Failure>, owner: Owner, role: Role) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What a load has shown: its report, how far to trust it, and the summary for people.
+//! The results of a load: its report, its validity, and the summary for people.
 
 pub(crate) mod report;
 pub(crate) mod summary;

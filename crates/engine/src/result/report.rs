@@ -1,4 +1,4 @@
-//! The report of a run: what was asked for and measured, and what follows from it.
+//! The report of a run: its settings, its measurements, and what follows from them.
 
 use contract::{
     Bytes, Interval, IntervalWord, LoadSpec, LoadWord, Opening, Pace, Report, ReportWord, Schedule,
@@ -77,7 +77,7 @@ pub(crate) fn report(spec: &LoadSpec, lacks: Vec<String>, measured: &::load::Rep
     report
 }
 
-/// What decides the validity of a run.
+/// The input of the validity rules.
 fn evidence<'a>(
     spec: &LoadSpec,
     measured: &'a ::load::Report,
@@ -96,7 +96,7 @@ fn evidence<'a>(
     }
 }
 
-/// What was asked for that makes these figures other than usual.
+/// Settings that make these figures unusual.
 fn labels(spec: &LoadSpec) -> Vec<String> {
     let labels = [
         (spec.verify == Verification::OneReceive, "checked after one receive, as published"),
@@ -105,15 +105,15 @@ fn labels(spec: &LoadSpec) -> Vec<String> {
     labels.iter().filter(|(applies, _)| *applies).map(|(_, label)| (*label).to_owned()).collect()
 }
 
-/// Whether no connection was open at the end and none could be opened, of those that were to stay open. One that is
-/// opened for each request may be none at any moment; one that was just begun to be opened again is none yet.
+/// Whether no connection was open at the end and none could be opened, of those that should stay open. Connections for
+/// a single request may all be closed at any moment, and one that is being reopened is not open yet.
 fn is_gone(spec: &LoadSpec, measured: &::load::Report) -> bool {
     let stays_open = spec.requests_per_connection.is_none()
         && !matches!(&spec.workload, Workload::Http(http) if !http.keep_alive);
     stays_open && measured.connections_open == measured.connections_untaken && measured.errors.connect > 0
 }
 
-/// What was asked for, as far as a report tells it.
+/// The settings in a report.
 pub(crate) fn asked(report: &Report) -> LoadSpec {
     LoadSpec {
         driver: report.driver,
@@ -137,7 +137,7 @@ pub(crate) fn asked(report: &Report) -> LoadSpec {
     }
 }
 
-/// What was measured.
+/// The measurements in a report.
 pub(crate) fn measured(report: &Report) -> ::load::Report {
     ::load::Report {
         connections_open: report.connections_open,
@@ -172,7 +172,7 @@ pub(crate) fn measured(report: &Report) -> ::load::Report {
     }
 }
 
-/// From then to the last reply, if there was one.
+/// The time from `from_ns` to the last reply, if there was one.
 fn until_last_reply_ns(from_ns: u64, measured: &::load::Report) -> Option<u64> {
     (measured.last_reply_ns > 0).then(|| measured.last_reply_ns.saturating_sub(from_ns))
 }

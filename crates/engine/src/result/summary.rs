@@ -1,4 +1,4 @@
-//! What a person sees after a load run: the rate, the latencies, what went wrong, and how far to trust it.
+//! What a person sees after a load run: the rate, the latencies, the errors, and how far to trust them.
 
 mod advice;
 
@@ -15,7 +15,7 @@ use crate::wrap::wrapped;
 /// The distributions of a run by their names, the main one first.
 pub(crate) type Rows<'a> = Vec<(&'static str, &'a Histogram<u64>)>;
 
-/// What a summary shows of the times of a run.
+/// The distributions in the summary.
 pub(crate) fn rows(measured: &::load::Report) -> Rows<'_> {
     let mut rows = vec![("response", &*measured.latency)];
     match &measured.views {
@@ -77,7 +77,7 @@ fn write_all(out: &mut String, report: &Report, rows: &Rows<'_>, subject: &str) 
     Ok(())
 }
 
-/// What is sent, unless it is a plain GET: `POST of 3 B, `.
+/// The request unless it is a plain GET: `POST of 3 B, `.
 fn asked(workload: &Workload) -> String {
     match workload {
         Workload::Http(http) if !http.body.is_empty() => {
@@ -88,7 +88,7 @@ fn asked(workload: &Workload) -> String {
     }
 }
 
-/// Why the figures that follow are not to be trusted, where they are not.
+/// Why the following figures cannot be trusted, if so.
 fn write_distrust(out: &mut String, report: &Report) -> fmt::Result {
     if report.unsound.is_empty() {
         return Ok(());
@@ -123,8 +123,8 @@ fn write_requests(out: &mut String, report: &Report) -> fmt::Result {
     writeln!(out)
 }
 
-/// The rate of correct replies, and in an open loop what there was to do: what the schedule made due in the window,
-/// which chance moves, and not only what was asked for.
+/// The rate of correct replies. In an open loop also the rate that was actually due in the window, which is random,
+/// besides the requested one.
 pub(crate) fn rate(report: &Report) -> String {
     let shown = |per_s: f64| format!("{}/s", count(per_s.round() as u64));
     let mut rate = format!("{}{}", sign(report), shown(report.rate_per_s));
@@ -143,12 +143,12 @@ pub(crate) fn rate(report: &Report) -> String {
     rate
 }
 
-/// What is before a rate that the generator has limited: the server may be faster. The lab prints the same.
+/// The sign before a rate that the generator limited: the server may be faster. The lab prints the same.
 fn sign(report: &Report) -> &'static str {
     if report.bound.by == BoundBy::Generator { "≥ " } else { "" }
 }
 
-/// Errors that happened, by kind.
+/// The errors by kind.
 fn errors(errors: &Errors) -> String {
     let kinds = [
         ("could not connect", errors.connect),
@@ -200,9 +200,9 @@ fn write_times(out: &mut String, report: &Report, rows: &Rows<'_>) -> fmt::Resul
     write_rows(out, rows)
 }
 
-/// A row for each distribution, with its name, and a last line for the first of them.
+/// A row for each distribution with its name, and a last line for the first of them.
 fn write_rows(out: &mut String, rows: &Rows<'_>) -> fmt::Result {
-    // One alone needs no name.
+    // A single row needs no name.
     let width =
         if rows.len() > 1 { rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default() } else { 0 };
     write!(out, "    {:width$}{:>10}", "", "min")?;
@@ -220,7 +220,7 @@ fn write_rows(out: &mut String, rows: &Rows<'_>) -> fmt::Result {
     writeln!(out, "              mean {mean}, standard deviation {stdev}\n")
 }
 
-/// The time that one reply in so many exceeds. Where there is no reply beyond it, it would only repeat the maximum.
+/// The time that one reply in `one_in` exceeds. Omitted if there is no such reply, because it would repeat the maximum.
 pub(crate) fn percentile(times_ns: &Histogram<u64>, one_in: u64) -> String {
     if times_ns.len() < one_in {
         return "-".into();
@@ -228,9 +228,9 @@ pub(crate) fn percentile(times_ns: &Histogram<u64>, one_in: u64) -> String {
     duration_ns(times_ns.value_at_quantile(1.0 - 1.0 / one_in as f64) as f64)
 }
 
-/// Ten steps of equal ratio from the fastest reply to the 99th percentile, and a row for the slowest hundredth.
-/// Steps of equal width up to the slowest reply would leave nearly all of them in the first.
-/// Of few replies there is nothing to see that the percentiles do not tell.
+/// Ten steps of equal ratio from the fastest reply to the 99th percentile, and a row for the slowest hundredth. With
+/// steps of equal width up to the slowest reply, nearly all replies would be in the first. Omitted for few replies,
+/// where the percentiles say as much.
 fn write_distribution(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Result {
     if latency_ns.len() < SPREAD_REPLIES_MIN {
         return Ok(());
@@ -253,7 +253,7 @@ fn write_distribution(out: &mut String, latency_ns: &Histogram<u64>) -> fmt::Res
     let most = rows.iter().map(|(_, number)| *number).max().unwrap_or_default().max(1);
     for &(end_ns, number) in rows {
         let share = 100.0 * number as f64 / latency_ns.len() as f64;
-        // Some are not none.
+        // A few replies must not be printed as none.
         let share = if number > 0 && share < 0.05 { "<0.1".into() } else { format!("{share:.1}") };
         let bar = "■".repeat((BAR_WIDTH * number).div_ceil(most) as usize);
         let row = format!("    to {:>10}  {share:>5} %  {bar}", duration_ns(end_ns as f64));
@@ -278,10 +278,10 @@ fn write_generator(out: &mut String, report: &Report) -> fmt::Result {
 fn limit(report: &Report) -> String {
     let bound = &report.bound;
     match bound.by {
-        // The sentence begins with it.
+        // The reason is part of that sentence.
         BoundBy::Server if report.gone => bound.why.clone(),
         BoundBy::Server => format!("the server: {}", bound.why),
-        // What is said above the table is not repeated.
+        // The reason is already printed above the table.
         BoundBy::Generator if report.unsound.contains(&bound.why) => "the generator (see above)".into(),
         BoundBy::Generator => bound.why.clone(),
         BoundBy::Rate => format!("the rate: {}", bound.why),
@@ -297,16 +297,16 @@ fn share(part_ns: u64, whole_ns: u64) -> f64 {
     if whole_ns == 0 { 0.0 } else { part_ns as f64 / whole_ns as f64 }
 }
 
-/// A text that a server may have decided, without what would steer a terminal.
+/// Escapes control characters in a text that a server may have chosen.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Percentiles by the share of replies that are slower: one in so many.
+/// Percentiles by the share of slower replies: one in this many.
 const PERCENTILES: &[(&str, u64)] =
     &[("p50", 2), ("p90", 10), ("p99", 100), ("p99.9", 1_000), ("p99.99", 10_000), ("p99.999", 100_000)];
 
-/// Fewer than this are not drawn.
+/// Fewer replies are not drawn.
 const SPREAD_REPLIES_MIN: u64 = 20;
 const STEPS: u32 = 10;
 const BAR_WIDTH: u64 = 40;

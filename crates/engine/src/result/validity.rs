@@ -1,48 +1,48 @@
-//! What limited a run, and whether its figures can be trusted: rules that look at the generator, never at the result.
+//! What limited a run, and whether its figures are valid: rules about the generator, never about the result.
 
 use contract::{Bound, BoundBy, Schedule};
 use hdrhistogram::Histogram;
 
 use crate::units::{count, duration_ns};
 
-/// Above this share of its time a busy generator is likely to be what limits the rate.
+/// Above this busy share, the generator probably limits the rate.
 const BUSY_SHARE_MAX: f64 = 0.9;
 /// Above this share of the time, waiting for a processor shows in every percentile.
 const DELAY_SHARE_MAX: f64 = 0.05;
-/// Above this share it has cost so much of the rate that the generator is the limit, however long it waited for
-/// replies.
+/// Above this share, waiting for a processor reduces the rate so much that the generator is the limit, however long it
+/// waited for replies.
 const DELAY_SHARE_LIMIT: f64 = 0.15;
-/// In a shorter window one turn of the scheduler is a large share, and no share means anything.
+/// In a shorter window one time slice of the scheduler is a large share, and shares mean nothing.
 const WINDOW_NS_MIN: u64 = 100_000_000;
-/// Away for so long is not work: the scheduler, or the machine, took the processor away.
+/// A longer pause is not work: the scheduler or the machine took the processor away.
 const AWAY_NS_MAX: u64 = 20_000_000;
-/// Sending later than this is part of what is then called latency, unless that is ten times as long.
+/// Sending later than this distorts latency, unless latency is ten times as long.
 const LATENESS_P99_NS_MAX: u64 = 1_000_000;
 const LATENESS_SHARE_MAX: f64 = 0.1;
-/// Less than this share of what was due is another rate than the one asked for.
+/// Below this share of the due requests, the rate is not the requested one.
 const ACHIEVED_SHARE_MIN: f64 = 0.99;
-/// More failures than this are an outage and not a speed.
+/// A higher share of failures is an outage, not a speed.
 const FAILED_SHARE_MAX: f64 = 0.001;
 
-/// A request without a reply for so many times the longest latency is not merely in flight,
+/// A request without a reply is overdue after this many times the longest latency,
 const UNANSWERED_FACTOR: u64 = 2;
-/// if it waits for so long, or if so many of all that were sent do.
+/// if it has waited for this long, or if more than this share of all sent requests are unanswered.
 const UNANSWERED_NS_MAX: u64 = 1_000_000_000;
 const UNANSWERED_SHARE_MAX: f64 = 0.01;
 
-/// What decides the validity of a run.
+/// The input of the validity rules.
 pub(crate) struct Evidence<'a> {
     pub(crate) measured: &'a ::load::Report,
     pub(crate) connections: usize,
     pub(crate) idle: usize,
     pub(crate) requests_per_connection: Option<u64>,
-    /// Whether the last of so many replies ended it, whatever other requests waited for.
+    /// Whether the run ends after a number of replies, even while other requests wait.
     pub(crate) ends_at_last_reply: bool,
     /// Whether the server was gone at the end.
     pub(crate) gone: bool,
     /// None in a closed loop.
     pub(crate) schedule: Option<&'a Schedule>,
-    /// Whether it was told to wait without sleeping: then being busy says nothing.
+    /// Whether it busy-waits: then its busy share means nothing.
     pub(crate) spins: bool,
 }
 
@@ -77,7 +77,7 @@ impl Evidence<'_> {
             reasons.push(none_open(&self.when_gone(), self.connections + self.idle));
         }
         reasons.extend(self.generator_limit());
-        // What was slow may be this where it has not limited the rate, too.
+        // A lack of processor time may explain slow replies even if it did not limit the rate.
         if let Some(reason) = self.starved()
             && !reasons.contains(&reason)
         {
@@ -100,7 +100,7 @@ impl Evidence<'_> {
         if let Some(reason) = self.unread().or_else(|| self.unanswered()) {
             reasons.push(reason);
         }
-        // What a server that is gone leaves unsent is no news.
+        // If the server is gone, unsent requests are no news.
         if !self.gone
             && self.is_behind()
             && let Some(schedule) = self.schedule
@@ -113,9 +113,8 @@ impl Evidence<'_> {
         reasons
     }
 
-    /// That its own counts contradict each other, however connections came and went: what was sent has ended or is in
-    /// flight, what went wrong has a kind and a phase, and no connection was open that had not been opened or has
-    /// carried more than it may.
+    /// That the counts contradict each other. Every sent request has ended or is in flight, every error has a kind and
+    /// a phase, and no connection is open that was never opened or has carried too many requests.
     fn unbalanced(&self) -> Option<String> {
         let ::load::Report { requests, errors, errors_by_phase, connections_open, connections_made, .. } =
             self.measured;
@@ -157,7 +156,7 @@ impl Evidence<'_> {
         (BoundBy::Rate, self.how_punctual())
     }
 
-    /// That all went out, and how late where that is a part of what the slowest requests took.
+    /// That all requests were sent, and how late if that is part of the slowest latencies.
     fn how_punctual(&self) -> String {
         let lateness_ns = self.measured.views.as_ref().map_or(0, |views| quantile(&views.lateness_ns, 0.99));
         if lateness_ns as f64 <= LATENESS_SHARE_MAX * quantile(&self.measured.latency, 0.99) as f64 {
@@ -170,20 +169,20 @@ impl Evidence<'_> {
         )
     }
 
-    /// How the generator itself has limited the run, if it has.
+    /// How the generator limited the run, if it did.
     fn generator_limit(&self) -> Option<String> {
         // A server that answers mostly wrong may be slower than this when it answers right.
         if self.is_mostly_wrong() {
             return None;
         }
-        // A generator that mostly waited for replies, and little for a processor, was not the limit: with a processor
-        // of its own it would have waited for the same replies.
+        // A generator that mostly waited for replies, and little for a processor, was not the limit: with its own
+        // processor it would have waited for the same replies.
         let mostly_waited = self.starved_share() < DELAY_SHARE_LIMIT
             && self.busy_share() + self.starved_share() < self.waiting_share();
         self.starved().filter(|_| !mostly_waited).or_else(|| self.late()).or_else(|| self.restless())
     }
 
-    /// That it was ready to run and had no processor.
+    /// That it was runnable without a processor.
     fn starved(&self) -> Option<String> {
         let starved = self.starved_share();
         (starved >= DELAY_SHARE_MAX && !self.is_short()).then(|| {
@@ -194,7 +193,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// That it has not kept to the schedule although there were connections.
+    /// That it was behind schedule although connections were free.
     fn late(&self) -> Option<String> {
         self.lateness_p99_ns().map(|lateness_ns| {
             let late = duration_ns(lateness_ns as f64);
@@ -205,9 +204,9 @@ impl Evidence<'_> {
         })
     }
 
-    /// That it had work all the time.
+    /// That it was busy all the time.
     fn restless(&self) -> Option<String> {
-        // What has kept to its schedule has not been limited by being busy.
+        // If it kept to the schedule, being busy was no limit.
         let is_free = self.schedule.is_some() && !self.is_behind();
         (!is_free && !self.spins && self.busy_share() >= BUSY_SHARE_MAX).then(|| {
             format!(
@@ -217,7 +216,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// The 99th percentile of its delays, where that is too long.
+    /// The 99th percentile of its lateness, if that is too long.
     fn lateness_p99_ns(&self) -> Option<u64> {
         let views = self.measured.views.as_ref()?;
         let lateness_ns = quantile(&views.lateness_ns, 0.99);
@@ -225,8 +224,8 @@ impl Evidence<'_> {
         (lateness_ns > LATENESS_P99_NS_MAX.max(tolerated_ns as u64)).then_some(lateness_ns)
     }
 
-    /// Whether less went out than was due, beyond what was left over from before and what chance may leave: as many as
-    /// there are connections, or three deviations of a Poisson number.
+    /// Whether fewer requests were sent than due, beyond the earlier backlog and what chance explains: the number of
+    /// connections, or three standard deviations of a Poisson count.
     fn is_behind(&self) -> bool {
         self.schedule.is_some_and(|schedule| {
             let behind = schedule.unsent_end.saturating_sub(schedule.unsent_begin) as f64;
@@ -236,7 +235,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// A schedule that was kept by a generator without rest: what it sent was in time, what it received may have lain.
+    /// That the schedule was kept, but the generator was always busy: replies may have waited to be read.
     fn unread(&self) -> Option<String> {
         let is_busy = self.schedule.is_some() && !self.spins && self.busy_share() >= BUSY_SHARE_MAX;
         (is_busy && self.generator_limit().is_none()).then(|| {
@@ -245,7 +244,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// Requests whose reply had not come at the end and was overdue by all that was seen: the percentiles do not
+    /// Requests whose replies were missing at the end and overdue compared with all others. The percentiles do not
     /// include them.
     fn unanswered(&self) -> Option<String> {
         let oldest_ns = self.measured.unanswered_ns_max;
@@ -270,7 +269,7 @@ impl Evidence<'_> {
         share(self.measured.generator.run_delay_ns, self.measured.generator.wall_ns)
     }
 
-    /// What is left of its time: there was nothing to do before a reply came, or before a request was due.
+    /// The rest of its time: nothing to do before a reply arrived or a request was due.
     fn waiting_share(&self) -> f64 {
         (1.0 - self.busy_share() - self.starved_share()).max(0.0)
     }
@@ -293,7 +292,7 @@ impl Evidence<'_> {
     }
 }
 
-/// That no connection was left of a server that was gone; `when` says since when.
+/// That no connection was left of a server that is gone; `when` tells since when.
 pub(crate) fn none_open(when: &str, connections: usize) -> String {
     format!("{when}: none of {} connections was open or could be opened", count(connections as u64))
 }

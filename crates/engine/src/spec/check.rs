@@ -1,6 +1,6 @@
-//! Refuses what no server and no load can be: the one check of a spec, whether flags or a program gave it.
+//! The one check of a spec, whether flags or a program gave it: refuses what no server and no load can be.
 //!
-//! The ranges are those of [`contract::limits`], which the schemas state too. What depends on this machine is checked
+//! The ranges are those of [`contract::limits`], which are also in the schemas. What depends on this machine is checked
 //! where it is used.
 
 use std::fmt::{self, Display};
@@ -18,17 +18,17 @@ use crate::failure::Failure;
 use crate::spec::limits::INTERVALS_MAX;
 use crate::units::{counted, duration_text};
 
-/// How a message names a setting: a program knows the fields of its spec, a person the flags and their units.
+/// How messages name a setting: programs know the fields of a spec, people the flags and their units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Names {
     Fields,
     Flags,
 }
 
-/// A setting by its field and by its flag.
+/// The name of a setting as a field and as a flag.
 type Name = (&'static str, &'static str);
 
-/// Refuses what no server can be.
+/// Checks the spec of a server.
 ///
 /// # Errors
 /// `bad_number`.
@@ -45,7 +45,7 @@ pub(crate) fn serve(spec: &ServeSpec, names: Names) -> Result<(), Failure> {
     }
 }
 
-/// Refuses what no path can be.
+/// Checks the spec of a path.
 ///
 /// # Errors
 /// `bad_number`.
@@ -58,10 +58,10 @@ pub(crate) fn path(spec: &PathSpec, names: Names) -> Result<(), Failure> {
     names.within(("mtu", "--mtu"), spec.mtu, MTU)
 }
 
-/// Refuses what no load can be.
+/// Checks the spec of a load.
 ///
 /// # Errors
-/// `bad_number`, or `bad_spec` and `bad_flag` where two settings contradict each other.
+/// `bad_number`, or `bad_spec` and `bad_flag` if two settings contradict each other.
 pub(crate) fn load(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     counts(spec, names)?;
     place(spec, names)?;
@@ -160,7 +160,7 @@ fn durations(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     names.lasting(("spin_us", "--spin"), spec.spin_us, SPIN_US, Duration::from_micros)
 }
 
-/// Refuses a time of measuring that cannot be.
+/// Checks a duration of the measurement.
 ///
 /// # Errors
 /// `bad_number`.
@@ -169,7 +169,7 @@ pub(crate) fn window(duration_ms: Option<u64>, names: Names) -> Result<(), Failu
     duration_ms.map_or(Ok(()), |ms| names.lasting(name, ms, DURATION_MS, Duration::from_millis))
 }
 
-/// Refuses a length of slices that cannot be.
+/// Checks a length of slices.
 ///
 /// # Errors
 /// `bad_number`.
@@ -178,7 +178,7 @@ pub(crate) fn slice(slice_ms: Option<u64>, names: Names) -> Result<(), Failure> 
     slice_ms.map_or(Ok(()), |ms| names.lasting(name, ms, SLICE_MS, Duration::from_millis))
 }
 
-/// Whether there is something to do for each thread, and a driver for it.
+/// Checks that there is work for each thread, and that the driver supports the settings.
 fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     let busy = spec.active.unwrap_or(spec.connections);
     if spec.threads > busy {
@@ -195,7 +195,7 @@ fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
         return Err(names.contradiction(format!("{}: leave out one of them", names.pick(message))));
     }
     if spec.driver == Driver::IoUring && spec.verify == Verification::OneReceive {
-        // Its buffers end where no reply does, so what one receive brings is not the server's doing.
+        // Its receive buffers are not aligned with replies, so a split reply may not be the server's doing.
         let message = (
             "verify one_receive does not go with the driver io_uring",
             "--one-receive does not go with --driver io_uring",
@@ -206,7 +206,7 @@ fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
         let message = ("a pipeline goes with the driver epoll only", "-p goes with --driver epoll only");
         return Err(names.contradiction(format!("{}: leave out one of them", names.pick(message))));
     }
-    // Each process has threads of its own.
+    // Each process has its own threads.
     if spec.driver == Driver::Thread && spec.connections.div_ceil(spec.processes) > *THREADS.end() {
         let name = ("connections of the driver thread", "-c of --driver thread");
         return names.within(name, spec.connections, THREADS);
@@ -214,9 +214,9 @@ fn threads(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether nothing is to be done with connections before the run where they are opened as needed.
+/// Checks that connections opened as needed have no settings for opening them before.
 ///
-/// In TLS, the handshake takes the first request, so neither its phase nor the parts of its time would be right.
+/// With TLS, the handshake takes the first request, so neither its phase nor the parts of its time would be right.
 fn opening(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     let not_in_tls = [
         (("open as_needed", "--open as_needed"), spec.open == Opening::AsNeeded),
@@ -242,7 +242,7 @@ fn opening(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     }
 }
 
-/// Whether one thing ends the window, and the report has room for its intervals.
+/// Checks that exactly one thing ends the window, and that the report has room for its intervals.
 fn end(spec: &LoadSpec, names: Names) -> Result<(), Failure> {
     match (spec.duration_ms, spec.requests) {
         (Some(duration_ms), None) => {
@@ -281,7 +281,7 @@ impl Names {
         Err(bad_number(format!("{} is {number}; it can be from {least} to {most}", self.pick(name))))
     }
 
-    /// The same for a duration, which a program counts in units and a person writes with one.
+    /// The same for a duration, which a program gives in fixed units and a person with a unit.
     fn lasting(
         self,
         name: Name,
@@ -299,7 +299,7 @@ impl Names {
         }
     }
 
-    /// The same for a rate, of which there is no least.
+    /// The same for a rate, which has no minimum.
     fn above_zero(self, name: Name, rate_per_s: f64) -> Result<(), Failure> {
         let most = *RATE_PER_S.end();
         if rate_per_s > 0.0 && rate_per_s <= most {
@@ -309,7 +309,7 @@ impl Names {
         Err(bad_number(format!("{name} is {rate_per_s}; it can be anything above 0, up to {most}")))
     }
 
-    /// That settings contradict each other.
+    /// The failure for settings that contradict each other.
     fn contradiction(self, message: impl Into<String>) -> Failure {
         Failure::request(self.pick(("bad_spec", "bad_flag")), message)
     }
@@ -319,7 +319,7 @@ fn bad_number(message: impl Into<String>) -> Failure {
     Failure::request("bad_number", message)
 }
 
-/// A duration that is shown as the flags take it.
+/// A duration, printed as the flags take it.
 #[derive(PartialEq, PartialOrd)]
 struct Time(Duration);
 

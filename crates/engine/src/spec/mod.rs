@@ -1,4 +1,4 @@
-//! What was asked for: reading it, checking it, and bringing it into the form that runs.
+//! The request: parsing it, checking it, and preparing it to run.
 
 pub(crate) mod check;
 pub(crate) mod limits;

@@ -1,4 +1,4 @@
-//! Rates as people write them: a number, a ramp, or steps one after the other.
+//! Rates as people write them: a number, a ramp, or a sequence of steps.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::units::{duration_text, parse_milliseconds};
 pub(crate) struct Rate(pub(crate) Vec<Stage>);
 
 impl Rate {
-    /// How long it lasts, unless it goes on for ever.
+    /// How long it lasts; None if its last stage has no end.
     pub(crate) fn duration(&self) -> Option<Duration> {
         let each = self.0.iter().map(|stage| stage.duration_ms.map(Duration::from_millis));
         each.sum()
     }
 
-    /// How long its stages take but for a last one that goes on for ever.
+    /// The duration of its stages without a last one that has no end.
     fn before_last(&self) -> Duration {
         self.0.iter().filter_map(|stage| stage.duration_ms).map(Duration::from_millis).sum()
     }
 
-    /// Checks how long a run is to measure: where every stage has its time, nothing is due after them, and a run that
-    /// is shorter leaves some out.
+    /// Checks the length of a run. If every stage has a duration, it must be their sum: nothing is due after them, and
+    /// a shorter run would skip some.
     ///
     /// # Errors
     /// One line that says what to write.
@@ -47,11 +47,11 @@ impl Rate {
     }
 }
 
-/// Reads `2000`, `100-5000:30s` (a ramp), or several with commas between them, of which only the last may go on for
-/// ever: `100:10s,500:10s,100`.
+/// Parses `2000`, `100-5000:30s` (a ramp), or several stages with commas between them. Only the last may have no
+/// duration: `100:10s,500:10s,100`.
 ///
 /// # Errors
-/// One line that says how a rate is written.
+/// One line that says how to write a rate.
 pub(crate) fn parse(text: &str) -> Result<Rate, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let last = parts.len() - 1;
@@ -98,7 +98,7 @@ fn number(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    /// From, to, and for how many milliseconds.
+    /// From, to, and the duration in milliseconds.
     type Parts = (f64, f64, Option<u64>);
 
     fn check(text: &str, expected: Result<&[Parts], &str>) {

@@ -1,4 +1,4 @@
-//! TLS as the contract asks for it.
+//! TLS as the contract specifies it.
 
 use contract::{LoadSpec, Workload};
 
@@ -6,10 +6,10 @@ use ::load::{Tls, Trust};
 
 use crate::failure::Failure;
 
-/// The sessions of a load, if it is to have any.
+/// The TLS settings of a load, if it uses TLS.
 ///
 /// # Errors
-/// A driver that has none; a name that is none; certificates that cannot be read; a machine that trusts nobody.
+/// A driver without TLS, an invalid name, unreadable certificates, or a machine without authorities.
 pub(crate) fn sessions(spec: &LoadSpec) -> Result<Option<Tls>, Failure> {
     let Some(tls) = &spec.tls else { return Ok(None) };
     if !spec.driver.has_tls() {
@@ -24,7 +24,7 @@ pub(crate) fn sessions(spec: &LoadSpec) -> Result<Option<Tls>, Failure> {
         (None, true) => Trust::Anyone,
         (None, false) => Trust::Machine,
     };
-    // What a server is told to expect, where there is a word for it.
+    // The ALPN name of the protocol, if it has one.
     let protocol: &[u8] = if matches!(spec.workload, Workload::Http(_)) { b"http/1.1" } else { b"" };
     Tls::new(&tls.server_name, &trust, protocol).map(Some).map_err(|failure| match failure.kind {
         "unavailable" => Failure::machine(failure.kind, failure.message),

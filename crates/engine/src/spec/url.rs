@@ -1,4 +1,4 @@
-//! The address of a server as users write it, and the one socket address it stands for.
+//! The address of a server as users write it, and the socket address that it resolves to.
 
 use std::net::{Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use contract::Address;
 
 use crate::failure::Failure;
 
-/// How a server is spoken to, by the first word of its address.
+/// The protocol family, from the scheme of the address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scheme {
     Http,
@@ -16,15 +16,15 @@ pub(crate) enum Scheme {
     Unix,
 }
 
-/// A parsed address. Only the parts that decide what is sent, and where.
+/// A parsed address: only the parts that decide what is sent, and where.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
-    /// Whether it is spoken in TLS.
+    /// Whether it uses TLS.
     pub(crate) tls: bool,
     /// Host and port as written.
     pub(crate) authority: String,
-    /// A name, or an address without brackets; or the path of a socket.
+    /// A name or an address without brackets; or the path of a socket.
     pub(crate) host: String,
     pub(crate) port: u16,
     /// Path and query; `/` if there is none.
@@ -32,7 +32,7 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// Reads `http://host[:port][/path][?query]`, `tcp://host:port`, the same in TLS (`https://`, `tls://`), or
+    /// Parses `http://host[:port][/path][?query]`, `tcp://host:port`, the same with TLS (`https://`, `tls://`), or
     /// `unix:/path`.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Url {
         Ok(Self { scheme, tls, authority: authority.to_owned(), host: host.to_owned(), port, target })
     }
 
-    /// What the Host header says: host and port, without the interface of an address, which only means something here.
+    /// The Host header: host and port, without the interface of an address, which only means something on this machine.
     pub(crate) fn host_field(&self) -> String {
         match (self.authority.split_once('%'), self.authority.split_once(']')) {
             (Some((address, _)), Some((_, port))) => format!("{address}]{port}"),
@@ -93,7 +93,7 @@ impl Url {
     }
 }
 
-/// The most that `sockaddr_un` holds, with the zero byte at its end.
+/// The most that `sockaddr_un` holds, besides the zero byte at its end.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// What to write instead of an address without `://`.
@@ -110,11 +110,11 @@ fn incomplete(text: &str) -> String {
     }
 }
 
-/// The socket address of a server: of several, the first that accepts a connection, so that `localhost` finds
-/// a server whether it listens on IPv4 or on IPv6.
+/// The socket address of a server. If there are several, the first that accepts a connection, so that `localhost` works
+/// whether the server listens on IPv4 or IPv6.
 ///
 /// # Errors
-/// A name that cannot be resolved.
+/// If a name cannot be resolved.
 pub(crate) fn resolve(url: &Url) -> Result<Address, Failure> {
     let Url { host, port, .. } = url;
     if url.scheme == Scheme::Unix {
@@ -132,7 +132,7 @@ pub(crate) fn resolve(url: &Url) -> Result<Address, Failure> {
     }
 }
 
-/// How long an address may take to accept before the next is tried.
+/// How long to wait for an address to accept before the next is tried.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn unresolvable(host: &str, reason: &str) -> String {
@@ -159,16 +159,16 @@ fn split_authority<'a>(text: &str, authority: &'a str) -> Result<(&'a str, Optio
     }
     let Some(port) = port else { return Ok((host, None)) };
     match port.parse::<u16>() {
-        // Rust would take a plus sign.
+        // Rust would accept a plus sign.
         Ok(number) if number > 0 && !port.starts_with('+') => Ok((host, Some(number))),
         _ => Err(format!("`{authority}` has no valid port: write a number from 1 to 65535 after the colon")),
     }
 }
 
-/// The IPv6 address in brackets, of whose opening one `rest` is what follows, and the port.
+/// The IPv6 address in brackets and the port. `rest` is the text after the opening bracket.
 fn split_brackets<'a>(authority: &str, rest: &'a str) -> Result<(&'a str, Option<&'a str>), String> {
     let (host, after) = rest.split_once(']').unwrap_or_default();
-    // After a percent sign stands the interface.
+    // The interface follows a percent sign.
     let address = host.split_once('%').map_or(host, |(address, _)| address);
     if address.parse::<Ipv6Addr>().is_err() {
         let advice = "write it as in http://[::1]:8080/";

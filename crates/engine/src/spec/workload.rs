@@ -1,4 +1,4 @@
-//! The contract's workloads as the protocols want them: checked, composed, and alive as long as the process.
+//! The contract's workloads as the protocols use them: checked, built, and alive as long as the process.
 
 use std::time::Instant;
 
@@ -7,22 +7,22 @@ use proto::{Protocol, echo, http, line, rpc, work};
 
 use crate::failure::Failure;
 
-/// The words of all protocols.
+/// The names of all protocols.
 pub(crate) const PROTOCOLS: [&str; 4] =
     [http::Http::NAME, echo::Echo::NAME, line::Line::NAME, rpc::Rpc::NAME];
 
-/// What is to be done with a protocol once it is known which.
+/// Code that is generic over the protocol.
 pub(crate) trait Visit {
     type Output;
 
     fn visit<P: Protocol>(self, workload: &'static P::Workload) -> Result<Self::Output, Failure>;
 }
 
-/// Chooses the protocol: the one place where a word becomes a type. `address` is what an HTTP client calls the server
-/// where it was given no other name.
+/// Chooses the protocol: the one place where a word becomes a type. `address` is the HTTP Host if the workload has
+/// none.
 ///
 /// # Errors
-/// `bad_workload`: a length or a text that cannot be; and those of the visitor.
+/// `bad_workload`: an invalid length or text; and those of the visitor.
 pub(crate) fn dispatch<V: Visit>(
     workload: &Workload,
     address: &Address,
@@ -80,7 +80,7 @@ fn rpc(workload: &Rpc, role: Role) -> Result<&'static rpc::Workload, Failure> {
     made(rpc::Workload::new(workload.target, workload.text_bytes, work_steps))
 }
 
-/// How many steps of computing take so long on this processor, by the fastest of several tries: the others were
+/// How many steps of computing take this long on this processor, by the fastest of several tries: the others were
 /// disturbed.
 fn steps_in(work_ns: u64) -> u32 {
     const STEPS: u32 = 100_000;

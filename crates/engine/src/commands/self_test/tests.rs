@@ -30,7 +30,7 @@ fn the_rate_of_a_generator_without_its_processor_is_nobodys() {
     );
 }
 
-/// A window of a second, in which so many threads have used, and waited for, a processor for so long in all.
+/// A window of one second, in which `threads` threads have used, and waited for, a processor for these times in total.
 fn check(threads: u64, cpu_ns: u64, run_delay_ns: u64, line: &str) {
     let mut report = ::load::Report::empty(false);
     (report.begin_ns, report.end_ns) = (1_000_000_000, 2_000_000_000);

@@ -1,6 +1,6 @@
-//! A logarithmic axis: where a value lies on it, and which values are written beside it.
+//! A logarithmic axis: the positions of values, and its tick labels.
 
-/// An axis from one value to another, and where these lie on the drawing.
+/// An axis from one value to another, with their positions on the drawing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
     pub(super) low: f64,
@@ -10,25 +10,25 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis of times that begins and ends with a round one.
+    /// An axis of times that begins and ends at round values.
     pub(super) fn of_times(low_ns: f64, high_ns: f64, begin: f64, end: f64) -> Self {
         let first = (0..STEPS_MAX).rev().find(|&step| round(step) <= low_ns).unwrap_or(0);
         let last = (first + 1..STEPS_MAX).find(|&step| round(step) >= high_ns).unwrap_or(STEPS_MAX);
         Self { low: round(first), high: round(last), begin, end }
     }
 
-    /// Where a value lies; one beyond an end lies at that end.
+    /// The position of a value. Values beyond an end get the position of that end.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = (value.clamp(self.low, self.high) / self.low).ln() / (self.high / self.low).ln();
         self.begin + share * (self.end - self.begin)
     }
 
-    /// The value so far along the axis, from 0 to 1.
+    /// The value at this share of the axis, from 0 to 1.
     pub(super) fn value(&self, share: f64) -> f64 {
         self.low * (self.high / self.low).powf(share)
     }
 
-    /// The round values on it: powers of ten, and on a short one those between them.
+    /// The ticks: powers of ten, and on a short axis the round values between them.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let on_it = |step: &u32| (self.low..=self.high).contains(&round(*step));
         let steps: Vec<u32> = (0..=STEPS_MAX).filter(on_it).collect();
@@ -37,7 +37,7 @@ impl Axis {
     }
 }
 
-/// A round time with its unit, without digits that say nothing: `20 µs`.
+/// A round time with its unit, without trailing zeros: `20 µs`.
 pub(super) fn label_ns(ns: f64) -> String {
     match ns {
         ..1e3 => format!("{ns} ns"),
@@ -47,12 +47,12 @@ pub(super) fn label_ns(ns: f64) -> String {
     }
 }
 
-/// The round values one after the other: 1, 2, 5, 10, 20, 50 and so on.
+/// The sequence of round values: 1, 2, 5, 10, 20, 50 and so on.
 pub(super) fn round(step: u32) -> f64 {
     [1.0, 2.0, 5.0][step as usize % 3] * 10f64.powi((step / 3).cast_signed())
 }
 
-/// The last is 100 s; latencies are not told apart beyond a minute.
+/// The last is 100 s; longer latencies than a minute are not distinguished.
 const STEPS_MAX: u32 = 33;
 
 /// More would not fit side by side.
@@ -62,7 +62,7 @@ const TICKS_MAX: usize = 13;
 mod tests {
     use super::{Axis, label_ns};
 
-    /// Expects an axis of times between these to have these labels, the first and the last at its ends or within.
+    /// Expects these labels on an axis of times between these values, the first and the last at its ends or within.
     fn check(low_ns: f64, high_ns: f64, expected: &[&str]) {
         let axis = Axis::of_times(low_ns, high_ns, 50.0, 650.0);
         let labels: Vec<String> = axis.ticks().into_iter().map(label_ns).collect();

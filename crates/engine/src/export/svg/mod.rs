@@ -1,4 +1,4 @@
-//! `.svg`: how the response times are spread and what their percentiles are, in one static drawing for light and dark.
+//! `.svg`: the distribution of the response times and their percentiles, in one static drawing for light and dark.
 
 mod axis;
 
@@ -41,12 +41,12 @@ struct Curve<'a> {
 }
 
 impl Curve<'_> {
-    /// The time that one reply in so many exceeds.
+    /// The time that one reply in `one_in` exceeds.
     fn at(&self, one_in: f64) -> f64 {
         self.times.value_at_quantile(1.0 - 1.0 / one_in) as f64
     }
 
-    /// Beyond this one in so many there are no replies to tell of.
+    /// Beyond this `one_in` there are no replies left.
     fn one_in_max(&self) -> f64 {
         (self.times.len() as f64).min(ONE_IN_MAX)
     }
@@ -92,7 +92,7 @@ fn drawing(title: &str, subtitle: &str, curves: &[Curve<'_>]) -> String {
     )
 }
 
-/// The names of the lines, or what the only one counts.
+/// The names of the lines, or what the times of a single line include.
 fn legend(out: &mut String, curves: &[Curve<'_>]) {
     if curves.len() == 1 {
         return text(
@@ -107,19 +107,19 @@ fn legend(out: &mut String, curves: &[Curve<'_>]) {
     for Curve { name, class, .. } in curves {
         line(out, &format!("line {class}"), (x, 80.0), (x + 26.0, 80.0));
         text(out, "label", x + 32.0, 84.0, name);
-        // What a letter of this size takes, and a gap.
+        // The width of a letter at this size, and a gap.
         x += 60.0 + 6.6 * name.len() as f64;
     }
 }
 
-/// How many of the replies took how long.
+/// The histogram of the replies.
 fn spread(out: &mut String, response: &Curve<'_>) {
     let (top, bottom) = (134.0, 374.0);
     let times = response.times;
     let x_axis = Axis::of_times(times.min().max(1) as f64, times.max() as f64, LEFT, RIGHT);
     let shares = shares(times, &x_axis);
     let most = shares.iter().copied().fold(0.0, f64::max);
-    // At most five round steps to the top. One part of so many holds more than a percent.
+    // At most five round steps to the top. The highest bar has more than one percent.
     let step = (0..).map(|step| round(step) / 10.0).find(|step| most <= 5.0 * step).unwrap_or(most);
     let steps = (most / step).ceil();
     let y_of = |percent: f64| bottom - (bottom - top) * percent / (steps * step);
@@ -142,7 +142,7 @@ fn spread(out: &mut String, response: &Curve<'_>) {
     let _ = writeln!(out, "<path class=\"area response\" d=\"{path}L{RIGHT:.1} {bottom:.1}Z\"/>");
 }
 
-/// Which percentage of all times falls into each of the equal parts of an axis.
+/// The percentage of all times in each of the equal parts of an axis.
 fn shares(times: &Histogram<u64>, axis: &Axis) -> Vec<f64> {
     let mut shares = vec![0.0; BINS];
     let parts = Axis { begin: 0.0, end: BINS as f64, ..*axis };
@@ -153,10 +153,10 @@ fn shares(times: &Histogram<u64>, axis: &Axis) -> Vec<f64> {
     shares
 }
 
-/// How long the slowest one in so many took.
+/// The times of the slowest replies, by their share.
 fn percentiles(out: &mut String, curves: &[Curve<'_>]) {
     let (top, bottom) = (474.0, 774.0);
-    // The median is the lowest that matters: what is faster than half of all is told by the other chart.
+    // The axis begins at the median: the other chart shows the faster half.
     let low_ns = curves.iter().map(|curve| curve.at(2.0)).fold(curves[0].at(1.0), f64::min).max(1.0);
     let high_ns = curves.iter().map(|curve| curve.at(curve.one_in_max())).fold(low_ns, f64::max);
     let y_axis = Axis::of_times(low_ns, high_ns, bottom, top);
@@ -207,7 +207,7 @@ fn text(out: &mut String, class: &str, x: f64, y: f64, words: &str) {
     let _ = writeln!(out, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(words));
 }
 
-/// A text as XML takes it. Of control characters it takes none.
+/// Escapes a text for XML, which allows no control characters.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -225,7 +225,7 @@ fn escape(text: &str) -> String {
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 816;
 
-/// Where the charts begin and end from side to side.
+/// The horizontal extent of the charts.
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 824.0;
 
@@ -235,7 +235,7 @@ const BINS: usize = 74;
 /// Points of a line of the second.
 const POINTS: u32 = 250;
 
-/// Percentiles by the share of replies that are slower: one in so many.
+/// Percentiles by the share of slower replies: one in this many.
 const PERCENTILES: &[(&str, f64)] = &[
     ("min", 1.0),
     ("p50", 2.0),
@@ -247,7 +247,7 @@ const PERCENTILES: &[(&str, f64)] = &[
 ];
 const ONE_IN_MAX: f64 = 100_000.0;
 
-/// Colours by their role, dark where the reader's screen is. Lines differ by their strokes, too.
+/// Colours by role, with a dark variant. Lines also differ by their strokes.
 const STYLE: &str = "
 :root{color-scheme:light dark;--ground:#ffffff;--ink:#1b2430;--muted:#5b6675;--grid:#e3e7ec;\
 --response:#2463c4;--service:#0e7561;--closed:#b54f08;--late:#8d3fb5}

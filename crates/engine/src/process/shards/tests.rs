@@ -5,7 +5,7 @@ fn spec(fields: &str) -> LoadSpec {
     contract::read(&format!("{{{head}, {fields}}}")).expect("the fields are those of a spec")
 }
 
-/// Splits a spec, and expects its parts to add up to it, the first to be the largest, and each to have something to do.
+/// Splits a spec. Expects the parts to add up to it, the first to be the largest, and each to have work.
 fn check(fields: &str) {
     let spec = spec(fields);
     let parts = parts(&spec);
@@ -40,7 +40,7 @@ fn parts_add_up_to_the_whole() {
     check(r#""processes": 6, "connections": 100000, "active": 1000, "threads": 6, "duration_ms": 5"#);
 }
 
-/// Splits a spec, and expects each part to begin where the one before it ends, in threads and in connections.
+/// Splits a spec. Expects each part to begin where the one before it ends, in threads and in connections.
 fn check_places(fields: &str) {
     let spec = spec(fields);
     let (mut threads_before, mut connections_before) = (0, 0);
@@ -89,7 +89,7 @@ fn pace(rate_per_s: f64) -> String {
     format!(r#""pace": {{"loop": "open", "arrivals": "even", "stages": [{stage}]}}"#)
 }
 
-/// Of three processes two tell so many slices and have measured; expects five slices to come as the last tells them.
+/// Of three processes, two send this many slices and finish. Expects five slices when the last one sends them.
 fn check_ends(ends: [u64; 2]) {
     let slice = |index| Slice {
         index,
@@ -145,7 +145,7 @@ fn connections_on_the_loopback_interface_get_the_addresses_they_need() {
     check_sources(r#""connections": 5000"#, &["unix:/a"], &[]);
 }
 
-/// What sources a spec for these addresses is given where each source has 1000 ports.
+/// The sources that a spec for these addresses gets if each source has 1000 ports.
 fn check_sources(fields: &str, connect: &[&str], expected: &[&str]) {
     let spec = with_sources(fields, connect).expect("they suffice");
     assert_eq!(spec.sources.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{fields}");

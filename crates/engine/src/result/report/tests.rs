@@ -14,7 +14,7 @@ fn the_time_to_finish_is_that_of_a_number_of_requests_and_comes_back_from_a_repo
         assert_eq!((again.first_connect_ns, again.first_begin_ns), (40, first_begin_ns));
         assert_eq!(asked(&told).requests, requests);
     }
-    // Without a reply it has no time, and is still a run of so many.
+    // Without a reply it has no time of its own, but still a number of requests.
     (spec.requests, run.last_reply_ns) = (Some(7), 0);
     let told = report(&spec, Vec::new(), &run);
     assert_eq!((told.elapsed_ns, told.finish_ns, asked(&told).requests), (None, None, Some(7)));
@@ -34,7 +34,7 @@ fn a_server_is_gone_where_no_connection_is_left_and_none_can_be_opened() {
     };
     let gone: [fn(&mut LoadSpec, &mut ::load::Report); 2] = [
         |_, _| (),
-        // One was just being opened again.
+        // One connection was just being reopened.
         |_, measured| (measured.connections_open, measured.connections_untaken) = (1, 1),
     ];
     for change in gone {
@@ -45,7 +45,7 @@ fn a_server_is_gone_where_no_connection_is_left_and_none_can_be_opened() {
     let lasting: [fn(&mut LoadSpec, &mut ::load::Report); 3] = [
         |_, measured| measured.connections_open = 1,
         |_, measured| measured.errors.connect = 0,
-        // One that is opened after so many requests may be none at any moment.
+        // Connections with a limited number of requests may all be closed at any moment.
         |spec, _| spec.requests_per_connection = Some(1),
     ];
     for change in lasting {

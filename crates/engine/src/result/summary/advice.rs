@@ -1,4 +1,4 @@
-//! What a person is told of a run that went wrong: why to doubt its numbers, what to do, and whether it has failed.
+//! Advice after a run that went wrong: why to doubt its numbers, what to do, and whether it has failed.
 
 use contract::{Address, Http, Opening, Report, Verification, Verify, Workload};
 
@@ -7,7 +7,7 @@ use crate::failure::{Failure, for_people};
 use crate::result::validity::none_open;
 use crate::units::count;
 
-/// What there is to say of a run beside why it cannot be trusted.
+/// Warnings besides the reasons why a run is invalid.
 pub(super) fn warnings(report: &Report) -> Vec<String> {
     let mut warnings = Vec::new();
     if report.interrupted {
@@ -21,14 +21,13 @@ pub(super) fn warnings(report: &Report) -> Vec<String> {
     warnings
 }
 
-/// What a run ends with that has come to its end and must not be taken for one that worked: not one reply was correct,
-/// or the server did not last.
+/// The failure of a run that finished but did not work: no reply was correct, or the server was gone at the end.
 pub(crate) fn failure(report: &Report) -> Option<Failure> {
     if report.requests.correct == 0 {
         return Some(Failure::work("no_correct_reply", nothing_correct(report)));
     }
     report.gone.then(|| {
-        // The limit of such a run says since when.
+        // The limit of such a run includes the time.
         let reason = none_open(&report.bound.why, report.connections + report.idle);
         Failure::work("server_gone", reason)
     })
@@ -47,7 +46,7 @@ fn nothing_correct(report: &Report) -> String {
     }
 }
 
-/// That connections were missing at the end, and who has closed them where nobody else can have.
+/// That connections were missing at the end, and that the server closed them if nothing else can have.
 fn closed(report: &Report) -> Option<String> {
     let asked = report.connections + report.idle;
     if report.connections_open >= asked || report.gone || !is_kept_open(report) {
@@ -55,20 +54,20 @@ fn closed(report: &Report) -> Option<String> {
     }
     let (open, asked) = (count(report.connections_open as u64), count(asked as u64));
     let errors = &report.errors;
-    // After each of these the generator itself gives a connection up, or has none to begin with.
+    // After each of these errors the generator itself closes a connection, or has none.
     let by_us = errors.connect + errors.timeout + errors.malformed + errors.tls;
     let others = if by_us == 0 { ": the server closed the others" } else { "" };
     Some(format!("only {open} of {asked} connections were open at the end{others}"))
 }
 
-/// Whether the connections were to stay open all the time.
+/// Whether the connections should stay open all the time.
 fn is_kept_open(report: &Report) -> bool {
     !matches!(&report.workload, Workload::Http(http) if !http.keep_alive)
         && report.requests_per_connection.is_none()
         && report.open == Opening::Before
 }
 
-/// What to do about what went wrong, where its kind says it.
+/// What to do about errors whose kind allows advice.
 fn advice(report: &Report) -> Option<String> {
     let Report { errors, requests, .. } = report;
     let http = if let Workload::Http(http) = &report.workload { Some(http) } else { None };
@@ -98,7 +97,7 @@ fn advice(report: &Report) -> Option<String> {
     })
 }
 
-/// What to do where not a byte came.
+/// What to do if not a single byte arrived.
 fn advice_on_silence(report: &Report, is_http: bool) -> Option<String> {
     let Report { errors, requests, .. } = report;
     if errors.closed + errors.reset > 0 && report.tls.is_none() {
@@ -110,8 +109,7 @@ fn advice_on_silence(report: &Report, is_http: bool) -> Option<String> {
     if report.interrupted || requests.sent + requests.in_flight_begin <= errors.connect {
         return None;
     }
-    // Intervals begin before the warm-up, which ends when every connection has been answered or has been waited for as
-    // long as a reply may take.
+    // Intervals begin before the warm-up. That ends when every connection has had a reply or a timeout.
     let was_silent = report.intervals.completed.iter().all(|&completed| completed == 0);
     let since_ns = if was_silent { report.intervals.begin_ns } else { report.begin_ns };
     let silence_ns = report.end_ns.saturating_sub(since_ns).max(report.unanswered_ns_max);
@@ -123,7 +121,7 @@ fn advice_on_silence(report: &Report, is_http: bool) -> Option<String> {
     ))
 }
 
-/// What to do about replies with a status that nobody expected.
+/// What to do about unexpected statuses.
 fn advice_on_status(report: &Report, http: &Http) -> Option<String> {
     if http.expect_status.is_some() {
         return None;

@@ -144,7 +144,7 @@ These figures cannot be trusted:
     );
 }
 
-/// What a report says of a server that was gone after a quarter of the window.
+/// Changes a report to one of a server that was gone after a quarter of the window.
 fn gone(report: &mut Report) {
     let why = "the server was gone after 500 ms of 2.00 s";
     (report.gone, report.connections_open) = (true, 0);
@@ -363,7 +363,7 @@ fn a_summary_tells_of_idle_connections_of_what_is_sent_and_that_its_times_are_of
     assert!(shown(|report| report.requests.correct = 0).contains(wrong));
 }
 
-/// What the example report, over HTTP and changed by `change`, ends with where nothing in it is correct.
+/// Expects the failure of the example report, over HTTP, changed by `change`, and without a correct reply.
 fn check_nothing(change: impl FnOnce(&mut Report), expected: &str) {
     let mut report = report();
     report.workload = Workload::Http(Http::default());
@@ -372,8 +372,8 @@ fn check_nothing(change: impl FnOnce(&mut Report), expected: &str) {
     assert_eq!(failure(&report).expect("nothing is correct").message, expected);
 }
 
-/// Compares the summary of the contract's example report, changed by `change`, and of replies given as pairs of
-/// latency in nanoseconds and number, with what a person should see.
+/// Compares the summary of the contract's example report, changed by `change`, with the expected text. Replies are
+/// pairs of latency in nanoseconds and count.
 fn check(change: impl FnOnce(&mut Report), latencies_ns: &[(u64, u64)], expected: &str) {
     let mut report = report();
     change(&mut report);
@@ -390,7 +390,7 @@ fn histogram(latencies_ns: &[(u64, u64)]) -> Histogram<u64> {
     histogram
 }
 
-/// The example report with round numbers and a generator that had a processor of its own.
+/// The example report with round numbers and a generator that had its own processor.
 fn report() -> Report {
     let mut report: Report = contract::read(include_str!("../../../../../schema/examples/report.json"))
         .expect("the example is valid");

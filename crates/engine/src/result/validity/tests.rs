@@ -4,7 +4,7 @@ use super::*;
 
 const WINDOW_NS: u64 = 2_000_000_000;
 
-/// A sound run of a closed loop; and of an open one, of 1,000 requests that were due, with `lateness_ns`.
+/// A valid run of a closed loop, or of an open one with 1,000 due requests.
 fn measured(is_open: bool) -> ::load::Report {
     let mut measured = ::load::Report::empty(is_open);
     (measured.begin_ns, measured.end_ns) = (1_000_000_000, 1_000_000_000 + WINDOW_NS);
@@ -34,7 +34,7 @@ fn evidence(measured: &::load::Report) -> Evidence<'_> {
     }
 }
 
-/// Has every count follow from those that a test has changed.
+/// Makes all counts consistent with those that a test has changed.
 fn balance(run: &mut ::load::Report) {
     let went_wrong = run.errors.sum().max(run.requests.wrong + run.requests.failed);
     run.errors.reset += went_wrong - run.errors.sum();
@@ -45,7 +45,7 @@ fn balance(run: &mut ::load::Report) {
     (run.connections_open, run.connections_made) = (10, 20_000);
 }
 
-/// Changes a balanced run of 1,000 requests, and expects whose counts are said not to add up.
+/// Changes a balanced run of 1,000 requests, and expects the counts that do not add up.
 fn check_balance(change: impl FnOnce(&mut ::load::Report), name: &str) {
     let mut measured = measured(false);
     (measured.requests.wrong, measured.requests.failed) = (3, 4);
@@ -63,11 +63,11 @@ fn a_run_whose_counts_do_not_add_up_is_not_sound() {
     check_balance(|run| run.errors.timeout += 1, "errors by kind");
     check_balance(|run| run.errors_by_phase.close += 1, "errors by phase");
     check_balance(|run| run.connections_open = 20_001, "connections");
-    // Each of two connections has carried 500 requests, and somebody must have carried the others.
+    // Each of two connections carried 500 requests, so the others had no connection.
     check_balance(|run| (run.connections_open, run.connections_made) = (2, 2), "requests on each connection");
 }
 
-/// Changes a sound run and expects what it says of its limit, and of why it is not sound, by parts of the sentences.
+/// Changes a valid run, and expects its limit and the reasons why it is invalid, by parts of the sentences.
 fn check(is_open: bool, change: impl FnOnce(&mut ::load::Report), by: BoundBy, why: &str, unsound: &[&str]) {
     let mut measured = measured(is_open);
     change(&mut measured);
@@ -114,12 +114,12 @@ fn a_generator_that_lacked_a_processor_and_mostly_waited_for_replies_is_doubted_
     for is_open in [false, true] {
         check(is_open, starved(880_000_000), BoundBy::Generator, reason, &[reason]);
     }
-    // Somebody else's work on its processor, which slows every reply.
+    // Other work on its processor, which slows every reply.
     let beside = |run: &mut ::load::Report| {
         (run.generator.cpu_ns, run.generator.run_delay_ns) = (240_000_000, 520_000_000);
     };
     check(false, beside, BoundBy::Generator, "waited 26 % of the time", &["waited 26 % of the time"]);
-    // Less than a twentieth is what any machine takes.
+    // Any machine takes less than a twentieth.
     check(false, |run| run.generator.run_delay_ns = 99_000_000, BoundBy::Server, "45 % of the time", &[]);
 }
 
@@ -162,7 +162,7 @@ fn requests_that_find_no_connection_are_the_servers_doing() {
     let change = |run: &mut ::load::Report| run.backlog.unsent_end = 1_000;
     let why = "500/s went out of the 1,000/s that were due";
     check(true, change, BoundBy::Server, why, &["1,000 of 2,000 due requests were left unsent"]);
-    // What chance leaves is no matter, nor is a backlog that was there before.
+    // Neither chance nor an earlier backlog matters.
     check(true, |run| run.backlog.unsent_end = 90, BoundBy::Rate, "", &[]);
     check(true, |run| run.backlog.unsent_end = 110, BoundBy::Server, "", &["were left unsent"]);
     let inherited = |run: &mut ::load::Report| {
@@ -179,7 +179,7 @@ fn sends_that_are_late_make_the_generator_the_limit() {
     check(true, late(900_000, 20), BoundBy::Rate, "", &[]);
 }
 
-/// Some sends of a thousand are so late, and the others are as good as in time.
+/// This many sends of a thousand are late; the others are practically on time.
 fn late(lateness_ns: u64, times: u64) -> impl FnOnce(&mut ::load::Report) {
     move |run| {
         let views = run.views.as_mut().expect("it is an open loop");
@@ -207,7 +207,7 @@ fn requests_without_a_reply_are_told_where_no_percentile_knows_of_them() {
     let why = "200 requests had no reply at its end, the oldest for 900 ms";
     check(true, mute(200, 900_000_000), BoundBy::Rate, "", &[why]);
     check(false, mute(1, 1_500_000_000), BoundBy::Server, "", &["1 requests had no reply"]);
-    // The longest latency was 1 ms: these are merely in flight, or too few to matter.
+    // The longest latency was 1 ms: these are normally in flight, or too few to matter.
     check(true, mute(200, 1_900_000), BoundBy::Rate, "", &[]);
     check(true, mute(5, 900_000_000), BoundBy::Rate, "", &[]);
 }
