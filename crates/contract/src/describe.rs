@@ -1,4 +1,4 @@
-//! What an engine says of itself.
+//! The description of an engine.
 
 use std::collections::BTreeMap;
 

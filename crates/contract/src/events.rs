@@ -1,4 +1,4 @@
-//! What a load generator reports while it runs, and that either role has failed.
+//! Events of a running load generator, and the failure of either role.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ pub struct Measured {
     pub monotonic_ns: u64,
 }
 
-/// What a load generator tells, as whoever has started it reads it.
+/// An event of a load generator, for the process that started it.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum LoadEvent {

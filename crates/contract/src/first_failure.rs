@@ -1,4 +1,4 @@
-//! Where in its exchange with the server a request went wrong, and what was seen then.
+//! What a connection was doing when a request went wrong, and what the client saw.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub struct FirstFailure {
 }
 
 impl FirstFailure {
-    /// The same with the numbers that a thread has among `threads`, which number in turn.
+    /// The same failure with the numbers of the whole run: thread `index` of `threads`, which number in turn.
     #[must_use]
     pub fn of_thread(self, index: usize, threads: usize) -> Self {
         let number = |own: u64| match own.checked_sub(1) {

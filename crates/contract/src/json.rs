@@ -11,14 +11,14 @@ use crate::{
     Report, ServeReady, ServeSpec, Served,
 };
 
-/// What a process is told on its standard input.
+/// A document that a process reads from standard input.
 pub trait Spec: DeserializeOwned {}
 
 impl Spec for ServeSpec {}
 impl Spec for LoadSpec {}
 impl Spec for PathSpec {}
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
 /// What is wrong with it, and where in the text.
@@ -26,12 +26,12 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Reads the reports in a text, one after the other. Other events of a run may be between them.
+/// Parses all reports in a text. Other events of a run may be between them.
 ///
 /// # Errors
 /// What is wrong with one of them, and where.
 pub fn reports(text: &str) -> Result<Vec<Report>, String> {
-    /// What a generator reports besides.
+    /// Other events of a generator.
     const OTHERS: [&str; 4] = ["ready", "measuring", "interval", "measured"];
     #[derive(Deserialize)]
     struct Document {
@@ -55,12 +55,12 @@ pub fn line<T: Serialize>(document: &T) -> String {
     serde_json::to_string(document).expect("the contract's documents have string keys and finite numbers")
 }
 
-/// A document as JSON to be read by people too.
+/// A document as indented JSON.
 pub fn pretty<T: Serialize>(document: &T) -> String {
     serde_json::to_string_pretty(document).expect("the contract's documents have string keys")
 }
 
-/// The schemas of all documents by their names, as JSON to be read by people too.
+/// The schemas of all documents by name, as indented JSON.
 pub fn schemas() -> String {
     let schemas: BTreeMap<&str, Schema> = BTreeMap::from([
         ("serve-spec", schema_for!(ServeSpec)),

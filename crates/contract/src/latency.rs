@@ -1,4 +1,4 @@
-//! A distribution of times: a histogram in memory, its percentiles and its packed form as a document.
+//! A distribution of times: a histogram in memory; its percentiles and its packed form in a document.
 
 use std::error::Error;
 use std::ops::{Deref, DerefMut};
@@ -10,8 +10,8 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Latencies differ in 3 significant digits between 1 ns and an hour; longer ones count as an hour. The memory is the
-/// same for any length of run.
+/// Latencies have 3 significant digits between 1 ns and an hour; longer ones count as an hour. The memory is the same
+/// for any length of run.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -19,7 +19,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(try_from = "Distribution")]
 #[schemars(into = "Distribution")]
-// Those that are measured or read have the same bounds, so any two can be added.
+// All have the same bounds, so any two can be added.
 pub struct Latency(Histogram<u64>);
 
 impl Default for Latency {
@@ -50,7 +50,7 @@ impl DerefMut for Latency {
 }
 
 impl Latency {
-    /// Adds what another thread or process has measured.
+    /// Adds the measurements of another thread or process.
     pub fn add(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all histograms have the same bounds");
     }
@@ -113,7 +113,7 @@ impl From<&Latency> for Distribution {
 impl TryFrom<Distribution> for Latency {
     type Error = String;
 
-    /// Takes the histogram, of which the other fields are only figures.
+    /// Unpacks the histogram. The other fields are derived from it.
     fn try_from(distribution: Distribution) -> Result<Self, String> {
         let wrong = |error: &dyn Error| format!("a histogram cannot be read: {error}");
         let packed = STANDARD.decode(&distribution.histogram).map_err(|error| wrong(&error))?;

@@ -1,10 +1,10 @@
-//! What crosses the boundary between a program and an engine, as data: `docs/contract.md` in types.
+//! The data exchanged between an engine and the program that runs it: `docs/contract.md` in types.
 //!
-//! A document is a struct and its fields are the JSON fields, in order; the schemas in `schema/` are generated from
-//! here. Unknown fields are refused, because a field that is ignored is a setting that was not measured.
+//! A document is a struct, and its fields are the JSON fields, in order. The schemas in `schema/` are generated from
+//! these types. Unknown fields are refused, because an ignored field is a setting that was not measured.
 //!
-//! The load generator and the servers use these types themselves. None of them is read or written while requests are
-//! under way.
+//! The load generator and the servers use these types themselves. None is parsed or written while requests are in
+//! flight.
 
 #![forbid(unsafe_code)]
 
@@ -43,7 +43,7 @@ pub use self::version::{
 };
 pub use self::workload::{Echo, Framing, Http, Line, ReplyStatus, Rpc, Verify, Workload};
 
-/// The default of what there is at least one of.
+/// The default of numbers with a minimum of one.
 fn one() -> usize {
     1
 }

@@ -1,4 +1,4 @@
-//! What a load generator is told.
+//! The spec of a load generator.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -160,14 +160,14 @@ impl LoadSpec {
         }
     }
 
-    /// The time before the window. A run of a number of requests has none: there every request counts. Nor has one that
-    /// opens its connections as needed: there every connection does.
+    /// The time before the window. A run with a number of requests has none, because every request counts. Neither has
+    /// one that opens connections as needed, because every connection counts.
     pub fn warmup_ms(&self) -> u64 {
         let has_none = self.requests.is_some() || self.open == Opening::AsNeeded;
         if has_none { 0 } else { self.warmup_ms.unwrap_or(WARMUP_MS_DEFAULT) }
     }
 
-    /// How many threads it has: the driver of that name has one for each connection, whatever was asked for.
+    /// The number of threads. The driver `thread` has one for each connection, regardless of the setting.
     pub fn threads(&self) -> usize {
         if self.driver == Driver::Thread { self.connections } else { self.threads }
     }
@@ -187,7 +187,7 @@ pub enum Driver {
 impl Driver {
     pub const ALL: [Self; 3] = [Self::Epoll, Self::IoUring, Self::Thread];
 
-    /// The word users write.
+    /// The name that users write.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Epoll => "epoll",
@@ -205,13 +205,13 @@ impl Driver {
         }
     }
 
-    /// Whether it can tell when a connection is open, and when a request is sent. A ring does both in the kernel, and
-    /// the calls of a thread wait for both at once.
+    /// Whether it can tell when a connection is open and when a request is sent. A ring does both in the kernel, and a
+    /// thread's blocking calls wait for both at once.
     pub const fn has_details(self) -> bool {
         matches!(self, Self::Epoll)
     }
 
-    /// Whether its connections may be in TLS. A ring sends and receives in the kernel, which has no session.
+    /// Whether it supports TLS. A ring sends and receives in the kernel, which has no session.
     pub const fn has_tls(self) -> bool {
         !matches!(self, Self::IoUring)
     }
@@ -315,7 +315,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// One rate, to the end.
+    /// A constant rate without end.
     pub const fn steady(rate_per_s: f64) -> Self {
         Self { from_per_s: rate_per_s, to_per_s: rate_per_s, duration_ms: None }
     }

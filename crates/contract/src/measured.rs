@@ -1,4 +1,4 @@
-//! What is counted in the measured window. What threads and processes have counted at the same time is added up.
+//! Measurements of the window. Those of threads and processes at the same time are summed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -105,12 +105,12 @@ impl Statuses {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, times)| *sum += times);
     }
 
-    /// Those that came, and how often.
+    /// The statuses that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
         (Self::FIRST..).zip(self.0.iter().copied()).filter(|(_, times)| *times > 0)
     }
 
-    /// How often a status came; None for one that is no status.
+    /// The count of a status; None if it is not a valid status.
     fn times(&mut self, status: u16) -> Option<&mut u64> {
         self.0.get_mut(usize::from(status.wrapping_sub(Self::FIRST)))
     }
@@ -123,7 +123,7 @@ impl Default for Statuses {
 }
 
 impl FromIterator<(u16, u64)> for Statuses {
-    /// These statuses, each so often. One that is no status does not count.
+    /// These statuses with these counts. Invalid statuses are ignored.
     fn from_iter<I: IntoIterator<Item = (u16, u64)>>(of: I) -> Self {
         let mut statuses = Self::default();
         for (status, times) in of {
@@ -260,7 +260,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// Adds the counts of a series of the same grain, each to the slice of time that it is nearest to.
+    /// Adds the counts of a series with the same interval length, each to the nearest interval.
     pub fn add(&mut self, other: &Self) {
         if self.completed.is_empty() {
             self.clone_from(other);
@@ -310,7 +310,7 @@ impl Generator {
 mod tests {
     use super::*;
 
-    /// Adds two series of grain 10, and expects where the sum begins and its counts.
+    /// Adds two series of interval length 10, and expects the start and the counts of the sum.
     fn check_sum(one: (u64, &[u64]), two: (u64, &[u64]), expected: (u64, &[u64])) {
         let series = |(begin_ns, completed): (u64, &[u64])| Intervals {
             begin_ns,

@@ -1,4 +1,4 @@
-//! What a network path is told, and what it reports.
+//! The spec and the reports of a network path.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

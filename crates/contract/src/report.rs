@@ -1,4 +1,4 @@
-//! What a load generator reports at its end.
+//! The final report of a load generator.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -128,14 +128,14 @@ impl Report {
         self.end_ns.saturating_sub(self.begin_ns)
     }
 
-    /// The part of the window that every rate is over: all of it, or up to the last reply of a server that was gone at
-    /// the end.
+    /// The part of the window that all rates refer to: the whole window, or up to the last reply of a server that was
+    /// gone at the end.
     pub fn served_ns(&self) -> u64 {
         let last_ns = self.last_reply_ns.filter(|_| self.gone);
         last_ns.map_or_else(|| self.window_ns(), |last_ns| last_ns.saturating_sub(self.begin_ns))
     }
 
-    /// An amount for each second of that time; 0 where there was none.
+    /// An amount per second of that time; 0 if it is empty.
     pub fn per_second(&self, amount: u64) -> f64 {
         let served_s = self.served_ns() as f64 / 1e9;
         if served_s > 0.0 { amount as f64 / served_s } else { 0.0 }

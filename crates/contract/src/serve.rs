@@ -1,4 +1,4 @@
-//! What a server is told, and what it reports.
+//! The spec and the reports of a server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -46,7 +46,7 @@ fn what_is_left_out_has_its_default() {
         (Driver::Epoll, 1, 10_000, 20)
     );
     assert_eq!(spec.workload, Workload::Http(Http::default()));
-    // A run of a number of requests has no warm-up.
+    // A run with a number of requests has no warm-up.
     assert_eq!((spec.warmup_ms(), LoadSpec { requests: Some(5), ..spec }.warmup_ms()), (500, 0));
 }
 

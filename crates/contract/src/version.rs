@@ -1,4 +1,4 @@
-//! The fields that say what a document is.
+//! The fields that identify a document.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The version of the contract. There is one, so it has no value to hold.
+/// The version of the contract. There is only one, so the type has no value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Version;
 
@@ -41,7 +41,7 @@ impl JsonSchema for Version {
     }
 }
 
-/// Types whose only value is one word: the fields that say what a document is.
+/// Types with a single word as their value: the fields that identify a document.
 macro_rules! words {
     ($($name:ident = $word:literal,)*) => {$(
         #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

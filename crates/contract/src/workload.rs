@@ -1,4 +1,4 @@
-//! What is asked and answered, protocol by protocol.
+//! The requests and replies of each protocol.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// The word of its protocol.
+    /// The name of its protocol.
     pub const fn protocol(&self) -> &'static str {
         match self {
             Self::Http(_) => http::Http::NAME,
