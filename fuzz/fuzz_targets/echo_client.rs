@@ -1,4 +1,4 @@
-//! Replies with any damage, cut in any way, are found correct by the echo client just where they are.
+//! The echo client finds damaged replies, however split, correct exactly where they are.
 
 #![no_main]
 

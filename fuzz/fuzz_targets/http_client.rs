@@ -1,5 +1,5 @@
-//! Any bytes, cut in any way, are judged alike by the HTTP client, whether it is new or has a template, and whether it
-//! has asked for pages or for their heads.
+//! The HTTP client gives the same verdict on any bytes, however split, whether it is new or has a template, and whether
+//! it requested pages or their heads.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any content in chunks with any extension comes back, or is refused where the extension is malformed.
+//! Any content in chunks with any extension comes back, or is refused if the extension is malformed.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes, cut in any way, get the same replies from the HTTP server, which never panics.
+//! Any bytes, however split, get the same replies from the HTTP server, which never panics.
 
 #![no_main]
 

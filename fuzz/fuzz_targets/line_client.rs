@@ -1,4 +1,4 @@
-//! Replies with any damage, cut in any way, are found correct by the line client just where they are.
+//! The line client finds damaged replies, however split, correct exactly where they are.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes, cut in any way, get the same replies from the line server: the beginning of what was sent.
+//! Any bytes, however split, get the same replies from the line server: a prefix of what was sent.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Replies with any damage, cut in any way, are judged alike by the rpc client.
+//! The rpc client gives the same verdict on damaged replies, however they are split.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The invariants, from the tests of the crate they are about: a seeded run of each is part of those tests.
+//! The invariants from the tests of `proto`, where a seeded run of each is a test.
 
 #[path = "../../crates/proto/tests/it/drive.rs"]
 pub mod drive;

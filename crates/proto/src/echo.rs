@@ -1,6 +1,6 @@
-//! Echo: every message comes back as it was, in one of three framings.
+//! Echo: every message comes back unchanged, in one of three framings.
 //!
-//! It is the least a server can do, so it shows the cost of I/O alone; the framings add the least that a
+//! It is the least that a server can do, so it shows the cost of I/O alone. The framings add the minimum that a
 //! protocol needs to find the end of a message.
 
 use alloc::{format, string::String};
@@ -20,20 +20,20 @@ impl Protocol for Echo {
     type Client = Client;
 }
 
-/// How a message is told from the next.
+/// How messages are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Not at all: what came goes back at once.
+    /// Not at all: received bytes go back at once.
     Raw,
-    /// By its length, two bytes, the higher first.
+    /// By a length of two bytes, big-endian.
     Prefix,
-    /// By the CR LF after it; either alone is a byte like others.
+    /// By CR LF at the end; either alone is an ordinary byte.
     Crlf,
 }
 
-/// What goes to and fro.
+/// The messages of a connection.
 pub struct Workload {
-    /// How a message is told from the next.
+    /// How messages are delimited.
     pub framing: Framing,
     /// Length of a message without its frame.
     pub message_bytes: usize,
@@ -43,13 +43,13 @@ impl Workload {
     /// The longest message: a client holds a few of them in memory.
     pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-    /// The longest line, without CR LF: a server holds it whole, once for each connection.
+    /// The longest line, without CR LF: a server buffers it whole, once for each connection.
     pub const LINE_BYTES_MAX: usize = 1024 * 1024;
 
     /// Messages of `message_bytes`.
     ///
     /// # Errors
-    /// One line that says why there cannot be such messages, and what can be.
+    /// One line with the reason and the valid range.
     pub fn new(framing: Framing, message_bytes: usize) -> Result<Self, String> {
         let (word, least, most) = match framing {
             Framing::Raw => ("raw", 1, Self::MESSAGE_BYTES_MAX),
@@ -84,7 +84,7 @@ impl crate::Server<Workload> for Server {
             Framing::Prefix => prefixed(input, room_bytes),
             Framing::Crlf => self.lines.take(input, room_bytes, LINE_END, LINE_BYTES_MAX),
         };
-        // Messages lie side by side and go back as they are: one copy for all.
+        // Messages are contiguous and go back unchanged: one copy for all.
         output.push(&input[..used]);
         (used, next)
     }
@@ -121,8 +121,8 @@ const LINE_BYTES_MAX: usize = Workload::LINE_BYTES_MAX + FRAME_BYTES;
 pub type Client = Mirror<Workload>;
 
 impl Mirrored for Workload {
-    /// Raw messages are windows on one run of bytes; those with frames are side by side in a table. They differ from
-    /// one to the next unless they are empty.
+    /// Raw messages are windows of one run of bytes; framed ones are contiguous in a table. Neighbours differ unless
+    /// they are empty.
     fn messages(&self) -> Messages {
         let payload_bytes = self.message_bytes;
         if self.framing == Framing::Raw {
@@ -135,7 +135,7 @@ impl Mirrored for Workload {
                 bytes.extend((payload_bytes as u16).to_be_bytes());
                 bytes.extend(payload);
             } else {
-                // A line without CR or LF in it; turning this bit keeps what makes neighbours differ.
+                // A line must not contain CR or LF. Flipping this bit keeps neighbours different.
                 bytes.extend(payload.map(|byte| if LINE_END.contains(&byte) { byte ^ 0x40 } else { byte }));
                 bytes.extend(LINE_END);
             }

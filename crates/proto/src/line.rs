@@ -1,7 +1,7 @@
-//! Lines of text that come back as they were: what a telnet-like server does.
+//! Lines of text that come back unchanged, as from a telnet-like server.
 //!
-//! It is `echo` for people: any terminal can speak it. A line ends with LF; a CR before it is a byte of the line
-//! like any other, so both kinds of writer get back what they sent.
+//! It is `echo` for people: any terminal can speak it. A line ends with LF. A CR before it is an ordinary byte, so
+//! clients with either line ending get back what they sent.
 
 use alloc::{format, string::String};
 
@@ -20,21 +20,21 @@ impl Protocol for Line {
     type Client = Client;
 }
 
-/// What goes to and fro.
+/// The messages of a connection.
 pub struct Workload {
     /// Length of a line with its LF.
     pub message_bytes: usize,
 }
 
 impl Workload {
-    /// The longest line with its LF: what a terminal of Linux hands over at most, so nobody can type a longer one.
-    /// A server holds an unfinished line whole, once for each connection.
+    /// The longest line with its LF: the most that a Linux terminal passes on, so nobody can type a longer one. A
+    /// server buffers an incomplete line, once for each connection.
     pub const LINE_BYTES_MAX: usize = 4096;
 
     /// Lines of `message_bytes`.
     ///
     /// # Errors
-    /// One line that says why there cannot be such lines, and what can be.
+    /// One line with the reason and the valid range.
     pub fn new(message_bytes: usize) -> Result<Self, String> {
         if !(1..=Self::LINE_BYTES_MAX).contains(&message_bytes) {
             return Err(format!(
@@ -58,7 +58,7 @@ impl crate::Server<Workload> for Server {
 
     fn advance(&mut self, input: &[u8], output: &mut Output) -> (usize, Next) {
         let (used, next) = self.lines.take(input, output.room_bytes(), b"\n", Workload::LINE_BYTES_MAX);
-        // Lines lie side by side and go back as they are: one copy for all.
+        // Lines are contiguous and go back unchanged: one copy for all.
         output.push(&input[..used]);
         if next == Next::Close {
             output.push(REFUSAL);
@@ -67,14 +67,14 @@ impl crate::Server<Workload> for Server {
     }
 }
 
-/// What a line that is too long gets for an answer.
+/// The reply to a line that is too long.
 const REFUSAL: &[u8] = b"error: a line has at most 4096 bytes\n";
 
 /// One connection as the client sees it.
 pub type Client = Mirror<Workload>;
 
 impl Mirrored for Workload {
-    /// Lines of letters, so that none has an end within it.
+    /// Lines of letters, so that none contains an LF.
     fn messages(&self) -> Messages {
         let mut random = Random::new();
         Messages::table(|bytes, place| {

@@ -1,20 +1,19 @@
-//! Lines that a server finds and sends back: the part of it that two protocols share.
+//! Finding complete lines in the input: shared by the servers of two protocols.
 
 use crate::Next;
 
-/// How far the unfinished line at the front of the input has been searched for its end.
+/// How far the incomplete line at the front of the input has been searched for its end.
 ///
-/// What has been searched is not searched again, or a long line in small pieces would cost the square of its
-/// length.
+/// These bytes are not searched again: otherwise a long line in small pieces would take quadratic time.
 #[derive(Default)]
 pub(crate) struct Lines {
     searched_bytes: usize,
 }
 
 impl Lines {
-    /// How many bytes at the front of `input` are whole lines, as many as there is room for, and what to do when
-    /// they have been sent back. A line ends with `end`, whose last byte is LF, and has at most `line_bytes_max`
-    /// bytes with it: at a longer one, it is to close.
+    /// The length of the complete lines at the front of `input` for which there is room, and what to do after sending
+    /// them back. A line ends with `end`, whose last byte is LF, and has at most `line_bytes_max` bytes including it: a
+    /// longer one closes the connection.
     pub(crate) fn take(
         &mut self,
         input: &[u8],
@@ -39,7 +38,7 @@ impl Lines {
         (used, Next::Receive)
     }
 
-    /// The length of the line at the front of `input` with its end, if that has come.
+    /// The length of the line at the front of `input`, including its end, if that has arrived.
     fn line_bytes(&mut self, input: &[u8], end: &[u8]) -> Option<usize> {
         while let Some(found) = memchr::memchr(b'\n', &input[self.searched_bytes..]) {
             let length = self.searched_bytes + found + 1;

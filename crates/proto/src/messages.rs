@@ -1,4 +1,4 @@
-//! What the clients of small messages share: the messages themselves, and whose turn each of them is.
+//! Shared by clients of small messages: the messages, and the order in which connections use them.
 
 use alloc::{rc::Rc, vec::Vec};
 use core::cell::Cell;
@@ -8,24 +8,24 @@ use core::cell::Cell;
 pub struct Messages {
     bytes: &'static [u8],
     message_bytes: usize,
-    /// How many places there are; a power of two.
+    /// The number of places; a power of two.
     places: usize,
-    /// From one place to the next.
+    /// The distance between neighbouring places.
     place_bytes: usize,
-    /// How many places lie between one message and the next; odd, so that all are visited.
+    /// How many places to advance to the next message; odd, so that all are visited.
     stride: usize,
 }
 
 impl Messages {
     const WINDOWS: usize = 4096;
 
-    /// Far enough that a message which lost or gained a few bytes does not look like its neighbour.
+    /// Far enough that a message with a few bytes lost or added differs from its neighbour.
     const WINDOW_STRIDE: usize = 1021;
 
     /// Few, because each may be large.
     const TABLED: usize = 8;
 
-    /// Messages that are windows on one run of pseudo-random bytes. They differ from one to the next.
+    /// Messages that are windows of one run of pseudo-random bytes. Neighbours differ.
     pub(crate) fn windows(message_bytes: usize) -> Self {
         let mut random = Random::new();
         let bytes: Vec<u8> = (0..Self::WINDOWS + message_bytes).map(|at| random.byte(at)).collect();
@@ -38,7 +38,7 @@ impl Messages {
         }
     }
 
-    /// Messages side by side in a table. `write` appends the one for a place, each as long as the first.
+    /// Contiguous messages in a table. `write` appends the message of a place; all must have the length of the first.
     pub(crate) fn table(mut write: impl FnMut(&mut Vec<u8>, usize)) -> Self {
         let mut bytes = Vec::new();
         write(&mut bytes, 0);
@@ -63,10 +63,10 @@ impl Messages {
     }
 }
 
-/// Which message a connection sends next, and which one its next reply is due to.
+/// Which message a connection sends next, and which one its next reply must match.
 ///
-/// Replies come in the order of requests, so two counters say it. A clone is another connection: it begins one
-/// message further on, so that connections mixed up by a server show.
+/// Replies come in the order of requests, so two counters suffice. A clone is for another connection: it starts one
+/// message further on, so that replies to the wrong connection are detected.
 pub(crate) struct Turns {
     first_of_next: Rc<Cell<usize>>,
     first: usize,
@@ -86,7 +86,7 @@ impl Turns {
         Self { first_of_next, first, requested: 0, replied: 0 }
     }
 
-    /// The index of the next request, which is outstanding from now on.
+    /// The index of the next request, which is now outstanding.
     pub(crate) fn request(&mut self) -> usize {
         let index = self.first.wrapping_add(self.requested);
         self.requested = self.requested.wrapping_add(1);
@@ -98,7 +98,7 @@ impl Turns {
         (self.replied != self.requested).then(|| self.first.wrapping_add(self.replied))
     }
 
-    /// The reply to the oldest outstanding request is whole.
+    /// Records that the reply to the oldest outstanding request is complete.
     pub(crate) fn replied(&mut self) {
         self.replied = self.replied.wrapping_add(1);
     }
@@ -110,7 +110,7 @@ impl Clone for Turns {
     }
 }
 
-/// A source of bytes that look random (xorshift64*), the same in every run.
+/// A source of pseudo-random bytes (xorshift64*), the same in every run.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -118,8 +118,8 @@ impl Random {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The byte for a position, odd only where the position is: so messages that begin at an odd distance
-    /// from each other differ even if they have a single byte.
+    /// The byte for a position, with the parity of the position. So messages at an odd distance from each other differ
+    /// even if they have a single byte.
     pub(crate) fn byte(&mut self, at: usize) -> u8 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -128,8 +128,8 @@ impl Random {
         (random & !1) | (at as u8 & 1)
     }
 
-    /// The letter, digit, `-` or `_` for a position, with the same property: what every writer of text and JSON
-    /// writes as it is.
+    /// The letter, digit, `-` or `_` for a position, with the same property. No format needs to escape these
+    /// characters.
     pub(crate) fn letter(&mut self, at: usize) -> u8 {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         LETTERS[usize::from(self.byte(at)) % LETTERS.len()]

@@ -1,11 +1,11 @@
-//! The client of protocols in which every message comes back as it was.
+//! The client of protocols whose messages come back unchanged.
 
 use core::marker::PhantomData;
 
 use crate::messages::{Messages, Turns};
 use crate::{Malformed, Verdict};
 
-/// A workload whose replies are its requests.
+/// A workload whose replies equal its requests.
 pub trait Mirrored: 'static {
     /// The messages of one thread.
     fn messages(&self) -> Messages;
@@ -13,11 +13,11 @@ pub trait Mirrored: 'static {
 
 /// One connection as the client of a [`Mirrored`] workload sees it.
 ///
-/// A reply has the length of its request, so a counter says what is due of it.
+/// A reply has the length of its request, so a counter of received bytes suffices.
 pub struct Mirror<W> {
     messages: Messages,
     turns: Turns,
-    /// Bytes of the oldest outstanding reply that have come.
+    /// Received bytes of the oldest outstanding reply.
     received_bytes: usize,
     verdict: Verdict,
     workload: PhantomData<W>,

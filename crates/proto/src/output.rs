@@ -1,14 +1,13 @@
-//! Where replies are written: one buffer a worker, hot in its cache, shared by all its connections.
+//! The buffer for replies: one for each worker, warm in its cache, shared by all its connections.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::http::Date;
 
-/// Replies on their way out, and the date they carry.
-///
-/// A worker has one, and lends it to each connection in turn. It only ever grows to the largest batch of
-/// replies, so a warm worker does not allocate.
+/// Replies to send, and the date for them.
+/// A worker lends its output to each connection in turn. It only grows to the largest batch of replies, so a warm
+/// worker does not allocate.
 pub struct Output {
     bytes: Vec<u8>,
     limit_bytes: usize,
@@ -16,11 +15,11 @@ pub struct Output {
 }
 
 impl Output {
-    /// How much a connection may append before [`crate::Next::Send`]: enough for hundreds of small replies in
-    /// one syscall, small enough to stay in a core's cache.
+    /// How much a connection may append before [`crate::Next::Send`]: enough for hundreds of small replies in one
+    /// syscall, small enough to stay in a core's cache.
     pub const LIMIT_BYTES: usize = 64 * 1024;
 
-    /// An empty output; the date is that of second zero until [`Self::tick`] is called.
+    /// An empty output. Its date is second zero until [`Self::tick`] is called.
     pub fn new() -> Self {
         Self {
             bytes: Vec::with_capacity(Self::LIMIT_BYTES),
@@ -29,7 +28,7 @@ impl Output {
         }
     }
 
-    /// Tells the time, in seconds since 1970, so that replies can carry it. Cheap unless the second changed.
+    /// Sets the date of replies, in seconds since 1970. Cheap unless the second changed.
     pub fn tick(&mut self, unix_s: u64) {
         self.date.tick(unix_s);
     }
@@ -44,7 +43,7 @@ impl Output {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Starts a connection's turn behind what others have appended, and returns where that is.
+    /// Starts a connection's turn after earlier replies, and returns its offset.
     pub fn begin(&mut self) -> usize {
         self.limit_bytes = self.bytes.len() + Self::LIMIT_BYTES;
         self.bytes.len()
@@ -55,12 +54,12 @@ impl Output {
         self.limit_bytes.saturating_sub(self.bytes.len())
     }
 
-    /// All bytes appended since the last [`Self::clear`].
+    /// All bytes since the last [`Self::clear`].
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -70,14 +69,14 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// Forgets the bytes and keeps the memory.
+    /// Drops the bytes and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.limit_bytes = Self::LIMIT_BYTES;
     }
 }
 
-/// Text, such as numbers, appended as it is formatted. It never fails.
+/// Appends formatted text, such as numbers. Never fails.
 impl fmt::Write for Output {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes());

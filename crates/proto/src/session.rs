@@ -1,16 +1,16 @@
-//! A connection without its socket: the protocol half and the unfinished tail of its input.
+//! A connection without its socket: the protocol half and the incomplete tail of its input.
 
 use alloc::vec::Vec;
 
 use crate::{Next, Output, Server};
 
-/// A tail buffer larger than this is given back once it is empty, so that ten thousand connections that were
-/// once cut in the middle of a large request do not each keep its memory.
+/// A larger tail buffer is freed once it is empty. Otherwise ten thousand connections that were once split in the
+/// middle of a large request would each keep its memory.
 const TAIL_KEPT_BYTES: usize = 4 * 1024;
 
-/// The server half of one connection with the bytes that do not yet make a whole request.
+/// The server half of one connection, with the bytes of an incomplete request.
 ///
-/// Input is read where it lies, also in a buffer that belongs to a ring; only an unfinished tail is copied.
+/// Input is parsed in place, even in a buffer that belongs to a ring; only an incomplete tail is copied.
 pub struct Session<S> {
     server: S,
     tail: Vec<u8>,
@@ -22,19 +22,19 @@ impl<S> Session<S> {
         Self { server, tail: Vec::new() }
     }
 
-    /// Bytes received and not yet consumed: an unfinished request, or requests that wait for the output.
-    /// After [`Next::Close`], what was refused: a peer that may still be sending, and must be read to its end or
-    /// the kernel resets the connection before the peer has seen the reply.
+    /// Bytes received and not yet consumed: an incomplete request, or requests that wait for the output. After
+    /// [`Next::Close`], the refused input: the peer may still be sending, and must be read to its end. Otherwise the
+    /// kernel resets the connection before the peer has seen the reply.
     pub fn tail_bytes(&self) -> usize {
         self.tail.len()
     }
 
-    /// Sets bytes aside that came while the output was blocked; [`Self::resume`] takes them up.
+    /// Buffers bytes that arrived while the output was blocked; [`Self::resume`] handles them.
     pub fn set_aside(&mut self, received: &[u8]) {
         self.tail.extend_from_slice(received);
     }
 
-    /// Answers what has been received. After [`Next::Send`], send and call [`Self::resume`].
+    /// Answers received bytes. After [`Next::Send`], send and call [`Self::resume`].
     pub fn receive<W: 'static>(&mut self, received: &[u8], output: &mut Output) -> Next
     where
         S: Server<W>,
@@ -48,7 +48,7 @@ impl<S> Session<S> {
         next
     }
 
-    /// Goes on with what was received before, once the output has been sent.
+    /// Continues with earlier input, after the output has been sent.
     pub fn resume<W: 'static>(&mut self, output: &mut Output) -> Next
     where
         S: Server<W>,

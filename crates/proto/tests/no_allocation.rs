@@ -9,15 +9,15 @@ use proto::line::{self, Line};
 use proto::rpc::{self, Rpc};
 use proto::{Client as _, Next, Output, Protocol, Server as _, Session, Verdict};
 
-/// The system's allocator, counting how often this thread asks it for memory.
+/// The system's allocator, with a counter of this thread's allocations.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator as it came. Counting does not allocate, because the
-// counter is a constant without a destructor.
+// SAFETY: every call is passed on unchanged to the system's allocator. Counting does not allocate, because the counter
+// is a constant without a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often a fresh connection and its client allocate for so many requests, each way cut into pieces.
+/// How often a new connection and its client allocate for this many requests, with both directions split into pieces.
 fn allocations<P: Protocol>(workload: &'static P::Workload, requests: usize, piece_bytes: usize) -> u64 {
     let before = ALLOCATIONS.get();
     let mut session = Session::new(P::Server::new(workload));
@@ -53,7 +53,7 @@ fn allocations<P: Protocol>(workload: &'static P::Workload, requests: usize, pie
         }
         let mut rest = output.as_bytes();
         loop {
-            // A reply in pieces is presented again with more appended, as the contract says.
+            // An incomplete reply is passed again with more appended, as the contract says.
             let (used, verdict) = client.reply(rest).unwrap();
             rest = &rest[used..];
             if verdict.is_some() {

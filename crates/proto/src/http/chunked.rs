@@ -1,20 +1,20 @@
-//! The chunked transfer coding (RFC 9112, section 7.1), taken off as the bytes come.
+//! The chunked transfer coding (RFC 9112, section 7.1), decoded incrementally.
 
 use super::fields::{Fault, bad};
 use super::scan::{Scan, is_field_value, is_token};
 
-/// All extensions and trailers of one body together. They carry nothing for us, and without a bound a peer
+/// The most bytes of all extensions and trailers of a body together. They mean nothing here, and without a limit a peer
 /// could send them for ever.
 const OVERHEAD_BYTES_MAX: u16 = 16 * 1024;
 
-/// As many hexadecimal digits as a 64-bit number has.
+/// The hexadecimal digits of a 64-bit number.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// Where in a chunked body its reader is.
+/// The position of the decoder in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunked {
     place: Place,
-    /// The size of the chunk while it is read, then what is left of the chunk.
+    /// The size of the chunk while it is parsed, then the rest of the chunk.
     left_bytes: u64,
     overhead_bytes: u16,
 }
@@ -34,9 +34,9 @@ enum Place {
     Trailers(Scan),
 }
 
-/// Where in an extension (RFC 9112, section 7.1.1): after its semicolon a name, which is a token, and perhaps an
-/// equals sign and a value, which is a token or a quoted string. White space may surround the semicolon and the
-/// equals sign, and nothing else.
+/// The position in an extension (RFC 9112, section 7.1.1): after its semicolon a name, which is a token, and optionally
+/// an equals sign and a value, which is a token or a quoted string. White space is only allowed around the semicolon
+/// and the equals sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
     BeforeName,
@@ -57,8 +57,8 @@ impl Chunked {
         Self { place: Place::Size { digits: 0 }, left_bytes: 0, overhead_bytes: 0 }
     }
 
-    /// Consumes bytes of the body from the front of `input`, passes on the data among them, and says how many
-    /// bytes those were and whether the body is whole.
+    /// Consumes bytes of the body from the front of `input`, and passes the data among them to a callback. Returns how
+    /// many bytes were used, and whether the body is complete.
     pub(super) fn advance(
         &mut self,
         input: &[u8],
@@ -86,7 +86,7 @@ impl Chunked {
         Ok((used, false))
     }
 
-    /// Takes a byte that is not data.
+    /// Parses a byte that is not data.
     fn feed(&mut self, byte: u8) -> Result<bool, Fault> {
         self.place = match self.place {
             Place::Size { digits } => self.size(digits, byte)?,
@@ -128,7 +128,7 @@ impl Chunked {
             if digits == SIZE_DIGITS_MAX || self.left_bytes >= 1 << 59 {
                 return Err(bad("a chunk size is beyond 2^63-1"));
             }
-            // The size before was the rest of the last chunk, which is zero.
+            // The rest of the last chunk is zero here.
             self.left_bytes = self.left_bytes << 4 | u64::from(digit);
             return Ok(Place::Size { digits: digits + 1 });
         }
@@ -151,7 +151,7 @@ impl Chunked {
 }
 
 impl Extension {
-    /// Where the next byte leads.
+    /// The next position.
     fn feed(self, byte: u8) -> Result<Place, Fault> {
         use Extension::{AfterName, BeforeName, BeforeValue, Escaped, Name, Quoted, Unquoted, Value};
         let place = match (self, byte) {

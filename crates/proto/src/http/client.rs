@@ -1,8 +1,8 @@
 //! The client half: a strict parser, and a byte-exact shortcut past it for replies like the last one.
 //!
-//! The first reply of a connection is always parsed. Its head then serves as a template, in which only the
-//! date may change; a later head that equals it has thereby the same meaning, and one that does not is parsed
-//! again. Bodies are compared as they come, at any size.
+//! The first reply of a connection is always parsed. Its head then serves as a template in which only the date may
+//! change. A later head that equals it has the same meaning; any other is parsed again. Bodies are compared as they
+//! arrive, at any size.
 
 use alloc::{rc::Rc, string::String, vec::Vec};
 use core::cell::RefCell;
@@ -20,10 +20,10 @@ use deviation::Deviation;
 
 mod deviation;
 
-/// With this byte begins what a server in TLS says to those who do not speak it (RFC 8446, 5.1).
+/// The first byte of a TLS server's answer to a plain-text client (RFC 8446, 5.1).
 const TLS_ALERT: u8 = 21;
 
-/// The longest body that is kept to compare others with.
+/// The longest body that is kept for comparison.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// More interim replies than this to one request are refused, so that they cannot go on for ever.
@@ -36,14 +36,14 @@ pub struct Client {
     state: State,
     outstanding: u32,
     interim: u8,
-    /// Whether a reply of this connection has passed the parser.
+    /// Whether a reply of this connection has been parsed.
     parsed: bool,
     keeps_alive: bool,
-    /// The status of the last whole reply.
+    /// The status of the last complete reply.
     status: Option<u16>,
     /// The length of its body.
     body_bytes: usize,
-    /// What has come of the last wrong body.
+    /// The received part of the last wrong body.
     deviation: Deviation,
 }
 
@@ -60,7 +60,7 @@ enum Framing {
     UntilClose,
 }
 
-/// What a head says, without its letters.
+/// What a head means, without its text.
 #[derive(Clone, Copy)]
 struct Meaning {
     framing: Framing,
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// Consumes a head, interim or final, if it is whole.
+    /// Consumes a head, interim or final, if it is complete.
     fn head(&mut self, input: &[u8]) -> Result<usize, Malformed> {
         if self.parsed {
             let mut learnt = self.learnt.borrow_mut();
@@ -188,14 +188,14 @@ impl Client {
         self.state = State::Body { framing, received_bytes: 0, verdict, status };
     }
 
-    /// Consumes what belongs to the body.
+    /// Consumes bytes of the body.
     fn body(&mut self, input: &[u8]) -> Result<(usize, Option<Verdict>), Fault> {
         let State::Body { framing, received_bytes, verdict, status } = &mut self.state else {
             unreachable!("only called in a body");
         };
         let mut learnt = self.learnt.borrow_mut();
         let mut take = |data: &[u8]| {
-            // The body of a reply with another status is not the one to compare.
+            // The body of a reply with another status is not compared.
             match *verdict {
                 Verdict::Correct if self.workload.verify == Verify::Bytes => {
                     *verdict = learnt.compare(*received_bytes, data)?;
@@ -227,7 +227,7 @@ impl Client {
         Ok((used, whole.then(|| self.finish(received_bytes, verdict, status))))
     }
 
-    /// Judges a reply that is whole, and makes ready for the next.
+    /// Judges a complete reply, and prepares for the next.
     fn finish(&mut self, received_bytes: usize, verdict: Verdict, status: u16) -> Verdict {
         self.state = State::Head;
         self.status = Some(status);
@@ -247,14 +247,14 @@ impl Client {
     }
 }
 
-/// What the connections of a thread know about the replies.
+/// What the connections of a thread have learnt about the replies.
 struct Learnt {
     /// The last head of a correct reply; empty if there was none.
     head: Vec<u8>,
-    /// Where in it the value of `Date` is.
+    /// The range of the value of `Date` in it.
     date: Range<usize>,
     meaning: Meaning,
-    /// The body that every reply must have, or as much of it as has come.
+    /// The body that every reply must have, or the part of it received so far.
     body: Vec<u8>,
     body_is_whole: bool,
 }
@@ -287,7 +287,7 @@ impl Learnt {
         };
     }
 
-    /// What the head at the front of `input` means if it is the one learnt, but for its date.
+    /// The meaning of the head at the front of `input`, if it equals the learnt one except for its date.
     fn meaning(&mut self, input: &[u8]) -> Option<Meaning> {
         let head = input.get(..self.head.len())?;
         if head == self.head {
@@ -300,12 +300,12 @@ impl Learnt {
         {
             return None;
         }
-        // The same second comes many times, so the date is learnt too and the next comparison is one.
+        // The date is learnt too: within the same second the next comparison succeeds at once.
         self.head[start..end].copy_from_slice(&head[start..end]);
         Some(self.meaning)
     }
 
-    /// Compares part of a body that begins `at` bytes into it; where nobody has been yet, learns it.
+    /// Compares a part of a body from offset `at` on. Learns it if the body is not known that far.
     fn compare(&mut self, at: usize, data: &[u8]) -> Result<Verdict, Fault> {
         let known = self.body.get(at..).unwrap_or_default();
         let (old, new) = data.split_at(data.len().min(known.len()));
@@ -319,7 +319,7 @@ impl Learnt {
         Ok(Verdict::Correct)
     }
 
-    /// Judges a body by its length, its bytes having been compared. The first to end is the one to equal.
+    /// Judges the length of a body whose bytes have been compared. The first complete body is the expected one.
     fn end_body(&mut self, length: usize) -> Verdict {
         if length != self.body.len() {
             return Verdict::Wrong;
@@ -329,7 +329,7 @@ impl Learnt {
     }
 }
 
-/// Parses a head strictly; `None` if it is not whole.
+/// Parses a head strictly; None if it is incomplete.
 fn parse<'headers, 'input>(
     window: &'input [u8],
     headers: &'headers mut [MaybeUninit<Header<'input>>; FIELDS_MAX],
@@ -356,7 +356,7 @@ fn parse<'headers, 'input>(
     }
 }
 
-/// What a head means, `None` if the final one is still to come.
+/// The meaning of a head; None if it is interim.
 fn interpret(response: &Response<'_, '_>, workload: &Workload) -> Result<Option<Meaning>, Fault> {
     let status = response.code.unwrap_or_default();
     let old = response.version == Some(0);
@@ -372,7 +372,7 @@ fn interpret(response: &Response<'_, '_>, workload: &Workload) -> Result<Option<
         204 if fields.chunked || fields.content_length.is_some_and(|length| length > 0) => {
             return Err(bad("a reply without content (204) claims to have a body"));
         }
-        // The length of 304, and of any reply to HEAD, is that of the body it spares.
+        // The length in a 304, and in any reply to HEAD, is that of the omitted body.
         204 | 304 => Framing::Length(0),
         200..600 if workload.is_head => Framing::Length(0),
         200..600 if fields.chunked => Framing::Chunked(Chunked::new()),
@@ -384,14 +384,14 @@ fn interpret(response: &Response<'_, '_>, workload: &Workload) -> Result<Option<
     Ok(Some(Meaning { framing, closes, verdict, status }))
 }
 
-/// Whether a value has the form of a date: a change of anything else is a change of the head.
+/// Whether a value has the format of a date. Any other change is a change of the head.
 fn is_date(value: &[u8]) -> bool {
     value.len() == Date::BYTES
         && value.ends_with(b" GMT")
         && value.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// Where in `whole` its part lies.
+/// The range of `part` in `whole`.
 fn offset(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     start..start + part.len()

@@ -1,4 +1,4 @@
-//! The `Date` field's value, formatted once a second and copied into every reply.
+//! The value of the `Date` field, formatted once a second and copied into every reply.
 
 /// An IMF-fixdate (RFC 9110, section 5.6.7), such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,20 +11,20 @@ impl Date {
     /// The length of every date.
     pub const BYTES: usize = 29;
 
-    /// The date of a second, counted from 1970. The form has four digits for the year: later than 9999 stays
-    /// at its last second.
+    /// The date of a second since 1970. The format has four digits for the year, so times after 9999 give its last
+    /// second.
     pub fn at(unix_s: u64) -> Self {
         Self { unix_s, text: format(unix_s.min(LAST_S)) }
     }
 
-    /// Moves to another second. Formats only if it is another.
+    /// Changes the second. Formats only if it differs.
     pub fn tick(&mut self, unix_s: u64) {
         if unix_s != self.unix_s {
             *self = Self::at(unix_s);
         }
     }
 
-    /// The text as it stands in a reply.
+    /// The text as sent in a reply.
     pub fn as_bytes(&self) -> &[u8] {
         &self.text
     }
@@ -55,8 +55,8 @@ fn format(unix_s: u64) -> [u8; Date::BYTES] {
 
 /// Year, month and day (both from 1) of a day counted from 1970-01-01.
 ///
-/// Counting in eras of 400 years that begin on the first of March puts the leap day last, so that the length
-/// of a month follows from its number alone.
+/// Eras of 400 years begin on the first of March, which puts the leap day last. The length of a month then follows from
+/// its number alone.
 fn civil(days_since_1970: u64) -> (u64, u64, u64) {
     const ERA_DAYS: u64 = 146_097;
     const DAYS_FROM_0000_03_01_TO_1970: u64 = 719_468;

@@ -1,17 +1,17 @@
-//! Header fields that decide where a message ends and what becomes of its connection, for both halves.
+//! Header fields that decide where a message ends and whether its connection stays open, for both halves.
 
 use core::net::Ipv6Addr;
 
 use httparse::Header;
 
-/// What is wrong with a message: the status a server answers, and the words a client reports.
+/// What is wrong with a message: the status for a server's reply, and the text for a client's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) status: Status,
     pub(super) text: &'static str,
 }
 
-/// A fault that only [`Status::BadRequest`] describes.
+/// A fault without a more specific status than [`Status::BadRequest`].
 pub(super) const fn bad(text: &'static str) -> Fault {
     Fault { status: Status::BadRequest, text }
 }
@@ -30,7 +30,7 @@ pub(super) enum Status {
     VersionNotSupported,
 }
 
-/// What the fields of one head say.
+/// The relevant fields of a head.
 #[derive(Default)]
 pub(super) struct Fields<'a> {
     pub(super) content_length: Option<u64>,
@@ -42,22 +42,22 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads the fields of a head.
+    /// Parses the fields of a head.
     ///
     /// # Errors
-    /// A [`Fault`] if they leave in doubt where the body ends, or whom a request is for.
+    /// A [`Fault`] if the end of the body or the host of the request is ambiguous.
     pub(super) fn read(headers: &[Header<'a>]) -> Result<Self, Fault> {
         let mut fields = Self::default();
         let mut codings = Codings::default();
         for header in headers {
-            // The length tells most names apart without looking at their letters.
+            // Most names are ruled out by their length alone.
             match header.name.len() {
                 4 if is(header, "host") => once(&mut fields.host, header.value, "Host is given twice")?,
                 6 if is(header, "expect") => once(&mut fields.expect, header.value, "Expect is given twice")?,
                 10 if is(header, "connection") => fields.read_connection(header.value),
                 14 if is(header, "content-length") => {
                     let length = parse_length(header.value)?;
-                    // Equal values could be merged, but whoever repeats one is broken or malicious.
+                    // Equal values could be merged, but a sender that repeats one is broken or malicious.
                     once(&mut fields.content_length, length, "Content-Length is given twice")?;
                 }
                 17 if is(header, "transfer-encoding") => codings.read(header.value)?,
@@ -79,13 +79,13 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether a `Host` value, or the authority of a target, is a host, perhaps with a port (RFC 3986, section 3.2). It
-/// is never empty, because `http` has no addresses without a host (RFC 9110, section 4.2.1).
+/// Whether a `Host` value, or the authority of a target, is a host with an optional port (RFC 3986, section 3.2). It is
+/// never empty, because `http` requires a host (RFC 9110, section 4.2.1).
 pub(super) fn is_host(value: &[u8]) -> bool {
     port(value).is_some()
 }
 
-/// The port after a host, empty where there is none; `None` if the value is no host with a port.
+/// The port after a host, empty if there is none; None if the value is not a host with an optional port.
 pub(super) fn port(value: &[u8]) -> Option<&[u8]> {
     let rest = match value {
         [b'[', rest @ ..] => after_ipv6(rest)?,
@@ -98,18 +98,18 @@ pub(super) fn port(value: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows an address of version 6 and its closing bracket.
+/// The rest after an IPv6 address and its closing bracket.
 fn after_ipv6(value: &[u8]) -> Option<&[u8]> {
     let end = value.iter().position(|byte| *byte == b']')?;
     let address = &value[..end];
-    // The address that a server under test mostly has need not be parsed for each request.
+    // The usual address of a server under test need not be parsed for each request.
     if address != b"::1" {
         str::from_utf8(address).ok()?.parse::<Ipv6Addr>().ok()?;
     }
     Some(&value[end + 1..])
 }
 
-/// What follows a name or an address of version 4.
+/// The rest after a name or an IPv4 address.
 fn after_name(value: &[u8]) -> Option<&[u8]> {
     let mut rest = value;
     loop {
@@ -122,7 +122,7 @@ fn after_name(value: &[u8]) -> Option<&[u8]> {
     (rest.len() < value.len()).then_some(rest)
 }
 
-/// The characters of a name (RFC 3986, section 3.2.2) that stand for themselves.
+/// The characters of a name (RFC 3986, section 3.2.2) that need no escape.
 static NAME_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -173,8 +173,8 @@ impl Codings {
     }
 }
 
-/// Digits alone: no sign, no list. One of over 64 bits is no length that anybody can mean; a signed number holds all
-/// that is left, so every reader has the same.
+/// Digits only: no sign, no list. A length beyond 64 bits is invalid. One beyond 63 bits is too large, so all
+/// implementations agree, even with signed numbers.
 fn parse_length(value: &[u8]) -> Result<u64, Fault> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(bad("Content-Length is not a number"));
@@ -197,7 +197,7 @@ fn is(header: &Header<'_>, name: &str) -> bool {
     header.name.eq_ignore_ascii_case(name)
 }
 
-/// The elements of a comma-separated list, without the white space around them.
+/// The elements of a comma-separated list, without surrounding white space.
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }

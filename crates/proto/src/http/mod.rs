@@ -1,9 +1,8 @@
 //! HTTP/1.1 and 1.0 (RFC 9110 and 9112): a small strict server, and a client that checks every byte.
 //!
-//! Nothing is guessed: a message that two readers could take in two ways is refused and its connection
-//! closed, because a benchmark that tolerates one model's mistake would reward it. Where the standards leave
-//! a choice, the stricter one is taken: a bare LF, a folded line, a repeated Content-Length and a version 1.2
-//! are refused.
+//! Nothing is guessed: a message that two parsers could interpret differently is refused and its connection closed,
+//! because a benchmark that tolerates one model's mistake would reward it. If the standards leave a choice, the
+//! stricter option is taken: a bare LF, a folded line, a repeated Content-Length and a version 1.2 are refused.
 
 mod chunked;
 mod client;
@@ -41,43 +40,43 @@ pub enum Verify {
     Status,
 }
 
-/// What a server answers and what a client asks.
+/// What a server replies and a client requests.
 pub struct Workload {
-    /// Length of the body that `/` answers.
+    /// Length of the body of `/`.
     pub reply_bytes: usize,
-    /// What a client asks for: a path, or a whole `http://` address.
+    /// The target of a client's request: a path, or a whole `http://` address.
     pub target: String,
-    /// The `Host` a client names, unless its request brings its own.
+    /// The `Host` of a client's request, unless it has its own.
     pub host: String,
-    /// Whether a connection carries more than one request: a client asks for it, a server allows it.
+    /// Whether a connection may carry more than one request.
     pub keep_alive: bool,
     /// How a client checks a reply.
     pub verify: Verify,
     pages: [Page; 3],
-    /// Whether `/` is answered with 204, and a client wants that.
+    /// Whether `/` has the status 204, which a client then expects.
     is_without_content: bool,
     request: Box<[u8]>,
-    /// Whether replies have no body because the request is one for a head.
+    /// Whether the request is HEAD, so that replies have no body.
     is_head: bool,
     expect_status: Option<u16>,
     expect_body: Option<Box<[u8]>>,
 }
 
 impl Workload {
-    /// The longest body of `/`: a reply is composed whole, so every worker may come to hold one of these.
+    /// The longest body of `/`: a reply is built whole, so every worker may hold one of these.
     pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-    /// The longest body that `POST /echo` sends back: it is a reply, too, and as long as a client's body may be.
+    /// The longest body that `POST /echo` sends back: also a reply, and as long as a client's body may be.
     pub const ECHO_BYTES_MAX: usize = Self::REPLY_BYTES_MAX;
 
-    /// A target longer than this is refused (414), which RFC 9112 wants above 8,000 bytes at the earliest.
+    /// Longer targets are refused (414). RFC 9112 recommends to accept at least 8,000 bytes.
     pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 
-    /// Composes the parts of replies, all of the status 200, and a plain request with `GET`. A server heeds
-    /// `reply_bytes` and `keep_alive`, a client all but the first.
+    /// Builds the parts of replies, all with the status 200, and a plain `GET` request. A server uses `reply_bytes` and
+    /// `keep_alive`, a client all but the first.
     ///
     /// # Errors
-    /// One line that says which value cannot be, and what can.
+    /// One line with the invalid value, and what is valid.
     pub fn new(
         reply_bytes: usize,
         target: &str,
@@ -117,11 +116,11 @@ impl Workload {
         workload.requesting(&Request::default())
     }
 
-    /// Has `/` answered with the status 204, which has no body. A client takes no other status, unless its request
-    /// names one. It must for another target, which is answered as ever.
+    /// Makes the status of `/` 204, which has no body. A client then accepts no other status, unless its request names
+    /// one. For another target it must, because only `/` changes.
     ///
     /// # Errors
-    /// One line that says that there is a body, or that the status is not that of the target.
+    /// One line: there is a body, or the target has another status.
     pub fn without_content(self) -> Result<Self, String> {
         if self.reply_bytes > 0 {
             return Err(format!(
@@ -140,10 +139,10 @@ impl Workload {
         Ok(Self { is_without_content: true, ..self })
     }
 
-    /// Composes another request for the target, and says what a client wants to get for it.
+    /// Builds another request for the target, with what a client expects in reply.
     ///
     /// # Errors
-    /// One line that says which value cannot be, and what can.
+    /// One line with the invalid value, and what is valid.
     pub fn requesting(self, request: &Request<'_>) -> Result<Self, String> {
         request.check_expectations(self.verify)?;
         let host = request.host()?.unwrap_or(&self.host);
@@ -156,7 +155,7 @@ impl Workload {
         })
     }
 
-    /// What a path is answered, for servers that compose heads of their own; `None` if there is no page.
+    /// The answer for a path, for servers that build their own heads; None if there is no such page.
     pub fn answer(&self, path: &str) -> Option<Answer<'_>> {
         page_number(path).map(|number| {
             let page = &self.pages[usize::from(number)];
@@ -168,12 +167,12 @@ impl Workload {
         })
     }
 
-    /// Whether a page is answered without content.
+    /// Whether a page has no content.
     fn is_empty(&self, page: u8) -> bool {
         self.is_without_content && page == ROOT
     }
 
-    /// Whether a reply with this status is one that the client wants.
+    /// Whether a client accepts a reply with this status.
     fn expects(&self, status: u16) -> bool {
         match self.expect_status {
             Some(expected) => status == expected,
@@ -183,7 +182,7 @@ impl Workload {
     }
 }
 
-/// A head longer than this is refused (431): a worker must hold it whole, and no honest one comes near.
+/// Longer heads are refused (431): a worker must buffer a head whole, and no honest one comes near.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 const TARGET_BYTES_MAX: usize = Workload::TARGET_BYTES_MAX;
@@ -191,7 +190,7 @@ const TARGET_BYTES_MAX: usize = Workload::TARGET_BYTES_MAX;
 /// More fields than this are refused (431), so that the parser's table fits a small stack.
 const FIELDS_MAX: usize = 64;
 
-/// What a route answers, in parts: all but the status line, the server's name and the date.
+/// The parts of a route's reply: all but the status line, the server's name and the date.
 struct Page {
     content_type: &'static str,
     /// From the end of the date to the end of the head, for each [`Persistence`].
@@ -222,13 +221,13 @@ pub enum Answer<'a> {
     NoContent,
 }
 
-/// What is posted there comes back.
+/// The path that echoes posted bodies.
 pub const ECHO_PATH: &str = "/echo";
 
 /// The number of the page `/`.
 const ROOT: u8 = 0;
 
-/// Which of the workload's pages lies at a path.
+/// The number of the workload's page at a path.
 fn page_number(path: &str) -> Option<u8> {
     match path {
         "/" => Some(ROOT),
@@ -238,12 +237,12 @@ fn page_number(path: &str) -> Option<u8> {
     }
 }
 
-/// What becomes of the connection after a reply.
+/// Whether the connection stays open after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Persistence {
-    /// HTTP/1.1 goes on and need not say so.
+    /// HTTP/1.1 stays open without saying so.
     Keep,
-    /// HTTP/1.0 goes on only if both sides say so.
+    /// HTTP/1.0 stays open only if both sides say so.
     KeepOld,
     Close,
 }

@@ -1,25 +1,25 @@
-//! What a client asks and what it wants to get: checked and composed once, then sent as often as one likes.
+//! A client's request and the expected reply: checked and built once, then sent any number of times.
 //!
-//! What a server could take in two ways is refused here, as the server half refuses it: a benchmark should not
-//! depend on how lenient its subject is.
+//! Requests that servers could interpret differently are refused here, as the server half refuses them: a benchmark
+//! should not depend on the leniency of its subject.
 
 use alloc::{boxed::Box, format, string::String};
 
 use super::scan::{is_field_value, is_token};
 use super::{FIELDS_MAX, HEAD_BYTES_MAX, Verify, fields};
 
-/// What a client asks beyond the target, and what it wants to get.
+/// A client's request apart from the target, and the expected reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The method, as it is written: `get` is another one than `GET`.
+    /// The method, case-sensitive: `get` differs from `GET`.
     pub method: &'a str,
-    /// Names and values of fields, in the order they are sent. A `Host` among them replaces the workload's.
+    /// Names and values of fields, in the order of sending. A `Host` among them replaces the workload's.
     pub headers: &'a [(String, String)],
-    /// The body; an empty one is none.
+    /// The body. An empty one means none.
     pub body: &'a [u8],
-    /// The status that a reply must have, 200 to 599. Without it, any 2xx will do.
+    /// The status that a reply must have, 200 to 599; None for any 2xx.
     pub expect_status: Option<u16>,
-    /// The body that a reply must have. Without it, the first body is what later ones must equal.
+    /// The body that a reply must have; None for that of the first reply.
     pub expect_body: Option<&'a [u8]>,
 }
 
@@ -30,13 +30,13 @@ impl Default for Request<'_> {
 }
 
 impl Request<'_> {
-    /// The longest body: a generator holds it once, and the server it is sent to once a connection.
+    /// The longest body: a generator holds it once, and the server once for each connection.
     pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
     /// A domain name has at most 253 bytes; a port adds six.
     pub const HOST_BYTES_MAX: usize = 259;
 
-    /// As many fields as our own servers take, with those that are ours.
+    /// As many fields as our own servers accept, less those that are ours.
     pub const HEADERS_MAX: usize = FIELDS_MAX - 3;
 
     /// Whether replies have no body whatever their head says (RFC 9112, section 6.3).
@@ -47,7 +47,7 @@ impl Request<'_> {
     /// The `Host` among the fields.
     ///
     /// # Errors
-    /// One line that says which field cannot be sent.
+    /// One line with the field that cannot be sent.
     pub(super) fn host(&self) -> Result<Option<&str>, String> {
         let mut host = None;
         for (name, value) in self.headers {
@@ -62,7 +62,7 @@ impl Request<'_> {
     /// The bytes of the request.
     ///
     /// # Errors
-    /// One line that says which value cannot be, and what can.
+    /// One line with the invalid value, and what is valid.
     pub(super) fn compose(&self, target: &str, host: &str, keep_alive: bool) -> Result<Box<[u8]>, String> {
         self.check_method()?;
         check_host(host)?;
@@ -78,7 +78,7 @@ impl Request<'_> {
         for (name, value) in others {
             head += &format!("{name}: {value}\r\n");
         }
-        // A method that means to carry something says so also where that is nothing (RFC 9110, section 8.6).
+        // Methods that usually have content state an empty one too (RFC 9110, section 8.6).
         if body_bytes > 0 || matches!(self.method, "POST" | "PUT" | "PATCH") {
             head += &format!("Content-Length: {body_bytes}\r\n");
         }
@@ -111,10 +111,10 @@ impl Request<'_> {
         }
     }
 
-    /// Whether a reply can be as it is expected at all.
+    /// Checks that a reply can match the expectations.
     ///
     /// # Errors
-    /// One line that says what no reply can be.
+    /// One line with the impossible expectation.
     pub(super) fn check_expectations(&self, verify: Verify) -> Result<(), String> {
         if let Some(status) = self.expect_status.filter(|status| !(200..600).contains(status)) {
             return Err(format!("expect_status is {status}, but the status of a reply is 200 to 599"));
@@ -136,14 +136,14 @@ impl Request<'_> {
     }
 }
 
-/// Fields that say where a request ends and what becomes of its connection, and where else that is said.
+/// Fields that decide where a request ends or whether its connection stays open, and what sets them instead.
 const OURS: [(&str, &str); 3] = [
     ("content-length", "it is the length of the body"),
     ("transfer-encoding", "a body is sent with its length"),
     ("connection", "keep_alive says it"),
 ];
 
-/// Values are not repeated in the texts: there may be a secret in them.
+/// Error messages omit values, which may be secret.
 fn check_header(name: &str, value: &str) -> Result<(), String> {
     if name.is_empty() || !name.bytes().all(is_token) {
         return Err(format!("header name {name:?} is not a name: give a word such as Accept"));

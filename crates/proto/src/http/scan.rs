@@ -1,14 +1,14 @@
-//! A scan of a request's head that can stop at any byte and go on later.
+//! A scan of a request's head that can stop at any byte and continue later.
 //!
-//! The parser proper starts from the beginning each time, so it is only asked for heads that are whole. The
-//! scan walks over those that came in pieces, each byte once, and names the first thing wrong with a head:
-//! what it finds depends on the bytes before it alone, so the answer is the same however the input was cut.
-//! Its grammar is that of RFC 9112 without the leniencies: a line ends with CRLF, nothing is folded.
+//! The parser proper starts from the beginning each time, so it only gets complete heads. The scan reads heads that
+//! arrive in pieces, each byte once, and reports the first thing wrong. What it finds depends only on the bytes so far,
+//! so the result is the same however the input was split. Its grammar is that of RFC 9112 without the leniencies: a
+//! line ends with CRLF, nothing is folded.
 
 use super::fields::{Fault, Status, bad};
 use super::{FIELDS_MAX, TARGET_BYTES_MAX};
 
-/// Where in a head, or in a trailer section, the scan is.
+/// The position of the scan in a head or a trailer section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scan {
     place: Place,
@@ -24,7 +24,7 @@ enum Place {
     Method,
     Target,
     Version,
-    /// In a version that is well-formed so far and not one of ours.
+    /// In a version that is well-formed so far, but not 1.0 or 1.1.
     OtherVersion,
     LineFeed,
     Line,
@@ -46,12 +46,12 @@ impl Scan {
         Self { place: Place::Start, length: 0, fields: 0 }
     }
 
-    /// A scan of field lines up to and with the empty line that ends them.
+    /// A scan of field lines, including the empty line that ends them.
     pub(super) const fn trailers() -> Self {
         Self { place: Place::Line, length: 0, fields: 0 }
     }
 
-    /// Takes the next byte, and says whether it ends the head.
+    /// Reads the next byte, and returns whether it ends the head.
     pub(super) fn feed(&mut self, byte: u8) -> Result<bool, Fault> {
         self.place = match self.place {
             Place::Start => match byte {
@@ -89,7 +89,7 @@ impl Scan {
         Ok(false)
     }
 
-    /// Whether all there is so far is the beginning of a method.
+    /// Whether the input so far is the beginning of a method.
     pub(super) fn is_in_method(&self) -> bool {
         self.place == Place::Method
     }
@@ -119,7 +119,7 @@ impl Scan {
             (at, _) if at < NAME.len() && byte == NAME[at] => self.place,
             (MAJOR, b'1') | (DOT, b'.') | (MINOR, b'0' | b'1') => self.place,
             (MAJOR | MINOR, b'0'..=b'9') => Place::OtherVersion,
-            // Only now it is known to be one digit, a dot and one digit.
+            // Only now the version is known to be one digit, a dot and one digit.
             (at, b'\r') if at > MINOR && self.place == Place::OtherVersion => return Err(OTHER_VERSION),
             (at, b'\r') if at > MINOR => return Ok(Place::LineFeed),
             (at, b'\n') if at > MINOR => return Err(BARE_LINE_FEED),
@@ -144,11 +144,11 @@ impl Scan {
     }
 }
 
-/// Whether every LF of a head that the parser has accepted follows a CR. The parser accepts a bare LF; it
-/// does not accept a bare CR, nor a head that ends with anything but LF.
+/// Whether every LF of a head that the parser has accepted follows a CR. The parser accepts a bare LF, but neither a
+/// bare CR nor a head that ends with anything but LF.
 pub(super) fn has_clean_lines(head: &[u8]) -> bool {
     let bare = |pair: (&u8, &u8)| *pair.1 == b'\n' && *pair.0 != b'\r';
-    // Without an early exit the compiler can look at many bytes at once.
+    // Without an early exit the compiler can vectorise this.
     head.first() != Some(&b'\n')
         && !head.iter().zip(head.iter().skip(1)).fold(false, |any, pair| any | bare(pair))
 }

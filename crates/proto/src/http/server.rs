@@ -19,22 +19,22 @@ pub struct Server {
 }
 
 enum State {
-    /// At, or in, the head of a request, of which `scanned` bytes have been seen before.
+    /// At or in the head of a request; `scanned` bytes of it have been scanned before.
     Head { scan: Scan, scanned: u16 },
     /// In a body whose length is known.
     Length { left_bytes: u64, due: Reply },
     /// In a chunked body.
     Chunked { body: Chunked, due: Reply },
-    /// In a body that goes back, and is left unconsumed until it is whole: so a session keeps what has come of it,
-    /// and one that comes whole is copied once.
+    /// In a body to echo. It stays unconsumed until it is complete, so the session buffers it, and a body that arrives
+    /// whole is copied once.
     Echo { due: Reply },
-    /// The same of a chunked body, of which `scanned_bytes` have been seen before.
+    /// The same for a chunked body; `scanned_bytes` of it have been scanned before.
     EchoChunked { body: Chunked, scanned_bytes: u32, due: Reply },
-    /// The last reply has been given; whatever else comes is not read.
+    /// The last reply has been given; further input is not read.
     Closed,
 }
 
-/// What is answered once a request has been read whole.
+/// The reply that is due once a request is complete.
 #[derive(Clone, Copy)]
 struct Reply {
     kind: Kind,
@@ -48,9 +48,9 @@ enum Kind {
     Page(u8),
     /// A page of the workload that has no content.
     NoContent,
-    /// The body of the request, of so many bytes: for a chunked one, as far as it has come.
+    /// The body of the request and its length: for a chunked one, the length so far.
     Echo(u32),
-    /// Which methods there are.
+    /// The allowed methods.
     Options(Methods),
     NotAllowed(Methods),
     Refusal(Status),
@@ -68,7 +68,7 @@ impl Methods {
         if path == ECHO_PATH { Self::OfEcho } else { Self::OfPage }
     }
 
-    /// The field that names them.
+    /// The field that lists them.
     const fn line(self) -> &'static [u8] {
         match self {
             Self::OfPage => b"Allow: GET, HEAD, POST, PUT, OPTIONS\r\n",
@@ -77,10 +77,10 @@ impl Methods {
     }
 }
 
-/// What a step did.
+/// The result of a step.
 enum Step {
     Used(usize),
-    /// The head is not whole, or the connection is closed.
+    /// The head is incomplete, or the connection is closed.
     Nothing,
 }
 
@@ -109,7 +109,7 @@ const BETWEEN_REQUESTS: State = State::Head { scan: Scan::head(), scanned: 0 };
 type Headers<'input> = [MaybeUninit<Header<'input>>; FIELDS_MAX];
 
 impl Server {
-    /// Takes a head, or what there is of a body.
+    /// Consumes a head, or the received part of a body.
     fn step(&mut self, input: &[u8], output: &mut Output) -> Step {
         let (used, due) = match &mut self.state {
             State::Head { scan, scanned } => {
@@ -145,7 +145,7 @@ impl Server {
         let window = &input[..input.len().min(HEAD_BYTES_MAX)];
         let mut headers: Headers<'_> = [const { MaybeUninit::uninit() }; FIELDS_MAX];
 
-        // Nearly every head comes whole and clean, and is parsed at once.
+        // Nearly every head arrives complete and valid, and is parsed at once.
         if scanned == 0
             && let Some((request, length)) = parse(window, &mut headers)
         {
@@ -162,7 +162,7 @@ impl Server {
             }
         }
         if window.len() == HEAD_BYTES_MAX {
-            // No method of ours is as long (RFC 9112, section 3).
+            // No known method is this long (RFC 9112, section 3).
             let is_method = scan.is_in_method();
             let status = if is_method { Status::NotImplemented } else { Status::FieldsTooLarge };
             return self.refuse(status, output);
@@ -171,10 +171,10 @@ impl Server {
         Step::Nothing
     }
 
-    /// Decides on the reply to a head, and gives it if no body comes before it.
+    /// Decides on the reply to a head, and gives it if no body comes first.
     fn on_request(&mut self, request: &Request<'_, '_>, length: usize, output: &mut Output) -> Step {
         let method = request.method.unwrap_or_default();
-        // The target comes first, so a scan that stops there gives the same answer.
+        // The target is checked first, so a scan that stops there gives the same answer.
         let kind = match route(method, request.path.unwrap_or_default()) {
             Kind::Refusal(Status::BadRequest) => return self.refuse(Status::BadRequest, output),
             Kind::Page(number) if self.workload.is_empty(number) => Kind::NoContent,
@@ -217,8 +217,8 @@ impl Server {
             return Step::Used(length);
         }
         if expects_continue {
-            // Sent even if the body is here already, which RFC 9110 leaves open: so the answer does not
-            // depend on how the network cut the request.
+            // Sent even if the body is here already, which RFC 9110 leaves open. So the reply does not depend on how
+            // the network split the request.
             output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         let is_echo = matches!(due.kind, Kind::Echo(_));
@@ -231,7 +231,7 @@ impl Server {
         Step::Used(length)
     }
 
-    /// Sends a body back once it is whole.
+    /// Echoes a body once it is complete.
     fn on_echo(&mut self, due: Reply, input: &[u8], output: &mut Output) -> Step {
         let Kind::Echo(length) = due.kind else { unreachable!("only an echo is due in this state") };
         let Some(body) = input.get(..length as usize) else { return Step::Nothing };
@@ -240,7 +240,7 @@ impl Server {
         Step::Used(body.len())
     }
 
-    /// Looks for the end of a chunked body, each byte once, and sends its content back once it is whole.
+    /// Scans a chunked body for its end, each byte once, and echoes its content once it is complete.
     fn on_echo_chunked(
         &mut self,
         mut body: Chunked,
@@ -277,7 +277,7 @@ impl Server {
         }
     }
 
-    /// Gives a reply, and goes on to the next request unless it is the last.
+    /// Gives a reply, and starts the next request unless it is the last.
     fn answer(&mut self, reply: Reply, output: &mut Output) {
         match reply.kind {
             Kind::Page(number) => {
@@ -313,7 +313,7 @@ impl Server {
         self.state = if reply.persistence == Persistence::Close { State::Closed } else { BETWEEN_REQUESTS };
     }
 
-    /// Answers a request that cannot be trusted to end where it seems to, and closes.
+    /// Refuses a request whose end cannot be trusted, and closes.
     fn refuse(&mut self, status: Status, output: &mut Output) -> Step {
         let reply = Reply { kind: Kind::Refusal(status), persistence: Persistence::Close, head_only: false };
         self.answer(reply, output);
@@ -321,20 +321,20 @@ impl Server {
     }
 }
 
-/// The status line of a reply that has no body and names no length (RFC 9110, section 8.6).
+/// The status line of a reply without a body or a length (RFC 9110, section 8.6).
 const NO_CONTENT: &[u8] = b"HTTP/1.1 204 No Content";
 
 /// The field of other replies without a body.
 const NO_BODY: &[u8] = b"Content-Length: 0\r\n";
 
-/// A chunked body to send back is held as it came, and may come in chunks of a byte: as much is granted for the lines
-/// around them, and their extensions and trailers, as for the content.
+/// A chunked body to echo is buffered as received, and its chunks may have one byte each. So chunk lines, extensions
+/// and trailers may take as much as the content.
 const ECHO_WIRE_BYTES_MAX: usize = 2 * Workload::ECHO_BYTES_MAX;
 
 const ECHO_TOO_LONG: Fault =
     Fault { status: Status::ContentTooLarge, text: "a body is too long to be sent back" };
 
-/// Parses a head that is whole and has nothing wrong with its form.
+/// Parses a complete and well-formed head.
 fn parse<'headers, 'input>(
     window: &'input [u8],
     headers: &'headers mut Headers<'input>,
@@ -348,7 +348,7 @@ fn parse<'headers, 'input>(
     clean.then_some((request, length))
 }
 
-/// What a request is answered.
+/// The reply to a request.
 fn route(method: &str, target: &str) -> Kind {
     match method {
         "GET" | "HEAD" | "POST" | "PUT" => match path(target) {
@@ -367,7 +367,7 @@ fn route(method: &str, target: &str) -> Kind {
             let not_allowed = |path| Kind::NotAllowed(Methods::of(path));
             path(target).map_or(Kind::Refusal(Status::BadRequest), not_allowed)
         }
-        // Its target is no path, but a host and a port (RFC 9110, section 9.3.6).
+        // The target of CONNECT is a host and a port, not a path (RFC 9110, section 9.3.6).
         "CONNECT" if port(target.as_bytes()).is_some_and(|port| !port.is_empty()) => {
             Kind::NotAllowed(Methods::OfPage)
         }
@@ -377,7 +377,7 @@ fn route(method: &str, target: &str) -> Kind {
     }
 }
 
-/// What a request for something that is no page is answered.
+/// The reply to a request for something that is not a page.
 fn beside_pages(method: &str, path: &str) -> Kind {
     match (path, method) {
         (ECHO_PATH, "POST") => Kind::Echo(0),
@@ -386,7 +386,7 @@ fn beside_pages(method: &str, path: &str) -> Kind {
     }
 }
 
-/// The path of a target in origin form or absolute form, without its query. A target with a fragment has none.
+/// The path of a target in origin form or absolute form, without its query. None for a target with a fragment.
 pub(super) fn path(target: &str) -> Option<&str> {
     if target == "/" {
         return Some(target);
@@ -396,14 +396,14 @@ pub(super) fn path(target: &str) -> Option<&str> {
         Some(at) => local.split_at(at),
         None => (local, ""),
     };
-    // What a fragment names is for the client alone (RFC 9112, section 3.2).
+    // Fragments are for the client only (RFC 9112, section 3.2).
     if memchr(b'#', query.as_bytes()).is_some() {
         return None;
     }
     Some(if path.is_empty() { "/" } else { path })
 }
 
-/// What follows `http://` and a host in an absolute form.
+/// The rest after `http://` and a host in the absolute form.
 fn after_authority(target: &str) -> Option<&str> {
     const SCHEME: &str = "http://";
     let (scheme, rest) = target.split_at_checked(SCHEME.len())?;

@@ -1,4 +1,4 @@
-//! The client half: knows each reply beforehand, and compares.
+//! The client half: knows each reply in advance, and compares.
 
 use alloc::format;
 
@@ -12,8 +12,8 @@ use super::{HEAD_BYTES, Workload, object, payload};
 
 /// One connection as the client sees it.
 ///
-/// A reply is taken when it is whole. One of our own servers has just the bytes that are due. One of another may
-/// be written in another way, as long as it says the same; then it is read, and the text compared as it is written.
+/// A reply is checked when it is complete. Our own servers send exactly the expected bytes. Another server may format
+/// the same content differently; then it is parsed, and the text compared as written.
 #[derive(Clone)]
 pub struct Client {
     requests: Messages,
@@ -62,7 +62,7 @@ impl crate::Client<Workload> for Client {
     }
 }
 
-/// Frames with a number and a text. The text in a place is the same whatever the number.
+/// Frames with a number and a text. The text of a place does not depend on the number.
 fn frames(name: &str, number: u32, text_bytes: usize) -> Messages {
     let before = format!(r#"{{"{name}": {number}, "text": ""#);
     let after = r#""}"#;
@@ -76,7 +76,7 @@ fn frames(name: &str, number: u32, text_bytes: usize) -> Messages {
     })
 }
 
-/// The answer and the text, as it is written, of a reply that has just these.
+/// The answer, and the text as written, of a reply with exactly these members.
 fn meaning(reply: &[u8]) -> Option<(u32, &str)> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! The server half: reads a request, works, answers.
+//! The server half: parses a request, computes, replies.
 
 use core::fmt::Write;
 
@@ -39,18 +39,18 @@ impl crate::Server<Workload> for Server {
     }
 }
 
-/// What a client asks. Reading it allocates nothing unless a name is written with escapes, or it is refused.
+/// A client's request. Parsing allocates nothing unless a name is written with escapes, or it is refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request<'a> {
     target: u32,
-    /// As it was written, quotes and escapes included: so it goes back, and need not be decoded and encoded.
+    /// As written, with quotes and escapes: it goes back unchanged, without decoding and encoding.
     #[serde(borrow)]
     text: &'a RawValue,
 }
 
 impl Server {
-    /// Appends the reply to a request, or says why it is refused.
+    /// Appends the reply to a request, or returns why it is refused.
     fn answer(&self, request: &[u8], output: &mut Output) -> Result<(), &'static str> {
         let Request { target, text } = object(request).ok_or(BAD_REQUEST)?;
         let text = text.get();
@@ -69,19 +69,19 @@ impl Server {
     }
 }
 
-/// Appends the reply to what is no request.
+/// Appends the reply to an invalid request.
 fn refuse(error: &str, output: &mut Output) -> Next {
     head(r#"{"error": ""}"#.len() + error.len(), output);
     write!(output, r#"{{"error": "{error}"}}"#).expect("an output takes everything");
     Next::Close
 }
 
-/// Appends the length of the payload that follows. A reply is a few bytes longer than its request at most.
+/// Appends the length of the payload that follows. A reply is at most a few bytes longer than its request.
 fn head(payload_bytes: usize, output: &mut Output) {
     output.push(&(payload_bytes as u32).to_be_bytes());
 }
 
-// The errors, as they stand between the quotes.
+// The error texts, without the quotes.
 const BAD_LENGTH: &str = "a request has 1 to 1048576 bytes";
 const BAD_REQUEST: &str = "a request is an object of target, a whole number, and text, a string";
 const BAD_TARGET: &str = "target is 10000000 at most";

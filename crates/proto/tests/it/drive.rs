@@ -1,23 +1,23 @@
-//! How a server model and a load generator drive the two halves, without their sockets.
+//! Drives the two halves like a server model and a load generator, without their sockets.
 
 use proto::{Client, Next, Output, Server, Session, Verdict};
 
-/// The second that every test's replies carry: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// The second of all replies in the tests: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub const UNIX_S: u64 = 784_111_777;
 
-/// The most a server half leaves unconsumed: a head for HTTP, a line for echo, a request for rpc.
+/// The most that a server half leaves unconsumed: a head for HTTP, a line for echo, a request for rpc.
 pub const TAIL_BYTES_MAX: usize = 1024 * 1024 + 4;
 
-/// What became of a connection to a server half.
+/// The result of a connection to a server half.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Served {
     pub output: Vec<u8>,
     pub closed: bool,
-    /// Bytes that wait for the rest of their request; what a server refused is not counted.
+    /// Bytes of an incomplete request; refused input does not count.
     pub tail_bytes: usize,
 }
 
-/// Gives a server half the pieces one after another, as a model would.
+/// Passes the pieces to a server half one after another, as a model would.
 pub fn serve<'a, W: 'static, S: Server<W>>(
     workload: &'static W,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -38,7 +38,7 @@ pub fn serve<'a, W: 'static, S: Server<W>>(
     served
 }
 
-/// Gives a session one piece and sends its replies, in as many turns as the output needs.
+/// Passes one piece to a session and sends its replies, in as many turns as the output needs.
 pub fn exchange<W: 'static, S: Server<W>>(
     session: &mut Session<S>,
     piece: &[u8],
@@ -58,26 +58,26 @@ pub fn exchange<W: 'static, S: Server<W>>(
     }
 }
 
-/// What a client half made of the bytes it was given.
+/// A client half's verdicts on its input.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Checked {
     pub verdicts: Vec<Verdict>,
     /// The status after each verdict.
     pub statuses: Vec<Option<u16>>,
-    /// How many bytes were taken by the end of each reply that does not end with the connection.
+    /// How many bytes were consumed at the end of each reply that does not end with the connection.
     pub ends: Vec<usize>,
     pub malformed: bool,
     pub keeps_alive: bool,
-    /// Bytes that the client did not take, because they are no part of a reply that was due or are too few.
+    /// Bytes that the client did not consume: they belong to no expected reply, or to an incomplete one.
     pub left_bytes: usize,
 }
 
-/// Takes so many requests from a client half.
+/// Takes `requests` requests from a client half.
 pub fn ask<W: 'static, C: Client<W>>(client: &mut C, requests: usize) -> Vec<&'static [u8]> {
     (0..requests).map(|_| client.request()).collect()
 }
 
-/// Gives a client half with `requests` outstanding the pieces one after another, and then the end if `ends`.
+/// Passes the pieces to a client half with `requests` outstanding one after another, and then the end if `ends`.
 pub fn check<'a, W: 'static, C: Client<W>>(
     client: &mut C,
     requests: usize,
@@ -127,7 +127,7 @@ pub fn check<'a, W: 'static, C: Client<W>>(
     checked
 }
 
-/// The pieces of `bytes` that end at `cuts`, which need not be in order or within it, and the rest.
+/// Splits `bytes` at `cuts`, which may be out of order or out of range.
 pub fn cut<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut ends: Vec<usize> = cuts.iter().map(|end| (*end).min(bytes.len())).collect();
     ends.push(bytes.len());
@@ -136,7 +136,7 @@ pub fn cut<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     ends.into_iter().map(|end| &bytes[core::mem::replace(&mut begin, end)..end]).collect()
 }
 
-/// A few ways to cut the same bytes: whole, every byte alone, and `random` seeded ways.
+/// A few ways to split the same bytes: whole, byte by byte, and seeded random ways.
 pub fn ways_to_cut<'a>(bytes: &'a [u8], random: &mut Random) -> Vec<Vec<&'a [u8]>> {
     let mut ways = vec![vec![bytes], bytes.chunks(1).collect()];
     for pieces in [1, 2, 3, 8, 64] {

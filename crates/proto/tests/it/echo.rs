@@ -1,4 +1,4 @@
-//! Messages that do not come back as they went, and lines without end.
+//! Messages that come back changed, and lines without end.
 
 use proto::echo::{Client, Framing, Server, Workload};
 use proto::{Client as _, Verdict};
@@ -83,8 +83,8 @@ fn a_line_ends_with_both_cr_and_lf() {
     assert_eq!((served.closed, served.tail_bytes), (false, 1));
 }
 
-/// Sends a line of so many bytes after a short one, byte by byte, which would take hours if every byte made
-/// the server search the line from its beginning.
+/// Sends a line of `bytes` bytes after a short one, byte by byte. That would take hours if the server searched the line
+/// from its beginning for every byte.
 fn check_line(bytes: usize, want_closed: bool) {
     let stream = [b"short\r\n", vec![b'a'; bytes].as_slice(), b"\r\n"].concat();
     for pieces in [stream.chunks(1), stream.chunks(stream.len())] {

@@ -1,4 +1,4 @@
-//! Messages that are broken, ambiguous or endless: each has its one proper answer, however it is cut.
+//! Messages that are broken, ambiguous or endless: each has one proper answer, however it is split.
 
 use proto::http::{Client, Request, Server, Verify, Workload};
 use proto::{Client as _, Verdict};
@@ -13,7 +13,7 @@ enum End {
 }
 use End::{Close, Receive};
 
-/// Sends a request and checks the statuses of all replies to it, and what becomes of the connection.
+/// Sends a request and checks the statuses of all replies to it, and the end of the connection.
 fn check_server(name: &str, request: &[u8], want: &[u16], end: End) {
     let workload: &Workload = Box::leak(Box::new(Workload::new(1, "/", "a", true, Verify::Bytes).unwrap()));
     let mut random = Random(3);
@@ -27,12 +27,12 @@ fn check_server(name: &str, request: &[u8], want: &[u16], end: End) {
     }
 }
 
-/// As much of a message as is of use in a failure.
+/// Enough of a message to recognise it in a failure.
 fn beginning(message: &[u8]) -> String {
     String::from_utf8_lossy(&message[..message.len().min(200)]).into_owned()
 }
 
-/// Puts lines between a request line with a host and the end of the head.
+/// Inserts lines between a request line with a host and the end of the head.
 fn post(fields: &str) -> Vec<u8> {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").into_bytes()
 }
@@ -143,7 +143,7 @@ fn fields_are_read_strictly() {
         ("empty host", b"GET / HTTP/1.1\r\nHost:\r\n\r\n", 400),
         ("host of white space", b"GET / HTTP/1.1\r\nHost: \t \r\n\r\n", 400),
         ("empty host in 1.0", b"GET / HTTP/1.0\r\nHost:\r\n\r\n", 400),
-        // Its own host decides where the request goes, but the field must be right as well (RFC 9112, section 3.2).
+        // The host of the target decides, but the field must be valid too (RFC 9112, section 3.2).
         ("empty host and an absolute target", b"GET http://a/ HTTP/1.1\r\nHost:\r\n\r\n", 400),
         ("no host and an absolute target", b"GET http://a/ HTTP/1.1\r\n\r\n", 400),
         ("host of a port", b"GET / HTTP/1.1\r\nHost: :80\r\n\r\n", 400),
@@ -378,7 +378,7 @@ fn what_only_looks_hostile_is_served() {
     }
 }
 
-/// Gives a client one reply, followed by the end, and checks its verdict; `None` is malformed.
+/// Passes one reply and then the end to a client, and checks its verdict; None means malformed.
 fn check_client(name: &str, reply: &[u8], want: Option<&[Verdict]>) {
     let hello = Request { expect_body: Some(b"hello"), ..Request::default() };
     let workload = Workload::new(1, "/", "a", true, Verify::Bytes).unwrap().requesting(&hello);

@@ -1,4 +1,4 @@
-//! What the client half asks, and what it learns from replies.
+//! What the client half requests, and what it learns from replies.
 
 use proto::http::{Client, Request, Verify, Workload};
 use proto::{Client as _, Verdict};
@@ -22,7 +22,7 @@ fn reply(status: &str, fields: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Gives one client the replies, one after another, and checks the verdict on the last.
+/// Passes the replies to one client, one after another, and checks the last verdict.
 fn check_last(client: &mut Client, replies: &[String], want: Verdict) {
     ask(client, replies.len());
     let bytes = replies.concat();
@@ -184,7 +184,7 @@ fn a_head_that_equals_the_last_is_taken_with_any_date_and_no_other_change() {
         let mut client = Client::new(workload("/", true, Verify::Bytes));
         check_last(&mut client, &[first.clone(), last.clone()], want);
         assert!(client.keeps_alive(), "{name}");
-        // What was learnt on one connection holds on the next.
+        // What one connection has learnt is valid on the next.
         check_last(&mut client.clone(), &[last], want);
     }
 }
@@ -261,7 +261,7 @@ fn the_status_is_that_of_the_last_whole_reply() {
     let mut client = Client::new(workload("/", true, Verify::Bytes));
     let ok = || reply("200 OK", "", "one");
     let interim = |rest: String| format!("HTTP/1.1 103 Early Hints\r\n\r\n{rest}");
-    // Two that the parser takes and two that equal the template; wrong bytes have a status too.
+    // Two replies that are parsed and two that equal the template; a wrong one has a status too.
     let replies =
         [ok(), ok(), reply("503 Busy", "", "one"), interim(reply("201 Created", "", "two")), ok()].concat();
     ask(&mut client, 5);
@@ -320,7 +320,7 @@ fn a_wrong_body_is_told_beside_the_expected_one() {
     );
 }
 
-/// What is said of a body that came after another one, in whatever pieces.
+/// The text about a body that came after another one, in any pieces.
 fn check_deviation(expected: &str, came: &str, text: &str) {
     for piece in [1, 7, 4096] {
         let mut client = Client::new(workload("/", true, Verify::Bytes));

@@ -1,11 +1,11 @@
-//! Requests too long to write down: each is refused, or read to its end, in little memory.
+//! Requests too long to write down: each is refused, or read to its end, with little memory.
 
 use proto::http::{Server, Verify, Workload};
 use proto::{Next, Output, Session};
 
 use super::drive::exchange;
 
-/// How an endless or long stream went.
+/// The result of an endless or long stream.
 struct Streamed {
     taken_bytes: u64,
     held_bytes_max: usize,
@@ -13,7 +13,7 @@ struct Streamed {
     replies: String,
 }
 
-/// Sends `begin` and then the same piece again and again, at most `times`, while the server takes it.
+/// Sends `begin` and then the same piece again and again, at most `times`, while the server accepts it.
 fn stream(begin: &[u8], piece: &[u8], times: u64, end: &[u8]) -> Streamed {
     let workload: &Workload = Box::leak(Box::new(Workload::new(1, "/", "a", true, Verify::Bytes).unwrap()));
     let mut session = Session::new(<Server as proto::Server<_>>::new(workload));
@@ -82,7 +82,7 @@ fn long_bodies_are_read_without_being_held() {
     check_read("100,000 chunks of a byte", chunked, b"1\r\nx\r\n", 100_000, "0\r\n\r\n");
 }
 
-/// Posts to the echo in pieces, and checks what comes back and how much is held meanwhile.
+/// Posts to the echo in pieces, and checks what comes back and how much is buffered meanwhile.
 fn check_echoed(name: &str, framing: &str, piece: &[u8], times: u64, end: &str, held_bytes_max: usize) {
     let begin = format!("POST /echo HTTP/1.1\r\nHost: a\r\n{framing}");
     let streamed = stream(begin.as_bytes(), piece, times, end.as_bytes());

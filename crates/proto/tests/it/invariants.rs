@@ -1,7 +1,7 @@
-//! What must hold for any bytes at all, as functions that a fuzzer and the seeded tests both call.
+//! Properties that hold for any bytes, as functions for the fuzzer and the seeded tests.
 //!
-//! Each takes its input as a fuzzer gives it: the first eight bytes choose how it is cut, and what more there
-//! is to choose; the rest goes over the wire.
+//! Each takes its input as a fuzzer gives it: the first eight bytes choose how to split it, and other choices; the rest
+//! is sent.
 
 use std::sync::LazyLock;
 
@@ -11,8 +11,8 @@ use proto::{Client, Verdict, line, rpc};
 
 use super::drive::{Checked, Random, ask, check, cut, serve, ways_to_cut};
 
-/// Any bytes, cut in any way, get the same replies from the HTTP server, which never panics and never holds
-/// more than a head, or a body that it is to send back.
+/// Any bytes, however split, get the same replies from the HTTP server, which never panics and never buffers more than
+/// a head, or a body to echo.
 pub fn http_server(data: &[u8]) {
     let Some((_, mut random, stream)) = parts(data) else { return };
     let whole = serve::<http::Workload, http::Server>(&HTTP, [stream]);
@@ -23,8 +23,8 @@ pub fn http_server(data: &[u8]) {
     }
 }
 
-/// Any bytes, cut in any way, are judged alike by the HTTP client, whether it is new or has a template, and whether it
-/// has asked for pages or for their heads.
+/// The HTTP client gives the same verdict on any bytes, however split, whether it is new or has a template, and whether
+/// it requested pages or their heads.
 pub fn http_client(data: &[u8]) {
     let Some((choice, mut random, stream)) = parts(data) else { return };
     let requests = 1 + usize::from(choice % 4);
@@ -36,9 +36,9 @@ pub fn http_client(data: &[u8]) {
     }
 }
 
-/// Any content in chunks with any extension, cut in any way, comes back from the HTTP server with the same bytes, and
-/// is found correct by the HTTP client, if the extension has its grammar; otherwise it is refused by both. Up to the
-/// first LF the bytes are the extension, and after it the content.
+/// Any content in chunks with any extension, however split, comes back unchanged from the HTTP server, and the HTTP
+/// client finds it correct, if the extension is valid; otherwise both refuse it. The bytes up to the first LF are the
+/// extension, the others the content.
 pub fn http_echo(data: &[u8]) {
     let Some((_, mut random, stream)) = parts(data) else { return };
     let Some(end) = stream.iter().take(EXTENSION_BYTES_MAX).position(|byte| *byte == b'\n') else { return };
@@ -69,10 +69,10 @@ pub fn http_echo(data: &[u8]) {
     }
 }
 
-/// So short that those of all chunks are within the limit.
+/// So short that the extensions of all chunks are within the limit.
 const EXTENSION_BYTES_MAX: usize = 300;
 
-/// Content in some twenty chunks at most, with the same bytes after each size.
+/// The content in at most some twenty chunks, with the same bytes after each size.
 fn in_chunks(content: &[u8], extension: &[u8], random: &mut Random) -> Vec<u8> {
     let mut body = Vec::new();
     let mut rest = content;
@@ -87,7 +87,7 @@ fn in_chunks(content: &[u8], extension: &[u8], random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// What the server answers to a body: the same as to one whose length is said beforehand.
+/// The server's reply to a body: the same as to one with a Content-Length.
 fn echoed(content: &[u8]) -> Option<Vec<u8>> {
     let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", content.len());
     let reply = serve::<http::Workload, http::Server>(&HTTP, [head.as_bytes(), content]).output;
@@ -95,7 +95,7 @@ fn echoed(content: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// The grammar of chunk extensions as RFC 9112, section 7.1.1, and RFC 9110, section 5.6, write it down.
+/// The grammar of chunk extensions as in RFC 9112, section 7.1.1, and RFC 9110, section 5.6.
 fn are_extensions(bytes: &[u8]) -> bool {
     let Some(rest) = trim(bytes).strip_prefix(b";") else { return bytes.is_empty() };
     let Some(rest) = after_token(trim(rest)) else { return false };
@@ -124,8 +124,8 @@ fn after_quoted(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Any bytes, cut in any way, get the same replies from the echo server, which never panics; the replies are
-/// the beginning of what was sent.
+/// Any bytes, however split, get the same replies from the echo server, which never panics. The replies are a prefix of
+/// what was sent.
 pub fn echo_server(data: &[u8]) {
     let Some((choice, mut random, stream)) = parts(data) else { return };
     let workload = &ECHO[usize::from(choice) % ECHO.len()];
@@ -137,8 +137,8 @@ pub fn echo_server(data: &[u8]) {
     }
 }
 
-/// Any bytes, cut in any way, get the same replies from the line server, which never panics; the replies are
-/// the beginning of what was sent, and then, if a line is too long, one that says so.
+/// Any bytes, however split, get the same replies from the line server, which never panics. The replies are a prefix of
+/// what was sent, followed by the refusal if a line is too long.
 pub fn line_server(data: &[u8]) {
     let Some((_, mut random, stream)) = parts(data) else { return };
     let whole = serve::<line::Workload, line::Server>(&LINE, [stream]);
@@ -152,8 +152,8 @@ pub fn line_server(data: &[u8]) {
     }
 }
 
-/// Any bytes, cut in any way, get the same replies from the rpc server, which never panics; the replies are frames
-/// of JSON, one for each of the first requests, and it closes after an error and only then.
+/// Any bytes, however split, get the same replies from the rpc server, which never panics. The replies are frames of
+/// JSON, one for each of the first requests, and it closes after an error and only then.
 pub fn rpc_server(data: &[u8]) {
     let Some((_, mut random, stream)) = parts(data) else { return };
     let whole = serve::<rpc::Workload, rpc::Server>(&RPC, [stream]);
@@ -164,7 +164,7 @@ pub fn rpc_server(data: &[u8]) {
         let reply = str::from_utf8(reply).expect("replies are text");
         assert!(reply.ends_with("\"}"), "{reply}");
         ended = reply.starts_with("{\"error\": \"");
-        // Also a frame that is not whole may be refused, but only a whole one is answered.
+        // An incomplete frame may be refused too, but only a complete one is answered.
         let is_answer = reply.starts_with("{\"answer\": ") && requests.next().is_some();
         assert!(ended != is_answer, "{reply}");
     }
@@ -175,15 +175,14 @@ pub fn rpc_server(data: &[u8]) {
     }
 }
 
-/// Replies with any bytes changed, missing or added, cut in any way, are found correct by the echo client
-/// just where they are.
+/// The echo client finds replies correct exactly where no bytes were changed, missing or added, however they are split.
 pub fn echo_client(data: &[u8]) {
     let Some((choice, random, edits)) = parts(data) else { return };
     let client = || ECHO_CLIENTS.with(|clients| clients[usize::from(choice) % clients.len()].clone());
     mirrored(client, choice, random, edits);
 }
 
-/// The same of the line client.
+/// The same for the line client.
 pub fn line_client(data: &[u8]) {
     let Some((choice, random, edits)) = parts(data) else { return };
     mirrored(|| LINE_CLIENT.with(Clone::clone), choice, random, edits);
@@ -212,13 +211,13 @@ fn mirrored<W: 'static, C: Client<W>>(client: impl Fn() -> C, choice: u8, mut ra
     }
 }
 
-/// Replies with any bytes changed, missing or added, are judged alike by the rpc client however they are cut. A reply
-/// as our server writes it is correct, and one that has not all its letters is not.
+/// The rpc client gives the same verdict on replies with any bytes changed, missing or added, however they are split. A
+/// reply as our server writes it is correct, and one without all of its letters is not.
 pub fn rpc_client(data: &[u8]) {
     let Some((choice, mut random, edits)) = parts(data) else { return };
     let requests = 1 + usize::from(choice >> 4);
     let first = RPC_CLIENT.with(Clone::clone);
-    // Every eighth connection begins with the same message, so these ask for the same.
+    // Every eighth connection begins with the same message, so these send the same requests.
     let same = || {
         (0..7).for_each(|_| drop(RPC_CLIENT.with(Clone::clone)));
         RPC_CLIENT.with(Clone::clone)
@@ -242,12 +241,12 @@ pub fn rpc_client(data: &[u8]) {
     }
 }
 
-/// What a reply says, without white space and marks.
+/// The content of a reply, without white space and punctuation.
 fn letters(reply: &[u8]) -> impl Iterator<Item = &u8> {
     reply.iter().filter(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// The payloads of whole frames, and what is left after them.
+/// The payloads of complete frames, and the rest.
 struct Frames<'a>(&'a [u8]);
 
 impl<'a> Iterator for Frames<'a> {
@@ -261,7 +260,7 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// One client for each message worth trying; the fuzzer clones them, because their requests live for ever.
+/// One client for each interesting message; the fuzzer clones them, because their requests live for ever.
 const MESSAGES: [(Framing, usize); 9] = [
     (Framing::Raw, 1),
     (Framing::Raw, 64),
@@ -299,7 +298,7 @@ thread_local! {
 static HTTP: LazyLock<http::Workload> =
     LazyLock::new(|| requesting(&Request { expect_body: Some(b"x"), ..Request::default() }));
 
-/// Asks for a page whose body is not known beforehand.
+/// Requests a page whose body is not known in advance.
 static HTTP_ANY: LazyLock<http::Workload> = LazyLock::new(|| requesting(&Request::default()));
 
 static HTTP_HEAD: LazyLock<http::Workload> =
@@ -310,13 +309,13 @@ fn requesting(request: &Request<'_>) -> http::Workload {
     workload.and_then(|workload| workload.requesting(request)).expect("it is possible")
 }
 
-/// The number that chooses, how to cut, and the stream.
+/// The choice, the random source for splits, and the stream.
 fn parts(data: &[u8]) -> Option<(u8, Random, &[u8])> {
     let (seed, stream) = data.split_first_chunk::<8>()?;
     Some((seed[0], Random(u64::from_le_bytes(*seed)), stream))
 }
 
-/// A client that has learnt what our own server answers.
+/// A client that has learnt our own server's reply.
 fn experienced(workload: &'static http::Workload) -> http::Client {
     let mut client = http::Client::new(workload);
     let reply = serve::<http::Workload, http::Server>(workload, ask(&mut client, 1)).output;

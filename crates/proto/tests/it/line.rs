@@ -1,4 +1,4 @@
-//! Lines that do not come back as they went, and lines without end.
+//! Lines that come back changed, and lines without end.
 
 use proto::line::{Client, Server, Workload};
 use proto::{Client as _, Verdict};
@@ -52,7 +52,7 @@ fn one_wrong_byte_anywhere_makes_that_line_wrong_and_no_other() {
     }
 }
 
-/// Sends a line of so many bytes, its LF included, after a short one.
+/// Sends a line of `bytes` bytes, including its LF, after a short one.
 fn check_line(bytes: usize, want_closed: bool) {
     let stream = [b"short\n", vec![b'a'; bytes - 1].as_slice(), b"\n"].concat();
     for pieces in [stream.chunks(1), stream.chunks(4095), stream.chunks(stream.len())] {

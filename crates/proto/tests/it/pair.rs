@@ -1,4 +1,4 @@
-//! Both halves against each other in memory: what one asks the other answers, and the first finds it correct.
+//! Both halves against each other in memory: the server answers the client, which finds every reply correct.
 
 use proto::echo::{self, Echo, Framing};
 use proto::http::{self, Http, Request, Verify};
@@ -8,7 +8,7 @@ use proto::{Client, Next, Output, Protocol, Server, Session, Verdict};
 
 use super::drive::{Random, ask, check, cut, exchange};
 
-/// Sends a burst of requests at once, `bursts` times over, with both directions cut at random.
+/// Sends a burst of requests at once, `bursts` times, with both directions split at random.
 fn converse<P: Protocol>(name: &str, workload: P::Workload, burst: usize, bursts: usize) {
     let workload: &P::Workload = Box::leak(Box::new(workload));
     let mut random = Random(burst as u64);
@@ -70,7 +70,7 @@ fn an_http_reply_without_content_is_found_correct_and_no_other_is() {
         converse::<Http>(method, workload("/", &request), 1, 10);
         converse::<Http>(method, workload("/?a", &request), 5, 4);
     }
-    // Other pages have their content, which whoever asks for them has to expect.
+    // Other pages have content, so a client must expect their status.
     let page = Request { expect_status: Some(200), ..Request::default() };
     converse::<Http>("/json", workload("/json", &page), 1, 10);
 }

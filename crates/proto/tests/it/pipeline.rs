@@ -1,5 +1,4 @@
-//! Several replies in one input: each is taken by itself, judged by itself, and ends where it ends, wherever the input
-//! is cut.
+//! Several replies in one input: each is checked and ends by itself, wherever the input is split.
 
 use proto::echo::{self, Echo, Framing};
 use proto::http::{self, Http, Request, Verify};
@@ -9,10 +8,10 @@ use proto::{Client, Protocol, Verdict};
 
 use super::drive::{Random, ask, check, serve, ways_to_cut};
 
-/// How many requests are outstanding at once.
+/// Numbers of outstanding requests.
 const DEPTHS: [usize; 3] = [1, 2, 16];
 
-/// A reply, and what a client must make of it.
+/// A reply, and the client's expected verdict.
 #[derive(Clone, Debug)]
 struct Reply {
     bytes: Vec<u8>,
@@ -20,8 +19,8 @@ struct Reply {
     status: Option<u16>,
 }
 
-/// Gives a client three pipelines of replies, one after another, cut in every way. `reply` makes the one to a request
-/// out of its number and its bytes.
+/// Passes three pipelines of replies to a client, one after another, split in every way. `reply` makes a reply from the
+/// number and the bytes of its request.
 fn check_pipelines<P: Protocol>(
     name: &str,
     workload: &'static P::Workload,
@@ -56,8 +55,8 @@ fn check_pipelines<P: Protocol>(
     }
 }
 
-/// Lets our own server answer, and spoils the last byte of every fifth reply but of the first: a client learns from
-/// it.
+/// Uses our own server's replies, and changes the last byte of every fifth one. The first stays correct, because a
+/// client learns from it.
 fn check_served<P: Protocol>(name: &str, workload: P::Workload, status: Option<u16>) {
     let workload: &P::Workload = Box::leak(Box::new(workload));
     for depth in DEPTHS {
@@ -106,7 +105,7 @@ fn pipelined_pages_are_judged_one_by_one() {
     }
 }
 
-/// Gives an HTTP client these replies in turn, beginning with each of them.
+/// Passes these replies to an HTTP client in turn, beginning with each of them.
 fn check_http(request: &Request<'_>, replies: &[(&str, Verdict, u16)]) {
     let workload = http::Workload::new(1, "/", "a", true, Verify::Bytes).unwrap();
     let workload: &http::Workload = Box::leak(Box::new(workload.requesting(request).unwrap()));

@@ -1,4 +1,4 @@
-//! Calls that cannot be answered, and replies that do not say what they must.
+//! Calls that cannot be answered, and replies that are wrong.
 
 use proto::rpc::{Client, Server, Workload};
 use proto::{Client as _, Malformed, Verdict, work};
@@ -46,7 +46,7 @@ fn texts_differ_from_one_to_the_next_and_from_one_connection_to_the_next() {
     }
 }
 
-// The errors, as the documents say them.
+// The error texts, as documented.
 const BAD_LENGTH: &str = "a request has 1 to 1048576 bytes";
 const BAD_REQUEST: &str = "a request is an object of target, a whole number, and text, a string";
 const BAD_TARGET: &str = "target is 10000000 at most";
@@ -143,8 +143,8 @@ fn a_request_of_1_mib_is_answered() {
     assert_eq!((served.closed, served.tail_bytes), (false, 0));
 }
 
-/// Gives a payload to a client that asked for 5 with a text of one letter; in it, `T` stands for the letter and `A` for
-/// the answer.
+/// Passes a payload to a client that sent the target 5 and a text of one letter. In the payload, `T` stands for the
+/// letter and `A` for the answer.
 fn check_reply(payload: &str, want: Verdict) {
     let mut client = Client::new(workload(5, 1));
     let request = client.request();

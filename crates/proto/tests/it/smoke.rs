@@ -1,5 +1,5 @@
-//! The invariants of the fuzz targets on a few thousand seeded inputs, each a written-down stream with some
-//! damage. A failure prints the seed; the fuzzer looks further.
+//! The invariants of the fuzz targets on a few thousand seeded inputs, each a known stream with some damage. A failure
+//! prints the seed; the fuzzer searches further.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,7 +19,7 @@ fn check(invariant: fn(&[u8]), corpus: &[Vec<u8>]) {
     }
 }
 
-/// One or two streams of a corpus, in which up to three things are changed.
+/// One or two streams of a corpus with up to three changes.
 fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     const TOKENS: [&[u8]; 18] = [
         b"\r\n",
@@ -101,7 +101,7 @@ fn rpc_server() {
     check(invariants::rpc_server, &transcripts::streams("rpc", "server"));
 }
 
-/// Streams of none to ten changes, as the client invariants read them.
+/// Streams of up to ten changes, in the input format of the client invariants.
 fn edits() -> Vec<Vec<u8>> {
     let edits = |count: u8| (0..count).map(|number| number.wrapping_mul(101)).collect();
     [0, 4, 12, 40].map(edits).to_vec()

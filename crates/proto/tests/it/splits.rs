@@ -1,5 +1,5 @@
-//! Properties: however requests are mixed and cut, each is answered as if it were alone, and each reply is
-//! found correct.
+//! Properties: however requests are mixed and split, each is answered as if it were alone, and each reply is found
+//! correct.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ fn http_workload() -> &'static http::Workload {
     Box::leak(Box::new(http::Workload::new(5, "/", "a", true, Verify::Bytes).unwrap()))
 }
 
-/// A JSON string as any writer may write it, with its quotes.
+/// A JSON string, with its quotes, as any library may write it.
 fn text() -> impl Strategy<Value = String> {
     let character = prop_oneof![
         any::<char>()

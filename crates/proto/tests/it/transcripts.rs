@@ -1,10 +1,10 @@
-//! Conversations written down in `testdata`, each replayed whole, byte by byte, and cut at random.
+//! Recorded conversations in `testdata`, each replayed whole, byte by byte, and split at random.
 //!
-//! A file is one connection. A line begins with who speaks, `>` the client and `<` the server, and ends on
-//! the wire with CR LF; after `>|` or `<|` it does not, and after `>4` or `<4` its length comes before it in four
-//! bytes instead. `\r`, `\n`, `\\` and `\x00` stand for bytes. Lines with `=` say how it ends: a server's by
-//! `receive` or `close`; a client's by a verdict for each reply and then `malformed`, `keeps alive` or `closes`,
-//! with `end` where the server ends the connection.
+//! A file is one connection. A line begins with the sender, `>` for the client and `<` for the server, and ends on the
+//! wire with CR LF. After `>|` or `<|` it has no line end, and after `>4` or `<4` its length precedes it in four bytes
+//! instead. `\r`, `\n`, `\\` and `\x00` stand for bytes. Lines with `=` tell how it ends: for a server, `receive` or
+//! `close`; for a client, a verdict for each reply and then `malformed`, `keeps alive` or `closes`, with `end` if the
+//! server ends the connection.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn check_servers<P: Protocol>(workload: P::Workload, beginning: &[u8]) {
             }
         };
         run(&requests, 0, &mut random);
-        // What comes after is either the beginning of a request, or not read.
+        // The rest is either the beginning of a request, or not read.
         run(&[&requests, beginning].concat(), if closed { 0 } else { beginning.len() }, &mut random);
     }
 }
@@ -92,7 +92,7 @@ fn clients_judge_as_written_down_however_the_replies_are_cut() {
     }
 }
 
-/// The client's, or the server's, side of every transcript of a kind, for other tests to begin from.
+/// One side of every transcript of a kind, the client's or the server's, as a corpus for other tests.
 pub(crate) fn streams(protocol: &str, kind: &str) -> Vec<Vec<u8>> {
     let side =
         |transcript: Transcript| if kind == "server" { transcript.requests } else { transcript.replies };

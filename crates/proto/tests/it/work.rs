@@ -1,4 +1,4 @@
-//! The table of answers that this and the Python implementation are both held to.
+//! The table of answers that both this and the Python implementation must match.
 
 use std::fs;
 use std::path::Path;

@@ -1,36 +1,36 @@
-//! How a wrong body differs from the expected one, so that whoever reads of it sees why.
+//! How a wrong body differs from the expected one, for a message to the user.
 //!
-//! Only of a wrong body is anything kept, and only where it begins to differ: right ones cost nothing.
+//! Bytes are only kept of a wrong body, from its first difference on: correct ones cost nothing.
 
 use alloc::{format, string::String, vec::Vec};
 
-/// What has come of a body, from shortly before its first wrong byte.
+/// The received part of a body, from shortly before its first wrong byte.
 #[derive(Default)]
 pub(super) struct Deviation {
-    /// Where in the body it begins.
+    /// Its offset in the body.
     from: usize,
     came: Vec<u8>,
 }
 
 impl Deviation {
-    /// A body whose first `at` bytes are those of `expected` goes on otherwise: with `data`, or not at all.
+    /// Records that a body differs from `expected` after `at` bytes: it continues with `data`, or ends there.
     pub(super) fn begin(&mut self, expected: &[u8], at: usize, data: &[u8]) {
         let right = data.iter().zip(expected.get(at..).unwrap_or_default());
         let right_bytes = at + right.take_while(|(came, expected)| came == expected).count();
-        // Near the front the whole front is shown, so that the words begin where they should.
+        // A difference near the front is shown from the beginning, so that whole words are visible.
         self.from = if right_bytes < SHOWN_BYTES / 2 { 0 } else { right_bytes - SHOWN_BYTES / 4 };
         self.came.clear();
         self.came.extend(expected.iter().take(at).skip(self.from));
         self.go_on(&data[self.from.saturating_sub(at)..]);
     }
 
-    /// More of the same body has come.
+    /// Records more of the same body.
     pub(super) fn go_on(&mut self, data: &[u8]) {
         let room = SHOWN_BYTES - self.came.len();
         self.came.extend_from_slice(&data[..data.len().min(room)]);
     }
 
-    /// Both lengths and what each has at that place.
+    /// Both lengths, and what each body has at that place.
     pub(super) fn text(&self, expected: &[u8], expected_is_whole: bool, came_bytes: usize) -> String {
         let place = match self.from {
             0 => String::new(),
@@ -49,14 +49,14 @@ impl Deviation {
     }
 }
 
-/// As much as says where a text comes from, and fits a line twice.
+/// Enough to recognise a text, and short enough to fit a line twice.
 const SHOWN_BYTES: usize = 40;
 
 fn bytes(number: usize) -> String {
     format!("{number} byte{}", if number == 1 { "" } else { "s" })
 }
 
-/// The bytes as one can read them, in quotes of their own; nothing of nothing.
+/// The bytes as readable text in quotes; empty for no bytes.
 fn excerpt(bytes: &[u8], goes_on: bool) -> String {
     if bytes.is_empty() {
         return String::new();
