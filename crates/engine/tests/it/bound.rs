@@ -1,4 +1,4 @@
-//! What limited a run, on a machine where that was arranged: a hog beside the generator, or a server that works.
+//! What limited a run, on a machine set up for it: with a hog beside the generator, or with a server that computes.
 
 use std::hint::spin_loop;
 use std::iter;
@@ -11,18 +11,18 @@ use serde_json::Value;
 const WORKERS: &str = r#"{"protocol":"rpc","work_ns":1000000}"#;
 const QUICK: &str = r#"{"protocol":"rpc","target":1}"#;
 
-/// Above this share of its time the generator says that it lacked a processor.
+/// Above this share of its time the generator reports that it lacked a processor.
 const DELAY_SHARE_MAX: f64 = 0.05;
-/// Above this share the generator says that it was the limit.
+/// Above this share the generator reports that it was the limit.
 const DELAY_SHARE_LIMIT: f64 = 0.15;
 /// Above this its sends are late.
 const LATENESS_P99_NS_MAX: f64 = 1e6;
 
-/// Loads a server of calls with `flags`, the generator on a processor that nothing else of this test uses, and expects
-/// it to say that it was limited `by` that.
+/// Loads an rpc server with `flags`, with the generator on a processor that nothing else of this test uses, and expects
+/// the limit `by`.
 ///
-/// Other work on the machine may take the generator's processor. Then its own figures show it, and that is what it must
-/// say: how figures lead to a verdict is tested as data, in result/validity.
+/// Other work on the machine may take the generator's processor. Then its own figures show that, and it must report it.
+/// The rules themselves are tested on data, in result/validity.
 fn check(workload: &str, flags: &str, by: &str) {
     let report = load(workload, flags, false);
     let was_disturbed = delay_share(&report) >= DELAY_SHARE_MAX
@@ -31,10 +31,10 @@ fn check(workload: &str, flags: &str, by: &str) {
     assert!(is_expected || (was_disturbed && !is_sound(&report)), "{flags}: {report}");
 }
 
-/// The same with a hog beside the generator: it must say that it was the limit itself.
+/// The same with a hog beside the generator, which must report that it was the limit.
 ///
-/// Other work on the machine may slow the server, so that the generator seldom needs the processor that the hog is on:
-/// such a run shows nothing and is repeated.
+/// Other work on the machine may slow the server, so that the generator seldom needs the hog's processor. Such a run
+/// shows nothing and is repeated.
 fn check_hog(flags: &str) {
     let mut runs = iter::repeat_with(|| load(QUICK, flags, true)).take(20);
     let report = runs.find(|report| delay_share(report) >= DELAY_SHARE_LIMIT);
@@ -42,7 +42,7 @@ fn check_hog(flags: &str) {
     assert!(report["bound"]["by"] == "generator" && !is_sound(&report), "{flags}: {report}");
 }
 
-/// The report of a run on the last processor there is, where a hog may be. It agrees with its exit code.
+/// The report of a run on the last processor, where a hog may run too. Checks that the exit code matches it.
 fn load(workload: &str, flags: &str, has_hog: bool) -> Value {
     let cpu = *sys::cpu::allowed().expect("the kernel says").last().expect("this runs on one");
     let (_server, address) = Supervised::server("epoll", workload);
@@ -59,7 +59,7 @@ fn is_sound(report: &Value) -> bool {
     report["unsound"].as_array().is_some_and(Vec::is_empty)
 }
 
-/// The share of the window in which the generator was ready to run and had no processor.
+/// The share of the window in which the generator was runnable without a processor.
 fn delay_share(report: &Value) -> f64 {
     number(report, "/generator/run_delay_ns") / number(report, "/generator/wall_ns")
 }
@@ -68,7 +68,7 @@ fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_default()
 }
 
-/// Runs something while a thread of this process never leaves that processor.
+/// Runs `run` while a thread of this process spins on that processor.
 fn beside_hog<T>(cpu: usize, has_hog: bool, run: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(!has_hog);
     thread::scope(|scope| {

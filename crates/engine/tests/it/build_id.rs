@@ -1,4 +1,4 @@
-//! The build id, computed over a tree small enough to check it with `sha256sum`.
+//! The build id of a tree small enough to check with `sha256sum`.
 
 #[path = "../../build/sources.rs"]
 mod sources;
@@ -6,7 +6,7 @@ mod sources;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// `printf` of the seven sources as `docs/contract.md` has them, through `sha256sum`.
+/// `printf` of the seven sources in the format of `docs/contract.md`, through `sha256sum`.
 const KNOWN: &str = "e3b2bb206cb36f3f";
 
 #[test]
@@ -37,7 +37,7 @@ fn a_tree_without_its_lock_file_has_none() {
 
 fn tree(name: &str) -> PathBuf {
     let tree = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // It is left over from an earlier run, or not there.
+    // Left over from an earlier run, or missing.
     let _ = fs::remove_dir_all(&tree);
     write(&tree, "Cargo.toml", "[workspace]\n");
     write(&tree, "Cargo.lock", "version = 4\n");

@@ -1,4 +1,4 @@
-//! The command line as a person meets it: one clear line for every mistake, and exit codes that scripts can use.
+//! The command line for people: one clear line for every mistake, and exit codes that scripts can use.
 
 use std::fs;
 use std::io;
@@ -60,7 +60,7 @@ fn work_that_fails_exits_with_1_and_one_line() {
         "nothing listens on 127.0.0.1:1: start the server first",
     );
     check_error("load http://127.0.0.1:1/ -z 1s --driver io_uring", 1, "nothing listens on 127.0.0.1:1");
-    // Also where connections from the other source can be opened.
+    // Also if connections from the other source can be opened.
     let (_server, address) = Supervised::server("epoll", r#"{"protocol":"http"}"#);
     check_error(
         &format!("load http://{address}/ -c 4 -z 1s --source 127.0.0.1,192.0.2.1"),
@@ -116,7 +116,7 @@ fn a_port_in_use_is_named_with_the_process_that_holds_it() {
     }
 }
 
-/// What the kernel calls this process.
+/// The kernel's name of this process.
 fn own_name() -> String {
     fs::read_to_string("/proc/self/comm").expect("there is one").trim().to_owned()
 }
@@ -162,7 +162,7 @@ fn a_load_by_hand_can_end_with_one_line_of_json() {
 #[test]
 fn a_load_by_hand_can_have_a_long_body_in_several_processes() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("body.bin");
-    // Each of these takes six letters in JSON.
+    // Each of these takes six characters in JSON.
     fs::write(&path, "\u{1}".repeat(1 << 20)).expect("the build folder can be written");
     let (_server, address) = Supervised::server("epoll", r#"{"protocol":"http"}"#);
     let outcome =
@@ -215,7 +215,7 @@ fn help_and_version_exit_with_0_and_no_command_with_2() {
     }
     assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
     assert!(engine("--version").stdout.starts_with("iolab-engine "));
-    // Whoever starts it under another name is shown that one.
+    // Started under another name, it uses that one.
     let named = outcome(command("load --help").arg0("iolab")).stdout;
     assert!(named.contains("Usage: iolab load [OPTIONS]"), "{named}");
     let outcome = engine("");
@@ -223,7 +223,7 @@ fn help_and_version_exit_with_0_and_no_command_with_2() {
     assert!(outcome.stderr.contains("Usage: iolab-engine <COMMAND>"), "{outcome:?}");
 }
 
-/// The exit code and a part of the only line on standard error; standard output stays empty.
+/// Checks the exit code and a part of the only line on standard error; standard output must stay empty.
 fn check_error(arguments: &str, code: i32, part: &str) {
     let outcome = engine(arguments);
     assert_eq!(outcome.code, Some(code), "{arguments}: {outcome:?}");
@@ -233,10 +233,10 @@ fn check_error(arguments: &str, code: i32, part: &str) {
     assert!(outcome.stderr.contains(part), "{arguments}\n  said     {}\n  expected {part}", outcome.stderr);
 }
 
-/// Has the terminal of a load go, which `env` has made mean something, twice as a shell's end does.
+/// Sends SIGHUP to a load twice, as a closing terminal does. `meaning` is the option of `env` for this signal.
 fn check_hangup(meaning: &str, is_interrupted: bool) {
     let (_server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
-    // One that is to be interrupted does not end before.
+    // A run that should be interrupted does not end by itself.
     let duration_ms = if is_interrupted { 3_600_000 } else { 1_000 };
     let spec = json!({
         "schema": 1, "role": "load", "workload": {"protocol": "echo"}, "connect": [address.to_string()],
@@ -253,7 +253,7 @@ fn check_hangup(meaning: &str, is_interrupted: bool) {
     assert_eq!(report["interrupted"], is_interrupted, "{report}");
 }
 
-/// The beginnings of what a server prints on standard output and standard error before it serves.
+/// Checks how the output of a server begins, on standard output and standard error, before it serves.
 fn check_greeting(listen: &str, stdout: &str, stderr: &str) {
     use std::io::{BufRead, BufReader};
     let mut server = command(&format!("serve --model epoll --protocol echo --listen {listen}"))

@@ -1,4 +1,4 @@
-//! Variants that are kept because they were published with a defect have it, say so, and are the only ones to have it.
+//! Variants kept for a published defect have it, report it, and are the only ones with one.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -50,7 +50,8 @@ fn a_thread_that_is_never_joined_leaves_its_stack() {
 
 #[test]
 fn threads_that_share_the_place_of_their_connection_lose_some() {
-    // What is taken for lost here may merely be late on a busy machine; what is not lost must come however late.
+    // A reply counted as lost may merely be late on a busy machine. Without the defect every reply must arrive, however
+    // late.
     assert!((0..20).any(|_| Server::start("thread", "pass", "shared").loses_one(Duration::from_secs(2))));
     assert!(!Server::start("thread", "pass", "own").loses_one(PATIENCE));
 }
@@ -84,7 +85,7 @@ impl Server {
         Self { engine, address, defects }
     }
 
-    /// Serves so many connections, each after the one before it has ended.
+    /// Serves this many connections, each after the one before it has ended.
     fn serve_in_turn(&self, count: usize) {
         for _ in 0..count {
             let mut client = TcpStream::connect(&self.address).expect("it listens");
@@ -96,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Whether of many connections that come together one gets no reply within `patience`.
+    /// Whether one of many simultaneous connections gets no reply within `patience`.
     fn loses_one(&self, patience: Duration) -> bool {
         let connect = |_| TcpStream::connect(&self.address).expect("it listens");
         let mut clients: Vec<TcpStream> = (0..64).map(connect).collect();

@@ -1,5 +1,5 @@
-//! What a run by hand writes, read back by those who read such files; what becomes of it where it cannot be written;
-//! and what a view of the run is told.
+//! The files of a run by hand, read back by programs for such files; what happens if they cannot be written; and the
+//! events for a view of the run.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 const ENDINGS: [&str; 5] = ["json", "ndjson", "csv", "hlog", "svg"];
 
-/// Nothing listens there: whoever tries to connect says so.
+/// Nothing listens there: a run that connects would report so.
 const NOBODY: &str = "http://127.0.0.1:1/";
 
 #[test]
@@ -34,7 +34,7 @@ fn every_file_of_an_open_loop_tells_the_same_run_and_its_other_views() {
     check_files("open", "-c 3 -r 2000 --threads 2", 4);
 }
 
-/// Runs a load that writes every kind of file, and expects all to agree, and the drawing to have so many lines.
+/// Runs a load that writes every kind of file. Expects all to agree, and the drawing to have this many lines.
 fn check_files(name: &str, flags: &str, lines: usize) {
     let folder = folder(name);
     let (_server, address) = server();
@@ -55,7 +55,7 @@ fn check_files(name: &str, flags: &str, lines: usize) {
     check_rows(&read("csv"), intervals);
     check_log(&read("hlog"), intervals, &report);
     check_drawing(&read("svg"), lines);
-    // One line alone is of a closed loop, whose times begin with the send.
+    // A single line belongs to a closed loop, whose times begin with the send.
     let heading = if lines == 1 { "Service times: share" } else { "Response times: share" };
     assert!(read("svg").contains(heading), "{heading}");
 }
@@ -121,7 +121,7 @@ fn check_drawing(text: &str, lines: usize) {
     for part in ["prefers-color-scheme:dark", ">p99.999</text>", " %</text>", "/s"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    // The unit of the axis is the machine's doing.
+    // The unit of the axis depends on the machine.
     assert!(
         [" ns</text>", " µs</text>", " ms</text>", " s</text>"].iter().any(|unit| text.contains(unit)),
         "{text}"
@@ -172,7 +172,7 @@ fn what_cannot_be_written_is_refused_before_anything_is_sent() {
     assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1, "no new file is left");
 }
 
-/// Expects a file of this name in this folder to be refused under another name, too.
+/// Expects a file of this name in this folder to be refused under another name too.
 fn check_same(folder: &Path, name: &str, other: &Path) {
     let (path, other) = (folder.join(name).display().to_string(), other.display().to_string());
     check_refused(&format!("-o {path} -o {other}"), &format!("{other} is named twice, also as {path}"));
@@ -266,7 +266,7 @@ fn a_file_that_cannot_be_written_to_its_end_leaves_the_one_that_was_there() {
     let path = folder.join("run.json");
     fs::write(&path, "of an earlier run").expect("it can be written");
     let (_server, address) = server();
-    // A limit on the size of files does what a full disk would, but to plain files.
+    // A limit on file size acts like a full disk, but only for plain files.
     let outcome =
         by_shell("trap '' XFSZ; ulimit -f 1", &format!("http://{address}/ -n 100 -o {}", path.display()));
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
@@ -351,7 +351,7 @@ fn a_file_is_written_where_its_folder_takes_no_other_and_refused_where_it_may_no
             "{outcome:?}"
         );
     }
-    // A file that this user may not write is not replaced either, though the folder would let them.
+    // A file that this user may not write is not replaced either, even if the folder would allow it.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
     assert_eq!(write(&closed).code, Some(2));
     assert_eq!(fs::read_to_string(&closed).expect("it is there"), "of an earlier run");
@@ -388,7 +388,7 @@ fn a_crash_leaves_what_was_measured() {
     let events = read("ndjson");
     let whole = events.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count();
     assert!(whole >= 3, "{events}");
-    // What came before the last line of one file is in those that are written before it.
+    // Events before the last line of one file are also in the files written before it.
     assert!(read("csv").lines().count() > whole - 1);
     let rows = |entry: &Result<LogEntry<'_>, _>| matches!(entry, Ok(LogEntry::Interval(_)));
     assert!(IntervalLogIterator::new(read("hlog").as_bytes()).filter(rows).count() >= whole - 1);
@@ -406,7 +406,7 @@ fn a_view_is_told_what_the_run_is_to_be_and_what_happens() {
         .collect();
     assert_eq!((&told[0]["role"], number(&told[0]["duration_ms"])), (&Value::from("load"), 300));
     let events: Vec<&str> = told[1..].iter().filter_map(|event| event["event"].as_str()).collect();
-    // The window may end before its only slice has been added up.
+    // The window may end before its only slice has been merged.
     assert!(matches!(
         events[..],
         ["ready", "measuring", "interval", "measured"] | ["ready", "measuring", "measured", "interval"]
@@ -428,7 +428,7 @@ fn a_view_that_does_not_read_delays_nothing() {
             ended => break ended,
         }
     };
-    // Nothing to do for a child that has ended.
+    // Nothing to do if the child has ended.
     let _ = child.kill();
     assert_eq!(status.and_then(|status| status.code()), Some(0));
     let mut told = String::new();
@@ -448,14 +448,14 @@ fn a_view_that_is_not_there_or_not_wanted_is_said_or_left_out() {
     }
 }
 
-/// Runs a load in a shell that has prepared something for it.
+/// Runs a load in a shell after some preparation.
 fn by_shell(preparation: &str, flags: &str) -> Outcome {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!(r#"{preparation}; exec "$ENGINE" load {flags}"#)]);
     finish(shell.env("ENGINE", env!("CARGO_BIN_EXE_iolab-engine")))
 }
 
-/// Runs the engine as a user to whom no file belongs.
+/// Runs the engine as a user who owns no files.
 fn as_nobody(arguments: &str) -> Outcome {
     const NOBODY: u32 = 65_534;
     finish(command(arguments).uid(NOBODY).gid(NOBODY))
@@ -472,7 +472,7 @@ fn finish(command: &mut Command) -> Outcome {
     }
 }
 
-/// An engine whose descriptor 3 is what is then made its standard output, and whose own output is dropped.
+/// Runs an engine whose descriptor 3 becomes the standard output of the command, and drops the engine's own output.
 fn on_descriptor_3(arguments: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!(r#"exec "$ENGINE" {arguments} 3>&1 >/dev/null"#)]);
@@ -490,10 +490,10 @@ fn writes(folder: &Path) -> String {
     ENDINGS.map(|ending| format!("-o {}/run.{ending}", folder.display())).join(" ")
 }
 
-/// An empty folder of this name.
+/// A new, empty folder of this name.
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(name);
-    // It is not there the first time.
+    // Missing the first time.
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).expect("the build folder can be written");
     path

@@ -1,4 +1,4 @@
-//! A server says what it is made of, so that a comparison can name what it compares besides.
+//! A server reports its parser, and whether connections change threads, so that a comparison can name other differences.
 
 use crate::common::Engine;
 use serde_json::json;

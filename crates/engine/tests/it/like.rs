@@ -1,5 +1,5 @@
-//! The command lines of other tools, run by the engine against its own server: their labels, with numbers that agree
-//! with each other and with what the server has seen.
+//! Other tools' command lines, run by the engine against its own server: their labels, with numbers that agree with
+//! each other and with the server's.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -23,7 +23,7 @@ fn ab_opens_a_connection_for_each_request() {
             "Failed requests:        0\n",
             "HTML transferred:       300 bytes\n",
         ],
-        // While the kernel has not opened a connection yet, others are begun in its place, as ab does.
+        // While the kernel has not opened a connection yet, others are started in its place, as by ab.
         300..=309,
     );
 }
@@ -159,9 +159,9 @@ fn the_figures_of_ab_follow_from_each_other() {
     let mean_ms = figure(&shown, "Time per request:");
     let kbytes_per_s = figure(&shown, "Transfer rate:");
     let transferred = figure(&shown, "Total transferred:");
-    // The time has three digits after the point, so what is derived from it is no more exact than that.
+    // The time has three decimals, so values derived from it are no more exact.
     let exactness = 0.0006 / took_s;
-    // The rates have two.
+    // The rates have two decimals.
     let check_rate = |shown: f64, expected: f64| check_near(shown, expected, exactness + 0.006 / shown);
     check_rate(per_second, 20_000.0 / took_s);
     check_near(mean_ms, 10.0 * 1e3 / per_second, 0.001 / mean_ms + 0.006 / per_second);
@@ -185,12 +185,12 @@ fn a_line_that_cannot_be_followed_exits_with_2_and_one_line() {
     check_error("ab -n ten http://ADDRESS/", "error: ab: invalid value 'ten' for '-n");
 }
 
-/// Runs a line, in which the address of the server stands as ADDRESS, or as HOST and PORT.
+/// Runs a line with the server's address in place of ADDRESS, or of HOST and PORT.
 fn run(line: &str, address: SocketAddr) -> Outcome {
     run_beside(line, "", address)
 }
 
-/// Runs a line with flags of ours beside it.
+/// Runs a line with our own flags beside it.
 fn run_beside(line: &str, flags: &str, address: SocketAddr) -> Outcome {
     let line = line
         .replace("ADDRESS", &address.to_string())
@@ -210,7 +210,8 @@ fn run_beside(line: &str, flags: &str, address: SocketAddr) -> Outcome {
     }
 }
 
-/// Runs a line against a server; its report must have these parts, and the server must have seen so many connections.
+/// Runs a line against a server. Its report must have these parts, and the server must have accepted this many
+/// connections.
 fn check(line: &str, workload: &str, parts: &[&str], connections: RangeInclusive<u64>) {
     let (mut server, address) = Supervised::server("epoll", workload);
     let outcome = run(line, address);

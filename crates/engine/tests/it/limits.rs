@@ -1,5 +1,5 @@
-//! What a server does at a limit: it refuses the next connection, counts it by the name of the limit, serves the others
-//! and recovers.
+//! A server at a limit refuses the next connection, counts it under the name of the limit, serves the others and
+//! recovers.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,8 +16,8 @@ use crate::common::{ENGINE, Engine};
 use crate::process::PATIENCE;
 use serde_json::{Value, json};
 
-/// A user that owns no processes, not even those of another test beside this one. Limits on processes count those of a
-/// user, and do not bind root.
+/// A user without processes, even from other tests. Limits on processes count those of a user, and do not apply to
+/// root.
 fn stranger() -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     1_000_000_000 + (std::process::id() << 4) + NUMBER.fetch_add(1, Ordering::Relaxed)
@@ -34,9 +34,9 @@ fn connections_beyond_the_most_it_was_told_to_hold() {
 fn descriptors() {
     for model in ["thread", "thread_pool", "epoll"] {
         let server = Server::start(&json!({"model": model}));
-        // Once it is running: otherwise it would know beforehand how many connections it can hold.
+        // After its start: otherwise it would know in advance how many connections it can serve.
         let pid = server.engine.pid().to_string();
-        // What the test was started with may be open in it too, under any numbers.
+        // It may have inherited descriptors with any numbers.
         let taken: Vec<u32> = open_descriptors(&pid);
         let room = (0..).filter(|number| !taken.contains(number)).nth(ROOM).expect("there is no end");
         let limit =
@@ -49,10 +49,10 @@ fn descriptors() {
     }
 }
 
-/// Descriptors that are left to a server: more than it needs for itself, fewer than it has clients.
+/// Free descriptors of a server: more than it needs for itself, fewer than it has clients.
 const ROOM: usize = 12;
 
-/// The numbers of the descriptors of a process, in whichever of its threads: each may have a table of its own.
+/// The descriptors of all threads of a process: each may have its own table.
 fn open_descriptors(pid: &str) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
     let entries = tasks.flat_map(|task| fs::read_dir(task.path().join("fd"))).flatten().flatten();
@@ -80,7 +80,7 @@ fn threads() {
 
 #[test]
 fn a_full_cache_of_connections_closes_the_one_that_was_idle_longest() {
-    // One thread serves them in the order in which they ask.
+    // One thread serves them in the order of their requests.
     let options = json!({"cache": "10", "threads": "1"});
     let Server { mut engine, address } = Server::start(&json!({"model": "thread_pool", "options": options}));
     let mut clients: Vec<TcpStream> = Vec::new();
@@ -96,7 +96,7 @@ fn a_full_cache_of_connections_closes_the_one_that_was_idle_longest() {
     assert_eq!(engine.served()["workers"][0]["connections"], 11);
 }
 
-/// Runs a server as a user that may have few processes and threads.
+/// Runs a server as a user with a low limit on processes and threads.
 fn check_tasks(model: &str, limit: &str) {
     let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let (user, mut command) = (stranger(), Command::new("prlimit"));
@@ -108,7 +108,7 @@ fn check_tasks(model: &str, limit: &str) {
     check(Server::start_by(&mut command, &json!({"model": model})), limit, 40);
 }
 
-/// Has so many clients talk to a server that has no room for all of them, twice.
+/// Connects more clients to a server than it has room for, twice.
 fn check(server: Server, limit: &str, clients: usize) {
     let Server { mut engine, address } = server;
     let (mut counted, mut first) = (0, None);
@@ -122,7 +122,7 @@ fn check(server: Server, limit: &str, clients: usize) {
         let refused = wait_for_refusals(&mut engine, counted);
         assert_eq!(refused[limit], counted, "{limit}, round {round}: {served} served, {refused}");
         drop(all);
-        // It finds out bit by bit that they are gone, and refuses until then.
+        // It notices step by step that they are gone, and refuses until then.
         let (begin, mut client) = (Instant::now(), connect());
         while !echoes(&mut client) {
             counted += 1;
@@ -134,7 +134,7 @@ fn check(server: Server, limit: &str, clients: usize) {
     }
 }
 
-/// What a server has refused, once it has counted so many.
+/// The refusals of a server, once it has counted this many.
 fn wait_for_refusals(server: &mut Engine, count: u64) -> Value {
     let begin = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Whatever can be wrong with an address, a server or the way to it, a run by hand ends with one clear line, the right
-//! exit code, and all that it had measured: in its report and in every file that was asked for.
+//! Whatever is wrong with an address, a server or the path to it, a run by hand ends with one clear line, the right
+//! exit code, and all its measurements: in its report and in every requested file.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -18,45 +18,45 @@ use crate::tls::server::Behaviour as Tls;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::Value;
 
-/// Somebody, how they are asked, and what a person must then be told.
+/// A peer, how it is loaded, and the expected message.
 struct Case {
     name: &'static str,
     peer: Peer,
     url: &'static str,
     flags: &'static str,
     code: i32,
-    /// A part of the only line on standard error; none where it stays empty.
+    /// A part of the only line on standard error; None if it stays empty.
     line: Option<&'static str>,
     /// None: the run did not begin, so nothing is written.
     seen: Option<Seen>,
 }
 
-/// What a report counts.
+/// The expected counts of a report.
 struct Seen {
     correct: RangeInclusive<u64>,
-    /// Errors by kind; of kinds that are not named there are none.
+    /// Errors by kind; there are none of other kinds.
     errors: &'static [(&'static str, RangeInclusive<u64>)],
     in_flight_end: RangeInclusive<u64>,
 }
 
-/// What still reads as one line.
+/// The longest text that still reads as one line.
 const LINE_CHARS_MAX: usize = 300;
 const CONNECTIONS: u64 = 4;
 const NONE: RangeInclusive<u64> = 0..=0;
 const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 const SOME: RangeInclusive<u64> = 1..=u64::MAX;
 const ALL: RangeInclusive<u64> = 40..=40;
-/// Not more than one for each connection.
+/// At most one for each connection.
 const FEW: RangeInclusive<u64> = 0..=CONNECTIONS;
 /// One for each connection.
 const EACH: RangeInclusive<u64> = CONNECTIONS..=CONNECTIONS;
 
 const FORTY: &str = "-n 40 --timeout 60s";
-/// A window in which any machine, however busy, sends its first requests and sees what becomes of them: a second for
-/// what takes it a few milliseconds when it is idle.
+/// A window in which any machine, however busy, sends its first requests and learns their fate: a second for something
+/// that takes an idle machine a few milliseconds.
 const A_WHILE: &str = "-z 1s --warmup 0s --timeout 60s";
 
-/// An address that cannot be meant.
+/// An invalid address.
 const fn bad(name: &'static str, url: &'static str, line: &'static str) -> Case {
     Case { name, peer: Peer::Named, url, flags: FORTY, code: 2, line: Some(line), seen: None }
 }
@@ -101,7 +101,7 @@ const BAD: &[Case] = &[
 ];
 
 const BARRED: &[Case] = &[
-    // Two dots in a row are refused by the machine itself, before anybody is asked.
+    // Two dots in a row are refused by the machine itself, without a name server.
     barred("a name that nobody has", Peer::Named, "http://a..b/", FORTY, "cannot find `a..b`: "),
     barred(
         "a port that refuses",
@@ -220,7 +220,7 @@ const BARRED: &[Case] = &[
 const SSH: &str = "SSH-2.0-OpenSSH_9.6\r\n";
 const KEEPS: Tls = Tls::Keeps { body_bytes: 5 };
 
-/// A run that begins and has not one correct reply.
+/// A run that begins, but has no correct reply.
 const fn vain(
     name: &'static str,
     peer: Peer,
@@ -231,7 +231,7 @@ const fn vain(
     Case { name, peer, url, flags, code: 1, line: Some(line), seen: Some(seen) }
 }
 
-/// A run of which something is right.
+/// A run with some correct replies.
 const fn partial(name: &'static str, peer: Peer, flags: &'static str, seen: Seen) -> Case {
     Case { name, peer, url: "http://ADDRESS/", flags, code: 0, line: None, seen: Some(seen) }
 }
@@ -365,7 +365,7 @@ const VAIN: &[Case] = &[
         "no answer within the warm-up nor after it",
         Peer::Plain(Behaviour::Silent),
         "http://ADDRESS/",
-        // The time-out is waited for before the warm-up, and must not be reached again in the second after it.
+        // The timeout must expire before the warm-up, and not again in the second after it.
         "-z 1s --warmup 100ms --timeout 3s",
         (
             "error: no reply came within SILENCE: the server accepts connections and does not answer; check it, and \
@@ -385,7 +385,7 @@ const VAIN: &[Case] = &[
     ),
 ];
 
-/// It dies after few requests, so that any window has room for its end.
+/// Dies after few requests, so that any window includes its end.
 const DIES: Peer = Peer::Plain(Behaviour::DiesAfter(20));
 /// A reply may be lost with its connection.
 const BEFORE_DEATH: RangeInclusive<u64> = 20 - CONNECTIONS..=20;
@@ -458,7 +458,7 @@ const PARTIAL: &[Case] = &[
     partial(
         "a server that falls silent for longer than the time-out",
         Peer::Plain(Behaviour::SilentAfter(20)),
-        // A reply that comes has a second for it.
+        // A reply has a second to arrive.
         "-n 32 --timeout 1s",
         Seen { correct: 20..=20, errors: &[("timeout", 12..=12)], in_flight_end: NONE },
     ),
@@ -488,7 +488,7 @@ fn whatever_is_wrong_is_told_in_one_line_by_the_thread_driver() {
     check_all("thread");
 }
 
-/// Checks every case, several at a time, whatever becomes of the others.
+/// Checks every case, several at a time, even if some fail.
 fn check_all(driver: &str) {
     // Most of a case is waiting.
     const PARALLEL: usize = 6;
@@ -514,7 +514,7 @@ fn check_all(driver: &str) {
     assert!(failed.is_empty(), "{} cases failed with {driver}: {}", failed.len(), failed.join("; "));
 }
 
-/// Whether this machine has what the driver needs.
+/// Whether this machine supports the driver.
 fn runs_here(driver: &str) -> bool {
     let told = engine("describe").stdout;
     let description: Value = serde_json::from_str(&told).expect("it is JSON");
@@ -533,7 +533,7 @@ fn check(case: &Case, driver: &str) {
     let flags = format!("load --driver {driver} -c {CONNECTIONS} --json {flags} {}", writes(&folder));
     let ended = outcome(command(&flags).arg(&url));
     let what = format!("{}, {driver}: {ended:?}", case.name);
-    // A ring has no TLS, and says so first.
+    // A ring has no TLS, which is reported first.
     let is_refused = driver == "io_uring" && url.starts_with("https:") && case.code != 2;
     let (code, line, seen) = match is_refused {
         true => (2, Some("TLS does not go with the driver io_uring: take --driver epoll"), None),
@@ -563,10 +563,10 @@ fn check(case: &Case, driver: &str) {
     running.end();
 }
 
-/// Puts times of a report as people read them: for SILENCE how long no reply came, which is the window and a warm-up
-/// without one, or what its oldest request has waited; for SERVED the time until the last reply and the window. They
-/// are held against the report itself, because the machine makes a window shorter or longer than was asked. Without a
-/// report nothing is to be put.
+/// Fills in times as people read them. SILENCE is the time without a reply: the window, with the warm-up if that had
+/// none either, or the wait of the oldest request. SERVED is the time until the last reply, and the window. They come
+/// from the report itself, because the machine makes a window shorter or longer than requested. Without a report
+/// nothing is filled in.
 fn fill_times(text: &str, told: &str) -> String {
     let Ok(report) = serde_json::from_str::<Value>(told) else { return text.to_owned() };
     let number = |name: &str| report[name].as_u64().unwrap_or_default();
@@ -580,7 +580,7 @@ fn fill_times(text: &str, told: &str) -> String {
     text.replace("SILENCE", &silence).replace("SERVED", &served)
 }
 
-/// A time of the order of a window, in three digits.
+/// A time of the order of a window, with three digits.
 fn shown(ns: u64) -> String {
     let digits = |value: f64| match value {
         ..9.995 => format!("{value:.2}"),
@@ -599,7 +599,7 @@ fn check_unwritten(ended: &Outcome, folder: &Path, what: &str) {
     assert_eq!(fs::read_dir(folder).expect("it is there").count(), 0, "no file is left: {what}");
 }
 
-/// Expects one report, which all files tell to their end; returns it.
+/// Expects one report, which all files contain completely, and returns it.
 fn check_written(ended: &Outcome, folder: &Path, what: &str) -> Report {
     let read = |ending: &str| fs::read_to_string(folder.join(format!("run.{ending}"))).expect(ending);
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_else(|_| panic!("{what}"));
@@ -644,7 +644,7 @@ fn whoever_stops_a_run_keeps_what_it_had_measured() {
     }
 }
 
-/// Stops a long run by a signal once its first slice is over, and expects it to end well and to be told whole.
+/// Stops a long run with a signal after its first slice, and expects it to end well with a complete report.
 fn check_stop(driver: &str, name: &str, behaviour: Behaviour, flags: &str, correct: RangeInclusive<u64>) {
     let running = Peer::Plain(behaviour).start();
     let what = format!("{name}, {driver}, {behaviour:?}, {flags}");
@@ -675,16 +675,16 @@ fn check_stop(driver: &str, name: &str, behaviour: Behaviour, flags: &str, corre
     running.end();
 }
 
-/// Flags that write what is told of a run while it goes on, and its report.
+/// Flags that write all events of a run and its report.
 fn writes(folder: &Path) -> String {
     ["json", "ndjson", "csv", "hlog"].map(|ending| format!("-o {}/run.{ending}", folder.display())).join(" ")
 }
 
-/// An empty folder of this name.
+/// A new, empty folder of this name.
 fn folder(name: &str) -> PathBuf {
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(name);
-    // It is not there the first time.
+    // Missing the first time.
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).expect("the build folder can be written");
     path

@@ -1,4 +1,4 @@
-//! The engine as its users have it. One test program, because linking is most of what building twenty would take.
+//! The engine as its users run it. One test program, because linking twenty would take most of the build.
 
 mod bound;
 mod build_id;

@@ -1,4 +1,4 @@
-//! Reports that are merged say what one generator would have said that had seen it all, in whatever order and groups.
+//! Merged reports equal those of one generator that saw everything, in any order and grouping.
 
 use std::fs;
 use std::io::Write;
@@ -35,7 +35,7 @@ fn merging_is_recording_the_whole_in_whatever_order_and_groups() {
     }
 }
 
-/// What a part of a load has seen. Its window and its intervals are those of all parts.
+/// The measurements of one part of a load. Its window and its intervals are those of all parts.
 #[derive(Clone, Default)]
 struct Run {
     connections: u64,
@@ -50,7 +50,7 @@ impl Run {
     fn random(random: &mut fastrand::Rng) -> Self {
         Self {
             connections: random.u64(1..100),
-            // A power of two, whose sums are exact.
+            // Multiples of 1/4, so that sums are exact.
             rate_per_s: f64::from(random.u32(1..100)) / 4.0,
             statuses: [random.u64(1..1000), random.u64(1..1000)],
             waited: random.u64(..10),
@@ -72,8 +72,8 @@ impl Run {
         whole
     }
 
-    /// The report of one of the contract's examples, with what this run has seen in it; derived figures are left as
-    /// they are, wrong: merging is to derive them anew.
+    /// One of the contract's example reports with this run's measurements. Derived figures stay as they are, and wrong,
+    /// because merging must recompute them.
     fn report(&self, example: &str) -> Value {
         let mut report = self::example(example);
         for field in ["connections", "connections_open", "connections_made", "threads", "processes", "idle"] {
@@ -111,7 +111,7 @@ impl Run {
     }
 }
 
-/// Whether a merged report says what this one does, once that has been merged with nothing to derive its figures.
+/// Expects a merged report to equal `whole`, after that was merged alone to recompute its derived figures.
 fn assert_same(merged: &Value, whole: &Value, place: &str) {
     assert_eq!(merged, &self::merged(std::slice::from_ref(whole)), "{place}");
     let replies = whole["requests"]["correct"].as_f64().expect("a number");
@@ -145,7 +145,7 @@ fn reports_of_generators_that_ran_together_keep_the_physics_of_one() {
             "connections": connections, "duration_ms": 800, "warmup_ms": 100, "held": true,
         })
     };
-    // Held, they begin at the same moment, however far apart they were started.
+    // Held runs begin at the same moment, even if they were started at different times.
     let mut engines = [5, 9].map(|connections| Engine::start(&spec(connections)));
     engines.iter().for_each(|engine| assert_eq!(engine.event().expect("it is ready")["event"], "ready"));
     let start_ns = sys::clock::monotonic_ns() + 100_000_000;
@@ -253,7 +253,7 @@ fn reports_that_are_not_of_one_load_are_refused() {
     check_refused(&[], "there is no report in it");
     check_refused(&["begin_s,end_s,rate".into()], "merge reads what -o writes to .json and .ndjson");
     check_refused(&[json!({"event": "interval"})], "that is the last line of a run that has ended");
-    // Wherever it stands: `merge a b c b`.
+    // In any position: `merge a b c b`.
     let [a, b, c] = [1, 2, 3].map(|by_ns| example("report").later(by_ns));
     check_refused(&[a, b.clone(), c, b], "report 4 cannot be merged with report 2: they are the same report");
 }
@@ -265,7 +265,7 @@ fn check_refused(reports: &[Value], part: &str) {
     assert!(line.starts_with("error: ") && line.contains(part) && !line.contains('\n'), "{part}: {line}");
 }
 
-/// Another time for a report.
+/// Shifts a report in time.
 trait Later {
     fn later(self, by_ns: u64) -> Self;
 }
@@ -280,14 +280,14 @@ impl Later for Value {
     }
 }
 
-/// The merged report of some.
+/// Merges reports.
 fn merged(reports: &[Value]) -> Value {
     let outcome = merge(&["--json"], reports);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
     serde_json::from_str(&outcome.stdout).expect("it is JSON")
 }
 
-/// Runs `merge`, with these reports on its standard input, which is the only one where no file is named.
+/// Runs `merge` with these reports on standard input, which is the only one if no file is named.
 fn merge(words: &[&str], reports: &[Value]) -> Outcome {
     let mut command = command("merge");
     command.args(words);
@@ -327,7 +327,7 @@ fn example(name: &str) -> Value {
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-/// A file of this test's own.
+/// A file for this test only.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, text).expect("the folder can be written");

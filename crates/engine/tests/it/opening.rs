@@ -1,5 +1,5 @@
-//! Connections to servers that are slow to take them: at the beginning, where Ctrl-C ends the wait, and in the middle
-//! of a run, where a full queue is no fault.
+//! Connections to servers that are slow to accept: at the start, where Ctrl-C ends the wait, and during a run, where a
+//! full queue is not an error.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,14 +19,15 @@ use sys::poll::Poll;
 const DRIVERS: [&str; 3] = ["epoll", "io_uring", "thread"];
 const MESSAGE_BYTES: usize = 64;
 
-/// Stops a load whose connections are not taken, and expects it to end although it may wait for an hour.
+/// Stops a load whose connections are not accepted, and expects it to end although its timeout is an hour.
 fn check_stopped(address: &str, backlog: i32, change: impl Fn(&mut Value)) {
     let listener = listen(address, backlog);
     let mut spec = spec(&listener.address().expect("it listens").to_string());
     (spec["requests"], spec["timeout_ms"]) = (10.into(), 3_600_000.into());
     change(&mut spec);
     let mut engine = Engine::start(&spec);
-    // With the first connection in the queue it has begun to open them, and can open no more than the queue holds.
+    // The first connection in the queue shows that it has started to open them. It can open no more than the queue
+    // holds.
     let mut queue = Poll::new();
     queue.add(&listener);
     queue.wait().expect("the listener is open");
@@ -58,9 +59,9 @@ fn a_load_that_waits_for_a_server_to_shake_hands_is_stopped_at_once() {
 fn a_full_queue_is_waited_for_when_connections_are_opened_anew() {
     for driver in DRIVERS {
         const REQUESTS: u64 = 100;
-        // Not one address for all: an engine that another test is just starting may hold the listener a moment longer.
+        // A separate address for each: an engine started by another test may hold the listener a moment longer.
         let (folder, path) = socket(&format!("slow-{driver}"));
-        // Ten connections share a queue of two places, of which one is emptied every two milliseconds.
+        // Ten connections share a queue of two, and one is accepted every two milliseconds.
         let server = serve(&path, REQUESTS as usize, Duration::from_millis(2));
         let report = report(&path, driver, REQUESTS, 60_000);
         assert_eq!(report["requests"]["correct"], REQUESTS, "{driver}: {report}");
@@ -75,8 +76,8 @@ fn a_full_queue_is_waited_for_no_longer_than_a_reply() {
         for driver in DRIVERS {
             scope.spawn(move || {
                 let (folder, path) = socket(&format!("dead-{driver}"));
-                // It takes the first ten connections and no other, of which two find a place in its queue. Replies that
-                // come have two seconds for it, which takes them a millisecond on an idle machine.
+                // It accepts the first ten connections and no other; two more fit into its queue. Replies have two
+                // seconds to arrive, where an idle machine takes a millisecond.
                 let server = serve(&path, 10, Duration::ZERO);
                 let report = report(&path, driver, 30, 2_000);
                 assert_eq!(report["requests"]["correct"], 10, "{driver}: {report}");
@@ -129,7 +130,7 @@ fn more_connections_than_a_server_takes_are_loaded_where_each_is_opened_as_neede
 #[test]
 fn connections_that_a_server_does_not_take_in_time_are_failures_to_connect() {
     for driver in ["epoll", "io_uring"] {
-        // Two fit into its queue, and it takes none of them.
+        // Two fit into its queue, and it accepts none.
         let listener = listen("127.0.0.1:0", 1);
         let mut spec = spec(&listener.address().expect("it listens").to_string());
         (spec["driver"], spec["open"], spec["threads"]) = (driver.into(), "as_needed".into(), 1.into());
@@ -142,7 +143,7 @@ fn connections_that_a_server_does_not_take_in_time_are_failures_to_connect() {
     }
 }
 
-/// The report of so many requests, each on a connection of its own.
+/// The report of a run with this many requests, each on its own connection.
 fn report(address: &str, driver: &str, requests: u64, timeout_ms: u64) -> Value {
     let mut spec = spec(address);
     (spec["driver"], spec["requests"], spec["timeout_ms"]) =
@@ -156,8 +157,8 @@ fn last(engine: &Engine) -> Value {
     std::iter::from_fn(|| engine.event()).last().expect("it reports")
 }
 
-/// Accepts so many connections, with a pause after each, and sends back what comes on them. It listens until the
-/// listener that it returns is dropped.
+/// Accepts this many connections, with a pause after each, and echoes what they send. Listens until the returned
+/// listener is dropped.
 fn serve(address: &str, connections: usize, pause: Duration) -> thread::JoinHandle<Listener> {
     let listener = listen(address, 1);
     thread::spawn(move || {
@@ -184,7 +185,7 @@ fn listen(address: &str, backlog: i32) -> Listener {
     Listener::open(&address, false, backlog).expect("it is free")
 }
 
-/// The address of a Unix socket in a folder of its own.
+/// The address of a Unix socket in its own folder.
 fn socket(name: &str) -> (PathBuf, String) {
     let folder = std::env::temp_dir().join(format!("iolab-opening-{}-{name}", std::process::id()));
     fs::create_dir(&folder).expect("nobody else has that name");

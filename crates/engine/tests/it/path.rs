@@ -1,7 +1,7 @@
-//! A path between a server and a load, as the lab and as a person have it. Where this machine has no TUN, or no network
+//! A path between a server and a load, as the lab and people use it. If this machine has no TUN, or no network
 //! namespaces for this user, these tests say so and skip what needs them.
 //!
-//! Times have lower bounds alone: how much later than asked for a packet arrives is the machine's doing.
+//! Times only have lower bounds: how late a packet arrives depends on the machine.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::process::{Outcome, Supervised, command, engine, outcome};
 use serde_json::{Value, json};
 
-/// A path that carries packets, and what it said when it was ready; `None` where this machine has none.
+/// A path that carries packets, and its `ready` event; None if this machine has none.
 struct Path {
     process: Supervised,
     ready: Value,
@@ -68,7 +68,7 @@ fn every_round_trip_takes_at_least_the_delay_both_ways() {
     assert!(number(&report["latency_ns"]["min"]) >= 20_000_000, "{report}");
     let carried = path.process.answer();
     for direction in ["to_server", "to_load"] {
-        // Handshake, five messages, and the end.
+        // The handshake, five messages, and the end.
         assert!(number(&carried[direction]["packets"]) >= 7, "{carried}");
         for count in ["dropped", "lost", "overrun", "overflowed"] {
             assert_eq!(carried[direction][count], 0, "{carried}");
@@ -164,7 +164,7 @@ fn a_command_that_a_signal_ended_has_the_code_that_a_shell_gives_it() {
     assert!(outcome.stderr.contains("/no/such/program cannot be started: No such file"), "{outcome:?}");
 }
 
-/// Root without the rights that make it one stands for any user who may open /dev/net/tun.
+/// Root without its privileges stands for any user who may open /dev/net/tun.
 #[test]
 fn a_user_without_rights_in_the_machines_network_has_a_user_namespace_for_it() {
     let mut without_rights = Command::new("setpriv");
@@ -220,7 +220,7 @@ fn check_refused(flags: &str, part: &str) {
     assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
 }
 
-/// A path with a script for a shell at its client's end; `None` where this machine has none.
+/// Runs a shell script at the client's end of a path; None if this machine has none.
 fn path_with_command(flags: &str, script: &str) -> Option<Outcome> {
     let ended = outcome(command(&format!("path {flags} -- sh -c")).arg(script));
     if ended.code == Some(78) {

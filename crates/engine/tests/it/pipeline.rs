@@ -1,4 +1,4 @@
-//! Several requests outstanding on a connection: those that may go out at the same moment go out together.
+//! Several requests outstanding on a connection: those that are ready at the same moment are sent together.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::common::Engine;
 use serde_json::{Value, json};
 
-/// Sends so many messages of so many bytes on one connection, of which `depth` may be outstanding, to a server that
-/// does `serve`; expects all to come back right, and returns what that has seen.
+/// Sends messages of this number and length on one connection, with at most `depth` outstanding, to a server that runs
+/// `serve`. Expects all replies to be correct, and returns the result of `serve`.
 fn check<T: Send + 'static>(
     (requests, message_bytes, depth): (u64, usize, usize),
     serve: impl FnOnce(TcpStream) -> T + Send + 'static,
@@ -48,7 +48,7 @@ fn requests_that_replies_have_made_room_for_go_out_in_one_call() {
 
 #[test]
 fn what_does_not_fit_goes_on_where_it_ended() {
-    // Eight megabytes are more than the sockets of both sides hold.
+    // Eight megabytes exceed the socket buffers of both sides.
     check((2000, 8000, 1000), |mut socket| {
         thread::sleep(Duration::from_millis(100));
         let mut input = vec![0; 100_000];

@@ -1,4 +1,4 @@
-//! The engine as its users have it: a process with arguments, pipes and an exit code.
+//! The engine as its users run it: a process with arguments, pipes and an exit code.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Longer than anything here takes on a busy machine; only a hang reaches it.
+/// Far longer than anything takes here on a busy machine; only a hang takes this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a finished process has left behind.
+/// The exit code and output of a finished process.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -40,7 +40,7 @@ pub(crate) fn command(arguments: &str) -> Command {
     command
 }
 
-/// A supervised engine. It is killed when the test is done with it, however the test ends.
+/// A supervised engine, killed when this value is dropped.
 pub(crate) struct Supervised {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -48,7 +48,7 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Starts `iolab-engine ROLE --spec -` and hands it its spec.
+    /// Starts `iolab-engine ROLE --spec -` and sends its spec.
     pub(crate) fn start(role: &str, spec: &str) -> Self {
         let mut child = command(&format!("{role} --spec -"))
             .stdin(Stdio::piped())
@@ -61,7 +61,7 @@ impl Supervised {
         Self { child, stdin: Some(stdin), events }
     }
 
-    /// A server that is ready, and where it listens.
+    /// A ready server and its address.
     pub(crate) fn server(model: &str, workload: &str) -> (Self, SocketAddr) {
         Self::server_on(Ipv4Addr::LOCALHOST, model, workload)
     }
@@ -78,19 +78,19 @@ impl Supervised {
         (server, listen)
     }
 
-    /// The next event; waits for it.
+    /// Waits for the next event.
     pub(crate) fn event(&mut self) -> Value {
         let mut line = String::new();
         self.events.read_line(&mut line).expect("standard output is text");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
     }
 
-    /// Hands it an empty line.
+    /// Sends an empty line.
     pub(crate) fn say(&mut self) {
         writeln!(self.stdin.as_mut().expect("its input is open")).expect("the engine reads its input");
     }
 
-    /// What it answers to an empty line.
+    /// Its answer to an empty line.
     pub(crate) fn answer(&mut self) -> Value {
         self.say();
         self.event()
@@ -104,7 +104,7 @@ impl Supervised {
         self.stdin = None;
     }
 
-    /// The exit code, once it has ended.
+    /// Waits for its end, and returns the exit code.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
@@ -119,15 +119,15 @@ impl Supervised {
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Asks a process to end, as Ctrl-C and a service manager do.
+/// Sends a signal, as Ctrl-C and service managers do.
 pub(crate) fn signal(name: &str, pid: u32) {
-    // The shell's own: not every machine has a program of that name.
+    // The shell's builtin: not every machine has `kill` as a program.
     let status = Command::new("sh").args(["-c", r#"kill -s "$0" "$1""#, name, &pid.to_string()]).status();
     assert!(status.is_ok_and(|status| status.success()), "cannot send {name} to {pid}");
 }

@@ -1,4 +1,4 @@
-//! The committed schemas are those of the engine, and its output keeps them.
+//! The committed schemas are those of the engine, and its output conforms to them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +53,7 @@ fn the_build_id_is_made_of_the_sources() {
     assert!(build.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{build}");
 }
 
-/// The names of the JSON files in a folder without their ending, in order.
+/// The names of the JSON files in a folder without their extension, sorted.
 fn stems(folder: &Path) -> Vec<String> {
     let mut stems: Vec<String> = fs::read_dir(folder)
         .expect("the folder is in the checkout")

@@ -1,5 +1,5 @@
-//! One load from several processes: what they report together is what the server has seen, and they begin, end and fail
-//! as one.
+//! One load from several processes: their common report matches the server's counts, and they begin, end and fail as
+//! one.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn as_many_requests_are_due_of_several_processes_as_of_one() {
     let due = |processes: u64| {
         let server = Server::start(Behaviour::Right);
         let mut spec = spec(&server.address().to_string());
-        // 47 are due in the window: were each process even by itself, it would be a multiple of their number.
+        // 47 are due in the window: were each process evenly spaced by itself, it would be a multiple of their number.
         let stage = json!({"from_per_s": 94.0, "to_per_s": 94.0, "duration_ms": null});
         spec["pace"] = json!({"loop": "open", "arrivals": "even", "stages": [stage]});
         (spec["processes"], spec["warmup_ms"], spec["duration_ms"]) =
@@ -78,8 +78,8 @@ fn as_many_requests_are_due_of_several_processes_as_of_one() {
     }
 }
 
-/// Sends 1003 requests over ten connections as `change` says, and expects the report and the server to agree; returns
-/// the report and how many connections the server has seen.
+/// Sends 1003 requests over ten connections with a spec changed by `change`, and expects the report and the server to
+/// agree. Returns the report and the server's number of connections.
 fn check(behaviour: Behaviour, change: impl Fn(&mut Value)) -> (Report, u64) {
     const REQUESTS: u64 = 1003;
     let server = Server::start(behaviour);
@@ -148,7 +148,7 @@ fn there_are_as_many_processes_as_the_descriptors_demand() {
     let server = Server::start(Behaviour::Right);
     let mut spec = spec(&server.address().to_string());
     (spec["connections"], spec["requests"]) = (90.into(), 900.into());
-    // 64 of the hundred are kept for other uses.
+    // 64 of the hundred are reserved.
     let limited = ["-c", r#"ulimit -n 100 && exec "$0" "$@""#, ENGINE];
     let engine = Engine::start_by(Command::new("sh").args(limited), &spec);
     let told: Vec<Value> = std::iter::from_fn(|| engine.event()).collect();
@@ -183,7 +183,7 @@ fn a_person_keeps_what_is_left_of_a_run_of_which_a_process_has_died() {
     fs::create_dir_all(&folder).expect("the build folder can be written");
     let (whole, slices) = (folder.join("run.json"), folder.join("run.ndjson"));
     for path in [&whole, &slices] {
-        // It is not there the first time.
+        // Missing the first time.
         let _ = fs::remove_file(path);
     }
     let line = format!(
@@ -215,7 +215,7 @@ fn a_run_of_which_no_process_is_left_fails() {
     let server = Server::start(Behaviour::Right);
     let mut engine = begun(&server);
     let children = children(engine.pid());
-    // None of them may come to report that another has died.
+    // Stopped first, so that none can report the death of another.
     children.iter().for_each(|child| signal("STOP", *child));
     children.iter().for_each(|child| signal("KILL", *child));
     let failed = event(&engine);
@@ -245,14 +245,14 @@ fn a_process_that_dies_before_anything_is_measured_fails_the_whole() {
     server.end();
 }
 
-/// What is said of the process that has been killed.
+/// The message about a killed process.
 fn missing(pid: u32) -> String {
     format!(
         "process {pid} of the generator ended before its report: signal: 9 (SIGKILL): its results are missing"
     )
 }
 
-/// Expects nothing more to be told, the exit code of a failure, and no process to be left.
+/// Expects no further event, the exit code of a failure, and no process left.
 fn check_ended(engine: &mut Engine, children: &[u32]) {
     assert_eq!(engine.event(), None, "nothing comes after it");
     wait_until("it ends", || engine.ended().is_some_and(|status| status.code() == Some(1)));
@@ -316,7 +316,7 @@ fn event(engine: &Engine) -> Value {
     engine.event().expect("the engine says something")
 }
 
-/// The processes that this one has started.
+/// The child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let children = fs::read_to_string(path).expect("the process is there");
@@ -327,7 +327,7 @@ fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits until so many replies are out that more have been read than there are connections.
+/// Waits for so many replies that more have been read than there are connections.
 fn wait_for_replies(server: &Server) {
     wait_until("replies have come", || server.right() >= 1000);
 }

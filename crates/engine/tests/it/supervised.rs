@@ -1,4 +1,4 @@
-//! A supervised engine as the lab has it: a spec in, events out, and an end that comes when it must.
+//! A supervised engine as the lab uses it: a spec in, events out, and an end when it is due.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ fn a_server_ends_with_its_input_and_leaves_the_port_free() {
         let connection = talk_to(address);
         server.end_input();
         assert_eq!(server.wait(), Some(0), "{model}");
-        // The kernel ends what the server has forked, and takes a moment.
+        // The kernel ends what the server has forked, which takes a moment.
         let begin = Instant::now();
         while TcpStream::connect(address).is_ok() {
             assert!(begin.elapsed() < PATIENCE, "{model} has left a process that listens");
@@ -37,8 +37,8 @@ fn a_load_generator_ends_with_its_input_and_not_with_its_window() {
 
 #[test]
 fn an_engine_dies_with_the_process_that_started_it() {
-    // A shell that starts the engine in the background and is killed. The input of the engine stays open for as long as
-    // this test holds its own end.
+    // A shell that starts the engine in the background and is killed. The engine's input stays open as long as this
+    // test holds its own end.
     let script = r#"exec 3<&0; { echo "$SPEC"; exec cat <&3; } | "$ENGINE" serve --spec - & wait"#;
     let mut shell = std::process::Command::new("sh")
         .args(["-c", script])
@@ -87,7 +87,7 @@ fn a_run_is_told_from_ready_to_report() {
         assert_eq!(measuring["event"], "measuring");
         let measured = load.event();
         assert_eq!(measured["event"], "measured");
-        // Each comes when its time has come: not before, and how long after that is the machine's doing.
+        // Each event comes at its time, never before; how long after depends on the machine.
         for (event, after_ms) in [(&measuring, 100), (&measured, 1_100)] {
             let after_ns = number(&event["monotonic_ns"]) - started_ns;
             assert!(after_ns >= after_ms * 1_000_000, "after {after_ns} ns: {event}");
@@ -102,7 +102,7 @@ fn a_run_is_told_from_ready_to_report() {
 #[test]
 fn a_held_run_waits_for_a_line_before_its_warm_up_and_before_it_closes_its_connections() {
     let (mut server, address) = Supervised::server("epoll", r#"{"protocol":"echo"}"#);
-    // In a second any machine has a reply.
+    // In a second any machine gets a reply.
     for (run, end) in [r#""duration_ms":1000,"warmup_ms":100"#, r#""requests":100"#].into_iter().enumerate() {
         let mut load = Supervised::start("load", &load_spec(address, &format!(r#""held":true,{end}"#)));
         assert_eq!(load.event()["event"], "ready");
@@ -122,13 +122,13 @@ fn a_held_run_waits_for_a_line_before_its_warm_up_and_before_it_closes_its_conne
     }
 }
 
-/// How many sockets a process has open, in any of its threads: each may have a table of its own.
+/// How many sockets a process has open, in any of its threads: each may have its own table.
 fn open_connections(pid: u32) -> usize {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let links = tasks.flatten().flat_map(|task| fs::read_dir(task.path().join("fd"))).flatten().flatten();
     let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
     let sockets = targets.filter(|target| target.to_string_lossy().starts_with("socket:"));
-    // Those that this test was started with are open in the engine, too.
+    // The engine has inherited those of this test.
     let own = fs::read_dir("/proc/self/fd").expect("this runs").flatten();
     let own: Vec<_> = own.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
     sockets.filter(|target| !own.contains(target)).count()
@@ -223,7 +223,7 @@ fn a_wrong_spec_is_refused_with_the_reason() {
     check_refused("load", &load, "bad_spec", "give either duration_ms or requests");
 }
 
-/// An unreachable server, and whatever else fails while working, is told as an event, and exits with 1.
+/// An unreachable server, like any failure while working, is reported as an event with exit code 1.
 #[test]
 fn a_failure_is_an_event_too() {
     let mut load =
@@ -234,7 +234,7 @@ fn a_failure_is_an_event_too() {
     assert_eq!(load.wait(), Some(1));
 }
 
-/// A window that no test waits for: whatever ends before, has been ended.
+/// A window that no test waits for: a run that ends sooner was ended.
 const LONG: &str = r#""duration_ms":3600000"#;
 
 fn load_spec(address: SocketAddr, fields: &str) -> String {
@@ -250,7 +250,7 @@ fn check_refused(role: &str, spec: &str, kind: &str, part: &str) {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("the engine can be started");
-    // It may refuse what it has read before all of it is written.
+    // It may refuse its input before all of it is written.
     let _ = child.stdin.take().expect("it is piped").write_all(spec.as_bytes());
     let output = child.wait_with_output().expect("it is our child");
     let failed: Value = serde_json::from_slice(&output.stdout).expect("one event");
@@ -261,7 +261,7 @@ fn check_refused(role: &str, spec: &str, kind: &str, part: &str) {
     assert!(message.contains(part), "{spec}\n  said     {message}\n  expected {part}");
 }
 
-/// What must hold in every report of a server without faults.
+/// The invariants of every report from a server without faults.
 fn check_report(report: &Value) {
     let requests = &report["requests"];
     let count = |name: &str| number(&requests[name]);
@@ -284,7 +284,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
-/// A connection that has been served once, so that a process for it exists where the model starts one.
+/// A connection that has been served once, so that its process exists if the model starts one.
 fn talk_to(address: SocketAddr) -> TcpStream {
     let mut connection = TcpStream::connect(address).expect("the server is ready");
     connection.write_all(b"hello").expect("it is connected");
@@ -294,7 +294,7 @@ fn talk_to(address: SocketAddr) -> TcpStream {
     connection
 }
 
-/// The parent of a process; `None` if it has ended.
+/// The parent of a process; None if it has ended.
 fn parent_of(pid: u64) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| {

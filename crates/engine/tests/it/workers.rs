@@ -1,4 +1,4 @@
-//! Several workers, threads or processes: connections are dealt out evenly, and a worker process that dies is replaced.
+//! Several workers, threads or processes: connections are spread evenly, and a worker process that dies is replaced.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::common::Engine;
 use crate::process::{PATIENCE, signal};
 use serde_json::{Value, json};
 
-/// A worker process is not started again sooner than this after its last start.
+/// The shortest time between two starts of a worker process.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 #[test]
@@ -54,7 +54,7 @@ fn a_worker_process_that_dies_again_and_again_is_started_once_a_second_until_the
         let Some(next) = successor(&mut server, &before) else { break };
         let after = self::started(next) - started;
         assert!(after >= RESTART_PAUSE - TICK, "restart {deaths} came {after:?} after the start before it");
-        // A busy machine may let it live for long enough to begin counting anew.
+        // On a busy machine it may live long enough to reset the count.
         assert!(deaths < 60, "it is started again for ever");
         pid = next;
     }
@@ -66,15 +66,15 @@ fn a_worker_process_that_dies_again_and_again_is_started_once_a_second_until_the
 
 #[test]
 fn a_worker_process_does_not_wait_for_another_that_ends_soon_after_its_start() {
-    // A machine that takes longer over it than a restart is put off shows nothing.
+    // A machine that is slower than the restart delay shows nothing.
     assert!((0..20).any(|_| shows_that_none_waits()), "the machine is too slow to see it");
 }
 
-/// Ends one worker twice in a row, then the other, and expects that one to be started again before the first; says
-/// whether all of it came about while the restart of the first was put off.
+/// Ends one worker twice in a row, then the other, and expects the other to be restarted before the first. Returns
+/// whether all of this happened during the restart delay of the first.
 fn shows_that_none_waits() -> bool {
     let (server, _) = serve(json!({"model": "epoll", "workers": 2}));
-    // Both are now old enough to be started again at once.
+    // Both are now old enough to be restarted at once.
     thread::sleep(RESTART_PAUSE);
     let [restless, sound] = children(server.pid())[..] else { panic!("there are two workers") };
     let listener = sockets(restless);
@@ -88,7 +88,7 @@ fn shows_that_none_waits() -> bool {
     let mut pair = [0; 2];
     let are_two = wait_until(|| {
         let now = children(server.pid());
-        // A worker that has just begun still has what its parent has open.
+        // A worker that has just started still has its parent's descriptors.
         let is_new = now.len() == 2
             && !now.contains(&sound)
             && now.iter().all(|&pid| sockets(pid).len() == listener.len());
@@ -121,7 +121,7 @@ fn worker_processes_that_all_fail_at_once_are_given_up_as_one_is() {
 fn worker_processes_die_with_their_server() {
     for model in ["epoll", "prefork", "fork", "thread_pool"] {
         let (server, address) = serve(json!({"model": model, "workers": 2}));
-        // A fork of a worker must go as well.
+        // A worker's forked child must end too.
         let _client = talk_to(&address);
         let family = descendants(server.pid());
         assert!(family.len() >= 2, "{model} has {} processes below it", family.len());
@@ -141,7 +141,7 @@ fn check_even(model: &str, kind: &str, workers: usize, connections: usize) {
     let address = address_of(&ready);
     let mut clients: Vec<TcpStream> = (0..connections).map(|_| connect(&address)).collect();
     let share = connections / workers;
-    // One that serves a single connection at a time comes to the next when that is closed.
+    // A server for one connection at a time accepts the next when that is closed.
     if model == "blocking" {
         clients.drain(..).for_each(|mut client| assert!(echoes(&mut client)));
     }
@@ -150,10 +150,10 @@ fn check_even(model: &str, kind: &str, workers: usize, connections: usize) {
     assert_eq!(taken, vec![share as u64; workers], "{model} with workers of kind {kind}");
 }
 
-/// Expects two workers to have so many sockets in common, and to serve all who connect between them.
+/// Expects two workers to share this many sockets, and to serve all clients between them.
 fn check_queues(model: &str, accept: &str, common: usize) {
     let (mut server, address) = serve(json!({"model": model, "workers": 2, "options": {"accept": accept}}));
-    // A worker that has just begun still has what its parent has open.
+    // A worker that has just started still has its parent's descriptors.
     let shared = || {
         let [first, second] = children(server.pid())[..] else { panic!("there are two workers") };
         sockets(first).intersection(&sockets(second)).count()
@@ -164,7 +164,7 @@ fn check_queues(model: &str, accept: &str, common: usize) {
     assert_eq!(taken(&server.served()).iter().sum::<u64>(), 20, "{model} with accept={accept}");
 }
 
-/// Kills one process of a server: only its connections may be lost, and so many new ones must be served.
+/// Kills one process of a server: only its connections may be lost, and `connections` new ones must be served.
 fn check_restart(spec: Value, connections: usize) {
     let (mut server, address) = serve(spec.clone());
     let mut clients: Vec<TcpStream> = (0..connections).map(|_| connect(&address)).collect();
@@ -184,13 +184,13 @@ fn check_restart(spec: Value, connections: usize) {
     assert_eq!(served["restarts"], 1, "{spec}: {served}");
 }
 
-/// An echo server, with workers that are processes unless the spec says otherwise, and where it listens.
+/// An echo server, with worker processes unless the spec says otherwise, and its address.
 fn serve(fields: Value) -> (Engine, String) {
     let (server, ready) = start(fields);
     (server, address_of(&ready))
 }
 
-/// The same, with all it says of itself.
+/// The same with its `ready` event.
 fn start(fields: Value) -> (Engine, Value) {
     let mut spec = json!({
         "schema": 1, "role": "serve", "workload": {"protocol": "echo"}, "listen": ["127.0.0.1:0"],
@@ -210,7 +210,7 @@ fn address_of(ready: &Value) -> String {
     ready["listen"][0].as_str().unwrap_or_else(|| panic!("it is not ready: {ready}")).to_owned()
 }
 
-/// The process that has taken the place of one of those there were before; `None` if the server has ended.
+/// The process that has replaced one of those before; None if the server has ended.
 fn successor(server: &mut Engine, before: &[u32]) -> Option<u32> {
     let mut found = None;
     let decided = wait_until(|| {
@@ -238,7 +238,7 @@ fn talk_to(address: &str) -> TcpStream {
     client
 }
 
-/// Whether a message comes back; not if the connection is lost.
+/// Whether a message comes back; false if the connection is lost.
 fn echoes(client: &mut TcpStream) -> bool {
     let mut reply = [0; 5];
     client.write_all(b"hello").and_then(|()| client.read_exact(&mut reply)).is_ok() && &reply == b"hello"
@@ -248,13 +248,13 @@ fn kill(pid: u32) {
     signal("KILL", pid);
 }
 
-/// Kills a process that may have ended by itself.
+/// Kills a process that may have ended already.
 fn end(pid: u32) {
     let command = r#"kill -s KILL "$0" 2>/dev/null"#;
     let _ = Command::new("sh").args(["-c", command, &pid.to_string()]).status();
 }
 
-/// Whether it comes true.
+/// Waits for `condition`. Returns false after PATIENCE.
 fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while !condition() {
@@ -266,27 +266,27 @@ fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The children of a process, in the order in which they were started.
+/// The children of a process, in the order of their start.
 fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>()).collect()
 }
 
-/// The sockets a process has open; of a worker without connections, its listener.
+/// The open sockets of a process; for a worker without connections, its listener.
 fn sockets(pid: u32) -> BTreeSet<PathBuf> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
     targets.filter(|target| target.to_string_lossy().starts_with("socket:")).collect()
 }
 
-/// The grain of [`started`].
+/// The resolution of [`started`].
 const TICK: Duration = Duration::from_millis(10);
 
-/// When a process was started, after the machine was.
+/// The time of a process's start since boot.
 fn started(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it has not been collected");
-    // The name of the program, in brackets, may hold anything.
+    // The program's name, in parentheses, may contain anything.
     let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
     let ticks: u32 = fields.split(' ').nth(19).and_then(|ticks| ticks.parse().ok()).expect("it is a number");
     TICK * ticks

@@ -1,4 +1,4 @@
-//! What is done to each server. A cell drives the server through plain sockets and says what was wrong.
+//! The tests for each server. A cell drives the server through plain sockets and returns what was wrong.
 
 use std::io::{ErrorKind, Read, Write};
 use std::process::Command;
@@ -10,31 +10,31 @@ use super::subject::{Client, Outcome, Subject};
 use super::wire::{Exchange, Wire, is_right};
 use crate::process::PATIENCE;
 
-/// One thing that every server must stand.
+/// A test that every server must pass.
 pub(crate) struct Cell {
     pub(crate) name: &'static str,
     pub(crate) needs: Needs,
     pub(crate) run: fn(&Subject) -> Outcome,
 }
 
-/// What a server must be able to for a cell to make sense.
+/// What a server must support for a cell to make sense.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
     /// More than one reply on a connection.
     KeepAlive,
-    /// Several connections at a time.
+    /// Several connections at the same time.
     Many,
-    /// As many connections at a time as there is room for; it refuses further ones.
+    /// A limit on simultaneous connections; further ones are refused.
     Refusal,
-    /// A way to cut the descriptors of a running process short.
+    /// A way to limit the descriptors of a running process.
     Descriptors,
-    /// A limit to the length of a request.
+    /// A limit on the length of a request.
     Limit,
     Http,
 }
 
-/// All of them; the first is the least that can be asked of a server.
+/// All cells, the most basic first.
 pub(crate) const CELLS: &[Cell] = &[
     Cell { name: "whole requests", needs: Needs::Nothing, run: whole },
     Cell { name: "one byte at a time", needs: Needs::Nothing, run: one_byte_at_a_time },
@@ -59,7 +59,7 @@ pub(crate) const CELLS: &[Cell] = &[
 ];
 
 impl Needs {
-    /// Why a server is spared a cell, if it is.
+    /// Why a cell is skipped for a server, if it is.
     pub(crate) fn lacking(self, subject: &Subject) -> Option<&'static str> {
         let waits = subject.at_most(IDLE) < IDLE;
         match self {
@@ -103,7 +103,7 @@ fn random_splits(subject: &Subject) -> Outcome {
         .map_err(|error| format!("{error} (seed {SEED:#x})"))
 }
 
-/// Sends requests cut into pieces, many on one connection where it stays open; `cut` says how long the next is.
+/// Sends requests in pieces, many on one connection if it stays open. `cut` chooses the length of the next piece.
 fn in_pieces(subject: &Subject, mut cut: impl FnMut(usize) -> usize) -> Outcome {
     let exchanges: Vec<Exchange> = (0..20).map(|index| subject.small(index)).collect();
     let per_connection = if subject.closes { 1 } else { exchanges.len() };
@@ -114,7 +114,7 @@ fn in_pieces(subject: &Subject, mut cut: impl FnMut(usize) -> usize) -> Outcome 
         while !left.is_empty() {
             let (piece, rest) = left.split_at(cut(left.len()));
             client.send(piece)?;
-            // Lets the server see the piece by itself, more often than not.
+            // Usually lets the server receive the piece alone.
             thread::yield_now();
             left = rest;
         }
@@ -156,7 +156,8 @@ fn half_close_within(subject: &Subject) -> Outcome {
     })
 }
 
-/// The end comes while replies wait for a client that has not begun to read: all of them must still come.
+/// The end of the client's side comes while replies wait for a client that has not begun to read. All must still
+/// arrive.
 fn half_close_behind_a_queue(subject: &Subject) -> Outcome {
     (600..800).step_by(80).try_for_each(|count| {
         let exchanges: Vec<Exchange> = (0..count).map(|index| subject.large(index)).collect();
@@ -177,13 +178,13 @@ fn half_close_behind_a_queue(subject: &Subject) -> Outcome {
     })
 }
 
-/// The requests of many exchanges. `concat` copies blocks: unoptimised, collecting byte by byte takes half of the
-/// matrix.
+/// The requests of many exchanges. `concat` copies blocks: in a debug build, collecting byte by byte takes half of the
+/// matrix's time.
 fn in_a_row(exchanges: &[Exchange]) -> Vec<u8> {
     exchanges.iter().map(|exchange| exchange.request.as_slice()).collect::<Vec<&[u8]>>().concat()
 }
 
-/// How often a connection is reset in a cell.
+/// How often a cell resets a connection.
 const RESETS: usize = 100;
 
 fn reset_mid_request(subject: &Subject) -> Outcome {
@@ -194,8 +195,8 @@ fn reset_before_reply(subject: &Subject) -> Outcome {
     reset_after(subject, <[u8]>::len)
 }
 
-/// Closing a socket that has bytes to receive resets the connection: so a reply is left unread on purpose, and
-/// some more is sent just before.
+/// Closing a socket with unread bytes resets the connection. So a reply is left unread on purpose, and more is sent
+/// just before.
 fn reset_after(subject: &Subject, more: fn(&[u8]) -> usize) -> Outcome {
     let [first, rest] = subject.wire.in_two_parts();
     (0..RESETS).try_for_each(|_| {
@@ -217,10 +218,10 @@ fn reset_mid_reply(subject: &Subject) -> Outcome {
     })
 }
 
-/// Memory a server may take for a client that does not read: it must stop reading, too.
+/// The most memory a server may use for a client that does not read: it must stop reading too.
 const GROWTH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A socket that takes nothing for this long is full, and so is the way to it and back.
+/// A socket that accepts nothing for this long is full, and so is the path to the peer and back.
 const FULL_AFTER: Duration = Duration::from_millis(200);
 
 fn slow_reader(subject: &Subject) -> Outcome {
@@ -230,8 +231,8 @@ fn slow_reader(subject: &Subject) -> Outcome {
     let before_bytes = subject.resident_bytes();
     let mut client = subject.connect()?;
     client.limit_buffers()?;
-    // All requests may go in: the kernel lets a server's receive buffer grow to tcp_rmem's 32 MiB on recent Linux. The
-    // replies fit into its send buffer nowhere, so a server that reads on holds the rest itself, which shows.
+    // All requests may be accepted: on recent Linux the kernel lets a server's receive buffer grow to tcp_rmem's 32
+    // MiB. The replies fit into no send buffer, so a server that keeps reading buffers the rest itself, which shows.
     let sent = send_until_full(&mut client, &requests)?;
     thread::sleep(FULL_AFTER);
     let growth_bytes = subject.resident_bytes().saturating_sub(before_bytes);
@@ -254,7 +255,7 @@ fn slow_reader(subject: &Subject) -> Outcome {
     })
 }
 
-/// Sends until nothing goes in any more, and returns how many bytes went in.
+/// Sends until the socket is full, and returns how many bytes it accepted.
 fn send_until_full(client: &mut Client, bytes: &[u8]) -> Outcome<usize> {
     let text = |error: std::io::Error| format!("cannot send: {error}");
     client.socket.set_nonblocking(true).map_err(text)?;
@@ -283,11 +284,11 @@ fn slow_writer(subject: &Subject) -> Outcome {
     clients.iter_mut().try_for_each(|client| client.expect(&exchange.reply))
 }
 
-/// Connections that a server should stand though they do nothing; one that holds fewer gets as many as it holds.
+/// Idle connections that a server should handle; one with a lower limit gets as many as it serves.
 const IDLE: usize = 500;
 const BUSY: usize = 10;
 
-/// Descriptors that a cell takes here at the most: those of its clients, and of the pipes to its server.
+/// The most descriptors that a cell takes in this process: those of its clients, and of the pipes to its server.
 pub(crate) const DESCRIPTORS: usize = IDLE + BUSY + 32;
 
 fn idle_beside_busy(subject: &Subject) -> Outcome {
@@ -308,12 +309,12 @@ fn oversized(subject: &Subject) -> Outcome {
     let Exchange { request, reply } = subject.wire.oversized()?;
     let mut client = subject.connect()?;
     client.send(&request)?;
-    // Whole, because hyper's own refusal has another length.
+    // Read the whole reply, because hyper's own refusal has another length.
     let came = client.rest()?;
     if !is_right(&reply, &came) {
         return Err(format!("wrong reply: {}", String::from_utf8_lossy(&came)));
     }
-    // One that does not stop sending is cut off; nothing is promised to it.
+    // A client that does not stop sending is cut off without any guarantee.
     let mut client = subject.connect()?;
     let flood = vec![b'x'; 16 * 1024 * 1024];
     match client.send(&request).and_then(|()| client.send(&flood)) {
@@ -322,17 +323,16 @@ fn oversized(subject: &Subject) -> Outcome {
     }
 }
 
-/// Runs against a small server of its own.
+/// Uses its own small server.
 fn refuses_and_recovers(subject: &Subject) -> Outcome {
     const CONNECTIONS_MAX: usize = 8;
     let room = CONNECTIONS_MAX * subject.variant.workers;
     let mut small = Subject::start(&subject.variant, subject.wire, CONNECTIONS_MAX)?;
     for round in 0..2 {
         let text = |error: String| format!("round {round}: {error}");
-        // Where the kernel deals connections out to workers by chance, it takes more than there is room for.
+        // If the kernel spreads connections over workers at random, more clients are needed than there is room for.
         let mut served = small.serves_or_refuses(6 * room, &subject.small(round)).map_err(text)?;
-        // A ring may still close the connection before these, of which no descriptor tells: that takes room, for a
-        // while.
+        // A ring may still be closing earlier connections, which no descriptor shows and which take room for a while.
         let begin = Instant::now();
         while served < room && begin.elapsed() < PATIENCE {
             small.wait_for_room().map_err(text)?;
@@ -347,8 +347,8 @@ fn refuses_and_recovers(subject: &Subject) -> Outcome {
     Ok(())
 }
 
-/// Runs against a server of its own that finds no descriptor for most of its clients. A model that needs none in the
-/// process that accepts serves them all.
+/// Uses its own server without descriptors for most of its clients. A model that needs none in the accepting process
+/// serves them all.
 fn no_descriptor_left(subject: &Subject) -> Outcome {
     const FREE: usize = 8;
     let mut short = Subject::start(&subject.variant, subject.wire, IDLE)?;
@@ -366,10 +366,10 @@ fn no_descriptor_left(subject: &Subject) -> Outcome {
     Ok(())
 }
 
-/// Another seed is another test; this one is fixed so that a failure can be had again.
+/// Fixed so that a failure can be reproduced; another seed is another test.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A source of numbers that look random (splitmix64).
+/// A source of pseudo-random numbers (splitmix64).
 struct Random(u64);
 
 impl Random {

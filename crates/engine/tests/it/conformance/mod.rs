@@ -1,10 +1,10 @@
-//! Every model must serve every protocol right, whatever its clients do: one generated matrix of models, their
-//! options, protocols and ill-treatment. The client is plain blocking sockets, the server the real engine.
+//! Every model must serve every protocol correctly, whatever its clients do: one generated matrix of models, their
+//! options, protocols and misbehaviour. The client is plain blocking sockets, the server the real engine.
 //!
-//! After each cell the server must be alive, let go of every descriptor, thread and child, and answer a fresh request.
-//! How soon it does is not asked here: a busy machine decides that.
+//! After each cell the server must be alive, have released every descriptor, thread and child, and answer a fresh
+//! request. How soon is not tested: that depends on the machine.
 //!
-//! `IOLAB_CELLS='epoll x 2' cargo test -p engine --test it conformance` runs the cells with that in their names.
+//! `IOLAB_CELLS='epoll x 2' cargo test -p engine --test it conformance` runs the cells whose names contain that.
 
 pub(crate) mod cells;
 pub(crate) mod strict;
@@ -26,13 +26,13 @@ use wire::Wire;
 /// Servers under test at the same time: most of a cell is waiting.
 const PARALLEL: usize = 24;
 
-/// As many as the engine's default; none of the cells comes near it.
+/// The engine's default; no cell comes near it.
 const CONNECTIONS_MAX: usize = 16_384;
 
-/// Names a part of the names of cells, such as `epoll x 2`: only those run.
+/// Selects cells by a part of their names, such as `epoll x 2`.
 const FILTER: &str = "IOLAB_CELLS";
 
-/// A server, and what is done to it.
+/// A server and its cells.
 struct Row {
     variant: Variant,
     wire: Wire,
@@ -41,7 +41,7 @@ struct Row {
 
 #[test]
 fn every_model_serves_every_protocol_whatever_its_clients_do() {
-    // Many systems begin with no more descriptors than one of these servers needs here.
+    // By default many systems allow fewer descriptors than these servers need here.
     let parallel = PARALLEL.min(sys::process::descriptors_max() / DESCRIPTORS).max(1);
     let mut rows = rows(&describe());
     assert!(rows.iter().any(|row| !row.cells.is_empty()), "no cell has what {FILTER} asks for in its name");
@@ -72,7 +72,7 @@ fn the_documentation_lists_what_hyper_does_otherwise() {
     assert!(rows.eq(strict::differences()), "its rows should be\n{}", strict::differences().join("\n"));
 }
 
-/// Puts a server through its cells, and returns what went wrong by name. A server that has failed is replaced.
+/// Runs a server's cells, and returns the failures by name. A server that has failed is replaced.
 fn check(row: &Row) -> Vec<String> {
     let mut failures = Vec::new();
     let mut subject = None;
@@ -97,7 +97,7 @@ fn check(row: &Row) -> Vec<String> {
     failures
 }
 
-/// Runs a cell and what must hold after it; or says why not.
+/// Runs a cell and the checks after it, or returns why it is skipped.
 fn check_cell(cell: &Cell, subject: &mut Subject) -> Outcome<Option<&'static str>> {
     if let Some(reason) = cell.needs.lacking(subject) {
         return Ok(Some(reason));
@@ -112,7 +112,7 @@ fn describe() -> Value {
     serde_json::from_slice(&output.stdout).expect("describe prints JSON")
 }
 
-/// What is done to whom: every model for every protocol.
+/// The matrix: every model with every protocol.
 fn rows(description: &Value) -> Vec<Row> {
     let filter = env::var(FILTER).unwrap_or_default();
     let mut rows = Vec::new();
@@ -135,8 +135,8 @@ fn rows(description: &Value) -> Vec<Row> {
     rows
 }
 
-/// A model as it comes, with two workers, and with each of its options changed, for all cells; and with workers that
-/// are processes and on other kinds of addresses, for whole requests.
+/// A model with its defaults, with two workers, and with each of its options changed, for all cells; and with worker
+/// processes and on other kinds of addresses, for whole requests.
 fn variants(model: &Value) -> Vec<(Variant, &'static [Cell])> {
     let plain = Variant {
         model: text(&model["name"]),
@@ -155,11 +155,11 @@ fn variants(model: &Value) -> Vec<(Variant, &'static [Cell])> {
         (Variant { listen: Listen::Five, ..plain.clone() }, whole),
     ];
     for option in list(&model["options"]) {
-        // Values with a known defect would fail here: that they have it is shown in `defects.rs`.
+        // Values with a known defect would fail here; `defects.rs` shows their defects.
         let sound = |value: &&Value| option["defects"].get(text(value)).is_none();
         for value in list(&option["values"]).iter().skip(1).filter(sound) {
             let options = vec![(text(&option["name"]), text(value))];
-            // What workers share takes two of them.
+            // Sharing takes two workers.
             let workers = if value == "shared" { 2 } else { 1 };
             variants.push((Variant { options, workers, ..plain.clone() }, CELLS));
         }

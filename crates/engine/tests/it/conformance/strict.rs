@@ -1,7 +1,7 @@
-//! HTTP by the letter: requests that break its rules, requests that only look so, and bodies that come back.
+//! Strict HTTP: requests that break its rules, requests that only seem to, and bodies that are echoed.
 //!
-//! Every model but `hyper` answers them through one parser. `hyper` has its own: where it answers otherwise, that is
-//! said here beside the case, and listed in docs/models.md.
+//! Every model but `hyper` uses the same parser. Where `hyper` answers differently, that is stated beside the case, and
+//! listed in docs/models.md.
 
 use std::io::{ErrorKind, Read};
 use std::thread;
@@ -21,11 +21,11 @@ struct Case {
     hyper: Hyper,
 }
 
-/// What hyper does with it.
+/// hyper's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hyper {
     Same,
-    /// It answers with this status instead.
+    /// It replies with this status instead.
     Answers(&'static str),
     /// It closes the connection without a reply.
     Closes,
@@ -38,7 +38,6 @@ const NOT_IMPLEMENTED: &str = "501 Not Implemented";
 const OTHER_VERSION: &str = "505 HTTP Version Not Supported";
 const OK: Hyper = Answers("200 OK");
 
-/// All of them.
 fn cases() -> Vec<Case> {
     [request_lines(), hosts(), lengths(), chunks()].into_iter().flatten().collect()
 }
@@ -157,7 +156,7 @@ fn chunks() -> Vec<Case> {
     ]
 }
 
-/// The rows of a table of what hyper does otherwise.
+/// The rows of a table of hyper's differences.
 pub(crate) fn differences() -> Vec<String> {
     let row = |case: Case| match case.hyper {
         Same => None,
@@ -167,7 +166,7 @@ pub(crate) fn differences() -> Vec<String> {
     cases().into_iter().filter_map(row).collect()
 }
 
-/// Every case is refused as it says, whole and in two pieces.
+/// Every case is refused as stated, whole and in two pieces.
 pub(crate) fn refuses(subject: &Subject) -> Outcome {
     for case in cases() {
         for pieces in [1, 2] {
@@ -197,21 +196,21 @@ impl Case {
     }
 }
 
-/// Sends a request in pieces, ends our side, and returns all that comes.
+/// Sends a request in pieces, ends our side, and returns everything received.
 fn answer_to(subject: &Subject, request: &[u8], pieces: usize) -> Outcome<Vec<u8>> {
     let mut client = subject.connect()?;
     for piece in request.chunks(request.len().div_ceil(pieces)) {
-        // A server that has refused what came need not take the rest.
+        // A server that has refused a request need not accept the rest.
         if client.send(piece).is_err() {
             break;
         }
         thread::yield_now();
     }
-    // It may have closed by now, which is seen below.
+    // It may have closed already, which shows below.
     let _ = client.half_close();
     let mut came = Vec::new();
     match client.socket.read_to_end(&mut came) {
-        // It reads on for a while, but not as long as this.
+        // It keeps reading for a while, but not for this many bytes.
         Err(error) if error.kind() != ErrorKind::ConnectionReset || request.len() <= DISCARDED_BYTES => {
             Err(format!("after {} bytes: {error}", came.len()))
         }
@@ -219,10 +218,10 @@ fn answer_to(subject: &Subject, request: &[u8], pieces: usize) -> Outcome<Vec<u8
     }
 }
 
-/// What a server reads at least of a peer that it has refused.
+/// The least that a server reads from a peer after a refusal.
 const DISCARDED_BYTES: usize = 64 * 1024;
 
-/// Requests that use what the rules allow are served.
+/// Unusual but valid requests are served.
 pub(crate) fn serves(subject: &Subject) -> Outcome {
     let hello = || page("text/plain", b"Hello, World!");
     let get = |host: &str| format!("GET /plaintext HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -245,8 +244,8 @@ pub(crate) fn serves(subject: &Subject) -> Outcome {
     Ok(())
 }
 
-/// A server that is told so answers `/` with 204, without a body or its length, and other pages as ever. It is another
-/// one than the server under test.
+/// If configured so, a server answers `/` with 204, without a body or its length, and other pages as usual. This takes
+/// another server than the one under test.
 pub(crate) fn answers_without_content(subject: &Subject) -> Outcome {
     let workload = json!({"protocol": "http", "reply_bytes": 0, "reply_status": 204});
     let server = Subject::start_answering(&workload, &subject.variant, subject.wire, CONNECTIONS_MAX)?;
@@ -258,14 +257,14 @@ pub(crate) fn answers_without_content(subject: &Subject) -> Outcome {
         server.connect()?.ask(&full())?;
     }
     if !server.closes {
-        // What follows a reply without a body is the next reply.
+        // The next reply follows the one without a body directly.
         let mut client = server.connect()?;
         [empty(), full(), empty(), empty()].iter().try_for_each(|exchange| client.ask(exchange))?;
     }
     Ok(())
 }
 
-/// Bodies posted to `/echo` come back at any size, and other methods do not get there.
+/// Bodies posted to `/echo` come back at any size; other methods are refused.
 pub(crate) fn echoes(subject: &Subject) -> Outcome {
     for length in [0, 1, 1024, 16 * 1024, 100_000, 1024 * 1024] {
         let body: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();

@@ -59,10 +59,10 @@ impl Listen {
     }
 }
 
-/// What an address that is a path begins with.
+/// The prefix of an address that is a path.
 const UNIX: &str = "unix:";
 
-/// A model with its options, its workers and where it listens.
+/// A model with its options, its workers and its addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Variant {
     pub(crate) model: String,
@@ -87,7 +87,7 @@ impl Variant {
     }
 }
 
-/// What the processes of a server hold on to, all together.
+/// The resources of all processes of a server together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Footprint {
     descriptors: usize,
@@ -99,12 +99,12 @@ struct Footprint {
 pub(crate) struct Subject {
     engine: Engine,
     addresses: Vec<String>,
-    /// Connections opened so far: they take the addresses in turn.
+    /// Connections opened so far, which use the addresses in turn.
     connects: AtomicUsize,
     footprint: Footprint,
     pub(crate) variant: Variant,
     pub(crate) wire: Wire,
-    /// How many connections a worker serves at the same time, if there is a limit to it.
+    /// How many connections a worker serves at the same time, if that is limited.
     holds: Option<usize>,
     /// It ends a connection after each HTTP reply, and says so in the reply.
     pub(crate) closes: bool,
@@ -115,7 +115,7 @@ impl Subject {
         Self::start_answering(&wire.workload(), variant, wire, connections_max)
     }
 
-    /// Starts one with another workload than the usual one of its protocol.
+    /// Starts a server with another workload than the protocol's usual one.
     pub(crate) fn start_answering(
         workload: &Value,
         variant: &Variant,
@@ -149,7 +149,7 @@ impl Subject {
         let turn = self.connects.fetch_add(1, Ordering::Relaxed);
         let address = &self.addresses[turn % self.addresses.len()];
         let connected = match address.strip_prefix(UNIX) {
-            // Sockets are descriptors: what is done to one here can be done to the other.
+            // Sockets are descriptors, so a Unix socket can be used through the type for TCP.
             Some(path) => UnixStream::connect(path).map(|socket| TcpStream::from(OwnedFd::from(socket))),
             None => TcpStream::connect(address).and_then(|socket| socket.set_nodelay(true).map(|()| socket)),
         };
@@ -160,12 +160,12 @@ impl Subject {
         Ok(Client { socket })
     }
 
-    /// So many connections, or as many as it serves at the same time.
+    /// `count` connections, or as many as it serves at the same time.
     pub(crate) fn at_most(&self, count: usize) -> usize {
         self.holds.map_or(count, |holds| holds.min(count))
     }
 
-    /// The `index`th small exchange, with the reply this server owes.
+    /// The `index`th small exchange, with the reply expected from this server.
     pub(crate) fn small(&self, index: usize) -> Exchange {
         self.owed(self.wire.small(index))
     }
@@ -174,13 +174,13 @@ impl Subject {
         self.owed(self.wire.large(index))
     }
 
-    /// What all its processes have in memory.
+    /// The resident memory of all its processes.
     pub(crate) fn resident_bytes(&self) -> usize {
         family(self.engine.pid()).into_iter().map(resident_bytes).sum()
     }
 
-    /// Waits until a server that was full has seen its clients go, and all its workers have taken one since. A worker
-    /// that had to let go of its spare descriptor has another again from then on.
+    /// Waits until a full server has noticed that its clients are gone, and all its workers have accepted a connection
+    /// since. From then on a worker that gave up its spare descriptor has a new one.
     pub(crate) fn wait_for_room(&mut self) -> Outcome {
         self.wait_for_footprint(|now, first| {
             now.descriptors <= first.descriptors
@@ -207,7 +207,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Checks that it lives, answers, and holds on to nothing that it did not hold in the beginning.
+    /// Checks that it is alive, answers, and has no more resources than at the beginning.
     pub(crate) fn check_recovery(&mut self) -> Outcome {
         if let Some(status) = self.engine.ended() {
             return Err(format!("it has died: {status}"));
@@ -218,12 +218,12 @@ impl Subject {
         self.check_footprint()
     }
 
-    /// The same exchange, as this server ends it.
+    /// The same exchange, with the way this server ends it.
     pub(crate) fn owed(&self, exchange: Exchange) -> Exchange {
         if self.closes { exchange.closing() } else { exchange }
     }
 
-    /// Whether its HTTP replies end the connection. What else they are is left to the cells.
+    /// Whether its HTTP replies end the connection. The cells check the rest of them.
     fn finds_that_it_closes(&self) -> Outcome<bool> {
         if self.wire != Wire::Http {
             return Ok(false);
@@ -234,8 +234,8 @@ impl Subject {
         Ok(String::from_utf8_lossy(&client.rest()?).contains("\r\nConnection: close\r\n"))
     }
 
-    /// What it holds on to once it has started: when all of it sleeps, and nothing has changed for a while. On a busy
-    /// machine a server may stand still in the middle of its start, but then it is ready to run.
+    /// Its resources after the start: when all of it sleeps and nothing has changed for a while. On a busy machine a
+    /// server may pause in the middle of its start, but then it is runnable, not asleep.
     fn first_footprint(&self) -> Outcome<Footprint> {
         let begin = Instant::now();
         let mut before = Footprint::default();
@@ -253,12 +253,12 @@ impl Subject {
         Ok(before)
     }
 
-    /// Waits until it holds what it held in the beginning.
+    /// Waits until it has the resources of the beginning.
     fn check_footprint(&self) -> Outcome {
         self.wait_for_footprint(|now, first| now == first)
     }
 
-    /// Waits until what it holds is as it should be beside what it held in the beginning.
+    /// Waits until its resources compare with those of the beginning as expected.
     fn wait_for_footprint(&self, is_right: impl Fn(&Footprint, &Footprint) -> bool) -> Outcome {
         let begin = Instant::now();
         loop {
@@ -273,10 +273,10 @@ impl Subject {
         }
     }
 
-    /// Leaves each of its processes so many free descriptors.
+    /// Leaves each of its processes this many free descriptors.
     pub(crate) fn limit_descriptors(&self, free: usize) -> Outcome {
         family(self.engine.pid()).into_iter().try_for_each(|pid| {
-            // What it was started with may have high numbers, and leave gaps below them.
+            // Inherited descriptors may have high numbers, and leave gaps below them.
             let taken: HashSet<usize> = descriptors(pid).collect();
             let last = (0..).filter(|number| !taken.contains(number)).nth(free - 1).expect("there is no end");
             let limit = format!("--nofile={0}:{0}", last + 1);
@@ -288,8 +288,8 @@ impl Subject {
         })
     }
 
-    /// Has so many clients at the same time ask once, and checks that each is either served or refused by closing
-    /// it, and that the server has counted those it refused. Returns how many were served.
+    /// Sends one request from each of many simultaneous clients. Checks that each is either served or refused by
+    /// closing, and that the server has counted the refused ones. Returns how many were served.
     pub(crate) fn serves_or_refuses(&mut self, count: usize, exchange: &Exchange) -> Outcome<usize> {
         let counted_before = self.refused();
         let mut clients = (0..count).map(|_| self.connect()).collect::<Outcome<Vec<Client>>>()?;
@@ -302,7 +302,7 @@ impl Subject {
             }
         }
         let (begin, refused) = (Instant::now(), (count - served) as u64);
-        // Some count a connection after they have closed it.
+        // Some count a connection after closing it.
         while self.refused() - counted_before != refused {
             if begin.elapsed() > PATIENCE {
                 let counted = self.refused() - counted_before;
@@ -312,19 +312,19 @@ impl Subject {
         Ok(served)
     }
 
-    /// How many connections it says it has refused.
+    /// The number of refused connections, by its own count.
     fn refused(&mut self) -> u64 {
         let workers = self.workers();
         let limits = workers.iter().flat_map(|worker| worker["refused"].as_object());
         limits.flat_map(|limits| limits.values()).filter_map(Value::as_u64).sum()
     }
 
-    /// How many connections each worker says it has taken.
+    /// The number of connections that each worker accepted, by its own count.
     fn taken(&mut self) -> Vec<u64> {
         self.workers().iter().flat_map(|worker| worker["connections"].as_u64()).collect()
     }
 
-    /// What it tells of each worker.
+    /// Its counts of each worker.
     fn workers(&mut self) -> Vec<Value> {
         self.engine.served()["workers"].as_array().expect("it tells of each worker").clone()
     }
@@ -333,13 +333,13 @@ impl Subject {
 impl Drop for Subject {
     fn drop(&mut self) {
         for path in self.addresses.iter().filter_map(|address| address.strip_prefix(UNIX)) {
-            // Where it is gone already there is nothing to do.
+            // It may have been removed already.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// A client in blocking calls.
+/// A blocking client.
 pub(crate) struct Client {
     pub(crate) socket: TcpStream,
 }
@@ -365,7 +365,7 @@ impl Client {
         if is_right(reply, &came) { Ok(()) } else { Err(format!("wrong reply: {}", excerpt(&came))) }
     }
 
-    /// Keeps the system's buffers of this side small, so that what is not read comes to wait at the server.
+    /// Keeps this side's buffers small, so that unread bytes wait at the server.
     pub(crate) fn limit_buffers(&self) -> Outcome {
         const BYTES: usize = 64 * 1024;
         let socket = SockRef::from(&self.socket);
@@ -383,7 +383,7 @@ impl Client {
         self.socket.shutdown(Shutdown::Write).map_err(|error| format!("cannot half-close: {error}"))
     }
 
-    /// Waits until there is something to receive, and leaves it there.
+    /// Waits until something can be received, and leaves it there.
     pub(crate) fn wait(&self) -> Outcome {
         match uninterrupted(|| self.socket.peek(&mut [0])) {
             Ok(0) => Err("it closed without a reply".into()),
@@ -392,7 +392,7 @@ impl Client {
         }
     }
 
-    /// What still comes until the server closes.
+    /// The rest until the server closes.
     pub(crate) fn rest(&mut self) -> Outcome<Vec<u8>> {
         let mut rest = Vec::new();
         match self.socket.read_to_end(&mut rest) {
@@ -410,7 +410,7 @@ impl Client {
         }
     }
 
-    /// Whether the server has dropped the connection, in whichever way.
+    /// Whether the server has dropped the connection, in any way.
     pub(crate) fn is_dropped(&mut self) -> bool {
         match uninterrupted(|| self.socket.read(&mut [0])) {
             Ok(count) => count == 0,
@@ -419,8 +419,8 @@ impl Client {
     }
 }
 
-/// Repeats a call that a signal interrupts. A socket with a timeout is not restarted by the kernel, not even when the
-/// process has only been stopped for a while.
+/// Repeats a call that a signal interrupts. The kernel does not restart calls on a socket with a timeout, even if the
+/// process was only stopped for a while.
 fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
@@ -443,21 +443,21 @@ fn footprint(pid: u32) -> Footprint {
     }
 }
 
-/// A process with its descendants, those that have ended and were not reaped among them.
+/// A process with its descendants, including those that have ended and were not reaped.
 fn family(pid: u32) -> Vec<u32> {
     let lists = tasks(pid).filter_map(|task| fs::read_to_string(task.join("children")).ok());
     let children = lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>());
     iter::once(pid).chain(children.flat_map(family)).collect()
 }
 
-/// The descriptors of all threads of a process: each may have a table of its own.
+/// The descriptors of all threads of a process: each may have its own table.
 fn descriptors(pid: u32) -> impl Iterator<Item = usize> {
     let entries = tasks(pid).flat_map(|task| fs::read_dir(task.join("fd"))).flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The folders of a process's threads; none if it has ended. The kernel's own, which come and go with a ring, are left
-/// out.
+/// The folders of a process's threads; none if it has ended. The kernel's own threads are left out, because they come
+/// and go with a ring.
 fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let is_own =

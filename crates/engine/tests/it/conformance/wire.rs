@@ -1,13 +1,13 @@
-//! What goes over the wire: requests, and the one right reply to each, byte for byte.
+//! The bytes on the wire: requests, and the one correct reply to each.
 //!
-//! The replies are written down here once, so all models are held to the same bytes and not to each other.
+//! The replies are written down here once, so all models are compared with the same bytes and not with each other.
 
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-/// The length of the body of `/` and of a large echoed message: 4,000 of them are more than the buffers of a server's
-/// socket hold, each grown to its usual limit.
+/// The length of the body of `/` and of a large echoed message: 4,000 of them exceed the buffers of a server's socket
+/// at their usual maximum.
 pub(crate) const LARGE_BYTES: usize = 4096;
 
 /// A protocol as clients see it.
@@ -21,7 +21,7 @@ pub(crate) enum Wire {
     Rpc,
 }
 
-/// A request, and its reply as [`is_right`] takes it.
+/// A request, and its reply as [`is_right`] compares it.
 pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
     pub(crate) reply: Vec<u8>,
@@ -63,7 +63,7 @@ impl Wire {
         }
     }
 
-    /// The `index`th of many small exchanges. Neighbours differ, so that a reply in the wrong place shows.
+    /// The `index`th of many small exchanges. Neighbours differ, so that a misplaced reply is detected.
     pub(crate) fn small(self, index: usize) -> Exchange {
         let text = format!("message {index} of many");
         match self {
@@ -90,15 +90,14 @@ impl Wire {
             return Exchange { request: get("/"), reply: page("text/plain", &[b'x'; LARGE_BYTES]) };
         }
         let mut message = format!("large message {index}: ");
-        // One byte less, because the longest line has as many with its end.
+        // One byte less than the longest line, which includes its end.
         let filling = LARGE_BYTES - 1 - message.len();
-        // `repeat` copies blocks: unoptimised, pushing letter by letter takes most of the time of a test.
+        // `repeat` copies blocks: in a debug build, pushing letter by letter takes most of a test's time.
         message += &char::from(b'a' + (index % 26) as u8).to_string().repeat(filling);
         if self == Self::Rpc { call(index as u32 % 100, &message) } else { self.echo(message.as_bytes()) }
     }
 
-    /// A request in two parts and what comes back after the first: something to leave unread, which makes a
-    /// client's close a reset.
+    /// A request in two parts. The first has a reply to leave unread, which turns a client's close into a reset.
     pub(crate) fn in_two_parts(self) -> [Vec<u8>; 2] {
         if self == Self::Http {
             let head = b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n";
@@ -107,7 +106,7 @@ impl Wire {
         [self.small(0).request, self.small(1).request]
     }
 
-    /// What comes back for a request that ends in its middle.
+    /// The reply to a request that ends in the middle.
     pub(crate) fn reply_to_part(self, part: &[u8]) -> Vec<u8> {
         if self == Self::Raw { part.to_vec() } else { Vec::new() }
     }
@@ -148,7 +147,7 @@ impl Wire {
 }
 
 impl Exchange {
-    /// The reply of a server that ends its HTTP connections: the same with a line more.
+    /// The reply of a server that ends its HTTP connections: one line more.
     pub(crate) fn closing(mut self) -> Self {
         let end = self.reply.windows(4).position(|window| window == b"\r\n\r\n").expect("a reply has a head");
         self.reply.splice(end + 2..end + 2, *b"Connection: close\r\n");
@@ -156,8 +155,8 @@ impl Exchange {
     }
 }
 
-/// Whether what came is what was due: byte for byte; in HTTP by its meaning, because hyper writes its own heads. There
-/// the same fields may come in another order, with any date, and a refusal need not name the server.
+/// Whether a reply is the expected one: byte for byte, or for HTTP by its meaning, because hyper writes its own heads.
+/// The same fields may then come in another order, with any date, and a refusal need not name the server.
 pub(crate) fn is_right(due: &[u8], came: &[u8]) -> bool {
     if due == came {
         return true;
@@ -172,7 +171,7 @@ pub(crate) fn is_right(due: &[u8], came: &[u8]) -> bool {
 /// An HTTP reply in parts.
 struct Reply<'bytes> {
     status: &'bytes str,
-    /// Names and values in order of the names, without the value of the date.
+    /// Names and values, sorted by name, without the value of the date.
     fields: Vec<(&'bytes str, &'bytes str)>,
     body: &'bytes [u8],
 }
@@ -195,7 +194,7 @@ impl<'bytes> Reply<'bytes> {
     }
 }
 
-/// A call for `target` with a text, and its answer.
+/// A call for `target` with a text, and its reply.
 fn call(target: u32, text: &str) -> Exchange {
     let answer =
         (0..target).fold(target, |x, _| (x ^ (x >> 15)).wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
@@ -209,7 +208,7 @@ fn frame(payload: &str) -> Vec<u8> {
     [&(payload.len() as u32).to_be_bytes(), payload.as_bytes()].concat()
 }
 
-/// Whether a date is the present one, give or take what a busy machine takes to answer and to look.
+/// Whether a date is the current one, allowing for a busy machine.
 fn is_now(date: &str) -> bool {
     const SLACK: Duration = Duration::from_secs(120);
     let Ok(date) = httpdate::parse_http_date(date) else { return false };

@@ -1,7 +1,7 @@
-//! The load generator against servers that are right, wrong, slow, silent or dying: what it reports must be what
+//! The load generator against servers that are right, wrong, slow, silent or dying: its report must match what
 //! happened, reply by reply, with each of its drivers.
 //!
-//! The servers for HTTP are threads in plain blocking calls that count what they do; echo is served by the engine.
+//! The HTTP servers are threads with plain blocking calls that count what they do; echo is served by the engine.
 
 pub(crate) mod peer;
 pub(crate) mod report;
@@ -28,7 +28,7 @@ enum End {
     AfterMs(u64),
 }
 
-/// A server, how it is loaded, and what the report must then say.
+/// A server, how it is loaded, and the expected report.
 struct Case {
     name: &'static str,
     behaviour: Behaviour,
@@ -36,7 +36,7 @@ struct Case {
     end: End,
     timeout_ms: u64,
     correct: RangeInclusive<u64>,
-    /// Errors by kind; of kinds that are not named there must be none.
+    /// Errors by kind; there must be none of other kinds.
     errors: &'static [(&'static str, RangeInclusive<u64>)],
 }
 
@@ -144,7 +144,7 @@ const CASES: &[Case] = &[
         errors: &[("timeout", 8..=8)],
     },
     Case {
-        // Few enough for any machine to have them within the window.
+        // Few enough for any machine to receive them within the window.
         name: "a server that dies after 50 replies",
         behaviour: Behaviour::DiesAfter(50),
         connections: 10,
@@ -171,7 +171,7 @@ fn the_thread_driver_reports_what_the_server_did() {
     check_all("thread");
 }
 
-/// Checks all cases at the same time, whatever becomes of the others.
+/// Checks all cases at the same time, even if some fail.
 fn check_all(driver: &'static str) {
     let started: Vec<_> =
         CASES.iter().map(|case| (case.name, thread::spawn(move || check(case, driver)))).collect();
@@ -182,7 +182,7 @@ fn check_all(driver: &'static str) {
 
 fn check(case: &Case, driver: &str) {
     let server = Server::start(case.behaviour);
-    // A thread of the generator that starts late may have a wrong reply for its first, to which the others were equal.
+    // A thread of the generator that starts late may get a wrong reply first, which would then be the expected one.
     let workload = json!({"protocol": "http", "host": "h", "expect_body": "right"});
     let mut spec = spec(driver, &server.address().to_string(), &workload, case.connections);
     spec["timeout_ms"] = case.timeout_ms.into();
@@ -190,7 +190,7 @@ fn check(case: &Case, driver: &str) {
         End::Requests(requests) => spec["requests"] = requests.into(),
         End::AfterMs(duration_ms) => {
             spec["duration_ms"] = duration_ms.into();
-            // Without a warm-up the server's counts and the report's are of the same time.
+            // Without a warm-up the server's counts and the report's cover the same time.
             spec["warmup_ms"] = 0.into();
         }
     }
@@ -211,7 +211,7 @@ fn check(case: &Case, driver: &str) {
             assert_eq!(report.bytes("sent"), counts.bytes_received, "{report}");
         }
         End::AfterMs(_) => {
-            // What is not in the report was on its way, or was lost with its connection.
+            // Requests missing in the report were in flight, or were lost with their connection.
             assert!(counts.requests <= report.requests("sent"), "{counts:?}, {report}");
             let (correct, lost) = (report.requests("correct"), report.requests("failed"));
             let most = correct + lost + report.requests("in_flight_end");
@@ -220,7 +220,7 @@ fn check(case: &Case, driver: &str) {
     }
 }
 
-/// Loads a right server with a spec that `change` makes of the plain one, and expects as many right replies as
+/// Loads a correct server with a spec that `change` derives from the plain one. Expects as many correct replies as
 /// requests, by the server's own count too.
 fn check_right(
     driver: &str,
@@ -242,7 +242,7 @@ fn check_right(
     assert_eq!(bytes, [counts.bytes_sent, counts.bytes_received], "{report}");
     assert_eq!(report.field("/statuses/200"), &json!(requests), "{report}");
     let of = |path: &str| report.field(path).as_u64().expect("a time");
-    // The window begins before its first request, by as much as the machine likes.
+    // The window begins before its first request; how long before depends on the machine.
     assert!((1..=of("/last_reply_ns") - of("/begin_ns")).contains(&of("/finish_ns")), "{report}");
     assert!(of("/elapsed_ns") >= of("/finish_ns"), "connections are opened before: {report}");
     (report, counts)
@@ -256,7 +256,7 @@ fn requests_of_a_schedule_are_all_sent_and_their_latency_counts_from_when_they_w
             let pace = json!({"loop": "open", "arrivals": arrivals, "stages": [stage]});
             let (report, _) = check_right(driver, 8, 300, |spec| spec["pace"] = pace.clone());
             report.assert_schedule();
-            // What was due by the last send and is beyond the number that was asked for is not to be sent.
+            // Requests due before the last send but beyond the requested number are not sent.
             assert!(report.field("/schedule/due").as_u64() >= Some(300), "{driver}, {arrivals}: {report}");
         }
     }
@@ -265,9 +265,9 @@ fn requests_of_a_schedule_are_all_sent_and_their_latency_counts_from_when_they_w
 #[test]
 fn a_schedule_that_ends_before_the_number_that_was_asked_for_ends_the_run() {
     let stage = json!({"from_per_s": 1000.0, "to_per_s": 1000.0, "duration_ms": 100});
-    // How many threads may be told; the thread driver has one for each connection.
+    // The number of threads can be set; the thread driver has one for each connection.
     for (driver, threads) in [("epoll", 1), ("epoll", 2), ("io_uring", 1), ("io_uring", 2), ("thread", 1)] {
-        // Of random requests the standard deviation is 10.
+        // The standard deviation of random requests is 10.
         for (arrivals, sent) in [("even", 100..=100), ("poisson", 50..=150)] {
             let server = Server::start(Behaviour::Right);
             let workload = json!({"protocol": "http", "host": "h"});
@@ -290,7 +290,7 @@ fn a_connection_that_is_free_is_not_waited_for_at_the_begin() {
     let stage = json!({"from_per_s": 200.0, "to_per_s": 200.0, "duration_ms": null});
     let pace = json!({"loop": "open", "arrivals": "even", "stages": [stage]});
     for driver in DRIVERS {
-        // No connection is needed again.
+        // No connection is needed twice.
         let (report, _) = check_right(driver, 8, 8, |spec| spec["pace"] = pace.clone());
         assert_eq!(report.field("/schedule/waited"), &json!(0), "{driver}: {report}");
     }
@@ -311,7 +311,7 @@ fn a_schedule_that_a_server_cannot_keep_up_with_shows_in_the_response_time_and_i
         report.assert_schedule();
         let of = |path: &str| report.field(path).as_f64().expect("a number");
         assert!(of("/schedule/unsent_end") > 100.0, "{driver}: {report}");
-        // By their medians, which a few stalls of a busy machine do not move.
+        // Compares medians, which a few stalls of a busy machine do not change.
         assert!(of("/latency_ns/p50") > 3.0 * of("/views/service_ns/p50"), "{driver}: {report}");
         assert_ne!(report.field("/bound/by"), "rate", "{driver}: {report}");
         assert_ne!(report.field("/unsound"), &json!([]), "{driver}: {report}");
@@ -344,7 +344,7 @@ fn a_server_that_falls_silent_is_told_though_no_percentile_knows_of_it() {
         let server = Server::start(Behaviour::SilentAfter(5));
         let workload = json!({"protocol": "http", "host": "h"});
         let mut spec = spec(driver, &server.address().to_string(), &workload, 200);
-        // The five replies may take up to a second each, and are yet less than half as old as the silence.
+        // The five replies may take up to a second each, which is still less than half of the silence.
         (spec["duration_ms"], spec["warmup_ms"]) = (2_000.into(), 0.into());
         let stage = json!({"from_per_s": 100.0, "to_per_s": 100.0, "duration_ms": null});
         spec["pace"] = json!({"loop": "open", "arrivals": "even", "stages": [stage]});
@@ -377,7 +377,7 @@ fn connections_are_opened_anew_after_so_many_requests() {
         for each in [1, 10] {
             let (_, counts) =
                 check_right(driver, 5, 200, |spec| spec["requests_per_connection"] = each.into());
-            // All five may be open anew at the end.
+            // All five may be reopened at the end.
             let opened = 200 / each;
             assert!((opened..=opened + 5).contains(&counts.connections), "{driver}, {each}: {counts:?}");
         }
@@ -480,18 +480,18 @@ fn a_server_that_closes_without_saying_so_neither_hangs_a_run_nor_loses_a_reques
 
 #[test]
 fn nothing_is_sent_on_a_connection_whose_end_came_with_the_last_reply() {
-    // A thread would need a syscall more for each request to know of it.
+    // A thread would need another syscall for each request to notice.
     for driver in ["epoll", "io_uring"] {
         for in_flight in [4, 1] {
-            // A machine that is too busy for an end to come with its reply shows nothing.
+            // A machine that is too busy for an end to arrive with its reply shows nothing.
             let shows = (0..20).any(|_| sends_nothing_beyond_ends(driver, in_flight));
             assert!(shows, "{driver}: the machine is too slow to see it");
         }
     }
 }
 
-/// Sends requests, so many at a time, to a server that closes in one packet with each reply; says whether all were
-/// answered. A request may only be lost where the packet and the end came apart.
+/// Sends requests, `in_flight` at a time, to a server that closes in the same packet as each reply. Returns whether all
+/// were answered. A request may only be lost if the packet and the end were separated.
 fn sends_nothing_beyond_ends(driver: &str, in_flight: usize) -> bool {
     const REQUESTS: u64 = 400;
     let server = Server::start(Behaviour::ClosesEachAtOnce);
@@ -535,8 +535,8 @@ fn every_request_to_a_silent_server_ends_however_short_the_timeout() {
     }
 }
 
-/// The report of a run whose timeout is so short that a busy machine may not even open a connection within it: it is
-/// tried until one is open.
+/// The report of a run with such a short timeout that a busy machine may not open a connection in time. Repeated until
+/// one is open.
 fn report_once_opened(spec: &Value) -> Report {
     let begin = Instant::now();
     loop {
@@ -552,10 +552,10 @@ fn report_once_opened(spec: &Value) -> Report {
 /// More than all buffers between a generator and a server that does not read.
 const BODY_BYTES: usize = 8 << 20;
 
-/// Sends large bodies to a server that sleeps for so long before it reads each, as `flags` say, and expects so many
-/// requests to be correct, to be over time, and to be in flight at the end; returns the length of the window.
+/// Sends large bodies, with `flags`, to a server that sleeps for `asleep` before it reads each. Expects these numbers
+/// of requests to be correct, to time out, and to be in flight at the end. Returns the length of the window.
 fn check_asleep(driver: &str, asleep: Duration, flags: &str, counts: (u64, u64, u64)) -> Duration {
-    /// The longest call of a driver that waits is a small part of this.
+    /// The longest blocking call of a driver is a small part of this.
     const AWAY_NS_MAX: u64 = 500_000_000;
     let (correct, timeouts, in_flight) = counts;
     let server = Server::start(Behaviour::SleepsFirst(asleep));
@@ -572,17 +572,17 @@ fn check_asleep(driver: &str, asleep: Duration, flags: &str, counts: (u64, u64, 
     assert_eq!(requests, [correct, timeouts, in_flight], "{flags}: {report}");
     assert_eq!(report.errors("timeout"), timeouts, "{flags}: {report}");
     let of = |path: &str| report.field(path).as_u64().expect("a number");
-    // A machine that gives it no processor makes it away, too, and says for how long.
+    // Waiting for a processor counts as being away too, and is reported.
     let away_ns = of("/generator/turn_ns_max").saturating_sub(of("/generator/run_delay_ns"));
     assert!(away_ns < AWAY_NS_MAX, "to wait for a server is not to be away, for {away_ns} ns: {flags}");
-    // Its thread may begin late, but not before its time.
+    // Its thread may begin late, but not too early.
     Duration::from_nanos(of("/end_ns") - of("/intervals/begin_ns"))
 }
 
 #[test]
 fn a_server_that_does_not_read_holds_up_neither_the_end_of_a_window_nor_a_timeout() {
     let (a_while, soon) = (Duration::from_millis(1_500), Duration::from_secs(2));
-    // A run that waited for it would be as long.
+    // A run that waited for it would take as long.
     let for_ever = Duration::from_secs(120);
     thread::scope(|scope| {
         for driver in DRIVERS {
@@ -610,14 +610,14 @@ fn a_server_that_closes_what_it_has_accepted_is_asked_again_in_time_and_not_at_o
         report.assert_physics();
         server.end();
         let of = |path: &str| report.field(path).as_u64().expect("a number");
-        // Each is tried once every 20 ms, and those that were open before the run once more.
+        // Each is retried once every 20 ms, and those that were open before the run once more.
         let tries = Duration::from_nanos(of("/end_ns") - of("/begin_ns")).as_millis() as u64 / 20 + 2;
         let failures = CONNECTIONS as u64..=CONNECTIONS as u64 * tries;
         assert!(failures.contains(&report.requests("failed")), "{driver}, {failures:?}: {report}");
     }
 }
 
-/// A behaviour, what of it goes wrong first, and on which of several connections in turn that is.
+/// A behaviour, its first request that fails, and the number of that request's connection.
 struct First {
     behaviour: Behaviour,
     request: u64,
@@ -643,7 +643,7 @@ fn the_first_request_that_goes_wrong_is_told_by_its_number_its_connection_and_it
         for First { behaviour, request, connection, phase, saw } in &cases {
             let server = Server::start(*behaviour);
             let workload = json!({"protocol": "http", "host": "h", "expect_body": "right"});
-            // With one connection requests reach the server in their order.
+            // With one connection, requests reach the server in order.
             let mut spec = spec(driver, &server.address().to_string(), &workload, 1);
             (spec["requests"], spec["timeout_ms"]) = (100.into(), 1_000.into());
             if matches!(behaviour, Behaviour::SilentAfter(_)) {
@@ -693,7 +693,7 @@ fn a_connection_that_cannot_be_opened_at_the_start_is_told_with_what_was_seen() 
             let first = &failed["first_failure"];
             let told = [&first["phase"], &first["saw"], &first["request"]];
             assert_eq!(told, [&json!("connect"), &json!("refused"), &json!(0)], "{driver}: {failed}");
-            // Which thread or process tells first is the machine's doing.
+            // Which thread or process reports first depends on the machine.
             let connection = first["connection"].as_u64().expect("a number");
             assert!((1..=3).contains(&connection), "{driver}: {failed}");
         }
@@ -713,8 +713,8 @@ fn a_server_that_is_gone_is_seen_in_the_phase_of_connecting() {
         assert!(report.errors("connect") > 0, "{driver}: {report}");
         let connect = report.field("/errors_by_phase/connect");
         assert_eq!(connect, report.field("/errors/connect"), "{driver}: {report}");
-        // The two that were open, and those that the kernel took for the server before it closed its listener: these
-        // were reset or closed. A ring may not have told of its last two attempts.
+        // The two that were open, and those that the kernel accepted before the server closed its listener, which were
+        // reset or closed. A ring may not have reported its last two attempts.
         let untold = if driver == "io_uring" { 2 } else { 0 };
         let most = 2 + report.errors("reset") + report.errors("closed") + untold;
         let made = report.field("/connections_made").as_u64().expect("a number");
@@ -753,7 +753,7 @@ fn connections_are_opened_as_needed_and_as_many_requests_are_sent_as_were_asked_
             let made = report.field("/connections_made").as_u64().expect("a number");
             let needed = each.map_or(5, |_| REQUESTS) + 2;
             assert!((needed..needed + 5).contains(&made), "{driver}: {report}");
-            // What is not needed is not opened.
+            // Unneeded connections are not opened.
             spec["requests"] = 2.into();
             let server = Server::start(Behaviour::Right);
             spec["connect"] = json!([server.address().to_string()]);
@@ -806,7 +806,7 @@ fn the_parts_of_a_request_s_time_add_up_to_it() {
             let parts =
                 ["connect_ns", "write_ns", "wait_ns", "read_ns"].map(|part| mean(&format!("/times/{part}")));
             let all: f64 = parts.iter().sum();
-            // Histograms keep three digits.
+            // Histograms have three digits.
             let latency = mean("/latency_ns");
             assert!((all - latency).abs() <= 0.01 * latency, "{parts:?}: {report}");
             let processing = mean("/times/processing_ns");
@@ -822,7 +822,7 @@ fn the_parts_of_a_request_s_time_add_up_to_it() {
 #[test]
 fn a_reply_that_one_receive_does_not_bring_is_wrong_where_no_more_is_looked_at() {
     const REQUESTS: u64 = 20;
-    // A small reply comes in one packet. A large one is longer than what a driver takes in one receive.
+    // A small reply arrives in one packet. A large one exceeds what a driver receives in one call.
     for (body_bytes, correct) in [(100, REQUESTS), (1_000_000, 0)] {
         let workload = json!({"protocol": "http", "reply_bytes": body_bytes, "host": "h"});
         let (_server, address) = process::Supervised::server("epoll", &workload.to_string());
@@ -836,7 +836,7 @@ fn a_reply_that_one_receive_does_not_bring_is_wrong_where_no_more_is_looked_at()
             report.assert_physics();
             assert_eq!(report.requests("correct"), correct, "{driver}: {report}");
             assert_eq!(report.errors("wrong"), REQUESTS - correct, "{driver}: {report}");
-            // Each reply is received to its end, and the next one is not mixed up with it.
+            // Each reply is received to its end, and not mixed up with the next.
             assert_eq!(report.bytes("bodies"), REQUESTS * body_bytes, "{driver}: {report}");
             let labels = json!(["checked after one receive, as published"]);
             assert_eq!((report.field("/labels"), whole.field("/labels")), (&labels, &json!([])), "{driver}");
@@ -850,7 +850,7 @@ fn echo_of_every_size_is_right_and_does_not_stall() {
         for message_bytes in [1, 64, 4096, 65_536, 1_048_576] {
             let (_server, address, workload) = echo(model, message_bytes);
             for connections in [1, 50] {
-                // What holds of each holds of it beside others, too.
+                // Each must also hold beside the others.
                 thread::scope(|scope| {
                     for driver in DRIVERS {
                         let spec = spec(driver, &address, &workload, connections);
@@ -893,10 +893,11 @@ fn in_an_open_loop_rate_times_latency_is_what_the_server_had_in_flight() {
     }
 }
 
-/// Says whether the generator had no more in flight than the server, but for a tolerance; never has it less.
+/// Returns whether the generator saw no more requests in flight than the server, within a tolerance. It must never see
+/// fewer.
 fn sees_what_the_server_had_in_flight(driver: &str) -> bool {
-    /// By how much the generator may see more: the way to the server and back, and waiting for processors. Of the time
-    /// that the server sleeps it is 75 ms on average, which takes an idle machine less than one.
+    /// How much more the generator may see: the path to the server and back, and waiting for processors. That is 75 ms
+    /// of the server's sleep on average, where an idle machine takes less than one.
     const TOLERANCE: f64 = 0.25;
     let stage = json!({"from_per_s": 250.0, "to_per_s": 250.0, "duration_ms": null});
     let server = Server::start(Behaviour::SleepsFirst(Duration::from_millis(300)));
@@ -916,7 +917,7 @@ fn sees_what_the_server_had_in_flight(driver: &str) -> bool {
     by_law <= (1.0 + TOLERANCE) * expected
 }
 
-/// An echo server of the engine, where it listens, and what is said to it.
+/// An echo server of the engine, its address, and the workload for it.
 fn echo(model: &str, message_bytes: u64) -> (Engine, String, Value) {
     let workload = json!({"protocol": "echo", "framing": "raw", "message_bytes": message_bytes});
     let server = Engine::start(&json!({
@@ -927,17 +928,17 @@ fn echo(model: &str, message_bytes: u64) -> (Engine, String, Value) {
     (server, address, workload)
 }
 
-/// Fewer replies than this say nothing of a rate.
+/// Fewer replies say nothing about a rate.
 const REPLIES_MIN: u64 = 20;
 
-/// Loads an echo server, for longer and longer until a window has enough replies: how many come in a given time is the
-/// machine's doing.
+/// Loads an echo server with longer and longer windows until one has enough replies, because their number in a given
+/// time depends on the machine.
 fn check_echo(spec: &Value, message_bytes: u64) {
     const DURATION_MS_MAX: u64 = 30_000;
     let mut spec = spec.clone();
     (spec["warmup_ms"], spec["duration_ms"], spec["timeout_ms"]) = (20.into(), 80.into(), 60_000.into());
     let mut report = Report::of(&spec);
-    // A busy machine may let a warm-up pass before all requests are out, and a window before many replies are in.
+    // On a busy machine a warm-up may end before all requests are sent, and a window before many replies arrive.
     while report.requests("correct") < REPLIES_MIN || !report.is_busy() {
         for name in ["warmup_ms", "duration_ms"] {
             let longer_ms = 2 * spec[name].as_u64().expect("it is a number");
@@ -950,7 +951,7 @@ fn check_echo(spec: &Value, message_bytes: u64) {
     report.assert_steady();
     assert_eq!(report.requests("wrong") + report.requests("failed"), 0, "{report}");
     let sent = report.bytes("sent").abs_diff(report.requests("sent") * message_bytes);
-    // The edges of the window cut requests that a socket does not take at once, or whose connection is still opening.
+    // The edges of the window cut requests that a socket does not accept at once, or whose connection is still opening.
     let cut = (report.requests("in_flight_begin") + report.requests("in_flight_end")) * message_bytes;
     assert!(sent <= cut, "sent bytes and requests do not agree: {report}");
     let received = report.bytes("received").abs_diff(report.requests("correct") * message_bytes);

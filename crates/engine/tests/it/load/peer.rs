@@ -1,4 +1,4 @@
-//! Whoever is found at the address that a run is sent to.
+//! The peer at the address of a run.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -12,27 +12,27 @@ use crate::process::{PATIENCE, Supervised, signal};
 use crate::tls::identity::Identity;
 use crate::tls::server as tls;
 
-/// Who is to be there.
+/// Its kind.
 #[derive(Clone, Copy)]
 pub(crate) enum Peer {
-    /// Whoever is at an address that stands in the case.
+    /// Whatever is at the address in the case.
     Named,
-    /// Nobody: the port is taken, and nobody listens.
+    /// Nothing: the port is taken, but nobody listens.
     Nobody,
-    /// A listener that has no room for another connection.
+    /// A listener without room for another connection.
     Full,
-    /// A listener that takes none of its connections.
+    /// A listener that accepts none of its connections.
     Away,
     Plain(Behaviour),
     Tls(tls::Behaviour, fn() -> Identity),
-    /// A server of this engine that is killed once so many are connected.
+    /// A server of this engine that is killed once this many are connected.
     Killed(u64),
 }
 
-/// The peer as it is there.
+/// A running peer.
 pub(crate) struct Running {
     address: String,
-    /// Its authority, and another.
+    /// Its certificate authority, and another one.
     identities: [Option<Identity>; 2],
     end: Box<dyn FnOnce()>,
 }
@@ -48,7 +48,7 @@ impl Peer {
             Self::Full => {
                 let socket = bound();
                 socket.listen(0).expect("it is bound");
-                // Linux keeps one more than the backlog. What is beyond stays half open.
+                // Linux queues one more than the backlog. Further ones stay half open.
                 let waiting: Vec<Socket> = (0..3).map(|_| knock(&socket)).collect();
                 Running::new(address(&socket), || drop((socket, waiting)))
             }
@@ -87,7 +87,7 @@ impl Running {
         Self { address, identities: [None, None], end: Box::new(end) }
     }
 
-    /// Puts its address for ADDRESS, its port for PORT, its authority for CACERT and another for OTHER.
+    /// Replaces ADDRESS, PORT, CACERT (its authority) and OTHER (another authority).
     pub(crate) fn fill(&self, text: &str) -> String {
         let port = self.address.rsplit(':').next().unwrap_or_default();
         let path = |index: usize| {
@@ -116,11 +116,11 @@ fn address(socket: &Socket) -> String {
     address.as_socket().expect("it is of IPv4").to_string()
 }
 
-/// Begins to connect to a listener.
+/// Starts to connect to a listener.
 fn knock(listener: &Socket) -> Socket {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("there are descriptors");
     socket.set_nonblocking(true).expect("it can be told not to block");
-    // It is in progress, which is an error here.
+    // The call fails because it is in progress.
     let _ = socket.connect(&listener.local_addr().expect("it is bound"));
     socket
 }
@@ -132,9 +132,9 @@ fn spec() -> Value {
     })
 }
 
-/// Kills a server once it has so many connections and answers on them.
+/// Kills a server once it has this many connections and answers on them.
 fn kill(mut server: Supervised, connections: u64) {
-    /// Made since all connections were there, beside what looking at it takes each time.
+    /// Syscalls after all connections were open, besides those of each look at the counts.
     const SYSCALLS: u64 = 100;
     const SYSCALLS_OF_A_LOOK: u64 = 8;
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! The report of a run, and what must hold in every one.
+//! The report of a run, and the invariants of every report.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::common::Engine;
 
-/// How far the number of requests in flight may be from rate times latency, as a part of it.
+/// The relative tolerance between the requests in flight and rate times latency.
 const LITTLE_TOLERANCE: f64 = 0.02;
 
 /// The report of a run as JSON.
@@ -18,7 +18,7 @@ impl Report {
         Self::try_of(spec).unwrap_or_else(|told| panic!("no report came, only {told:?}, for {spec}"))
     }
 
-    /// The same; `Err` has the events of a run that ended without one.
+    /// The same; `Err` has the events of a run without a report.
     pub(crate) fn try_of(spec: &Value) -> Result<Self, Vec<String>> {
         let engine = Engine::start(spec);
         let mut told = Vec::new();
@@ -32,7 +32,7 @@ impl Report {
         Err(told)
     }
 
-    /// One that has been told elsewhere.
+    /// A report received elsewhere.
     pub(crate) fn from_event(event: Value) -> Self {
         Self(event)
     }
@@ -49,7 +49,7 @@ impl Report {
         self.number(&self.0["bytes"][name])
     }
 
-    /// What no run may violate, whatever the server does.
+    /// The invariants of every run, whatever the server does.
     pub(crate) fn assert_physics(&self) {
         let count = |name| self.requests(name);
         assert_eq!(
@@ -91,7 +91,7 @@ impl Report {
         let completed = completed.map(|count| self.number(count)).sum::<u64>();
         assert!(completed >= count("correct") + count("wrong"), "intervals cover the window: {self}");
         let window_ns = self.number(&self.0["end_ns"]) - self.number(&self.0["begin_ns"]);
-        // Of a server that was gone at the end, the rate is that of the time until its last reply.
+        // If the server was gone at the end, the rate covers the time until its last reply.
         let last_ns = self.0["last_reply_ns"].as_u64();
         let served_ns = match last_ns.filter(|_| self.0["gone"] == true) {
             Some(last_ns) => last_ns - self.number(&self.0["begin_ns"]),
@@ -116,7 +116,7 @@ impl Report {
         );
     }
 
-    /// What holds of a schedule besides: all that was due is accounted for, and no view sees more than the others.
+    /// Further invariants of a schedule: every due request is accounted for, and no view exceeds the others.
     pub(crate) fn assert_schedule(&self) {
         let schedule = |name: &str| self.number(&self.0["schedule"][name]);
         assert_eq!(
@@ -127,7 +127,7 @@ impl Report {
         let view = |view: &str, name: &str| self.float(&self.0["views"][view][name]);
         let response = |name: &str| self.float(&self.0["latency_ns"][name]);
         for name in ["min", "p50", "p99", "max"] {
-            // Histograms keep three digits.
+            // Histograms have three digits.
             assert!(view("service_ns", name) <= 1.002 * response(name), "{name}: {self}");
             assert!(view("closed_ns", name) <= 1.002 * view("service_ns", "max"), "{name}: {self}");
         }
@@ -138,33 +138,33 @@ impl Report {
         self.0.pointer(path).unwrap_or_else(|| panic!("there is no {path}: {self}"))
     }
 
-    /// How many requests there is room for.
+    /// The most requests in flight.
     fn room(&self) -> f64 {
         let busy = if self.0["active"].is_null() { &self.0["connections"] } else { &self.0["active"] };
         self.float(busy) * self.float(&self.0["pipeline"])
     }
 
-    /// Whether as many requests as there is room for were in flight when the window began.
+    /// Whether as many requests as possible were in flight when the window began.
     pub(crate) fn is_busy(&self) -> bool {
         self.float(&self.0["requests"]["in_flight_begin"]) == self.room()
     }
 
-    /// Little's law, where as many requests as there is room for are always in flight: that is rate times latency.
+    /// Checks Little's law if as many requests as possible are always in flight: their number is rate times latency.
     pub(crate) fn assert_steady(&self) {
         let room = self.room();
         assert_eq!(self.float(&self.0["requests"]["in_flight_begin"]), room, "{self}");
         assert_eq!(self.float(&self.0["requests"]["in_flight_end"]), room, "{self}");
-        // A request in flight when the window begins counts in it whole, and one in flight when it ends not at all.
-        // Each thread has a window of its own.
+        // A request in flight at the beginning of the window counts completely, and one in flight at the end not at
+        // all. Each thread has its own window.
         let replies = self.requests("correct") + self.requests("wrong");
         let latencies_ns = replies as f64 * self.float(&self.0["latency_ns"]["mean"]);
         let age = |name: &str| self.float(&self.0[name]);
         let ages_ns = age("age_end_ns") + age("age_failed_ns") - age("age_begin_ns");
         let window_ns = self.float(&self.0["generator"]["wall_ns"]) / self.float(&self.0["threads"]);
         let in_flight = (latencies_ns + ages_ns) / window_ns;
-        // Nothing is in flight from a reply to the next reading of the clock: the thread driver reads it before each
-        // send, and of several replies that come together only the first is followed by a request at once. A machine
-        // may take any time for that.
+        // Nothing is in flight between a reply and the next reading of the clock. The thread driver reads it before
+        // each send, and of several replies that arrive together only the first is followed by a request at once. That
+        // may take any time on a busy machine.
         let has_gaps = self.0["driver"] == "thread" || self.number(&self.0["pipeline"]) > 1;
         let least = if has_gaps { 0.0 } else { room * (1.0 - LITTLE_TOLERANCE) };
         let most = room * (1.0 + LITTLE_TOLERANCE);

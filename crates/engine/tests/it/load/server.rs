@@ -1,4 +1,4 @@
-//! A small HTTP server that does what it is told, right or wrong, and counts it.
+//! A small HTTP server with configurable correct or wrong behaviour, and counts.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,37 +9,37 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
-/// What a server does with its requests, which it numbers in the order in which they come.
+/// What a server does with its requests, which it numbers in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     Right,
-    /// Right, but for each 50th.
+    /// Correct, except for every 50th reply.
     Each50th(Fault),
-    /// Wrong each time.
+    /// Every reply is wrong.
     Always(Fault),
     ByteByByte,
-    /// Says that it will close, and does.
+    /// Announces that it will close, and does.
     ClosesEach,
-    /// Closes after each reply without having said so.
+    /// Closes after each reply without announcing it.
     ClosesEachUnsaid,
-    /// The same, and the end comes in one packet with the reply.
+    /// The same, with the end in the same packet as the reply.
     ClosesEachAtOnce,
     Silent,
-    /// Right for so many requests, and silent then.
+    /// Correct for this many requests, then silent.
     SilentAfter(u64),
-    /// Reads the body of a request, and answers it, so long after its head, or when the server ends.
+    /// Reads a request's body this long after its head, or when the server ends, and replies.
     SleepsFirst(Duration),
     /// Closes each connection as soon as it has accepted it.
     ClosesAtOnce,
-    /// Speaks first, as servers of other protocols do, and says nothing more.
+    /// Sends first, as servers of other protocols do, and nothing more.
     Greets(&'static str),
-    /// Sends back what comes.
+    /// Sends back what it receives.
     Echoes,
-    /// Closes its connections and its listener after so many right replies.
+    /// Closes its connections and its listener after this many correct replies.
     DiesAfter(u64),
 }
 
-/// What can be wrong with a reply.
+/// A fault in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     WrongByte,
@@ -48,7 +48,7 @@ pub(crate) enum Fault {
     Reset,
 }
 
-/// What a server has seen and done.
+/// A server's counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
     pub(crate) connections: u64,
@@ -56,9 +56,9 @@ pub(crate) struct Counts {
     pub(crate) right: u64,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
-    /// From the whole head of a request to the reply that was sent, of all together.
+    /// The sum over all requests of the time from the complete head to the sent reply.
     pub(crate) busy: Duration,
-    /// Ends that may have missed the packet of their reply, because this took longer than the kernel waits with it.
+    /// Ends that may have missed the packet of their reply, because this took longer than the kernel delays it.
     pub(crate) late_ends: u64,
 }
 
@@ -88,12 +88,12 @@ const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// How often a thread that has nothing to do looks whether the server has ended.
+/// How often an idle thread checks whether the server has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Server {
     pub(crate) fn start(behaviour: Behaviour) -> Self {
-        // Several of these and their clients take more than many systems begin with.
+        // Several of these servers with their clients need more descriptors than many systems allow by default.
         sys::process::descriptors_max();
         let listener = TcpListener::bind((own_address(), 0)).expect("a port is free");
         listener.set_nonblocking(true).expect("a listener can be told not to block");
@@ -110,12 +110,12 @@ impl Server {
         self.address
     }
 
-    /// How many right replies it has sent so far.
+    /// The number of correct replies so far.
     pub(crate) fn right(&self) -> u64 {
         self.shared.right.load(Ordering::SeqCst)
     }
 
-    /// Ends the server, and returns once no thread of it is left.
+    /// Ends the server, and returns after its last thread has ended.
     pub(crate) fn end(self) -> Counts {
         self.shared.ended.store(true, Ordering::SeqCst);
         self.acceptor.join().expect("the server does not panic");
@@ -132,14 +132,14 @@ impl Server {
     }
 }
 
-/// A loopback address that no other server has, so that none takes the port of one that has died and is still asked.
+/// A loopback address that no other server has, so that none gets the port of a dead one that is still being contacted.
 pub(crate) fn own_address() -> Ipv4Addr {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     let number = (std::process::id() << 8) + NUMBER.fetch_add(1, Ordering::Relaxed);
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 64, 0, 0)) | number & 0x3f_ffff)
 }
 
-/// An address where nothing listens, nor will.
+/// An address where nothing listens now or later.
 pub(crate) fn free_address() -> String {
     let listener = TcpListener::bind((own_address(), 0)).expect("a port is free");
     listener.local_addr().expect("it has an address").to_string()
@@ -152,7 +152,7 @@ fn accept(listener: &TcpListener, behaviour: Behaviour, shared: &Arc<Shared>) {
             Ok((socket, _)) => {
                 shared.connections.fetch_add(1, Ordering::SeqCst);
                 let shared = Arc::clone(shared);
-                // However a connection ends, the client has to tell.
+                // However a connection ends, the client must report it.
                 connections.push(thread::spawn(move || drop(serve(socket, behaviour, &shared))));
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_micros(200)),
@@ -185,7 +185,7 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
             _ => None,
         };
         if fault == Some(Fault::Reset) {
-            // Closing a socket that has unread bytes resets the connection.
+            // Closing a socket with unread bytes resets the connection.
             return Ok(());
         }
         if let Behaviour::SleepsFirst(time) = behaviour {
@@ -193,7 +193,7 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
             while asleep.elapsed() < time && !shared.ended.load(Ordering::SeqCst) {
                 thread::sleep(LOOK.min(time - asleep.elapsed().min(time)));
             }
-            // The body is still on its way.
+            // The body is still to come.
             socket.set_read_timeout(None)?;
         }
         socket.read_exact(&mut vec![0; length])?;
@@ -208,7 +208,7 @@ fn serve(mut socket: TcpStream, behaviour: Behaviour, shared: &Shared) -> io::Re
             (Behaviour::SilentAfter(replies), _) if number >= replies => {}
             (Behaviour::ClosesEachUnsaid, _) => return send_right(&mut socket, shared, RIGHT, RIGHT.len()),
             (Behaviour::ClosesEachAtOnce, _) => {
-                // What is corked goes out when more comes, which is the end, or after 200 ms.
+                // Corked bytes are sent with further ones, here the end, or after 200 ms.
                 const CORKED: Duration = Duration::from_millis(100);
                 SockRef::from(&socket).set_tcp_cork(true)?;
                 let corked = Instant::now();
@@ -243,7 +243,7 @@ fn echo(socket: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for a whole request and leaves it in the socket, with what follows it; returns its length, or nothing at the
+/// Waits for a complete request and leaves it in the socket, with what follows it. Returns its length, or None at the
 /// end.
 fn wait_for_request(socket: &TcpStream, shared: &Shared) -> io::Result<Option<usize>> {
     let mut input = [0; 1024];
@@ -263,7 +263,7 @@ fn wait_for_request(socket: &TcpStream, shared: &Shared) -> io::Result<Option<us
     Ok(None)
 }
 
-/// The length of the body that a head announces.
+/// The Content-Length in a head.
 fn body_bytes(head: &[u8]) -> usize {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let mut lengths = head.lines().filter_map(|line| line.strip_prefix("content-length:"));

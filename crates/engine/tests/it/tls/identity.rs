@@ -1,4 +1,4 @@
-//! Who a server is: a certificate for `localhost` and 127.0.0.1, and the authority that has signed it, as a file.
+//! The identity of a server: a certificate for `localhost` and 127.0.0.1, and the authority that signed it, as a file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,43 +13,43 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
 pub(crate) struct Identity {
-    /// The authority in PEM. It is removed with this value.
+    /// The authority in PEM format. Removed when this value is dropped.
     pub(crate) cacert: PathBuf,
     pub(crate) server: Arc<ServerConfig>,
 }
 
 impl Identity {
-    /// One that all is well with.
+    /// A valid one.
     pub(crate) fn sound() -> Self {
         Self::new(|_| (), rustls::DEFAULT_VERSIONS)
     }
 
-    /// One that speaks only the older version.
+    /// One for the older TLS version only.
     pub(crate) fn old() -> Self {
         Self::new(|_| (), &[&rustls::version::TLS12])
     }
 
-    /// One whose time is over.
+    /// An expired one.
     pub(crate) fn expired() -> Self {
         Self::new(|params| params.not_after = date_time_ymd(2001, 1, 1), rustls::DEFAULT_VERSIONS)
     }
 
-    /// One that has signed itself, as is usual for tests.
+    /// A self-signed one, as is usual for tests.
     pub(crate) fn of_itself() -> Self {
         Self::own(|_| ())
     }
 
-    /// One that has signed itself and whose time is over.
+    /// A self-signed and expired one.
     pub(crate) fn of_itself_expired() -> Self {
         Self::own(|params| params.not_after = date_time_ymd(2001, 1, 1))
     }
 
-    /// One that has signed itself and whose time is to come.
+    /// A self-signed one that is not valid yet.
     pub(crate) fn of_itself_to_come() -> Self {
         Self::own(|params| params.not_before = date_time_ymd(3001, 1, 1))
     }
 
-    /// One that has signed itself and has its name only where nobody looks for it.
+    /// A self-signed one with its name only in the common name, which clients ignore.
     pub(crate) fn nameless() -> Self {
         Self::own(|params| {
             params.subject_alt_names.clear();
@@ -88,7 +88,7 @@ impl Identity {
 
 impl Drop for Identity {
     fn drop(&mut self) {
-        // Nobody needs it any more, and whoever cleans up will find it.
+        // Nobody needs it any more, and any clean-up finds it.
         let _ = fs::remove_file(&self.cacert);
     }
 }
@@ -113,7 +113,7 @@ fn config(
     config
 }
 
-/// A file of this text that no other test has.
+/// A file with this text that no other test uses.
 fn file(text: &str) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("iolab-tls-{}-{}.pem", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

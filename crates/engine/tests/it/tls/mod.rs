@@ -1,5 +1,5 @@
-//! The load generator against servers in TLS that are right, wrong, or no such servers: what it reports must be what
-//! happened, in bytes as the protocol sees them.
+//! The load generator against TLS servers that are correct, wrong, or not TLS servers: its report must match what
+//! happened, in bytes of the protocol.
 
 pub(crate) mod identity;
 pub(crate) mod server;
@@ -17,7 +17,7 @@ const DRIVERS: [&str; 2] = ["epoll", "thread"];
 
 const MEGABYTE: usize = 1 << 20;
 
-/// What a run of a number of requests comes to: replies that are correct, and failures by their one kind.
+/// The expected result of a run with a number of requests: correct replies, and failures of one kind.
 struct Expected {
     correct: u64,
     failed: Option<(&'static str, u64)>,
@@ -27,15 +27,15 @@ fn all(correct: u64) -> Expected {
     Expected { correct, failed: None }
 }
 
-/// What has been counted of a run, by both sides.
+/// The counts of both sides.
 struct Seen {
     report: Report,
     connections: u64,
     handshakes: u64,
 }
 
-/// Loads a server by a spec that `change` makes of the plain one, and expects what it comes to, in requests and bytes
-/// by the count of both sides.
+/// Loads a server with a spec that `change` derives from the plain one. Expects these results, in requests and bytes by
+/// the counts of both sides.
 fn check(
     driver: &str,
     (behaviour, identity): (Behaviour, &Identity),
@@ -97,7 +97,7 @@ fn every_connection_pays_for_a_whole_handshake() {
         let seen = check(driver, (KEEPS, &identity), (4, all(100)), |spec| {
             spec["requests_per_connection"] = 1.into();
         });
-        // All four may be open anew at the end.
+        // All four may be reopened at the end.
         assert!((100..=104).contains(&seen.connections), "{driver}: {}", seen.report);
         assert!((100..=seen.connections).contains(&seen.handshakes), "{driver}: {}", seen.report);
     }
@@ -119,13 +119,14 @@ fn a_record_that_comes_in_slowly_puts_off_neither_a_time_out_nor_the_end() {
     let identity = Identity::sound();
     for driver in DRIVERS {
         for (timeout_ms, timeouts, in_flight_end) in [(60_000, 0..=0, 2..=2), (200, 2..=14, 0..=2)] {
-            // The time-out holds for the handshake too. On a busy machine that takes longer: the run never begins.
+            // The timeout also limits the handshake. On a busy machine that takes longer, and then the run never
+            // begins.
             let report = (0..20).find_map(|_| dribbled(driver, &identity, timeout_ms));
             let report =
                 report.unwrap_or_else(|| panic!("{driver}: no handshake ends within {timeout_ms} ms"));
             report.assert_physics();
             let time = |name: &str| report.field(name).as_u64().expect("it is a number");
-            // Threads may begin late, but not before their time; only what is held up takes so much longer.
+            // Threads may begin late, but not too early; only a blocked run takes this long.
             let window_ms = (time("/end_ns") - time("/intervals/begin_ns")) / 1_000_000;
             assert!((1_500..60_000).contains(&window_ms), "{window_ms} ms, {driver}: {report}");
             assert!(timeouts.contains(&report.errors("timeout")), "{driver}: {report}");
@@ -134,11 +135,11 @@ fn a_record_that_comes_in_slowly_puts_off_neither_a_time_out_nor_the_end() {
     }
 }
 
-/// The report of a run of 1.5 s against a server whose records take longer; none where a handshake took too long.
+/// The report of a run of 1.5 s against a server whose records take longer; None if a handshake took too long.
 fn dribbled(driver: &str, identity: &Identity, timeout_ms: u64) -> Option<Report> {
     let server = Server::start(Behaviour::Dribbles, &identity.server);
     let mut spec = spec(driver, &server.address.to_string(), identity, 2);
-    // Each connection has time for seven time-outs, and any machine for the first.
+    // Each connection has time for seven timeouts, and any machine for the first.
     (spec["duration_ms"], spec["warmup_ms"]) = (1_500.into(), 0.into());
     spec["timeout_ms"] = timeout_ms.into();
     let report = Report::try_of(&spec).ok();
@@ -150,7 +151,7 @@ fn dribbled(driver: &str, identity: &Identity, timeout_ms: u64) -> Option<Report
 fn requests_that_are_larger_than_a_session_may_hold_go_out_whole() {
     let identity = Identity::sound();
     for driver in DRIVERS {
-        // Each is there before its session has shaken hands.
+        // Each request is queued before its session has completed the handshake.
         let workload = json!({"protocol": "echo", "framing": "raw", "message_bytes": MEGABYTE});
         check(driver, (Behaviour::Echoes, &identity), (3, all(12)), |spec| {
             spec["workload"] = workload.clone();
@@ -337,7 +338,7 @@ fn a_server_in_tls_that_is_asked_without_is_a_clear_error() {
     silent.end();
 }
 
-/// Runs `load` by hand on the rest of its command line, and expects its exit code and a part of what it says.
+/// Runs `load` by hand with these flags, and expects its exit code and a part of its output.
 fn check_by_hand(flags: &str, code: i32, part: &str) {
     let outcome = process::engine(&format!("load {flags}"));
     let told = format!("{}{}", outcome.stdout, outcome.stderr);

@@ -1,4 +1,4 @@
-//! A small server for HTTP in TLS, or for echo, that does what it is told, right or wrong, and counts it.
+//! A small TLS server for HTTP or echo, with configurable correct or wrong behaviour, and counts.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,36 +9,36 @@ use std::time::Duration;
 
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
-/// What a server does.
+/// The behaviour of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
-    /// Keeps its connections, and replies with a body of so many bytes.
+    /// Keeps its connections, and replies with a body of this length.
     Keeps { body_bytes: usize },
-    /// Each byte of a reply is a record of its own.
+    /// Sends each byte of a reply as its own record.
     ByteByByte,
-    /// Each reply is one record, of which a byte goes out every few milliseconds.
+    /// Sends each reply as one record, a byte every few milliseconds.
     Dribbles,
-    /// Says in its replies that it will close, and does, with a `close_notify`.
+    /// Announces in its replies that it will close, and does, with a `close_notify`.
     ClosesEach,
-    /// Closes after each reply without having said so in it; with a `close_notify`, or without.
+    /// Closes after each reply without announcing it; with or without a `close_notify`.
     ClosesEachUnsaid { announced: bool },
-    /// Ends each body by the end of the connection; with a `close_notify`, or without.
+    /// Ends each body by closing the connection; with or without a `close_notify`.
     EndsBodies { announced: bool },
-    /// Takes new keys after each reply, and has the client do the same.
+    /// Updates its keys after each reply, and makes the client do the same.
     ChangesKeys,
-    /// Speaks TLS on so many connections; with what comes on others it can do nothing, and says so in HTTP.
+    /// Speaks TLS on this many connections. On others it cannot parse what it receives, and says so in HTTP.
     SpeaksTlsOn(u64),
-    /// Speaks TLS on so many connections, and resets others when something comes.
+    /// Speaks TLS on this many connections, and resets others when it receives something.
     ResetsAfter(u64),
-    /// Ends each connection as soon as something comes.
+    /// Ends each connection as soon as it receives something.
     HangsUp,
     /// Waits for more.
     Waits,
-    /// Sends back what comes.
+    /// Sends back what it receives.
     Echoes,
 }
 
-/// What a server has seen and done, in bytes before they are encrypted.
+/// A server's counts, in bytes before encryption.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) connections: AtomicU64,
@@ -64,7 +64,7 @@ pub(crate) struct Server {
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// How often a thread that has nothing to do looks whether the server has ended.
+/// How often an idle thread checks whether the server has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Server {
@@ -80,7 +80,7 @@ impl Server {
         Self { address, counts, acceptor }
     }
 
-    /// Ends the server, and returns once no thread of it is left.
+    /// Ends the server, and returns after its last thread has ended.
     pub(crate) fn end(self) -> Arc<Counts> {
         self.counts.ended.store(true, Ordering::SeqCst);
         self.acceptor.join().expect("the server does not panic");
@@ -95,7 +95,7 @@ fn accept(listener: &TcpListener, behaviour: Behaviour, config: &Arc<ServerConfi
             Ok((socket, _)) => {
                 let number = counts.connections.fetch_add(1, Ordering::SeqCst);
                 let (counts, config) = (Arc::clone(counts), Arc::clone(config));
-                // However a connection ends, the client has to tell.
+                // However a connection ends, the client must report it.
                 let body = move || drop(serve(socket, number, behaviour, config, &counts));
                 connections.push(thread::spawn(body));
             }
@@ -128,7 +128,7 @@ fn serve(
             return Ok(());
         }
         Behaviour::ResetsAfter(connections) if number >= connections => {
-            // A socket that is closed with bytes that were not read is reset.
+            // Closing a socket with unread bytes resets the connection.
             return socket.peek(&mut [0]).map(drop);
         }
         Behaviour::SpeaksTlsOn(connections) if number >= connections => {
@@ -154,7 +154,7 @@ fn serve(
     Ok(())
 }
 
-/// Replies to a request; says whether the connection goes on.
+/// Replies to a request. Returns whether the connection stays open.
 fn reply(stream: &mut Stream, behaviour: Behaviour, counts: &Counts) -> io::Result<bool> {
     let body_bytes = match behaviour {
         Behaviour::Keeps { body_bytes } => body_bytes,
@@ -173,7 +173,7 @@ fn reply(stream: &mut Stream, behaviour: Behaviour, counts: &Counts) -> io::Resu
     }
     let piece_bytes = if behaviour == Behaviour::ByteByByte { 1 } else { reply.len() };
     for piece in reply.chunks(piece_bytes) {
-        // Before it is sent: the client may be done, and the counts be read, before this thread goes on.
+        // Counted before the send: the client may finish, and the counts be read, before this thread continues.
         Counts::add(&counts.bytes_sent, piece.len());
         stream.write_all(piece)?;
         stream.flush()?;
@@ -213,7 +213,7 @@ fn dribble(stream: &mut Stream, reply: &[u8], counts: &Counts) -> io::Result<()>
     Ok(())
 }
 
-/// Waits for a whole request; returns its length in the input, or nothing at the end.
+/// Waits for a complete request. Returns its length in the input, or None at the end.
 fn request(stream: &mut Stream, input: &mut Vec<u8>, counts: &Counts) -> io::Result<Option<usize>> {
     loop {
         if let Some(length) = request_bytes(input)
@@ -229,7 +229,7 @@ fn request(stream: &mut Stream, input: &mut Vec<u8>, counts: &Counts) -> io::Res
     }
 }
 
-/// The length of the request at the front of the input, if its head is whole.
+/// The length of the request at the front of the input, if its head is complete.
 fn request_bytes(input: &[u8]) -> Option<usize> {
     let head = input.windows(HEAD_END.len()).position(|end| end == HEAD_END)? + HEAD_END.len();
     let text = std::str::from_utf8(&input[..head]).expect("a head is text").to_ascii_lowercase();
@@ -254,7 +254,7 @@ fn echo(stream: &mut Stream, counts: &Counts) -> io::Result<()> {
     }
 }
 
-/// Receives some; 0 is the end of the connection, or of the server.
+/// Receives some bytes; 0 means the end of the connection, or of the server.
 fn receive(stream: &mut Stream, piece: &mut [u8], counts: &Counts) -> io::Result<usize> {
     while !counts.ended.load(Ordering::SeqCst) {
         let was_handshaking = stream.conn.is_handshaking();
