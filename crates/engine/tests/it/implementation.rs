@@ -1,4 +1,4 @@
-//! A server reports its parser, and whether connections change threads, so that a comparison can name other differences.
+//! A server reports its parser, and whether connections change threads, so that comparisons can name other differences.
 
 use crate::common::Engine;
 use serde_json::json;

@@ -1,9 +1,10 @@
 //! A remote call: JSON in frames, with a configurable amount of CPU time for each request.
 //!
-//! A frame is the length of its payload in four bytes, big-endian, and the payload. A request is `{"target": n, "text":
-//! "…"}`. Its reply is `{"answer": m, "text": "…"}` with the result of [`work::compute`](crate::work::compute) for the
-//! target, and with the same text. Requests may come from any JSON library: members in any order, white space, escapes.
-//! Anything else gets `{"error": "…"}`, and the connection is closed.
+//! A frame is the length of its payload in four bytes, big-endian, and the payload. A request is
+//! `{"target": n, "text": "…"}`. Its reply is `{"answer": m, "text": "…"}` with the result of
+//! [`work::compute`](crate::work::compute) for the target, and with the same text. Requests may come from any JSON
+//! library: members in any order, white space, escapes. Anything else gets `{"error": "…"}`, and the connection is
+//! closed.
 
 mod client;
 mod server;
