@@ -81,8 +81,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts the connections that wait at a listener, at most `room`. Further ones are closed at once, and so are
-    /// those that `take` refuses.
+    /// Accepts waiting connections from a listener, at most `room`. Further ones are closed at once, as are those that
+    /// `take` refuses.
     pub(crate) fn accept(
         &mut self,
         index: usize,
@@ -100,7 +100,7 @@ impl Acceptor {
                 Ok(Some(_)) if room == 0 => Err(Limit::ConnectionsMax),
                 Ok(Some(socket)) => take(socket),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It was refused, or had ended already.
+                // It was refused, or had already ended.
                 Ok(None) | Err(_) => continue,
             };
             room -= usize::from(taken.is_ok());
@@ -112,7 +112,7 @@ impl Acceptor {
         self.listeners.iter().nth(index).expect("the index is that of a listener")
     }
 
-    /// Accepts once more with the spare descriptor. The connection is kept if there is a new spare afterwards.
+    /// Accepts once more with the spare descriptor. If a new spare can be opened afterwards, the connection is kept.
     /// Otherwise it is refused, and the result is None.
     ///
     /// # Errors

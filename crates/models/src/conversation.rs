@@ -12,12 +12,13 @@ use crate::acceptor::Acceptor;
 use crate::scratch::Scratch;
 use crate::workers::Worker;
 
-/// After a refusal the server reads what the peer still sends, so that the peer sees the reply. At most so many bytes,
+/// After a refusal the server reads what the peer still sends, so that the peer sees the reply. At most this many
+/// bytes,
 pub(crate) const DISCARD_BYTES: usize = 64 * 1024;
 /// and for at most this long.
 pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// Serves one connection after the other, for ever.
+/// Serves one connection after another, for ever.
 pub(crate) fn one_at_a_time<P: Protocol>(
     worker: Worker,
     workload: &'static P::Workload,
@@ -30,8 +31,8 @@ pub(crate) fn one_at_a_time<P: Protocol>(
     }
 }
 
-/// Serves one connection until either side ends it. The caller then drops the socket. An error of a connection only
-/// ends that connection.
+/// Serves one connection until either side ends it. The caller then drops the socket. An error only ends this
+/// connection.
 pub(crate) fn converse<P: Protocol>(
     mut socket: &Socket,
     workload: &'static P::Workload,

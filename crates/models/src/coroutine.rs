@@ -1,9 +1,9 @@
 //! Coroutines: each connection has a small stack and makes calls that seem to block. When it would wait, another one
 //! runs.
 //!
-//! The loop is that of `epoll`, but it resumes a stack and not a state machine. A switch takes a dozen instructions in
-//! user space. It costs a page or two of stack for each connection, idle or not. The worker's buffers are passed from
-//! one coroutine to the next, so no stack has any.
+//! The loop is that of `epoll`, but resumes a stack instead of a state machine. A switch takes a dozen instructions in
+//! user space. Each connection, idle or not, costs a page or two of stack. The worker's buffers are passed from one
+//! coroutine to the next, so no stack holds any.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -131,8 +131,8 @@ impl<P: Protocol> Scheduler<P> {
         });
     }
 
-    /// Resumes a conversation, and returns the buffers when it pauses or ends. The key may belong to another connection
-    /// by now: a needless resume is harmless.
+    /// Resumes a conversation, and returns the buffers when it pauses or ends. If the key belongs to another connection
+    /// by now, the needless resume is harmless.
     fn resume(&mut self, key: usize, wakeup: Wakeup) -> Box<Scratch> {
         let Some(conversation) = self.conversations.get_mut(key) else { return wakeup.scratch };
         match conversation.resume(wakeup) {

@@ -2,7 +2,7 @@
 //!
 //! By default it is edge-triggered: a connection is registered once for reading and writing, and needs no further
 //! `epoll_ctl`. With `trigger=level` a connection is reported as long as it is ready, and a syscall changes what it
-//! waits for. With `trigger=oneshot` it is reported once, until a syscall asks again.
+//! waits for. With `trigger=oneshot` it is reported once, until a syscall rearms it.
 
 use std::convert::Infallible;
 use std::io;
@@ -58,10 +58,10 @@ impl Trigger {
         }
     }
 
-    /// What to ask the kernel for after a step. None if nothing changes.
+    /// The new interest after a step. None if nothing changes.
     fn after(self, step: Step, ready: Ready) -> Option<Interest> {
         match (self, step) {
-            // An edge is not reported again unless asked for.
+            // An edge is reported again only on request.
             (Self::Edge, Step::ReceiveAgain | Step::SendAgain) => Some(Interest::EDGES),
             (Self::Level, Step::Send | Step::SendAgain) if !ready.writable() => Some(Interest::WRITE),
             (Self::Level, Step::Receive | Step::ReceiveAgain) if ready.writable() => Some(Interest::READ),

@@ -15,7 +15,7 @@ use crate::readiness::{Connection, Step};
 use crate::scratch::Scratch;
 use crate::workers::Worker;
 
-/// What a model watches descriptors with.
+/// A set of watched descriptors: select, poll or libevent.
 pub(crate) trait Watch {
     /// Watches a descriptor for input.
     fn add(&mut self, fd: &impl AsFd) -> Result<(), Limit>;
@@ -27,11 +27,11 @@ pub(crate) trait Watch {
     fn remove(&mut self, fd: RawFd);
 }
 
-/// A worker, except how it waits.
+/// A worker without its way of waiting.
 pub(crate) struct EventLoop<P: Protocol, W> {
     pub(crate) watch: W,
     acceptor: Acceptor,
-    /// What each descriptor is, by its number. The kernel uses the lowest free number.
+    /// The use of each descriptor, by its number. The kernel assigns the lowest free number.
     entries: Vec<Entry<P::Server>>,
     open: usize,
     scratch: Scratch,
@@ -41,7 +41,7 @@ pub(crate) struct EventLoop<P: Protocol, W> {
     workload: &'static P::Workload,
 }
 
-/// What a descriptor is.
+/// The use of a descriptor.
 enum Entry<S> {
     /// Not ours.
     None,

@@ -1,6 +1,6 @@
 //! A process for each connection: accept and fork. The child serves the connection in blocking calls.
 //!
-//! Complete isolation. It costs a copy of the page tables and a process for each connection. Children are reaped as
+//! Complete isolation, at the cost of copying the page tables and a process for each connection. Children are reaped as
 //! they end. With `reap=never` they stay in the process table until it is full.
 
 use std::convert::Infallible;

@@ -1,9 +1,9 @@
 //! io_uring: one thread submits requests and receives completions, both in batches, with one syscall.
 //!
 //! One request accepts all connections, and one receives all bytes of a connection. The kernel chooses a buffer when
-//! bytes arrive, and a send completes only if something went wrong. So an iteration of the loop is one syscall,
-//! however many connections are ready. Each option takes one of these features away, to show what it is worth, or adds
-//! one that seldom pays.
+//! bytes arrive, and a send completes only if something went wrong. So an iteration of the loop is one syscall, however
+//! many connections are ready. Each option takes one of these features away, to show what it is worth, or adds one that
+//! rarely helps.
 
 mod options;
 
@@ -33,9 +33,9 @@ pub(crate) const MODEL: Model = Model {
     ..Model::DEFAULT
 };
 
-/// Beyond this many bytes of replies they are sent in the middle of an iteration, while they are in the cache.
+/// Above this many bytes, replies are sent in the middle of an iteration, while they are in the cache.
 const GATHER_BYTES: usize = 256 * 1024;
-/// Input that is kept for a connection that cannot send, before receiving is stopped.
+/// The most input kept for a connection that cannot send, before receiving stops.
 const ASIDE_BYTES: usize = 64 * 1024;
 /// No submission has this number.
 const NO_SUBMISSION: u64 = 0;
@@ -120,7 +120,7 @@ enum Phase {
     Resuming,
     /// It closes when everything is sent and no request to the ring is in flight.
     Closing,
-    /// A refused peer is read to its end, at most so many bytes, so that it sees the reply.
+    /// A refused peer is read to its end, so that it sees the reply: at most this many bytes.
     Discarding(usize),
     /// The peer has ended the connection.
     Gone,
@@ -182,7 +182,7 @@ impl<P: Protocol> Loop<P> {
         self.submit(if self.resuming.is_empty() { Wait::Forever } else { Wait::AtMost(Duration::ZERO) })?;
         self.output.tick(sys::clock::unix_s());
         let resuming = self.resuming.len();
-        // Not the completions that come when replies are sent in the middle.
+        // Without the completions that arrive when replies are sent in the middle.
         for _ in 0..self.ring.ready() {
             let Some(completion) = self.ring.next() else { break };
             self.complete(completion)?;
@@ -293,7 +293,7 @@ impl<P: Protocol> Loop<P> {
         if earlier && !last { self.submit(Wait::Not) } else { Ok(()) }
     }
 
-    /// Queues the replies in the output from `start` on, and does what comes next.
+    /// Queues the replies in the output from `start` on, and takes the next step.
     fn after_reply(&mut self, slot: Slot, start: usize, next: Next) -> io::Result<()> {
         self.queue(slot, start);
         match next {
@@ -360,7 +360,7 @@ impl<P: Protocol> Loop<P> {
         self.keep_receiving(slot)
     }
 
-    /// Answers what was received before. If a send is in flight, its completion does so.
+    /// Answers earlier input. If a send is in flight, its completion does so.
     fn resume(&mut self, slot: Slot) -> io::Result<()> {
         let connection = connection(&mut self.connections, slot);
         if connection.phase != Phase::Resuming {
@@ -375,7 +375,7 @@ impl<P: Protocol> Loop<P> {
         if connection.sending { Ok(()) } else { self.go_on(slot) }
     }
 
-    /// Answers what was received before.
+    /// Answers earlier input.
     fn go_on(&mut self, slot: Slot) -> io::Result<()> {
         let start = self.output.begin();
         let next = connection(&mut self.connections, slot).session.resume(&mut self.output);
@@ -447,7 +447,7 @@ mod tests {
     const REQUESTS: usize = 120;
     const REPLY_BYTES: usize = 1024;
 
-    /// How often a loop has submitted in one iteration, at most.
+    /// The most submits of a loop in one iteration so far.
     static SUBMITS_MAX: AtomicU64 = AtomicU64::new(0);
 
     fn serve(listener: Listener) -> io::Result<()> {

@@ -51,7 +51,7 @@ pub(crate) fn serve<P: Protocol>(
         let set_max = connections_per_worker(config);
         let mut events = EventLoop::<P, Events>::new(worker, watch, set_max, config, workload)?;
         base.run(|fd| {
-            // The library does not tell when a wake-up begins. Reading the clock for each call is cheap enough.
+            // The library does not report when a wake-up begins. Reading the clock for each call is cheap enough.
             events.tick();
             events.handle_ready(fd)
         })

@@ -1,4 +1,4 @@
-//! poll: as select, but with a list of descriptors, and what each waits for, instead of a bitmap.
+//! poll: like select, but with a list of descriptors and their events instead of a bitmap.
 //!
 //! Descriptor numbers have no limit, and a few high numbers cost no more than others. But the list takes eight bytes
 //! for each connection instead of a bit or two, and all of it is copied and scanned at every wait.

@@ -3,7 +3,7 @@
 //! The isolation of a process for each connection, without a fork for each. The kernel wakes one waiting process, and
 //! the program is as simple as one for a single client. With several addresses the processes wait in poll, and each
 //! connection wakes all of them. No more connections are served than there are processes: further ones wait in the
-//! kernel's queue, even while those being served are idle.
+//! kernel's queue, even while the served ones are idle.
 //!
 //! With several workers, each has its own listeners and its own processes. `worker_kind` makes no difference.
 

@@ -31,17 +31,17 @@ pub(crate) enum Step {
     Close,
 }
 
-/// What a connection does when everything unsent has been sent.
+/// What a connection does after all its bytes have been sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Receive,
     Resume,
     Finish,
-    /// Read and drop what a refused peer still sends, at most so many bytes.
+    /// Read and drop what a refused peer still sends, at most this many bytes.
     Discard(usize),
 }
 
-/// What a connection sends and receives through.
+/// The transport of a connection.
 pub(crate) trait Transport: Read + Write {
     fn end_sending(&self) -> io::Result<()>;
 }
@@ -164,8 +164,8 @@ impl<S, T: Transport> Connection<S, T> {
         if self.then == Then::Finish { self.finish() } else { Step::Receive }
     }
 
-    /// Closes. After a refusal it ends only our side and reads on: closing with unread bytes would reset the connection
-    /// before the peer has seen the reply.
+    /// Closes. After a refusal it ends only our side and keeps reading: closing with unread bytes would reset the
+    /// connection before the peer has seen the reply.
     fn finish(&mut self) -> Step {
         if self.session.tail_bytes() == 0 || self.socket.end_sending().is_err() {
             return Step::Close;
@@ -199,7 +199,7 @@ pub(crate) fn send_some(socket: &mut impl Write, bytes: &[u8]) -> io::Result<usi
 mod tests {
     use super::*;
 
-    /// A peer that never stops sending and reads at once what it is sent.
+    /// A peer that never stops sending and reads every reply at once.
     #[derive(Default)]
     struct Flood {
         reads: usize,
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Answers so many requests of one byte each before the output is full.
+    /// Answers this many requests of one byte each before the output is full.
     struct Answers(usize);
 
     impl Server<()> for Answers {

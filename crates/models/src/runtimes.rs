@@ -162,8 +162,8 @@ pub(crate) struct Gate {
     spare: Arc<Spare>,
 }
 
-/// A spare descriptor for when all others are used. A connection accepted with it is refused, unless there is a new
-/// spare by then. All gates on one descriptor table share it.
+/// A spare descriptor for when all others are used. A connection accepted with it is refused, unless a new spare can be
+/// opened by then. All gates on one descriptor table share it.
 pub(crate) type Spare = Mutex<Option<File>>;
 
 impl Gate {

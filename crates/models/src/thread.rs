@@ -99,7 +99,7 @@ fn start(detaches: bool, work: impl FnOnce() + Send + 'static) -> Result<(), Lim
     Ok(())
 }
 
-/// Where the acceptor leaves a connection for the thread that it then starts: the shared variable of `pass=shared`.
+/// Where the acceptor leaves a connection for the new thread: the shared variable of `pass=shared`.
 #[derive(Default)]
 struct Place {
     /// The connection, until a thread takes it.

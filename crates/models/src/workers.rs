@@ -55,15 +55,15 @@ fn pin(index: usize, config: &Config) -> io::Result<()> {
 /// The shortest time between two starts of a process. One that fails at once must not keep a processor busy.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause between two looks for ended processes while one waits to be started again.
+/// The interval between checks for ended processes while one waits to be restarted.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
-/// A process that ends so often in a row, each time within [`RESTART_PAUSE`], ends the server. Otherwise a server that
-/// never runs would be measured as a slow one.
+/// A process that ends this many times in a row, each time within [`RESTART_PAUSE`], ends the server. Otherwise a
+/// server that never runs would be measured as a slow one.
 const EARLY_ENDS_MAX: u32 = 5;
 
 /// Runs `each` child processes for each worker. This process keeps the listeners open, so that connections wait and are
-/// not lost while a child is started again. Returns only when it gives up. The children then end with this process.
+/// not lost while a child is restarted. Returns only when it gives up; the children then end with this process.
 ///
 /// # Errors
 /// If a process cannot be started at first, or later ends too often.
@@ -80,7 +80,7 @@ pub(crate) fn supervise(
         processes.push(Process::new(index, start(&mut workers, index, config, work)?));
     }
     loop {
-        // All ends are noted before any start, so that a start does not lengthen the measured life of another process.
+        // Records all ends before any start, so that starts do not lengthen the measured life of another process.
         if let Some((pid, status)) = next_end(&processes)? {
             if let Some(process) = processes.iter_mut().find(|process| process.pid == Some(pid)) {
                 process.end(&status.to_string())?;
@@ -104,7 +104,7 @@ pub(crate) fn supervise(
     }
 }
 
-/// The next process that has ended. None if there is none and some wait to be started again.
+/// The next process that has ended. None if none has and some wait to be restarted.
 fn next_end(processes: &[Process]) -> io::Result<Option<(u32, ExitStatus)>> {
     if processes.iter().all(|process| process.pid.is_some()) {
         process::wait_child().map(Some)
@@ -116,7 +116,7 @@ fn next_end(processes: &[Process]) -> io::Result<Option<(u32, ExitStatus)>> {
 /// A child process of a worker.
 struct Process {
     worker: usize,
-    /// None while it waits to be started again.
+    /// None while it waits to be restarted.
     pid: Option<u32>,
     started: Instant,
     /// How often in a row it has ended early.
@@ -128,7 +128,7 @@ impl Process {
         Self { worker, pid: Some(pid), started: Instant::now(), early_ends: 0 }
     }
 
-    /// Whether it has ended and may be started again.
+    /// Whether it has ended and may be restarted.
     fn is_due(&self) -> bool {
         self.pid.is_none() && self.started.elapsed() >= RESTART_PAUSE
     }

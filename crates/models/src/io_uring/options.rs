@@ -71,8 +71,8 @@ const SHARING: ModelOption = ModelOption {
     defects: &[],
 };
 
-/// Values that exclude each other. The first value changes the second option if that is at its default. If the second
-/// was asked for, the combination is refused.
+/// Pairs of values that exclude each other. The first value changes the second option if that is at its default. If the
+/// second was requested, the combination is refused.
 const EXCLUSIVE: &[(ModelOption, &str, ModelOption, &str)] = &[
     (BUFFERS, "none", RECEIVE, "multishot"),
     (SUBMIT, "sqpoll", TASK_RUN, "deferred"),
@@ -82,7 +82,7 @@ const EXCLUSIVE: &[(ModelOption, &str, ModelOption, &str)] = &[
     (SHARING, "shared", RING, "registered"),
 ];
 
-/// At most so many requests are submitted in one call. Few enough to stay in the cache.
+/// At most this many requests are submitted in one call. Few enough to stay in the cache.
 const ENTRIES: u32 = 256;
 
 /// Longer than the pauses of a server under load, and much shorter than a measurement.
@@ -111,8 +111,8 @@ pub(super) fn is_shared(config: &Config) -> bool {
     config.option(&SHARING) == "shared"
 }
 
-/// The most connections of one ring. A shared ring has those of all workers if they are in its own table. The table of
-/// the process has room for those of one worker only.
+/// The most connections of one ring. A shared ring with its own table has those of all workers. The table of the
+/// process only has room for those of one worker.
 pub(super) fn connections_max(config: &Config) -> usize {
     config.connections_max * if is_shared(config) && is_direct(config) { workers(config) } else { 1 }
 }
