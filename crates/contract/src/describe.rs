@@ -30,7 +30,7 @@ pub struct ModelDescription {
     pub protocols: Vec<String>,
     pub options: Vec<OptionDescription>,
     /// Connections a worker serves at the same time; null: as many as the system and `connections_max` allow. Over
-    /// HTTP a model that serves one ends each connection with its reply, so that others have their turn.
+    /// HTTP, a model that serves one ends each connection with its reply, so that others are served too.
     #[schemars(range(min = 1))]
     pub holds: Option<usize>,
     pub available: bool,
@@ -40,14 +40,14 @@ pub struct ModelDescription {
     pub lacks: Vec<String>,
 }
 
-/// A choice a model offers.
+/// An option of a model.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OptionDescription {
     pub name: String,
     /// The default comes first; for a number it is the only one.
     pub values: Vec<String>,
-    /// The least and the most of a number; null for words.
+    /// The minimum and maximum of a number; null for words.
     pub min: Option<usize>,
     pub max: Option<usize>,
     pub about: String,

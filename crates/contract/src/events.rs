@@ -78,7 +78,7 @@ pub enum LoadEvent {
     Failed(Failed),
 }
 
-/// It cannot go on, and says why.
+/// The process failed.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Failed {
@@ -89,7 +89,7 @@ pub struct Failed {
     pub kind: String,
     /// One line for people, that says what to do.
     pub message: String,
-    /// Of a load generator whose connections could not be opened: which one, and what was seen.
+    /// If connections of a load generator could not be opened: the first one, and its error.
     #[serde(default)]
     pub first_failure: Option<FirstFailure>,
 }

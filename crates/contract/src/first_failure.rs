@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It was being opened; with TLS, up to the end of the handshake.
+    /// It was being opened; with TLS, until the end of the handshake.
     Connect,
-    /// The request had not been sent whole.
+    /// The request had not been sent completely.
     Send,
-    /// The reply had not come whole.
+    /// The reply was not complete.
     Receive,
-    /// The server had said that it would close it, with requests outstanding.
+    /// The server had announced that it would close it, with requests outstanding.
     Close,
 }
 
@@ -40,10 +40,10 @@ pub enum Saw {
 pub struct FirstFailure {
     /// When, in CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
-    /// Its number among the requests of the run, from 1; 0 where no request had begun. Several threads number theirs in
+    /// Its number among the requests of the run, from 1; 0 if no request had begun. Several threads number theirs in
     /// turn.
     pub request: u64,
-    /// The number of its connection among those that the run has begun to open, from 1, in the same way.
+    /// The number of its connection among those that the run has started to open, from 1, in the same way.
     pub connection: u64,
     pub phase: Phase,
     pub saw: Saw,

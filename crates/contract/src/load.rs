@@ -13,7 +13,7 @@ use crate::limits::{
 };
 use crate::{Address, LoadWord, Version, Workload, one};
 
-/// What a load generator is to do: the line it reads from standard input.
+/// The spec of a load generator: the line it reads from standard input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadSpec {
@@ -25,7 +25,7 @@ pub struct LoadSpec {
     /// The addresses of the server; connections take them in turn.
     #[schemars(length(min = *TARGETS.start(), max = *TARGETS.end()))]
     pub connect: Vec<Address>,
-    /// How TLS is spoken; null: not at all.
+    /// TLS settings; null: no TLS.
     #[serde(default)]
     pub tls: Option<Tls>,
     /// Local addresses that connections come from, in turn; none: the kernel's choice.
@@ -45,7 +45,7 @@ pub struct LoadSpec {
     #[serde(default)]
     #[schemars(range(max = *RATE_PER_S.end()), extend("exclusiveMinimum" = 0.0))]
     pub connect_per_s: Option<f64>,
-    /// What decides when a request goes out.
+    /// What decides when a request is sent.
     #[serde(default)]
     pub pace: Pace,
     /// In a closed loop, connections that are busy at the same time, in turns; null: all of them.
@@ -75,7 +75,7 @@ pub struct LoadSpec {
     #[serde(default = "one")]
     #[schemars(range(min = *PROCESSES.start(), max = *PROCESSES.end()))]
     pub processes: usize,
-    /// Which shard this process is of those that load a server as one; null: it is alone.
+    /// The shard of this process, if several load a server as one; null: it is alone.
     #[serde(default)]
     pub place: Option<Shard>,
     /// The processors it may run on; none: all of them.
@@ -84,8 +84,8 @@ pub struct LoadSpec {
     /// The file of the network namespace that it enters before it opens a socket; null: the one it is started in.
     #[serde(default)]
     pub netns: Option<PathBuf>,
-    /// Load before the measured window; null stands for 500, or for none with `requests` or connections that are opened
-    /// as needed.
+    /// Load before the measured window; null stands for 500, or for none with `requests` or connections opened as
+    /// needed.
     #[serde(default)]
     #[schemars(range(min = *WARMUP_MS.start(), max = *WARMUP_MS.end()))]
     pub warmup_ms: Option<u64>,
@@ -116,8 +116,8 @@ pub struct LoadSpec {
     #[schemars(range(min = *SLICE_MS.start(), max = *SLICE_MS.end()))]
     pub slice_ms: Option<u64>,
     /// Whether it waits for a line on its input after `ready`, before the warm-up, and after `measured`, before it
-    /// closes its connections, so that the server can be looked at while it rests. The first line may be a time in
-    /// CLOCK_MONOTONIC nanoseconds: then the warm-up begins, and not at once.
+    /// closes its connections, so that the idle server can be inspected. The first line may be the start of the warm-up
+    /// in CLOCK_MONOTONIC nanoseconds; otherwise that begins at once.
     #[serde(default)]
     pub held: bool,
 }
@@ -254,15 +254,15 @@ pub struct Tls {
     pub insecure: bool,
 }
 
-/// One of several processes that load a server as one: its threads and connections are consecutive ones of theirs.
-/// The rates that its spec asks for are those of all of them, of which each thread takes its part.
+/// One of several processes that load a server as one. Its threads and connections are consecutive among those of all
+/// processes. The rates in its spec are those of all processes; each thread sends its share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Shard {
     /// Threads of the processes before it.
     #[schemars(range(max = *PLACE_THREADS.end()))]
     pub threads_before: usize,
-    /// Threads of them all.
+    /// Threads of all processes.
     #[schemars(range(min = *PLACE_THREADS.start(), max = *PLACE_THREADS.end()))]
     pub threads: usize,
     /// Connections of the processes before it, idle ones and probes included.
@@ -270,7 +270,7 @@ pub struct Shard {
     pub connections_before: usize,
 }
 
-/// What decides when a request goes out.
+/// What decides when a request is sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "loop", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Pace {
@@ -284,7 +284,7 @@ pub enum Pace {
         /// Seed of the Poisson arrivals.
         #[serde(default = "seed")]
         seed: u64,
-        /// Rates one after the other, from the start of the measured window. The warm-up has the first rate.
+        /// Consecutive rates, from the start of the measured window. The warm-up has the first rate.
         #[schemars(length(min = *STAGES.start(), max = *STAGES.end()))]
         stages: Vec<Stage>,
     },
@@ -309,7 +309,7 @@ pub struct Stage {
     pub from_per_s: f64,
     #[schemars(range(min = *RATE_PER_S.start(), max = *RATE_PER_S.end()))]
     pub to_per_s: f64,
-    /// Null only of the last, which goes on to the end at `to_per_s`.
+    /// Null only for the last stage, which continues to the end at `to_per_s`.
     #[schemars(range(min = *DURATION_MS.start(), max = *DURATION_MS.end()))]
     pub duration_ms: Option<u64>,
 }

@@ -16,7 +16,7 @@ pub struct Requests {
     pub correct: u64,
     /// Answered with other bytes, or with another status than the expected one.
     pub wrong: u64,
-    /// Not answered: the connection failed, or the time was up.
+    /// Not answered: the connection failed, or the request timed out.
     pub failed: u64,
     pub in_flight_begin: u64,
     pub in_flight_end: u64,
@@ -42,7 +42,7 @@ pub struct Errors {
     pub closed: u64,
     pub timeout: u64,
     pub malformed: u64,
-    /// Sessions of TLS that could not begin, or broke.
+    /// TLS sessions that could not start, or failed.
     #[serde(default)]
     pub tls: u64,
     /// Another status than the expected one.
@@ -75,13 +75,13 @@ impl Errors {
     }
 }
 
-/// Bytes as the protocol sees them: before they are encrypted where there is TLS.
+/// Bytes of the protocol: with TLS, those before encryption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bytes {
     pub sent: u64,
     pub received: u64,
-    /// Those of them that are the bodies of whole replies; null where the protocol has no heads to tell apart.
+    /// The part of them in bodies of complete replies; null if the protocol has no heads.
     #[serde(default)]
     pub bodies: Option<u64>,
 }
@@ -166,14 +166,14 @@ impl JsonSchema for Statuses {
     }
 }
 
-/// The views of an open loop beside the response time.
+/// The views of an open loop besides the response time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Views {
-    /// From the send to the whole, verified reply.
+    /// From the send to the complete, verified reply.
     pub service_ns: Latency,
-    /// The same of those requests that found a connection free: all that a client which waits for each reply would
-    /// have sent.
+    /// The same for requests that found a free connection: those that a client which waits for each reply would have
+    /// sent.
     pub closed_ns: Latency,
     /// The generator's own delay: from the due time, or from when a connection was free if that came later, to the
     /// send.
@@ -194,17 +194,18 @@ impl Views {
     }
 }
 
-/// The parts of the time from the begin of a request to its whole, verified reply. Each has a value for every reply.
+/// The parts of the time from the beginning of a request to its complete, verified reply. Each has a value for every
+/// reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Times {
-    /// Until the connection was open, with TLS until the request was sent; 0 where it was open already.
+    /// Until the connection was open, with TLS until the request was sent; 0 if it was open already.
     pub connect_ns: Latency,
-    /// From then until the request was sent whole.
+    /// From then until the request was sent completely.
     pub write_ns: Latency,
-    /// From then until the first bytes of the reply came.
+    /// From then until the first bytes of the reply arrived.
     pub wait_ns: Latency,
-    /// From then until it was whole.
+    /// From then until it was complete.
     pub read_ns: Latency,
     /// All but the first of these.
     pub processing_ns: Latency,
@@ -224,14 +225,14 @@ impl Times {
     }
 }
 
-/// What connections apart from the load have seen: nothing of it is in the other figures.
+/// Measurements of connections apart from the load, which are not included in the other figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     #[schemars(range(min = 1))]
     pub connections: usize,
     pub requests: Requests,
-    /// From when a request was due to the whole, verified reply.
+    /// From when a request was due to the complete, verified reply.
     pub latency_ns: Latency,
     /// From its send.
     pub service_ns: Latency,
@@ -280,7 +281,7 @@ impl Intervals {
     }
 }
 
-/// What the generator itself used in the window, all its threads together.
+/// What the generator itself used in the window, summed over its threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Generator {
@@ -289,7 +290,7 @@ pub struct Generator {
     pub wall_ns: u64,
     /// Time its threads were runnable without a processor.
     pub run_delay_ns: u64,
-    /// The longest time a thread was away: busy between two waits, or woken later than it had asked for.
+    /// The longest time a thread was away: busy between two waits, or woken late.
     pub turn_ns_max: u64,
     pub turns: u64,
     pub rss_bytes_max: u64,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{DELAY_MS, LOSS, MTU, QUEUE_PACKETS, RATE_BITS_PER_S};
 use crate::{PathWord, ReadyWord, ReportWord, Version};
 
-/// What a path is to be: the line it reads from standard input. Both directions are alike.
+/// The spec of a path: the line it reads from standard input. Both directions are alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathSpec {
@@ -35,7 +35,7 @@ pub struct PathSpec {
     #[serde(default = "mtu")]
     #[schemars(range(min = *MTU.start(), max = *MTU.end()))]
     pub mtu: usize,
-    /// Whether the server's kernel answers with SYN cookies when too many handshakes are under way.
+    /// Whether the server's kernel answers with SYN cookies when too many handshakes are in progress.
     #[serde(default = "syn_cookies")]
     pub syn_cookies: bool,
     /// Seed of the random losses.
@@ -70,7 +70,7 @@ pub struct PathReady {
     pub load: PathEnd,
     pub pid: u32,
     pub build: String,
-    /// What the kernel does not let it have inside.
+    /// Settings that the kernel refuses inside the namespaces.
     pub lacks: Vec<String>,
 }
 
@@ -83,8 +83,7 @@ pub struct PathEnd {
     pub netns: PathBuf,
 }
 
-/// What a path has carried since its last report, or since it was ready. It is told when a line comes on standard
-/// input.
+/// What a path has carried since its last report, or since it was ready. Emitted after each line on standard input.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathReport {
@@ -94,27 +93,27 @@ pub struct PathReport {
     pub to_server: Carried,
     pub to_load: Carried,
     pub wall_ns: u64,
-    /// Processor time of the path. What the kernels of both ends do with a packet that arrives is among it.
+    /// Processor time of the path, including what the kernels of both ends spend on arriving packets.
     pub cpu_ns: u64,
 }
 
-/// What became of the packets of one direction.
+/// The packets of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Carried {
     /// Packets that arrived.
     pub packets: u64,
-    /// Their bytes, with the headers of IP.
+    /// Their bytes, including IP headers.
     pub bytes: u64,
     /// Packets that found the queue full.
     pub dropped: u64,
-    /// Packets lost on the way, as asked for.
+    /// Packets lost in transit, as requested.
     pub lost: u64,
-    /// Packets that the kernel dropped, because the path was too late to take them in.
+    /// Packets dropped by the kernel, because the path was too late to read them.
     pub overrun: u64,
-    /// Packets dropped because as many bytes were on their way as the path keeps.
+    /// Packets dropped because too many bytes were in transit.
     pub overflowed: u64,
-    /// How late packets arrived, against the delay and the rate that were asked for.
+    /// How late packets arrived, compared with the requested delay and rate.
     pub late_ns_p99: u64,
     pub late_ns_max: u64,
 }

@@ -9,7 +9,7 @@ use crate::{
     one,
 };
 
-/// What a load generator saw in the measured window.
+/// The measurements of a load generator in the window.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
@@ -35,7 +35,7 @@ pub struct Report {
     pub open: Opening,
     /// Connections open when the window ended, idle ones included.
     pub connections_open: usize,
-    /// Connections opened in the whole run, idle ones and those opened anew included, probes not.
+    /// Connections opened in the whole run, including idle and reopened ones, without probes.
     pub connections_made: u64,
     #[schemars(range(min = 1))]
     pub threads: usize,
@@ -52,7 +52,7 @@ pub struct Report {
     pub pipeline: usize,
     #[schemars(range(min = 1))]
     pub requests_per_connection: Option<u64>,
-    /// The number of requests that was to end the run.
+    /// The requested number of requests.
     pub requests_asked: Option<u64>,
     /// How long the generator busy-waited before a request was due.
     #[serde(default)]
@@ -63,13 +63,13 @@ pub struct Report {
     /// Conditions to print beside the figures, a phrase each.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// Whether a signal ended it before its time.
+    /// Whether a signal ended it early.
     pub interrupted: bool,
     pub begin_ns: u64,
     pub end_ns: u64,
     pub requests: Requests,
     pub errors: Errors,
-    /// The same requests by what they were doing.
+    /// The same requests by phase.
     pub errors_by_phase: ErrorsByPhase,
     /// The first thing that went wrong, for people.
     pub first_error: Option<String>,
@@ -82,37 +82,37 @@ pub struct Report {
     /// Whether the server was gone at the end: no connection was open any more, and none could be opened.
     #[serde(default)]
     pub gone: bool,
-    /// When the last whole reply of the window came; null where none did.
+    /// When the last complete reply of the window arrived; null if none did.
     #[serde(default)]
     pub last_reply_ns: Option<u64>,
-    /// From the first connect to that reply, with all that was between.
+    /// From the first connect to that reply.
     pub elapsed_ns: Option<u64>,
-    /// In a run of a number of requests, from the begin of the first to that reply.
+    /// In a run with a number of requests, from the beginning of the first to that reply.
     pub finish_ns: Option<u64>,
-    /// From when a request was due, in a closed loop from its send, to the whole, verified reply.
+    /// From when a request was due, in a closed loop from its send, to the complete, verified reply.
     pub latency_ns: Latency,
-    /// The same run by other clocks; null in a closed loop, where they are one.
+    /// Other views of the same run; null in a closed loop, where all are the same.
     pub views: Option<Views>,
-    /// The parts of the requests' times; null unless `details` were asked for.
+    /// The parts of the requests' times; null unless `details` were requested.
     #[serde(default)]
     pub times: Option<Times>,
-    /// What became of the requests that were due; null in a closed loop.
+    /// Counts of the requests that were due; null in a closed loop.
     pub schedule: Option<Schedule>,
-    /// What the probes have seen; null without probes.
+    /// The measurements of the probes; null without probes.
     pub probe: Option<Probe>,
-    /// How long the oldest request that was in flight at the end had been due.
+    /// How long ago the oldest request in flight was due, at the end.
     pub unanswered_ns_max: u64,
-    /// The ages, since they were due, of the requests in flight when the window began, added up.
+    /// Sum over the requests in flight of the time since each was due, when the window began.
     #[serde(default)]
     pub age_begin_ns: u64,
     /// The same when it ended.
     #[serde(default)]
     pub age_end_ns: u64,
-    /// The ages of the failed requests when they failed, added up. In a closed loop: sum of latencies + age_end_ns +
-    /// age_failed_ns - age_begin_ns = mean number in flight x window.
+    /// Sum over the failed requests of the time from when each was due to its failure. In a closed loop: sum of
+    /// latencies + age_end_ns + age_failed_ns - age_begin_ns = mean number in flight x window.
     #[serde(default)]
     pub age_failed_ns: u64,
-    /// How often each status came; empty where the protocol has none.
+    /// How often each status occurred; empty if the protocol has none.
     pub statuses: Statuses,
     pub intervals: Intervals,
     pub generator: Generator,
@@ -148,13 +148,13 @@ impl Report {
 pub struct Schedule {
     /// Requests that were due in the window.
     pub due: u64,
-    /// Due before the window and not sent by then.
+    /// Due before the window and not sent before it began.
     pub unsent_begin: u64,
-    /// Due by the end of the window and not sent.
+    /// Due before the end of the window and not sent.
     pub unsent_end: u64,
-    /// Sent in the window, having found no connection free when they were due.
+    /// Sent in the window, but due while no connection was free.
     pub waited: u64,
-    /// The rate that was asked for, over the whole window.
+    /// The requested rate, over the whole window.
     #[schemars(range(min = 0.0))]
     pub asked_per_s: f64,
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{ADDRESSES, CONNECTIONS, THREADS};
 use crate::{Address, ReadyWord, ServeWord, ServedWord, Version, Workload, one};
 
-/// What a server is to do: the line it reads from standard input.
+/// The spec of a server: the line it reads from standard input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServeSpec {
@@ -65,7 +65,7 @@ pub struct ServeReady {
     pub role: ServeWord,
     /// The model with its options that are not default, as `io_uring[recv=oneshot]`.
     pub model: String,
-    /// The addresses with the ports it has got.
+    /// The addresses with their actual ports.
     #[schemars(length(min = 1))]
     pub listen: Vec<Address>,
     pub pid: u32,
@@ -80,13 +80,13 @@ pub struct ServeReady {
     pub defects: Vec<String>,
     /// Missing kernel features.
     pub lacks: Vec<String>,
-    /// What parses requests and builds replies: `iolab`, or the library that is compared with it as a whole.
+    /// The parser and builder of messages: `iolab`, or the library that is compared with it as a whole.
     pub parser: String,
     /// Whether an open connection may move from one thread to another.
     pub moves_connections: bool,
 }
 
-/// What a server has done so far. It is told when a line comes on standard input, and when the server ends.
+/// What a server has done so far. Emitted after each line on standard input, and when the server ends.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Served {
@@ -94,7 +94,7 @@ pub struct Served {
     pub event: ServedWord,
     pub role: ServeWord,
     pub workers: Vec<ServedWorker>,
-    /// How often a worker process was started again.
+    /// How often a worker process was restarted.
     pub restarts: u64,
     /// Syscalls of all workers so far, if they are counted and the kernel allows it.
     pub calls: Option<u64>,

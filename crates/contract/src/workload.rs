@@ -38,10 +38,10 @@ pub struct Http {
     /// The length of the body of `/`, in bytes.
     #[schemars(range(max = http::Workload::REPLY_BYTES_MAX))]
     pub reply_bytes: usize,
-    /// The status of the reply to `/`. With 204 it has no body: `reply_bytes` is 0, and a client takes no other status
-    /// unless it names one.
+    /// The status of the reply to `/`. With 204 it has no body: `reply_bytes` is 0, and a client accepts no other
+    /// status unless it names one.
     pub reply_status: ReplyStatus,
-    /// What a client asks for: a path, and a query if there is one.
+    /// The target of a client's requests: a path, with an optional query.
     #[schemars(length(max = http::Workload::TARGET_BYTES_MAX), regex(pattern = r##"^(/|http://)[!"$-~]*$"##))]
     pub target: String,
     /// The Host header a client sends; null stands for the address.
@@ -53,10 +53,10 @@ pub struct Http {
     pub verify: Verify,
     #[schemars(length(min = 1))]
     pub method: String,
-    /// Header fields of a client's requests beside Host, Content-Length and Connection: names and values.
+    /// Header fields of a client's requests besides Host, Content-Length and Connection: names and values.
     #[schemars(length(max = http::Request::HEADERS_MAX))]
     pub headers: Vec<(String, String)>,
-    /// The body of a client's requests, of which the limit is in bytes of UTF-8.
+    /// The body of a client's requests; its limit is in bytes of UTF-8.
     #[schemars(length(max = http::Request::BODY_BYTES_MAX))]
     pub body: String,
     /// The status that counts as success; null stands for any 2xx.
@@ -135,12 +135,12 @@ pub enum Verify {
     Status,
 }
 
-/// Messages that come back as they were sent.
+/// Messages that come back unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Echo {
     pub framing: Framing,
-    /// The length of a message without its frame, in bytes. Each framing has limits of its own within this range.
+    /// The length of a message without its frame, in bytes. Each framing has its own limits within this range.
     #[schemars(range(max = echo::Workload::MESSAGE_BYTES_MAX))]
     pub message_bytes: usize,
 }
@@ -151,7 +151,7 @@ impl Default for Echo {
     }
 }
 
-/// Lines of text that come back as they were sent.
+/// Lines of text that come back unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Line {
@@ -166,7 +166,7 @@ impl Default for Line {
     }
 }
 
-/// Calls whose answer takes the server a stated amount of computing.
+/// Calls with a configurable amount of computing for each answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rpc {
