@@ -107,7 +107,7 @@ impl Epoll {
     }
 
     /// Waits until something is ready or `timeout` expires, and returns how many descriptors are ready. The timeout has
-    /// nanosecond resolution on Linux 5.11 and later; older kernels round it up to a millisecond.
+    /// nanosecond resolution on Linux 5.11 and later; otherwise it is rounded up to a millisecond.
     ///
     /// # Errors
     /// None with a valid instance; an interrupted wait returns 0.

@@ -115,7 +115,7 @@ pub fn wait_for_termination() {
     unsafe { libc::sigwait(&raw const signals, &raw mut signal) };
 }
 
-/// Blocks SIGINT for this thread and those it starts later, so that the command it runs decides what to do about it.
+/// Blocks SIGINT for this thread and those it starts later, so that the command being run decides what to do.
 /// [`crate::netns::Namespace::contain`] unblocks it there.
 ///
 /// # Errors

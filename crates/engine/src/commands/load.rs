@@ -198,7 +198,7 @@ fn watched(descriptor: u32, spec: &LoadSpec) -> Result<EventPipe, Failure> {
     Ok(pipe)
 }
 
-/// Set by SIGINT, SIGTERM or SIGHUP. The report then covers what was measured until then.
+/// Set by SIGINT, SIGTERM, SIGHUP or a time limit. The report then covers what was measured until then.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Loads the server with the parts of a checked spec. The protocol becomes a type here. A supervised run passes on each
