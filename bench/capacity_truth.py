@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""`iolab capacity` held against servers of known capacity.
+"""Compares `iolab capacity` with servers of known capacity.
 
-By default ten searches, with the flags that it has by default, of a token bucket of 20,000 requests per second
-(bench/truth) on a processor of its own. A bucket keeps random arrivals waiting at a little less than its rate; the
-rate at which it holds the limit in half of the runs is computed by simulating the bucket itself.
+By default, runs ten searches with the command's default flags against a token bucket of 20,000 requests per second
+(bench/truth) on a CPU of its own. Random arrivals queue at a bucket even slightly below its rate; the true capacity,
+at which half of the runs meet the limit, comes from simulating the bucket.
 
-With --simulated, many searches of simulated servers, in which no time passes: steady, noisy, of a machine with two
-states, one that pauses, and one whose generator is the limit.
+With --simulated, runs many searches of simulated servers, without waiting: a steady one, a noisy one, one on a machine
+with two states, one that pauses, and one limited by the generator.
 
-The exit code is 1 where a real search has no figure or one that is more than 2 % off, or where the searches differ by
-more than 5 %; and where the intervals of simulated searches cover the truth in less than 93 %.
+The exit code is 1 if a real search has no figure, or one more than 2 % off, or if the figures differ by more than 5 %;
+and if fewer than 93 % of the intervals of simulated searches cover the truth.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ import numpy as np
 from common import ROOT, SLACK_S, Skipped, at_least_one, build, last_line, pinned
 
 SLO, LIMIT_S = "p99<5ms", 5e-3
-# The bucket, and the run that is simulated: the warm-up and the window of a run of a search.
+# The bucket, and the simulated run: warm-up and window as in a run of a search.
 BURST = 100
 WARMUP_S, WINDOW_S = 0.5, 1.0
 WINDOWS = 100
-# How far a figure may be off, how much the figures may differ, and how often intervals cover the truth at least.
+# Largest error of a figure, largest spread of the figures, and smallest share of intervals that cover the truth.
 ERROR_MAX, SPREAD_MAX, COVERED_MIN = 0.02, 0.05, 0.93
 CAPACITY_S_MAX = 600.0
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one search found, and how long the whole command took."""
+    """The result of one search, and how long the whole command took."""
 
     rate_per_s: float
     low_per_s: float
@@ -57,7 +57,7 @@ class Found:
 
 
 def bucket_capacity_per_s(rate_per_s: float) -> float:
-    """The rate of random arrivals at which a bucket holds the limit in half of the runs."""
+    """The rate of random arrivals at which a bucket meets the limit in half of the runs."""
     low, high = 0.8 * rate_per_s, 1.2 * rate_per_s
     while high - low > 1e-4 * rate_per_s:
         middle = (low + high) / 2
@@ -77,7 +77,7 @@ def bucket_holds(rate_per_s: float, asked_per_s: float, chance: np.random.Genera
 
 @contextmanager
 def bucket(program: str, rate_per_s: int) -> Iterator[str]:
-    """A running bucket on the first processor, and its URL."""
+    """Runs a bucket on the first CPU; yields its URL."""
     command = pinned(
         min(os.sched_getaffinity(0)), [program, "bucket", "--rate", str(rate_per_s), "--burst", str(BURST)]
     )
@@ -87,14 +87,14 @@ def bucket(program: str, rate_per_s: int) -> Iterator[str]:
         try:
             yield f"http://{json.loads(process.stdout.readline())['listen']}/"
         finally:
-            # The end of its standard input ends it.
+            # The bucket exits when its standard input closes.
             process.stdin.close()
             process.stdout.read()
             process.wait(SLACK_S)
 
 
 def search(url: str) -> Found:
-    """One search with the flags that it has by default."""
+    """Runs one search with the default flags."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as runs:
         iolab = [sys.executable, "-m", "iolab", "capacity", "--slo", SLO, "--json", "--out", runs, url]
@@ -111,7 +111,7 @@ def search(url: str) -> Found:
 def real(flags: argparse.Namespace) -> int:
     program = flags.server or build_server()
     truth = bucket_capacity_per_s(flags.rate)
-    print(f"A token bucket of {flags.rate:,}/s holds {SLO} in half of the runs at {truth:,.0f}/s (computed).")
+    print(f"A token bucket of {flags.rate:,}/s meets {SLO} in half of the runs at {truth:,.0f}/s (computed).")
     found: list[Found] = []
     for number in range(1, flags.runs + 1):
         with bucket(program, flags.rate) as url:
@@ -155,18 +155,18 @@ def simulated(flags: argparse.Namespace) -> int:
 
 
 def of_unseen_states(servers: Any, searches: int) -> bool:
-    """A machine with two states that nothing shows: the figure is between them."""
+    """A machine with two states that no measurement shows: the figure is between them."""
     settings, states = servers.Settings(servers.LIMITS), (servers.SLOW, servers.FAST)
     chances = (np.random.default_rng(seed) for seed in range(searches))
     done = [servers.searched(servers.Moving(states, each, labels=False), settings).done for each in chances]
     slow, fast = (state.capacity_per_s for state in states)
     between = sum(each.kind == "capacity" and 0.97 * slow <= each.rate_per_s <= 1.03 * fast for each in done)
-    print(f"two states, not seen ({slow:,.0f}/s and {fast:,.0f}/s): {between} of {searches} figures are between them")
+    print(f"two states, not visible ({slow:,.0f}/s and {fast:,.0f}/s): {between} of {searches} figures are in between")
     return between == searches
 
 
 def of_a_generator(servers: Any, searches: int) -> bool:
-    """A generator that is the limit: "at least" what it could, within 5 %."""
+    """A server limited by the generator: "at least" the generator's rate, within 5 %."""
     settings, server = servers.Settings(servers.LIMITS), servers.Server(1e9, generator_per_s=80_000.0)
     chances = (np.random.default_rng(seed) for seed in range(searches))
     noisy = ((replace(server, generator_per_s=80_000 * (1 + 0.02 * each.standard_normal())), each) for each in chances)
@@ -175,7 +175,7 @@ def of_a_generator(servers: Any, searches: int) -> bool:
         done = servers.searched(servers.alone(machine, chance), settings).done
         share = (done.rate_per_s or 0.0) / machine.generator_per_s
         good += done.kind == "at least" and 0.95 <= share <= 1.0
-    print(f'a generator that is the limit: {good} of {searches} say "at least" 95 to 100 % of its rate')
+    print(f'limited by the generator: {good} of {searches} say "at least" 95 to 100 % of its rate')
     return good == searches
 
 
@@ -187,10 +187,10 @@ def build_server() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Hold `iolab capacity` against servers of known capacity.")
+    parser = argparse.ArgumentParser(description="Compare `iolab capacity` with servers of known capacity.")
     parser.add_argument("--runs", type=at_least_one, default=10, help="searches of the token bucket (10)")
     parser.add_argument("--rate", type=at_least_one, default=20_000, help="requests per second of the bucket (20000)")
-    parser.add_argument("--server", metavar="PATH", help="bench/truth, if it has been built already")
+    parser.add_argument("--server", metavar="PATH", help="a built bench/truth, instead of building it")
     parser.add_argument(
         "--simulated", type=at_least_one, metavar="N", help="N searches of each simulated server instead"
     )
@@ -198,7 +198,7 @@ def main() -> int:
     try:
         return simulated(flags) if flags.simulated else real(flags)
     except Skipped as reason:
-        print(f"there is no server of known capacity: {reason}", file=sys.stderr)
+        print(f"no server of known capacity: {reason}", file=sys.stderr)
         return 1
 
 

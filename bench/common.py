@@ -1,4 +1,4 @@
-"""What the benches share: the engine, the processors and how far apart they are, runs of our generator, and figures."""
+"""Shared by the benchmarks: the engine, the CPUs and their core-to-core latency, runs of our generator, and figures."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from iolab.plan.plan import Plan
 from iolab.results.records import SAME_TOPOLOGY_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
-# What a process may take beyond the time it was asked to run: to connect, to drain and to print.
+# Allowed beyond the run time of a process: to connect, drain and print.
 SLACK_S = 20.0
-# How often a run is made until both processors were together. One round then goes without it.
+# Attempts at a run with both CPUs close together. After that, the round goes without it.
 TRIES_MAX = 6
-# Looks before the first run, and the pause between them, to have seen them together.
+# Measurements before the first run, and the pause between them, to find the smallest latency.
 LOOKS, LOOK_PAUSE_S = 30, 0.1
 
 Made = TypeVar("Made")
 
 
 class Skipped(Exception):
-    """A contender cannot run here; the text says why."""
+    """A contender cannot run here; the message says why."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: its first process, the port where it listens, and what it is, with its version."""
+    """A running server: its first process, its port, and its kind and version."""
 
     pid: int
     port: int
@@ -55,31 +55,32 @@ class Server:
 
 @dataclass
 class Distance:
-    """How far apart the processors of server and generator are; None where that is unknown, as of one and the same."""
+    """Core-to-core latency between the CPUs of server and generator; None if unknown or if both use the same CPU."""
 
     engine: Engine
     cpus: tuple[int, int]
     least_ns: float = math.inf
 
     def look(self) -> float | None:
-        """Measures it now, in nanoseconds."""
+        """Measures the latency now, in nanoseconds."""
         ns = None if self.cpus[0] == self.cpus[1] else core_to_core_ns(self.engine, *self.cpus)
         self.least_ns = min(self.least_ns, math.inf if ns is None else ns)
         return ns
 
     def look_often(self) -> None:
-        """Measures it over a few seconds, so that the least is that of processors that are together."""
+        """Measures for a few seconds, to find the latency of CPUs that are close together."""
         for _ in range(LOOKS):
             self.look()
             time.sleep(LOOK_PAUSE_S)
 
     def is_together(self, apart_ns: float | None) -> bool:
-        """Whether so far is as near as they come, as far as was seen."""
+        """Whether this latency is about the smallest measured so far."""
         return apart_ns is None or apart_ns <= SAME_TOPOLOGY_MAX * self.least_ns
 
     def together(self, make: Callable[[], Made]) -> tuple[Made, float | None] | None:
-        """Makes a run, and makes it again while it had the processors apart, and how far they were; None if it always
-        had them apart.
+        """Repeats a run until the CPUs are close together before and after it.
+
+        Returns the result and the larger latency, or None after TRIES_MAX attempts.
         """
         for _ in range(TRIES_MAX):
             before_ns, made, after_ns = self.look(), make(), self.look()
@@ -88,24 +89,24 @@ class Distance:
         return None
 
     def words(self) -> str:
-        """The rule for runs, for the head of the output."""
+        """The rule for repeating runs, for the head of the output."""
         if math.isinf(self.least_ns):
-            return "How far apart the processors are is not known here, and may differ from run to run."
+            return "The core-to-core latency is unknown on this machine, and may differ between runs."
         return (
-            "Every run had both processors together, before it and after: at most "
+            "Core-to-core latency before and after every run: at most "
             f"{SAME_TOPOLOGY_MAX * self.least_ns:.0f} ns for the round trip of a cache line "
-            f"({self.least_ns:.0f} is the least seen)."
+            f"(smallest measured: {self.least_ns:.0f} ns)."
         )
 
 
 def processors() -> tuple[int, int]:
-    """One for the server and one for the generator; the same where there is no other."""
+    """One CPU for the server and one for the generator; the same one if there is no other."""
     cpus = sorted(os.sched_getaffinity(0))
     return cpus[0], cpus[-1]
 
 
 def processor_words(cpus: tuple[int, int], generator: str = "generator") -> str:
-    same = " (the same, for want of another: not comparable)" if cpus[0] == cpus[1] else ""
+    same = " (the only CPU: figures are not comparable)" if cpus[0] == cpus[1] else ""
     return f"server on CPU {cpus[0]}, {generator} on CPU {cpus[1]}{same}"
 
 
@@ -118,7 +119,7 @@ def load_spec(
     warmup_ms: int,
     seconds: int,
 ) -> dict[str, Any]:
-    """What our generator is to do."""
+    """The spec for our generator."""
     return {
         "schema": 1,
         "role": "load",
@@ -132,7 +133,7 @@ def load_spec(
 
 
 def run_with_edges(command: Sequence[str], spec: dict[str, Any], server: Server) -> tuple[dict[str, Any], int]:
-    """Runs our generator; returns its report, and what the server has used between the edges of its window."""
+    """Runs our generator; returns its report and the server's CPU time within the window, in nanoseconds."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdin is not None
@@ -149,53 +150,53 @@ def run_with_edges(command: Sequence[str], spec: dict[str, Any], server: Server)
                     return event, cpu_ns["measured"] - cpu_ns["measuring"]
                 case "failed":
                     raise Skipped(event["message"])
-    raise Skipped("our generator ended without a report")
+    raise Skipped("our generator exited without a report")
 
 
 def completed(report: dict[str, Any]) -> int:
-    """The requests of a report, unless it is not worth a figure."""
+    """The number of correct replies; raises Skipped if any request failed."""
     requests = report["requests"]
     if requests["wrong"] + requests["failed"] > 0:
-        raise Skipped(f"{requests['wrong']} replies were wrong and {requests['failed']} requests failed")
+        raise Skipped(f"{requests['wrong']} wrong replies and {requests['failed']} failed requests")
     if requests["correct"] == 0:
         raise Skipped("no request was answered")
     return int(requests["correct"])
 
 
 def spread(values: Sequence[float], digits: int, width: int = 0) -> str:
-    """The median of several rounds, at least so wide, and the least and the most."""
+    """The median, padded to `width`, with the minimum and maximum in brackets."""
     return f"{statistics.median(values):{width}.{digits}f} [{min(values):.{digits}f}, {max(values):.{digits}f}]"
 
 
 def at_least_one(text: str) -> int:
-    """The type of a flag that counts something."""
+    """The argparse type of a count."""
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError("it must be 1 or more")
+        raise argparse.ArgumentTypeError("must be 1 or more")
     return number
 
 
 def find_engine() -> str | None:
-    """The engine that IOLAB_ENGINE names, or the one that make has built."""
+    """The engine in IOLAB_ENGINE, or the one that make built."""
     with suppress(EngineError):
         return binary.find()
     return None
 
 
 def raise_descriptor_limit() -> None:
-    """A thousand connections need more descriptors than many shells give."""
+    """A thousand connections need more descriptors than many shells allow."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def pinned(cpu: int, command: Sequence[str]) -> list[str]:
-    """The command on one processor, where that can be done."""
+    """The command, pinned to one CPU if taskset is installed."""
     taskset = shutil.which("taskset")
     return [taskset, "--cpu-list", str(cpu), *command] if taskset else list(command)
 
 
 def build(command: Sequence[str]) -> None:
-    """Builds a program; nothing is done where nothing has changed."""
+    """Builds a program; does nothing if it is up to date."""
     try:
         registered.build(command)
     except Absent as why:
@@ -203,10 +204,10 @@ def build(command: Sequence[str]) -> None:
 
 
 def last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
-# The calls of rpc can take more processor time, which is set to the nanosecond.
+# rpc calls can use extra CPU time, set to the nanosecond.
 BESIDE_ITSELF = """
 name = "beside-itself"
 question = "Is the same build the same?"
@@ -221,11 +222,11 @@ duration_ms = 800
 
 
 def beside_itself(blocks: int, work_ns: int = 0) -> Plan:
-    """A server of ours beside itself, the second of which does so much more work for each request."""
+    """A server of ours twice, the second with `work_ns` more work in each request."""
     return parse_experiment(BESIDE_ITSELF.format(blocks=blocks, work_ns=work_ns).encode())
 
 
 def work_ns(same: Results, share: float) -> int | None:
-    """So much of a request's CPU time as more work, from a run beside itself; None where that measured nothing."""
+    """This share of a request's CPU time, from a run of equal servers; None if that run measured none."""
     level = same.verdicts[0].level("cpu_per_request", "mine")
     return None if level is None else round(share * level.median)

@@ -1,10 +1,10 @@
-"""How often `iolab compare` is right: the same build twice, and a build with 5 % more work for each request.
+"""How often `iolab compare` is right: for the same build twice, and for a build with 5 % more work in each request.
 
     make bench-compare
 
-Simulated runs go through the real store, with noise of each trial, a slow drift and a level of each run that the other
-has not. With --real, servers are measured here: epoll beside epoll, whose second run does 5 % more work in rpc. That
-takes two to three minutes for each pair.
+Simulated runs go through the real store. They have noise in each trial, a slow drift, and a speed level that differs
+between the two runs. With --real, the servers run on this machine: epoll twice, where the second run does 5 % more work
+in each rpc call. Each pair takes two to three minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from unittest import mock
 
 import common
 
-# The simulation is that of the tests.
+# The tests have the simulation.
 sys.path.insert(0, str(common.ROOT / "tests"))
 
 import simulated_runs
@@ -28,8 +28,8 @@ from iolab import api
 from simulated_runs import Weather
 
 WORK, THRESHOLD = 0.05, 0.03
-# What makes up a run: the noise of its trials, its blocks, the drift of the machine (the step from trial to trial, and
-# the level of each run), and whether the server is alone.
+# Per run: the noise of a trial, the number of blocks, the drift of the machine (standard deviations of the step between
+# trials and of the level of a run), and whether the server runs alone.
 STEADY, DRIFTING, WILD = (0.0, 0.0), (0.01, 0.03), (0.03, 0.0)
 RUNS = (
     *((0.02, blocks, DRIFTING, False) for blocks in (12, 20, 40)),
@@ -43,21 +43,21 @@ REAL_BLOCKS = 20
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--pairs", type=common.at_least_one, default=40, help="pairs of runs for each line")
-    options.add_argument("--real", action="store_true", help="measure servers here, and simulate nothing")
+    options.add_argument("--real", action="store_true", help="measure servers on this machine instead of simulating")
     chosen = options.parse_args()
-    print(f"threshold {THRESHOLD:.0%}; {chosen.pairs} pairs of runs each\n")
+    print(f"threshold {THRESHOLD:.0%}; {chosen.pairs} pairs of runs a line\n")
     with tempfile.TemporaryDirectory() as folder:
         for line in real(Path(folder), chosen.pairs) if chosen.real else simulated(Path(folder), chosen.pairs):
             print(line, flush=True)
 
 
 def simulated(folder: Path, pairs: int) -> Iterator[str]:
-    """A line for each kind of run and each amount of work."""
+    """A line for each kind of run and amount of work."""
     yield f"{'':16}{'noise':>6}{'blocks':>7}{'drift':>7}{'level':>7}{'work':>7}  result"
     for noise, blocks, (step, level), alone in RUNS:
         plan = simulated_runs.plan_of(blocks, alone=alone)
         for work in WORKS_ALONE if alone else (0.0, WORK):
-            # Nothing here has to survive a loss of power.
+            # These runs need not survive a power failure.
             with mock.patch.object(os, "fsync"), tempfile.TemporaryDirectory(dir=folder) as runs:
                 counts = simulated_runs.outcomes(
                     Path(runs), plan, Weather(noise, step, level), pairs, work=work, threshold=THRESHOLD
@@ -68,7 +68,7 @@ def simulated(folder: Path, pairs: int) -> Iterator[str]:
 
 
 def real(folder: Path, pairs: int) -> Iterator[str]:
-    """The same build twice, and one that does more work, measured here."""
+    """The same build twice and one with more work, measured on this machine."""
     counts: dict[str, Counter[str]] = {"the same build": Counter(), f"{WORK:+.0%} work": Counter()}
     for pair in range(pairs):
         first = api.run(common.beside_itself(REAL_BLOCKS), out=folder / f"{pair}-a")

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """What each I/O model costs, as a Markdown table: syscalls per request, memory per connection, processes and threads.
 
-Calls: the kernel counts those of the whole server. It is asked for few requests and then for many, over as many
-connections, and the difference of the counts is divided by that of the requests: so what it costs to accept and to
-close connections falls out, and no clock is involved.
+Syscalls: the kernel counts those of the whole server, for a short and a long run over the same number of connections.
+The difference of the counts divided by the difference of the requests excludes the cost of accepting and closing
+connections, and needs no clock.
 
-Memory: what the server's processes grow by from ten idle connections to many, each after one request, divided by
-their number. It is proportional, so what processes share counts once, and leaves out the pages of files. What the
-kernel holds for a connection stands beside it as far as it can be told from the rest: page tables, and a stack for each
-task. The sockets of both ends come to that, for all models alike.
+Memory: how much the server's processes grow from ten idle connections to many, each after one request, divided by the
+number of connections. It is proportional (shared pages count once) and excludes file pages. A second column has the
+kernel memory that can be attributed to a connection: page tables, and a stack for each task. The sockets of both ends
+are extra, and the same for all models.
 
-This prints and never judges: the exit code is 0 whatever comes out. docs/models.md shows a table of it.
+It only prints: the exit code is 0 whatever the figures. docs/models.md has a table from it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from iolab.measure.child import Child
 from iolab.measure.engine import Engine, Load, TrialFailed, ask_served, open_engine, serve, served, variant
 from iolab.plan.contestant import Contestant
 
-# Beside each model as it is: the variants that wait in another way, or for another number of connections.
+# Measured beside each default model: variants that wait in another way or suit another number of connections.
 VARIANTS = (
     "prefork[processes=1000]",
     "select[set=big]",
@@ -55,32 +55,32 @@ ECHO = EchoWorkload(message_bytes=64)
 HTTP = HttpWorkload()
 HTTP_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-# Where calls are counted: connections, and the requests of the longer run.
+# Where syscalls are counted: connections, and the requests of the longer run.
 SETTINGS = ((1, 1_000), (50, 10_000), (1_000, 30_000))
-# The shorter run has so many requests for each connection: just enough that each is served once.
+# Requests per connection in the shorter run: just enough to serve each connection once.
 REQUESTS_FEW = 1
-# How long a server may take to enter the call it waits in again, and to close what the generator has closed.
+# Time for a server to re-enter its waiting syscall, and to close what the generator has closed.
 SETTLE_S = 0.05
-# How often it is looked at whether a server has started all its processes and threads.
+# How often to check that a server has started all its processes and threads.
 LOOKS_MAX = 50
 
-# Memory grows from so many idle connections to so many, or to as many as a model holds.
+# Memory grows between these numbers of idle connections, or up to the most that a model serves.
 IDLE_FEW = 10
 IDLE_MANY = 10_000
-# No server is run with more processes than this.
+# The most connections of a model with a process for each.
 IDLE_MANY_OF = {"fork": 1_000}
-# Of fewer, what each takes cannot be told from what else a server does.
+# With fewer, the memory of a connection is lost in other changes of the server.
 IDLE_LEAST = 100
-# Processes and threads are counted with so many connections.
+# Idle connections while processes and threads are counted.
 IDLE_TASKS = 50
-# This process needs descriptors for other things, and so does a server.
+# Descriptors that this process and the server need for other things.
 DESCRIPTORS_RESERVED = 100
 REPLY_S_MAX = 5.0
 
-# What Linux gives each task on x86-64 and on 64-bit Arm.
+# The kernel stack of a task in Linux on x86-64 and 64-bit Arm.
 KERNEL_STACK_BYTES = 16 * 1024
 
-# A connection that is closed with this leaves nothing behind that waits for late packets.
+# Closes a connection with a reset, which leaves nothing in TIME-WAIT.
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -99,7 +99,7 @@ class Row:
 
     @contextlib.contextmanager
     def server(self, *, count_calls: bool = False) -> Iterator[tuple[Child, str]]:
-        """The server, fresh, and its address; raises TrialFailed."""
+        """A new server and its address; raises TrialFailed."""
         contestant = Contestant.parse(self.text)
         spec = ServeSpec(
             model=contestant.name,
@@ -148,19 +148,19 @@ def print_header(engine: Engine, cpus: CpuSets) -> None:
 
 
 def cells(text: str, engine: Engine, cpus: CpuSets) -> list[str]:
-    """The figures of a model, or why there are none."""
+    """The figures of a model, or why it has none."""
     try:
         about = variant(engine, Contestant.parse(text))
     except PlanError as error:
         return [str(error)]
     if not about.available:
-        return [about.why_not or "it cannot run here"]
+        return [about.why_not or "not available"]
     row = Row(text, about, engine, cpus)
     return [*calls_cells(row), *idle_cells(row)]
 
 
 def calls_cells(row: Row) -> list[str]:
-    """Syscalls per request, or why there is no such figure, for each setting."""
+    """Syscalls per request for each setting, or why they were not counted."""
     try:
         with row.server(count_calls=True) as (child, address):
             return [calls_cell(row, child, address, connections, many) for connections, many in SETTINGS]
@@ -172,7 +172,7 @@ def calls_cell(row: Row, child: Child, address: str, connections: int, many: int
     if row.about.holds is not None and row.about.holds < connections:
         return f"holds {row.about.holds:,}"
     few = REQUESTS_FEW * connections
-    # The first time a server holds so many connections it makes room for them, which nothing gives back.
+    # A server allocates for its largest number of connections once, and keeps that memory.
     load(row, address, connections, few)
     counts = [calls_so_far(child)]
     for requests in (few, many):
@@ -185,8 +185,8 @@ def calls_cell(row: Row, child: Child, address: str, connections: int, many: int
 
 
 def settle(child: Child) -> None:
-    """Waits until a server starts and ends no more processes and threads: it is ready before it has them all, and those
-    of connections that were closed end a little later.
+    """Waits until the number of threads is stable: a server is ready before it has started them all, and threads of
+    closed connections end a little later.
     """
     earlier = 0
     for _ in range(LOOKS_MAX):
@@ -198,14 +198,14 @@ def settle(child: Child) -> None:
 
 
 def calls_so_far(child: Child) -> int | None:
-    """None where the kernel does not let the server count; raises TrialFailed."""
+    """The syscalls of the server; None if the kernel does not allow counting. Raises TrialFailed."""
     settle(child)
     ask_served(child)
     return served(child).calls
 
 
 def load(row: Row, address: str, connections: int, requests: int) -> None:
-    """Asks for so many replies; raises TrialFailed unless all come."""
+    """Sends this many requests; raises TrialFailed unless all are answered."""
     spec = LoadSpec(
         workload=row.workload,
         connect=(address,),
@@ -223,7 +223,7 @@ def load(row: Row, address: str, connections: int, requests: int) -> None:
 
 
 def idle_cells(row: Row) -> list[str]:
-    """Memory at rest and for each idle connection, and processes and threads."""
+    """Memory at rest and per idle connection, and the numbers of processes and threads."""
     room = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_RESERVED
     many = min(IDLE_MANY_OF.get(row.about.name, IDLE_MANY), row.about.holds or IDLE_MANY, room)
     few, some = min(IDLE_FEW, many), min(IDLE_TASKS, many)
@@ -244,25 +244,25 @@ def idle_cells(row: Row) -> list[str]:
 
 
 def added(growth_kib: float, digits: int) -> str:
-    """What a connection adds. Where the server has shrunk meanwhile, it adds nothing that can be told."""
+    """The memory that a connection adds; "-" if the server has shrunk."""
     return f"{growth_kib:.{digits}f}" if growth_kib >= 0 else "-"
 
 
 def connect(row: Row, address: str, count: int, clients: contextlib.ExitStack) -> None:
-    """Opens so many connections, each for one request, and leaves them open; raises OSError."""
+    """Opens `count` connections, sends one request over each, and leaves them open; raises OSError."""
     host, _, port = address.rpartition(":")
     request = HTTP_REQUEST if row.workload is HTTP else bytes(ECHO.message_bytes)
     for _ in range(count):
         client = clients.enter_context(socket.create_connection((host, int(port)), timeout=REPLY_S_MAX))
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         client.sendall(request)
-        # So small a reply comes in one piece.
+        # A reply this small arrives in one piece.
         if not client.recv(4096):
-            raise OSError("the server has closed a connection that was to be idle")
+            raise OSError("the server closed a connection without a reply")
 
 
 def server_bytes(child: Child) -> int:
-    """The memory of the server's processes; raises OSError where the kernel does not say."""
+    """The memory of the server's processes; raises OSError if the kernel does not report it."""
     own_bytes = proc.own_bytes(proc.look(child.pid).pids)
     if own_bytes is None:
         raise OSError("the kernel does not say how much memory a process has")
@@ -270,10 +270,10 @@ def server_bytes(child: Child) -> int:
 
 
 def kernel_bytes(child: Child) -> int:
-    """What the kernel holds for the server's processes and threads: page tables, and a stack of its own for each."""
+    """Kernel memory of the server's processes and threads: page tables, and a kernel stack for each thread."""
     total = 0
     for pid in proc.look(child.pid).pids:
-        # It may have ended meanwhile.
+        # The process may have ended.
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
             fields = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}

@@ -1,22 +1,20 @@
 #!/usr/bin/env python3
 """How fairly each event-driven model serves many connections with messages of each size, beside epoll, as Markdown.
 
-A server that serves some connections again and again while others wait has a long tail: its p99 shows it, and its
-median hides it. So each model runs in pairs with epoll, one right after the other and in random order, and the ratios
-of a pair are taken: of p99, of CPU per request, and of the requests served. The table shows median [least, most] over
-the rounds, and marks what is above its bar. Our load generator loads both, in a closed loop; server and generator have
-a processor each.
+A server that serves some connections again and again while others wait has a long tail, which shows in its p99 and not
+in its median. So each model runs in pairs with epoll, one right after the other in random order. Each pair gives ratios
+of p99, of CPU per request and of requests served. The table shows median [min, max] over the rounds, and marks what
+is above its bar. Our generator loads both in a closed loop; server and generator have a CPU each.
 
-A p99 is of requests that were answered, so it does not see a connection that is never served. The table therefore shows
-how old the oldest request is that is in flight when the window ends, and marks a row where that is more than the p99.
+The p99 covers answered requests, so it misses a connection that is never served. The table therefore shows the age of
+the oldest request in flight at the end of the window, and marks a row where that exceeds the p99.
 
-Where a hypervisor moves processors, a message between them costs two or three times as much at one moment as at
-another. A run that did not have them together is made again; a pair without such a run is left out, and the number of
-those is printed.
+Where a hypervisor moves virtual CPUs, a message between them can cost two to three times as much from one moment to the
+next. A run whose CPUs were far apart is repeated; a pair without a good run is left out, and counted.
 
-`hyper` speaks HTTP only: it runs beside epoll with HTTP, and replies have the size that messages have for the others.
+`hyper` speaks only HTTP: it runs beside epoll over HTTP, with replies of the message size of the other models.
 
-This prints and never judges: the exit code is 0 whatever comes out.
+It only prints: the exit code is 0 whatever the figures.
 """
 
 from __future__ import annotations
@@ -69,11 +67,11 @@ HTTP_MODELS = ("hyper",)
 SIZES = (1024, 16 * 1024, 64 * 1024, 1024 * 1024)
 CONNECTIONS = (50, 1000)
 
-# What the p99 of a model may be of that of epoll.
+# The largest p99 of a model, relative to epoll's.
 P99_BAR = 1.5
-# What its CPU per request may be, by model, size and connections.
+# The largest CPU per request relative to epoll's, by model, size and connections.
 CPU_BARS: Mapping[tuple[str, int, int], float] = {("io_uring", 16 * 1024, 1000): 1.0}
-# How old the oldest request in flight may be of the p99, at the end of a window.
+# The largest age of the oldest request in flight at the end of a window, relative to the p99.
 OLDEST_BAR = 1.0
 
 WARMUP_MS = 500
@@ -81,7 +79,7 @@ WARMUP_MS = 500
 
 @dataclass(frozen=True)
 class Bench:
-    """What all pairs share."""
+    """Shared by all pairs."""
 
     engine: Engine
     driver: Driver
@@ -105,7 +103,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Pair:
-    """A model and epoll, one right after the other."""
+    """A run of a model and one of epoll, one right after the other."""
 
     model: Run
     base: Run
@@ -153,7 +151,7 @@ def main() -> int:
     print(
         f"{flags.rounds} rounds of {flags.seconds} s, seed {flags.seed}; "
         f"{processor_words(cpus, f'generator ({flags.driver})')}\n"
-        f"Ratios are to {BASE}: median [least, most].\n{bench.distance.words()}"
+        f"Ratios are to {BASE}: median [min, max].\n{bench.distance.words()}"
     )
     for connections in flags.connections or CONNECTIONS:
         for size in flags.bytes or SIZES:
@@ -165,7 +163,7 @@ def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Print how fairly models serve many connections, beside epoll.")
     parser.add_argument("--rounds", type=at_least_one, default=5, help="pairs of each model (5)")
     parser.add_argument("--seconds", type=at_least_one, default=3, help="length of each run (3)")
-    parser.add_argument("--seed", type=int, default=1, help="of the order within pairs (1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order within pairs (1)")
     parser.add_argument(
         "--only", metavar="TEXT", default="", help=f"models whose name contains this: {', '.join(MODELS)}"
     )
@@ -175,10 +173,12 @@ def parse_flags() -> argparse.Namespace:
     )
     counts = ", ".join(map(str, CONNECTIONS))
     parser.add_argument("--connections", type=at_least_one, action="append", help=f"may be repeated ({counts})")
-    parser.add_argument("--driver", choices=("epoll", "io_uring"), default="epoll", help="of the generator (epoll)")
+    parser.add_argument(
+        "--driver", choices=("epoll", "io_uring"), default="epoll", help="driver of the generator (epoll)"
+    )
     flags = parser.parse_args()
     if not any(flags.only in name for name in MODELS):
-        parser.error(f"no model is called anything like {flags.only}; there are {', '.join(MODELS)}")
+        parser.error(f"no model has {flags.only} in its name; choose from {', '.join(MODELS)}")
     return flags
 
 
@@ -200,7 +200,7 @@ def print_scene(setting: Setting, models: list[str], bench: Bench) -> None:
 
 def cells(model: str, setting: Setting, pairs: list[Pair], rounds: int) -> list[str]:
     if not pairs:
-        return [*"-------", "the processors were moved in every round"]
+        return [*"-------", "CPUs too far apart in every round"]
     tails = [pair.model.p99_ns / pair.base.p99_ns for pair in pairs]
     cpu = [pair.model.cpu_ns / pair.base.cpu_ns for pair in pairs]
     return [
@@ -222,7 +222,7 @@ def milliseconds(times_ns: Iterator[int]) -> str:
 def remarks(
     tails: list[float], cpu: list[float], cpu_bar: float | None, pairs: list[Pair], rounds: int
 ) -> Iterator[str]:
-    """What is above its bar, and what the figures do not see."""
+    """What exceeds its bar, and what the figures miss."""
     if statistics.median(tails) > P99_BAR:
         yield f"p99 above {P99_BAR}"
     if cpu_bar is not None:
@@ -236,7 +236,7 @@ def remarks(
 
 
 def run_pairs(model: str, setting: Setting, bench: Bench) -> Iterator[Pair]:
-    """Runs a model and epoll in turn, and gives the pairs that had the processors together; raises Skipped."""
+    """Runs a model and epoll in turn; yields the pairs whose CPUs were close together. Raises Skipped."""
     workload = setting.workload(model)
     with contextlib.ExitStack() as running:
         servers = {
@@ -252,7 +252,7 @@ def run_pairs(model: str, setting: Setting, bench: Bench) -> Iterator[Pair]:
 
 
 def run(server: Server, workload: Workload, setting: Setting, bench: Bench) -> Run | None:
-    """One run with the processors together; None if it never had them so."""
+    """One run with the CPUs close together; None if no attempt had them so."""
     spec = load_spec(
         server,
         workload,

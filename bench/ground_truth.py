@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
-"""Load generators held against servers of exactly known latency: what they say, beside what was true.
+"""Compares the reports of load generators with servers of exactly known latency.
 
-A server (bench/truth) keeps every request for a time that is chosen beforehand, and writes down when each came and when
-its reply went out. A generator loads it, and its p50, p90, p99 and p99.9 are compared with those of the truth:
-right within 2 % or 0.3 ms, whichever is more. Wrong bodies, statuses and resets are counted on both sides.
-docs/ground-truth.md has the formulas.
+A server (bench/truth) holds each request for a time chosen in advance, and records when the request arrived and when
+its reply was written. The p50, p90, p99 and p99.9 of a generator are right within 2 % or 0.3 ms of the true ones,
+whichever is more. Wrong bodies, statuses and resets are counted on both sides. docs/ground-truth.md has the formulas.
 
-What is true of a closed loop: the times for which the server kept the requests that came. Of an open one: the times
-from when requests were due, whether or not there was a connection free by then. For our generator that is the record
-of the server held against the schedule; for those that have a schedule of their own, the schedule asked for is
-simulated with the server's record. Beside it stands what a machine that loses no time would have shown.
+In a closed loop, the true latency is the time from arrival to reply. In an open loop, it starts when the request was
+due, whether or not a connection was free. For our generator it comes from the server's record and the schedule; for
+generators with a schedule of their own, the requested schedule is simulated with the server's record. The first figure
+is what a machine without any lateness would give.
 
-What is not right is run twice more, for all generators alike, and right is then what two of the three were: what a
-machine does to one run it rarely does to the next, and what a generator does wrong it does again. Two kinds of runs are
-counted by themselves: what our generator itself calls not sound, and what the machine alone explains, by the record of
-the server or by a sleeper in the generator's place.
-The exit code is 1 if our generator said anything wrong, or if too many of its runs are of those kinds.
+A run that is not right is repeated up to twice, for all generators alike, and is right if two of three are: a
+disturbance of the machine rarely repeats, a mistake of the generator does. Two kinds of runs are counted separately:
+those that our generator itself calls not sound, and those that the machine alone explains, by the server's record or by
+a process that sleeps and wakes on the generator's CPU.
+The exit code is 1 if our generator reported anything wrong, or if too many of its runs are of those kinds.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ import numpy as np
 from common import ROOT, SLACK_S, Skipped, build, find_engine, last_line, pinned
 from numpy.typing import NDArray
 
-# A figure is right when it is this near to the truth.
+# The tolerance of a figure: the larger of these.
 TOLERANCE_SHARE = 0.02
 TOLERANCE_NS = 0.3e6
 
@@ -50,39 +49,39 @@ QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999))
 
 # The profiles of the server.
 DELAY_NS = 1e6
-# In a closed loop, many connections would ask for more than one thread can answer in time, which then knows less of the
-# truth: it sees late what has come.
+# In a closed loop, many connections would send more than one thread can answer in time, and the server would record
+# arrivals late.
 DELAY_OF_MANY_NS = 10e6
 SLOW_NS = 100e6
 SLOW_SHARE = 0.01
 SERVICE_NS = 0.4e6
-# A stall takes this part of its period, which is as long as the run: so each run has one, in its middle.
+# The share of a stall in its period. The period is the length of the run: each run has one stall, in its middle.
 STALL_SHARE = 0.1
 
 CONNECTIONS = (1, 8, 64)
 RATES = (200, 2000)
-# With faults, counts are compared and not times: so many requests, and so many a second in an open loop.
+# With faults, counts are compared and not times: this many requests, at this rate in an open loop.
 FAULT_REQUESTS = 2000
 FAULT_RATE = 1000
-# With so many connections no request of the queue waits for one, and arrivals may come at random.
+# With this many connections no request of the queue waits for one, so arrivals may be random.
 CONNECTIONS_ENOUGH = 64
 
-# What part of the time a run gets that asks more of its connections than they can do: only the backlog grows in it.
+# The share of the run time if the rate exceeds what the connections can do: only the backlog would grow.
 BEYOND_PART = 0.5
 
 STARVE_FIRST_S = 1.0
 STARVE_EVERY_S = 2.0
 STARVE_S = 0.4
 
-# How often a run that is not right is made, and how often it must have been right to count as that.
+# Attempts at a run that is not right, and how many of them must be right.
 TRIES_MAX = 3
 TRIES_RIGHT = 2
-# After a run that is not right, a sleeper takes the generator's place for so long, and is woken so often: replies are
-# seen late at least as often as it is, within chance, by whatever generator sleeps until they come.
+# After a wrong run, a process sleeps for WAKE_S at a time on the generator's CPU, for WATCH_S in all. A generator that
+# sleeps until replies arrive is late at least as often, within chance.
 WATCH_S = 3.0
 WAKE_S = 1e-3
 LATE_FACTOR = 2.0
-# With more runs that are not sound, or disturbed, the machine is too busy to say anything.
+# If a larger share of runs is not sound or disturbed, the machine is too busy for a conclusion.
 VOID_SHARE_MAX = 0.2
 
 Floats = NDArray[np.float64]
@@ -91,7 +90,7 @@ Loop = Literal["open", "closed"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting: what the server does, and how it is loaded."""
+    """One setting: the server's profile and the load."""
 
     case: str
     loop: Loop
@@ -106,12 +105,12 @@ class Cell:
 
     @property
     def faulty(self) -> bool:
-        """Whether counts are compared, over a number of requests instead of a time."""
+        """Whether counts are compared, over a fixed number of requests."""
         return self.case in FAULTS
 
     @property
     def beyond(self) -> bool:
-        """Whether more is asked than the connections can do, or the one server of a queue."""
+        """Whether the rate exceeds what the connections, or the single server of a queue, can do."""
         if self.rate_per_s is None or self.case not in KEPT_NS_MEAN:
             return False
         servers = 1 if self.case == "queue" else self.connections
@@ -119,18 +118,18 @@ class Cell:
 
     @property
     def hides_stalls(self) -> bool:
-        """Whether it cannot be measured how long users would have waited: it sends nothing during a stall."""
+        """Whether the wait of users cannot be measured: a closed loop sends nothing during a stall."""
         return self.case == "stall" and self.loop == "closed"
 
     @property
     def numbered(self) -> bool:
-        """Whether a generator is to end after a number of requests: then none is cut off, and every one has its place
-        in the figures as in the truth. A stall and a stopped generator take a time."""
+        """Whether the run ends after a number of requests. Then none is cut off, and all are in the figures and in the
+        truth. Runs with a stall or a stopped generator end after a time."""
         return self.faulty or (self.loop == "closed" and self.case not in ("stall", "starve"))
 
     @property
     def requests(self) -> int:
-        """How many an open loop asks for, how many a loop with faults, and how many a closed one has time for."""
+        """How many requests: fixed with faults, the schedule's in an open loop, what fits the time in a closed one."""
         if self.faulty:
             return FAULT_REQUESTS
         if self.rate_per_s is not None:
@@ -141,20 +140,20 @@ class Cell:
 
     @property
     def random(self) -> bool:
-        """Whether our generator sends at random times: for a queue that is more often busy than not, and that even
-        arrivals would not make wait."""
+        """Whether our generator sends at random times: for a queue that is busy more than half of the time, where
+        evenly spaced requests would never wait."""
         busy = self.case == "queue" and (self.rate_per_s or 0) * SERVICE_NS / 1e9 > 0.5
         return busy and self.connections >= CONNECTIONS_ENOUGH
 
     @property
     def delay_ns(self) -> float:
-        """How long a request is kept at least, but in a queue."""
+        """The shortest time that a request is held, except in a queue."""
         many = self.loop == "closed" and self.connections >= CONNECTIONS_ENOUGH
         return DELAY_OF_MANY_NS if many else DELAY_NS
 
     @property
     def profile(self) -> list[str]:
-        """What the server is started with."""
+        """The arguments of the server."""
         delay = ["--delay", f"{self.delay_ns / 1e6}ms"]
         match self.case:
             case "mix":
@@ -170,7 +169,7 @@ class Cell:
 
 
 FAULTS = ("wrong", "fail", "reset")
-# How long a request is kept on average, where that bounds what can be asked.
+# The mean time that a request is held, for the profiles with a highest possible rate.
 KEPT_NS_MEAN = {
     "fixed": DELAY_NS,
     "mix": DELAY_NS + SLOW_SHARE * (SLOW_NS - DELAY_NS),
@@ -180,7 +179,7 @@ KEPT_NS_MEAN = {
 
 
 def cells(seconds: float) -> list[Cell]:
-    """Everything there is to ask."""
+    """All settings."""
     found = []
     for case in KEPT_NS_MEAN:
         for connections in CONNECTIONS:
@@ -204,8 +203,8 @@ def cells(seconds: float) -> list[Cell]:
 
 @dataclass(frozen=True)
 class Truth:
-    """What the server did: its own summary, and of every request that was answered when it came, when its reply was due
-    and when that was written."""
+    """The server's summary, and for each answered request its arrival, when its reply was due, and when the reply was
+    written."""
 
     summary: dict[str, Any]
     arrival_ns: Floats
@@ -216,32 +215,32 @@ class Truth:
 def read_truth(summary: dict[str, Any], path: Path) -> Truth:
     rows: NDArray[np.uint64] = np.fromfile(path, dtype="<u8").reshape(-1, 4)
     rows = rows[rows[:, 2] > 0]
-    # From the first request: a float holds nanoseconds for months then.
+    # Relative to the first request: a float then holds nanoseconds exactly for months.
     origin = rows[:1, 0]
     arrival, due, reply = ((rows[:, column] - origin).astype(float) for column in range(3))
     return Truth(summary, arrival, due, reply)
 
 
 def true_ns(cell: Cell, truth: Truth, keeps_schedule: bool) -> Floats:
-    """How long each request really took."""
-    # How long a queue is lies in how requests are spread, which is known of even arrivals only.
+    """The true latency of each request."""
+    # The length of a queue depends on the spacing of requests, which is known only for even arrivals.
     queued_anyhow = cell.case == "queue" and not keeps_schedule
     if cell.loop == "closed" or cell.random or queued_anyhow:
         return truth.reply_ns - truth.arrival_ns
     assert cell.rate_per_s is not None
     if not keeps_schedule:
         return simulated_ns(cell, truth, late=True)
-    # The requests come in the order of the schedule, and the one that lagged least shows where it begins.
+    # Requests arrive in the order of the schedule; the one with the least lag gives its start.
     planned = np.arange(len(truth.arrival_ns)) * (1e9 / cell.rate_per_s)
     begin_ns = float((truth.arrival_ns - planned).min())
     return truth.reply_ns - planned - begin_ns
 
 
 def simulated_ns(cell: Cell, truth: Truth, late: bool) -> Floats:
-    """How long each request takes that comes when it is due; with what the server was late, or without.
+    """The latency of each request if it arrives when it is due, with the server's recorded lateness or without.
 
-    Requests wait in one line. The first goes out when it is due and one of the connections is free; its connection is
-    busy until the reply. In a closed loop all are due at once, and their time is counted from when they go out.
+    Requests wait in one line. The first is sent when it is due and a connection is free, and occupies that connection
+    until the reply. In a closed loop all are due at once, and their time counts from the send.
     """
     count = len(truth.arrival_ns) if cell.rate_per_s is None else cell.requests
     planned = np.zeros(count) if cell.rate_per_s is None else np.arange(count) * (1e9 / cell.rate_per_s)
@@ -254,15 +253,15 @@ def simulated_ns(cell: Cell, truth: Truth, late: bool) -> Floats:
         replied[number] = reply_after(number, started[number]) + lateness[number]
         heapq.heapreplace(free, float(replied[number]))
     took_ns = replied - (started if cell.loop == "closed" else planned)
-    # A backlog is cut off by the end of the run.
+    # The end of the run cuts off the backlog.
     return took_ns[replied <= cell.seconds * 1e9] if cell.beyond else took_ns
 
 
 def profile(cell: Cell, truth: Truth) -> Callable[[int, float], float]:
-    """When the server has a request answered, from its number and from when it comes: as bench/truth does it."""
+    """A function from a request's number and arrival to its due reply, as bench/truth computes it."""
     match cell.case:
         case "mix":
-            # Which ones are slow is for the server to draw.
+            # The server draws the slow ones.
             slow = truth.due_ns - truth.arrival_ns > (cell.delay_ns + SLOW_NS) / 2
             return lambda number, came_ns: came_ns + (SLOW_NS if slow[number % len(slow)] else cell.delay_ns)
         case "stall":
@@ -281,7 +280,7 @@ def profile(cell: Cell, truth: Truth) -> Callable[[int, float], float]:
 
 
 def stalled_ns(came_ns: float, period_ns: float) -> float:
-    """What is left of a stall, or all of one that begins before a request that came then is answered."""
+    """The remaining time of a stall, or all of a stall that begins before the request's reply is due."""
     phase_ns, stall_ns = (came_ns + period_ns / 2) % period_ns, STALL_SHARE * period_ns
     if phase_ns < stall_ns:
         return stall_ns - phase_ns
@@ -289,14 +288,14 @@ def stalled_ns(came_ns: float, period_ns: float) -> float:
 
 
 def quantile(sorted_ns: Floats, share: float, shift: int = 0) -> float:
-    """The least value that so many do not exceed, or one so many ranks from it."""
+    """The smallest value that this share does not exceed, or the one `shift` ranks away."""
     rank = int(np.ceil(len(sorted_ns) * share)) + shift
     return float(sorted_ns[min(max(rank, 1), len(sorted_ns)) - 1])
 
 
 def is_right(figure_ns: float, sorted_ns: Floats, share: float, ranks: int) -> bool:
-    """Whether a figure is near the quantile, or the quantiles so many ranks away: those requests may have been outside
-    what the generator looked at."""
+    """Whether a figure is near the quantile or the quantiles up to `ranks` away, because the generator may not have
+    counted so many requests."""
     low, high = quantile(sorted_ns, share, -ranks), quantile(sorted_ns, share, ranks)
     return low - tolerance_ns(low) <= figure_ns <= high + tolerance_ns(high)
 
@@ -310,24 +309,24 @@ def tolerance_ns(value_ns: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """What a generator says of a run; what it does not speak of is absent."""
+    """The report of a generator; figures that it does not report are absent."""
 
     quantiles_ns: dict[str, float] = field(default_factory=dict)
-    # The same from when requests were sent, if the two are kept apart.
+    # Latency from the actual send, if the report has both.
     service_ns: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    # Why its figures should not be believed, in its own words.
+    # Why the generator calls its figures not sound, in its own words.
     unsound: str | None = None
-    # What limited the run was the generator itself, or the machine.
+    # The generator or the machine limited the run.
     own_doing: bool = False
-    # It says that less went out than was asked, or that the loop does not show stalls.
+    # The report says that fewer requests were sent than scheduled, or that the loop does not show stalls.
     beyond: bool = False
     shows_no_stalls: bool = False
 
 
 @dataclass(frozen=True)
 class Generator:
-    """A load generator: its program, its flags for a cell (None: it has none for that), and how its output is read."""
+    """A load generator: its program, its flags for a cell (None if it cannot run that), and a parser of its output."""
 
     name: str
     program: str
@@ -339,11 +338,11 @@ class Generator:
 def ours(driver: str) -> Generator:
     def flags(cell: Cell, url: str, _: Path) -> list[str]:
         words = ["load", url, "-c", str(cell.connections), "--driver", driver, "--strict"]
-        # What cannot be measured is said in words; all else is read as figures.
+        # Our generator says in its text output that a stall cannot be measured; everything else is read from JSON.
         words += [] if cell.hides_stalls else ["--json"]
         if cell.rate_per_s is not None:
             words += ["--rate", str(cell.rate_per_s), "--arrivals", "poisson" if cell.random else "even"]
-        # A backlog without end has no last request.
+        # A run with a growing backlog has no last request.
         if cell.numbered or (cell.loop == "open" and not cell.beyond and cell.case != "starve"):
             return [*words, "-n", str(cell.requests)]
         return [*words, "-z", f"{cell.seconds}s", "--warmup", "0s"]
@@ -357,7 +356,7 @@ def read_ours(code: int, output: str, _: Path) -> Said:
     report = json.loads(output)
     latency, errors, schedule = report["latency_ns"], report["errors"], report["schedule"]
     if (code == 1) != bool(report["unsound"]):
-        raise ValueError(f"exit code {code}, and yet {report['unsound']}")
+        raise ValueError(f"exit code {code} with {report['unsound']}")
     service = report["views"]["service_ns"] if report["views"] else latency
     return Said(
         quantiles_ns={name: latency[name.replace(".", "_")] for name, _ in QUANTILES},
@@ -393,14 +392,14 @@ def read_ab(_: int, output: str, folder: Path) -> Said:
         quantiles_ns={
             name: float(percentiles[word]) * 1e6 for name, word in (("p50", "50"), ("p90", "90"), ("p99", "99"))
         },
-        # A 503 without a body has another length too.
+        # A 503 without a body also has another length.
         counts={"wrong": max(length - bad, 0), "unavailable": bad, "reset": connect + receive},
     )
 
 
 def hey_flags(cell: Cell, url: str, _: Path) -> list[str]:
     limit = ["-n", str(cell.requests)] if cell.numbered else ["-z", f"{cell.seconds}s"]
-    # Its rate is that of each connection.
+    # -q is the rate of each connection.
     pace = ["-q", f"{cell.rate_per_s / cell.connections}"] if cell.rate_per_s else []
     return [*limit, *pace, "-c", str(cell.connections), "-cpus", "1", url]
 
@@ -462,7 +461,7 @@ def read_oha(_: int, output: str, _folder: Path) -> Said:
 
 
 def whole(seconds: float) -> str:
-    """For generators that know no fractions of a second."""
+    """For generators that take only whole seconds."""
     return str(max(1, round(seconds)))
 
 
@@ -485,7 +484,7 @@ OTHERS = (
 
 @dataclass(frozen=True)
 class Bench:
-    """What all runs share."""
+    """Shared by all runs."""
 
     engine: str | None
     server: str
@@ -495,7 +494,7 @@ class Bench:
 
 @contextlib.contextmanager
 def truth_server(cell: Cell, bench: Bench, record: Path) -> Iterator[subprocess.Popen[str]]:
-    """A server that ends with its standard input."""
+    """Starts a server that exits when its standard input closes."""
     command = before_others(bench.server_cpu, [bench.server, *cell.profile, "--record", str(record)])
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
@@ -507,7 +506,7 @@ def truth_server(cell: Cell, bench: Bench, record: Path) -> Iterator[subprocess.
 
 
 def run(generator: Generator, cell: Cell, bench: Bench) -> tuple[Said, Truth] | None:
-    """Runs a generator against a fresh server; None if it has no flags for that."""
+    """Runs a generator against a new server; None if it cannot run the cell."""
     program = bench.engine if generator.ours else shutil.which(generator.program)
     assert program is not None
     with tempfile.TemporaryDirectory() as name:
@@ -523,15 +522,15 @@ def run(generator: Generator, cell: Cell, bench: Bench) -> tuple[Said, Truth] | 
         try:
             said = generator.read(code, output, folder)
         except (ValueError, KeyError, IndexError, OSError) as error:
-            raise Skipped(f"it said nothing to be read ({error}): {last_line(errors + output)}") from error
+            raise Skipped(f"unreadable output ({error}): {last_line(errors + output)}") from error
         truth = read_truth(json.loads(lines), folder / "record")
         if len(truth.arrival_ns) == 0:
-            raise Skipped(f"it asked nothing: {last_line(errors + output)}")
+            raise Skipped(f"no request was answered: {last_line(errors + output)}")
         return said, truth
 
 
 def late_share(cpu: int) -> float:
-    """How often a sleeper on this processor is woken later than the tolerance: what the machine does by itself."""
+    """How often a sleeping process on this CPU wakes later than the tolerance: the lateness of the machine."""
     watch = "import sys, time; wake_s, end = float(sys.argv[1]), time.monotonic() + float(sys.argv[2])\n"
     watch += "while time.monotonic() < end:\n"
     watch += "  due = time.monotonic() + wake_s; time.sleep(wake_s); print(time.monotonic() - due)"
@@ -542,8 +541,8 @@ def late_share(cpu: int) -> float:
 
 
 def before_others(cpu: int, command: list[str]) -> list[str]:
-    """The command on one processor, and, where that is allowed, before all that has no claim to real time: what is
-    asked here is whether figures are true, not how they suffer from neighbours."""
+    """The command on one CPU and, where allowed, with real-time priority: the bench tests whether figures are true, not
+    how other programs disturb them."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except OSError:
@@ -553,11 +552,11 @@ def before_others(cpu: int, command: list[str]) -> list[str]:
 
 
 def run_to_end(command: list[str], cell: Cell) -> tuple[int, str, str]:
-    """Runs a generator; one that is to starve is stopped for a while again and again."""
-    # Files take all it says; pipes that are not read would fill.
+    """Runs a generator; in the case `starve`, stops and continues it repeatedly."""
+    # Files take all the output; an unread pipe would fill.
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
-        # In a backlog, a number of requests takes longer than the schedule.
+        # With a backlog, the requests take longer than the schedule.
         end = time.monotonic() + 3 * cell.seconds + SLACK_S
         try:
             wait_s = STARVE_FIRST_S if cell.case == "starve" else end - time.monotonic()
@@ -567,7 +566,7 @@ def run_to_end(command: list[str], cell: Cell) -> tuple[int, str, str]:
                     break
                 except subprocess.TimeoutExpired:
                     if time.monotonic() > end:
-                        raise Skipped(f"it has not ended after {3 * cell.seconds + SLACK_S:.0f} s") from None
+                        raise Skipped(f"still running after {3 * cell.seconds + SLACK_S:.0f} s") from None
                 process.send_signal(signal.SIGSTOP)
                 time.sleep(STARVE_S)
                 process.send_signal(signal.SIGCONT)
@@ -582,15 +581,15 @@ def run_to_end(command: list[str], cell: Cell) -> tuple[int, str, str]:
 
 # --- Verdicts
 
-# A figure is disturbed when it is off by no more than the machine itself moved that quantile on the server's side: what
-# came between the reply and the generator may be the same, and is in no record. So is a quantile so far out that a
-# sleeper in the generator's place is late as often.
+# A figure is disturbed if its error is at most the lateness of the server at that quantile: the path from the reply to
+# the generator, which no record covers, may be as late. So is a figure at a quantile so far out that a sleeping process
+# on the generator's CPU is late as often.
 Verdict = Literal["right", "WRONG", "not sound", "disturbed"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is printed of a run: its figures in words, and whether they are right."""
+    """The result of a run: its figures as text, and the verdict."""
 
     verdict: Verdict
     figures: list[str]
@@ -598,7 +597,7 @@ class Row:
 
 
 def judge(generator: Generator, cell: Cell, said: Said, truth: Truth, late: float = 0.0) -> Row:
-    """Holds what a generator says against what was true; `late` is how often its processor wakes a sleeper late."""
+    """Compares a report with the truth; `late` is how often a sleeping process wakes late on the generator's CPU."""
     if cell.faulty:
         return judge_counts(generator, cell, said, truth)
     if cell.case == "starve":
@@ -607,10 +606,10 @@ def judge(generator: Generator, cell: Cell, said: Said, truth: Truth, late: floa
         return judge_closed_stall(said, truth)
     sorted_ns = np.sort(true_ns(cell, truth, generator.ours))
     ideal_ns = np.sort(truth.due_ns - truth.arrival_ns if cell.random else simulated_ns(cell, truth, late=False))
-    # When requests at random times were due, the server cannot know; how long it had them, it does.
+    # The server does not know when random requests were due, only how long it held them.
     figures_ns = said.service_ns if cell.random and generator.ours else said.quantiles_ns
-    # Where the end of the run cuts requests off, those that were under way are in the record alone: in a backlog, and
-    # with wrk, which runs for a time only.
+    # Requests cut off by the end of the run are only in the server's record: in a backlog, and with wrk, which always
+    # runs for a time.
     is_cut_off = cell.beyond or (cell.loop == "closed" and generator.program == "wrk")
     ranks = cell.connections + 1 if is_cut_off else 1
     figures, verdicts = [], set[Verdict]()
@@ -627,17 +626,17 @@ def judge(generator: Generator, cell: Cell, said: Said, truth: Truth, late: floa
     if said.unsound and (said.own_doing or not cell.beyond):
         return Row("not sound", figures, said.unsound)
     if cell.beyond:
-        note = f"beyond the connections' capacity, {'' if said.beyond else 'NOT '}said"
+        note = f"beyond the connections' capacity, {'' if said.beyond else 'NOT '}reported"
         verdicts |= set() if said.beyond else {"WRONG"}
     worst: tuple[Verdict, ...] = ("WRONG", "disturbed")
     return Row(next((verdict for verdict in worst if verdict in verdicts), "right"), figures, note)
 
 
 def judge_counts(generator: Generator, cell: Cell, said: Said, truth: Truth) -> Row:
-    """Replies of a kind, counted by the server and by the generator; and the right ones, by those that tell."""
+    """Compares the count of a kind of reply, and of right replies if the generator reports them."""
     kind = {"wrong": "wrong", "fail": "unavailable", "reset": "reset"}[cell.case]
     counted = {name: said.counts[name] for name in (kind, "right") if name in said.counts}
-    # wrk knows runs of a time only.
+    # wrk always runs for a time.
     room = cell.connections if generator.program == "wrk" else 0
     near = all(abs(truth.summary[name] - count) <= room for name, count in counted.items())
     note = ", ".join(f"{name}: {count} of {truth.summary[name]}" for name, count in counted.items())
@@ -645,21 +644,21 @@ def judge_counts(generator: Generator, cell: Cell, said: Said, truth: Truth) -> 
 
 
 def judge_starved(cell: Cell, said: Said, truth: Truth) -> Row:
-    """A generator that was stopped itself must say so, whatever its figures are."""
+    """A generator that was stopped must report that, whatever its figures are."""
     kept_ns = np.sort(truth.reply_ns - truth.arrival_ns)
     figures = [f"— · {ms(quantile(kept_ns, share))} · {ms(said.quantiles_ns.get(name))}" for name, share in QUANTILES]
     if said.unsound is None:
-        return Row("WRONG", figures, "not said")
-    return Row("right", figures, f"said so: {said.unsound}")
+        return Row("WRONG", figures, "not reported")
+    return Row("right", figures, f"reported: {said.unsound}")
 
 
 def judge_closed_stall(said: Said, truth: Truth) -> Row:
-    """A generator that sends nothing during a stall cannot say how long users would have waited, and must say that."""
+    """A generator that sends nothing during a stall cannot measure how long users would wait, and must say so."""
     kept_ns = np.sort(truth.reply_ns - truth.arrival_ns)
     figures = [f"— · — · {ms(said.quantiles_ns.get(name))}" for name, _ in QUANTILES]
     kept = f"not measurable (the server kept p99 {ms(quantile(kept_ns, 0.99))})"
     verdict: Verdict = "right" if said.shows_no_stalls else "WRONG"
-    return Row(verdict, figures, f"{kept}, {'' if said.shows_no_stalls else 'not '}said")
+    return Row(verdict, figures, f"{kept}, {'' if said.shows_no_stalls else 'not '}reported")
 
 
 NO_FIGURES = [""] * len(QUANTILES)
@@ -674,7 +673,7 @@ def main() -> int:
     try:
         server = flags.server or build_server()
     except Skipped as reason:
-        print(f"there is no server of known latency: {reason}", file=sys.stderr)
+        print(f"no server of known latency: {reason}", file=sys.stderr)
         return 1
     bench = Bench(
         engine=flags.engine or find_engine(),
@@ -684,9 +683,9 @@ def main() -> int:
     )
     generators = present(flags, bench)
     if not generators:
-        print("there is no generator to run: make ours first, or name it with --engine", file=sys.stderr)
+        print("no generator to run: run make, or pass --engine PATH", file=sys.stderr)
         return 1
-    print("Times in ms: without any lateness · true · said.\n")
+    print("Times in ms: simulated · true · reported.\n")
     columns = ["server, connections, pace", "generator", *(name for name, _ in QUANTILES), "", ""]
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     tallies: dict[str, Counter[Verdict]] = {generator.name: Counter() for generator in generators}
@@ -707,14 +706,14 @@ def main() -> int:
 
 
 def sentence(tally: Counter[Verdict]) -> str:
-    """How many runs came out how; what is void is named only where there is some."""
+    """The number of runs by verdict; discarded kinds only if there are any."""
     void: tuple[Verdict, ...] = ("not sound", "disturbed")
     some = [f", {tally[verdict]} {verdict}" for verdict in void if tally[verdict]]
     return f"{tally['right']} right, {tally['WRONG']} WRONG{''.join(some)}"
 
 
 def measure(generator: Generator, cell: Cell, bench: Bench) -> Row | None:
-    """The verdict on a run. One that is not right is made again, and most of the runs then decide."""
+    """The verdict on a cell. A run that is not right is repeated, and the majority decides."""
     rows: list[Row] = []
     while not is_settled(rows):
         try:
@@ -735,14 +734,14 @@ def measure(generator: Generator, cell: Cell, bench: Bench) -> Row | None:
 
 
 def is_settled(rows: list[Row]) -> bool:
-    """Whether more runs would change nothing: the first was right, or enough of them were, or no longer can be."""
+    """Whether more runs cannot change the verdict: the first was right, or enough were right, or too many were not."""
     right = sum(row.verdict == "right" for row in rows)
     lost = len(rows) - right
     return (right == 1 and lost == 0) or right >= TRIES_RIGHT or lost > TRIES_MAX - TRIES_RIGHT
 
 
 def present(flags: argparse.Namespace, bench: Bench) -> list[Generator]:
-    """The generators that are asked for and installed."""
+    """The installed generators among those requested."""
     drivers = ("epoll", "io_uring") if flags.driver == "both" else (flags.driver,)
     found = [ours(driver) for driver in drivers if bench.engine] + [
         one for one in OTHERS if shutil.which(one.program) is not None
@@ -758,23 +757,21 @@ def build_server() -> str:
 
 
 def parse_flags() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Hold load generators against servers of exactly known latency.")
+    parser = argparse.ArgumentParser(description="Compare load generators with servers of exactly known latency.")
     parser.add_argument("--seconds", type=float, default=10, help="length of a run with a schedule (10)")
     parser.add_argument("--only", metavar="TEXT", help="settings whose name contains this, as in 'stall 8' or 'closed'")
     parser.add_argument("--generators", metavar="PATTERN", help="generators whose name matches this, as in 'iolab|wrk'")
     parser.add_argument("--driver", choices=("both", "epoll", "io_uring"), default="both", help="of ours (both)")
-    parser.add_argument("--engine", metavar="PATH", help="our generator (IOLAB_ENGINE, or the one that make has built)")
-    parser.add_argument("--server", metavar="PATH", help="bench/truth, if it has been built already")
+    parser.add_argument("--engine", metavar="PATH", help="our generator (IOLAB_ENGINE, or the one that make built)")
+    parser.add_argument("--server", metavar="PATH", help="a built bench/truth, instead of building it")
     flags = parser.parse_args()
     if not 1 <= flags.seconds <= 60:
-        parser.error(f"--seconds is {flags.seconds}; it can be from 1 to 60")
+        parser.error(f"--seconds is {flags.seconds}; use 1 to 60")
     if not wanted(flags):
-        parser.error(
-            f"no setting has {flags.only} in its name; there are, for instance, stall 8 200/s and mix 1 closed"
-        )
+        parser.error(f"no setting has {flags.only} in its name; examples: stall 8 200/s, mix 1 closed")
     for path in (flags.engine, flags.server):
         if path is not None and not os.access(path, os.X_OK):
-            parser.error(f"{path} is no program")
+            parser.error(f"{path}: not executable")
     return flags
 
 

@@ -10,7 +10,7 @@ import time
 
 
 class Server:
-    """Answers each request after what its options demand; requests on one connection take turns."""
+    """Answers each request as its options say; requests on one connection are served in order."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -31,7 +31,7 @@ class Server:
         writer.close()
 
     async def wait(self) -> None:
-        """Takes as long as the rate, the delay and the work of one request do."""
+        """Waits as long as the rate, the delay and the work of one request take."""
         options = self.options
         if options.per_second:
             now_s = time.monotonic()
@@ -44,7 +44,7 @@ class Server:
             pass
 
     def answer(self, writer: asyncio.StreamWriter) -> bool:
-        """Writes a reply, or does what the fault is; whether the connection goes on."""
+        """Writes a reply or does the fault; returns whether the connection stays open."""
         self.answered += 1
         fault = self.options.fault if self.answered > self.options.after else ""
         if fault == "exit":

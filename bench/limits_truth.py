@@ -1,10 +1,10 @@
-"""Provokes each kind of limit for real, and prints which kind iolab named: 5 kinds, 10 ways each.
+"""Provokes each kind of limit and prints which kind iolab named: 5 kinds, 10 ways each.
 
     .venv/bin/python bench/limits_truth.py [--only KIND] [--blocks 3] [--duration 500]
 
-Each row of the table is a kind that was provoked, each column one that was named. A wrong name has its figures below
-the table, and the exit code is then 1. A way that this machine cannot run is left out and named. Every cell is a run of
-its own, with the trials beside it that decide open cases; on an idle machine all of it takes about ten minutes.
+A row of the table is the provoked kind, a column the named one. A wrong name is printed below the table with its
+figures, and the exit code is then 1. Ways that this machine cannot run are left out and listed. Each cell is a run of
+its own, with the extra trials that decide open cases; all cells take about ten minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from iolab.plan.experiment import soak_plan
 
 SERVER = Path(__file__).resolve().with_name("limited_server.py")
 KINDS = (Bottleneck.SERVER, Bottleneck.GENERATOR, Bottleneck.LATENCY, Bottleneck.RESOURCE, Bottleneck.INVALID)
-# What is counted as the server's: a generator that is nearly as busy beside it is no other limit.
+# "both" counts as the server: the generator is only nearly as busy.
 SERVERS = {Bottleneck.BOTH: Bottleneck.SERVER}
-# How the reason begins where other programs took the machine, and how often such a cell is measured.
+# How the reason starts if other programs disturbed the cell, and how often such a cell is measured.
 DISTURBED, TRIES = ("generator starved", "generator late", "machine busy", "path late", "the lab "), 3
 
 
 class Way(NamedTuple):
-    """A kind of limit, and a server and settings that provoke it."""
+    """A kind of limit, with a server and settings that provoke it."""
 
     kind: Bottleneck
     server: str
@@ -44,7 +44,7 @@ class Way(NamedTuple):
 
 
 def limited(**options: object) -> str:
-    """The command of a server with a known limit."""
+    """The command of bench/limited_server.py with these options."""
     flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
     return f"cmd:{sys.executable} {SERVER} --port {{port}} --reply-bytes {{reply_bytes}} {flags}"
 
@@ -67,7 +67,7 @@ def ways() -> Iterator[Way]:
     yield Way(Bottleneck.SERVER, "select", echo(1_000, load__active=1))
     yield Way(Bottleneck.SERVER, "poll", echo(1_000, load__active=4))
     yield Way(Bottleneck.SERVER, "fork", http(10, workload__keep_alive=False))
-    # A request on a connection of its own costs a generator of one thread more than a server.
+    # With a connection per request, a single-threaded generator works harder than the server.
     for connections in (10, 20, 50, 100, 200):
         for model in ("blocking", "epoll"):
             yield Way(Bottleneck.GENERATOR, model, http(connections, workload__keep_alive=False))
@@ -94,8 +94,8 @@ def ways() -> Iterator[Way]:
 
 
 def settled(way: Way, blocks: int, duration_ms: int, runs: Path) -> Limit:
-    """What iolab says limited a cell, once other programs left it the machine; raises IolabError where it cannot be
-    measured here.
+    """What limited a cell according to iolab, measured again while other programs disturb it; raises IolabError if the
+    cell cannot be measured here.
     """
     for _ in range(TRIES):
         limit = limit_of(way, blocks, duration_ms, runs)
@@ -105,7 +105,7 @@ def settled(way: Way, blocks: int, duration_ms: int, runs: Path) -> Limit:
 
 
 def limit_of(way: Way, blocks: int, duration_ms: int, runs: Path) -> Limit:
-    """What iolab says limited a cell, measured anew; raises IolabError where it cannot be measured."""
+    """What limited a cell according to iolab, from a new run; raises IolabError if it cannot be measured."""
     times = {"trial.warmup_ms": 300, "trial.duration_ms": duration_ms}
     plan = soak_plan(way.server, times | dict(way.settings)).model_copy(update={"name": "limit", "blocks": blocks})
     found = api.run(plan, out=runs, fresh=True).verdicts[0]

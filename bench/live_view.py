@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What the live view of a load run changes in its figures: nothing, or by how much.
+"""How much the live view of a load run changes its figures.
 
-Pairs of runs of `iolab load` on a terminal of their own, one with the view and one with --quiet, in random order,
-against one server of the engine. Each pair gives a ratio of the rates and one of the 99th percentiles; printed are the
-estimate of the ratio with its 95 % interval, and the lowest and highest pair. Once in a closed loop, which takes all
-the generator can, and once by a schedule.
+Runs `iolab load` in pairs, each on its own terminal, one run with the view and one with --quiet, in random order,
+against one server of the engine. Each pair gives a ratio of the rates and one of the p99s. The table has the estimate
+of each ratio with its 95 % interval, and the lowest and highest pair: for a closed loop at the generator's maximum, and
+for a fixed rate.
 
-This prints and never judges: the exit code is 0 whatever comes out. An interval that holds 1 says that the view cannot
-be told from none, at that many pairs.
+It only prints: the exit code is 0 whatever the figures. An interval that contains 1 means that this many pairs show no
+effect.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from iolab.measure.engine import TrialFailed, open_engine, serve
 LOADS = {"closed loop, 50 connections": ["-c", "50"], "5 000/s, 50 connections": ["-c", "50", "--rate", "5000"]}
 METRICS = ("rate", "p99")
 PROGRAM = "import sys; from iolab.__main__ import main; sys.exit(main())"
-# What stands on the terminal while the view is there.
+# A part of the view's text.
 SHOWN = b"s left; Ctrl-C"
 COLUMNS, LINES = 100, 30
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Print what the live view changes in the figures of a load run.")
+    parser = argparse.ArgumentParser(description="Print how much the live view changes the figures of a load run.")
     parser.add_argument("--pairs", type=int, default=10, help="pairs of runs for each load (default 10)")
-    parser.add_argument("--duration", default="3s", help="of the window of a run (default 3s)")
-    parser.add_argument("--seed", type=int, default=1, help="decides the order within the pairs (default 1)")
+    parser.add_argument("--duration", default="3s", help="length of a run (default 3s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order within pairs (default 1)")
     flags = parser.parse_args()
     try:
         engine = open_engine()
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def pair(argv: Sequence[str], choice: random.Random) -> tuple[dict[str, float], dict[str, float]]:
-    """The figures of a run with the view and of one without, one after the other in random order."""
+    """The figures of a run with the view and of one without, in random order."""
     first = choice.random() < 0.5
     figures = {is_watched: run(argv, is_watched=is_watched) for is_watched in (first, not first)}
     return figures[True], figures[False]
@@ -90,7 +90,7 @@ def run(argv: Sequence[str], *, is_watched: bool) -> dict[str, float]:
 
 
 def on_terminal(argv: Sequence[str]) -> bytes:
-    """All that a command shows on a terminal of its own."""
+    """Everything that a command prints on its own terminal."""
     ours, theirs = pty.openpty()
     size = {"COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm"}
     child = subprocess.Popen(argv, env=os.environ | size, stdin=theirs, stdout=theirs, stderr=theirs)
@@ -100,7 +100,7 @@ def on_terminal(argv: Sequence[str]) -> bytes:
         while chunk := os.read(ours, 1 << 16):
             shown += chunk
     except OSError:
-        # So Linux says that no process has the terminal open any more.
+        # Linux reports EIO once no process has the terminal open.
         pass
     os.close(ours)
     child.wait()
@@ -108,7 +108,7 @@ def on_terminal(argv: Sequence[str]) -> bytes:
 
 
 def row(name: str, metric: str, x: Sequence[float]) -> str:
-    """A line of the table from the logarithms of the ratios."""
+    """A line of the table, from the logarithms of the ratios."""
     ratio = stats.ratio_of_pairs(x)
     told = "too few pairs" if ratio is None else f"{ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
     return f"| {name} | {metric} | {len(x)} | {told} | {math.exp(min(x)):.3f} to {math.exp(max(x)):.3f} |"

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""A network path held against what was asked of it: times, rate, loss and order, measured with plain sockets.
+"""Compares a network path with its spec: delay, rate, loss and order, measured with plain sockets.
 
-Two programs of a few lines, one at each end, send and receive: no code of ours is between them and the kernel. A round
-trip and a handshake must take twice the delay within 2 %, a flood must arrive at the rate within 2 %, the packets that
-are lost must be as many as chance allows in 999 of 1,000 cases, and no packet may overtake another. The exit code is 1
-if something is not so.
+Two small programs, one at each end, send and receive; no code of ours is between them and the kernel. The median round
+trip and handshake must be twice the delay within 2 %, a flood must arrive at the rate within 2 %, the number of lost
+packets must be inside its 99.9 % interval, and no packet may overtake another. The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ from iolab.measure import reaper
 from iolab.measure.engine import Engine, open_engine, serve
 from iolab.measure.path import RunningPath
 
-# What counts as right: a share of what was asked.
+# The largest error, as a share of the spec.
 TIME_MAX = RATE_MAX = 0.02
-# How often a correct loss may lie outside its interval.
+# How often the loss of a correct path may be outside its interval.
 LOSS_ERROR = 0.001
 DELAYS_MS = (10.0, 24.5, 100.0)
 RATES_BITS_PER_S = (1e6, 1e7)
 LOSSES = (0.001, 0.05)
-# Datagrams of a flood: with the headers of IP and UDP they are 1,000 bytes on the wire.
+# Datagrams of a flood: 1,000 bytes with their IP and UDP headers.
 PAYLOAD_BYTES, HEADER_BYTES = 972, 28
 FLOOD_S, LOST_OF, LOST_PER_S = 5.0, 20_000, 10_000
 UDP_PORT = 5001
-# The receiver waits so long for one more datagram.
+# The receiver stops after this time without a datagram.
 SILENCE_S = 1.0
 RECEIVE_BUFFER_BYTES = 8 << 20
 
 
 class Row(NamedTuple):
-    """A property of a path: what was asked, what was found, and whether that is right."""
+    """A property of a path: what was requested, what was measured, and whether that is right."""
 
     what: str
     asked: str
@@ -56,7 +55,7 @@ class Row(NamedTuple):
 
 
 class Inside:
-    """Work that a process of its own does at one end of a path."""
+    """A child process that runs a function at one end of a path."""
 
     def __init__(self, netns: str, work: Callable[[], Any]) -> None:
         reading, writing = os.pipe()
@@ -73,7 +72,7 @@ class Inside:
         self.reading = reading
 
     def result(self) -> Any:
-        """Waits for its end, and returns what it has found."""
+        """Waits for the process to end; returns its result."""
         with open(self.reading, "rb") as output:
             text = output.read()
         os.waitpid(self.pid, 0)
@@ -81,7 +80,7 @@ class Inside:
 
 
 def times_ns(address: tuple[str, int], count: int) -> tuple[list[int], list[int]]:
-    """How long handshakes take, and round trips of one byte."""
+    """The durations of handshakes, and of round trips of one byte."""
     handshakes, round_trips = [], []
     for _ in range(count):
         began_ns = time.monotonic_ns()
@@ -99,7 +98,7 @@ def times_ns(address: tuple[str, int], count: int) -> tuple[list[int], list[int]
 
 
 def flood(address: str, count: int, per_s: float) -> int:
-    """Sends numbered datagrams at a steady rate, once the receiver has answered; returns how many."""
+    """Waits for the receiver, then sends numbered datagrams at a steady rate; returns how many."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.connect((address, UDP_PORT))
         sender.settimeout(0.2)
@@ -118,7 +117,7 @@ def flood(address: str, count: int, per_s: float) -> int:
 
 
 def receive(address: str) -> tuple[list[int], list[int]]:
-    """The numbers of the datagrams that arrive, and when each does, until none has for a while."""
+    """The number and arrival time of each datagram, until SILENCE_S pass without one."""
     numbers, times_ns = [], []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -137,7 +136,7 @@ def receive(address: str) -> tuple[list[int], list[int]]:
 
 
 def check_times(engine: Engine, delay_ms: float, count: int) -> Iterator[Row]:
-    """Handshakes and round trips over a delay."""
+    """Handshakes and round trips over a path with a delay."""
     with paths.running_path(engine, PathSpec(delay_ms=delay_ms)) as path:
         listen = (f"{path.server_address}:0",)
         spec = ServeSpec(model="epoll", workload=EchoWorkload(), listen=listen, netns=path.server_netns)
@@ -157,14 +156,14 @@ def check_times(engine: Engine, delay_ms: float, count: int) -> Iterator[Row]:
 
 
 def lateness(path: RunningPath) -> Row:
-    """What the path says of itself."""
+    """The path's own report of its lateness."""
     carried = path.carried()
     late_us = [f"{each.late_ns_p99 / 1e3:.0f} µs" for each in (carried.to_server, carried.to_load)]
     return Row("its own lateness, p99", "", " and ".join(late_us), is_right=True)
 
 
 def send_and_receive(path: RunningPath, count: int, per_s: float) -> tuple[list[int], list[int]]:
-    """The numbers of the datagrams that arrive of so many, and when each does."""
+    """Sends `count` datagrams over a path; returns the number and arrival time of each that arrives."""
     receiver = Inside(path.server_netns, lambda: receive(path.server_address))
     sender = Inside(path.load_netns, lambda: flood(path.server_address, count, per_s))
     sender.result()
@@ -173,7 +172,7 @@ def send_and_receive(path: RunningPath, count: int, per_s: float) -> tuple[list[
 
 
 def check_rate(engine: Engine, rate_bits_per_s: float) -> Iterator[Row]:
-    """A flood at three times the rate, so that the queue is full nearly all the time."""
+    """A flood at three times the rate, which keeps the queue full nearly all the time."""
     packet_bits = 8 * (PAYLOAD_BYTES + HEADER_BYTES)
     per_s = 3 * rate_bits_per_s / packet_bits
     with paths.running_path(engine, PathSpec(rate_bits_per_s=rate_bits_per_s, delay_ms=5.0)) as path:
@@ -186,7 +185,7 @@ def check_rate(engine: Engine, rate_bits_per_s: float) -> Iterator[Row]:
 
 
 def check_loss(engine: Engine, loss: float, seed: int) -> Iterator[Row]:
-    """Datagrams of which some are lost."""
+    """Counts the lost datagrams of a path with loss."""
     with paths.running_path(engine, PathSpec(loss=loss, seed=seed)) as path:
         numbers, _ = send_and_receive(path, LOST_OF, LOST_PER_S)
         lost = LOST_OF - len(numbers)
@@ -197,7 +196,7 @@ def check_loss(engine: Engine, loss: float, seed: int) -> Iterator[Row]:
 
 
 def order(numbers: list[int]) -> Row:
-    """Whether each datagram came after those that were sent before it."""
+    """Whether the datagrams arrived in the order in which they were sent."""
     overtaken = sum(number <= before for before, number in itertools.pairwise(numbers))
     return Row("order", "kept", f"{overtaken} of {len(numbers):,} out of order", overtaken == 0)
 
@@ -205,8 +204,10 @@ def order(numbers: list[int]) -> Row:
 def main() -> int:
     """Prints a row for each property; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--round-trips", type=at_least_one, default=100, help="of each delay (default: 100)")
-    parser.add_argument("--seed", type=int, default=1, help="decides which packets are lost (default: 1)")
+    parser.add_argument(
+        "--round-trips", type=at_least_one, default=100, help="round trips for each delay (default: 100)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the packet loss (default: 1)")
     options = parser.parse_args()
     engine = open_engine()
     if why := paths.why_not(engine):
@@ -218,7 +219,7 @@ def main() -> int:
     wrong = 0
     for row in (row for check in checks for row in check):
         wrong += not row.is_right
-        print(f"{row.what:22} {row.asked:28} {row.found}{'' if row.is_right else '   NOT RIGHT'}", flush=True)
+        print(f"{row.what:22} {row.asked:28} {row.found}{'' if row.is_right else '   WRONG'}", flush=True)
     return 1 if wrong else 0
 
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How this project's servers and load generator stand beside their peers: ratios, with their spread and a bar.
+"""Our servers and load generator beside their peers: ratios, with their spread and a bar.
 
-All contenders of a scene are run in turn, in random order, round after round, so that what changes on the machine
-changes for all of them; a ratio is taken within each round, and printed as median [least, most] over the rounds.
-Server and generator have a processor each. Where a hypervisor moves those, a message between them costs two or three
-times as much at one moment as at another; so how far apart they are is measured before and after each run, and a run
-that did not have them together is made again. This prints and never judges: the exit code is 0 whatever comes out.
+All contenders of a scene run in turn, in random order, round after round, so changes of the machine affect all of them.
+A ratio is taken within each round and printed as median [min, max] over the rounds. Server and generator have a CPU
+each. Where a hypervisor moves virtual CPUs, a message between them can cost two to three times as much from one moment
+to the next. So the core-to-core latency is measured before and after each run, and a run whose CPUs were far apart is
+repeated. It only prints: the exit code is 0 whatever the figures.
 
-CPU of a server: the CPU clocks of its processes, read at the edges of the measured window, by the requests of it.
-CPU of a generator: all it has used from start to end, by the requests it says it has completed; over two seconds and
-more its start-up is nothing. Calls of the kernel are counted in a pass of their own, since counting them costs time.
+CPU of a server: the CPU time of its processes within the measured window, per request of the window.
+CPU of a generator: all its CPU time from start to end, per request that it reports as completed; its start-up is
+negligible over two seconds or more. Syscalls are counted in a separate pass, because counting costs time.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ from iolab.machine import proc
 from iolab.measure.binary import EngineError
 from iolab.measure.engine import Engine, open_engine
 
-# hey keeps no more than a million results and would say too little of a longer run.
+# hey keeps at most a million results, and would report only a part of a longer run.
 SECONDS_MAX = 20
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A load generator for HTTP: its command after the program's name, and where it says what it completed."""
+    """An HTTP load generator: its command after the program's name, and where its output has the completed requests."""
 
     name: str
     program: str
     arguments: str
     completed: str
-    # Where it says how late its sends were, in nanoseconds; empty if it does not.
+    # Where its output has the lateness of its sends, in nanoseconds; empty if it has none.
     lateness: str = ""
 
     def command(self, program: str, url: str, connections: int, seconds: int) -> list[str]:
@@ -94,7 +94,7 @@ GENERATORS = (
     ),
 )
 
-# A connection for each request. ab and wrk are told by what they leave out, and by what they ask for.
+# A connection for each request. wrk needs a header for that; ab does it without -k.
 ANEW = (
     Contender("iolab io_uring", ENGINE, OURS + "io_uring --no-keepalive", r'"correct":(\d+)'),
     Contender("iolab epoll", ENGINE, OURS + "epoll --no-keepalive", r'"correct":(\d+)'),
@@ -102,7 +102,7 @@ ANEW = (
     Contender("ab", "ab", "-q -r -c {connections} -t {seconds} -n 100000000 {url}", r"Complete requests:\s+(\d+)"),
 )
 
-# A rate that no sleep between two sends is short enough for.
+# No sleep between two sends is short enough for this rate.
 RATE = OURS.replace("--json", "--json --rate 100k --spin 50us")
 LATE = r'"lateness_ns":\{[^}]*?"p99":(\d+)'
 PACED = (
@@ -110,7 +110,7 @@ PACED = (
     Contender("iolab epoll", ENGINE, RATE + "epoll", r'"correct":(\d+)', LATE),
 )
 
-# What our generators may cost of what another does, by the number of connections.
+# The largest CPU per request of our generators relative to another's, by the number of connections.
 BARS = {
     50: {"wrk": 0.70, "ab": 0.70, "h2load": 0.60, "oha": 0.45, "hey": 0.17},
     1000: {"wrk": 0.60},
@@ -126,7 +126,7 @@ Measure = Literal["cpu_ns", "syscalls", "rss_bytes", "lateness_ns"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One line of the output: a contender's figure, by another's if there is one, and the most it should be."""
+    """One line of the output: a contender's figure, relative to `base` if there is one, and its bar."""
 
     subject: str
     base: str | None
@@ -136,7 +136,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Scene:
-    """What runs against what: generators against the one server named, or our generator against each of several."""
+    """Generators against the one server, or our generator against each of several servers."""
 
     name: str
     about: str
@@ -164,7 +164,7 @@ def generators(server: str, connections: int) -> Scene:
 
 
 def reconnecting(server: str) -> Scene:
-    """A connection for each request, by who can do that."""
+    """A connection for each request, with the generators that can do that."""
     ours = [one.name for one in ANEW if one.program == ENGINE]
     comparisons = tuple(
         Comparison(our, peer, bar=0.9 if peer == "wrk" else None) for peer in ("wrk", "ab") for our in ours
@@ -174,14 +174,14 @@ def reconnecting(server: str) -> Scene:
 
 
 def paced(server: str) -> Scene:
-    """How late our generator sends at a high rate."""
+    """The lateness of our generator's sends at a high rate."""
     comparisons = tuple(Comparison(one.name, None, "lateness_ns", 100e3) for one in PACED)
     about = f"100,000 requests a second against {server}, 50 connections"
     return Scene(f"paced-{server}", about, "generators", (server,), HTTP, 50, comparisons, PACED)
 
 
 def http_servers(connections: int) -> Scene:
-    """Our servers beside those of others, all under our generator."""
+    """Our servers beside others, all under our generator."""
     few = connections == 50
     comparisons = (
         Comparison("epoll", "nginx", bar=0.75),
@@ -197,14 +197,14 @@ def http_servers(connections: int) -> Scene:
 
 
 def echo_servers(workload: EchoWorkload, size: str, *comparisons: Comparison) -> Scene:
-    """Event loops, ours and of others, without a protocol to speak of."""
+    """Event loops, ours and others', with no protocol work."""
     about = f"echo of {size}, 50 connections"
     name = f"echo-{workload.message_bytes}"
     return Scene(name, about, "servers", named(comparisons), workload, 50, comparisons)
 
 
 def named(comparisons: tuple[Comparison, ...]) -> tuple[str, ...]:
-    """Those who are compared, each once."""
+    """The names in the comparisons, each once."""
     both = [name for comparison in comparisons for name in (comparison.subject, comparison.base) if name]
     return tuple(dict.fromkeys(both))
 
@@ -237,7 +237,7 @@ SCENES = (
 
 UNITS: dict[Measure, tuple[str, float]] = {
     "cpu_ns": ("CPU per request (µs)", 1e3),
-    "syscalls": ("calls per request", 1.0),
+    "syscalls": ("syscalls per request", 1.0),
     "rss_bytes": ("peak memory (MB)", 1e6),
     "lateness_ns": ("p99 lateness of sends (µs)", 1e3),
 }
@@ -245,7 +245,7 @@ UNITS: dict[Measure, tuple[str, float]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """What one contender did in one round; what that pass did not measure is None."""
+    """The figures of one contender in one round; None for what the pass did not measure."""
 
     scene: str
     round: int
@@ -255,7 +255,7 @@ class Sample:
     rss_bytes: int | None = None
     syscalls: int | None = None
     lateness_ns: int | None = None
-    # How far apart the two processors were, before or after, whichever was more.
+    # The core-to-core latency before or after the run, whichever is larger.
     apart_ns: float | None = None
 
     def figure(self, measure: Measure) -> float | None:
@@ -267,7 +267,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all scenes share: the engine, the processors, and how long."""
+    """Shared by all scenes: the engine, the CPUs, and the length of runs."""
 
     engine: Engine
     server_cpu: int
@@ -311,7 +311,7 @@ def main() -> int:
 
 
 def write_rounds(path: Path, flags: argparse.Namespace, outcomes: dict[str, Outcome]) -> None:
-    """Writes all rounds so far: after each scene, so that a bench that is stopped loses only the scene it was at."""
+    """Writes all rounds so far. Called after each scene: a bench that is stopped loses only the current scene."""
     document = {
         "seed": flags.seed,
         "seconds": flags.seconds,
@@ -322,18 +322,18 @@ def write_rounds(path: Path, flags: argparse.Namespace, outcomes: dict[str, Outc
 
 
 def parse_flags() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Print how our servers and generator stand beside their peers.")
+    parser = argparse.ArgumentParser(description="Compare our servers and generator with their peers.")
     parser.add_argument("--rounds", type=at_least_one, default=7, help="rounds of each scene (7)")
     parser.add_argument("--seconds", type=at_least_one, default=2, help="length of each run (2)")
-    parser.add_argument("--seed", type=int, default=1, help="of the order within rounds (1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order within rounds (1)")
     names = ", ".join(scene.name for scene in SCENES)
     parser.add_argument("--only", metavar="TEXT", help=f"scenes whose name contains this: {names}")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write all rounds there as JSON")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write all rounds to FILE as JSON")
     flags = parser.parse_args()
     if flags.seconds > SECONDS_MAX:
-        parser.error(f"--seconds is {flags.seconds}; it can be up to {SECONDS_MAX}")
+        parser.error(f"--seconds is {flags.seconds}; use at most {SECONDS_MAX}")
     if flags.only is not None and not any(flags.only in scene.name for scene in SCENES):
-        parser.error(f"no scene is called anything like {flags.only}; there are {names}")
+        parser.error(f"no scene has {flags.only} in its name; choose from {names}")
     return flags
 
 
@@ -347,14 +347,14 @@ def can_count_syscalls() -> bool:
 
 @dataclass
 class Outcome:
-    """What came of a scene: all its rounds, what each server was, and why a contender could not run."""
+    """The result of a scene: all rounds, a description of each server, and why a contender could not run."""
 
     samples: list[Sample] = field(default_factory=list)
     about: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-# Measures one contender once: the number of the round, and whether calls are counted instead of time.
+# Measures one contender once. Arguments: the number of the round, and whether to count syscalls instead of time.
 Run = Callable[[int, bool], Sample]
 
 
@@ -384,7 +384,7 @@ def measure_scene(scene: Scene, bench: Bench) -> Outcome:
 
 
 def run_together(run: Run, number: int, distance: Distance, *, counting: bool) -> list[Sample]:
-    """Makes a run that has the processors together; none if it never had. Calls are counted in any run."""
+    """Repeats a run until the CPUs are close together; empty if no attempt succeeds. Syscalls need no repeat."""
     if counting:
         return [run(number, counting)]
     made = distance.together(lambda: run(number, counting))
@@ -392,7 +392,7 @@ def run_together(run: Run, number: int, distance: Distance, *, counting: bool) -
 
 
 def runs_of(scene: Scene, servers: dict[str, Server], bench: Bench, reasons: dict[str, str]) -> dict[str, Run]:
-    """How each contender of a scene is run; those whose program is absent go to `reasons`."""
+    """A function for each contender of a scene; those without an installed program go to `reasons`."""
     if scene.subject == "servers":
         return {name: server_run(scene, name, server, bench) for name, server in servers.items()}
     runs: dict[str, Run] = {}
@@ -408,7 +408,7 @@ def runs_of(scene: Scene, servers: dict[str, Server], bench: Bench, reasons: dic
 
 
 def generator_run(scene: Scene, contender: Contender, program: str, server: Server, bench: Bench) -> Run:
-    """Runs a generator to its end."""
+    """Returns a function that runs a generator to its end."""
 
     def run(number: int, counting: bool) -> Sample:
         url = f"http://127.0.0.1:{server.port}/"
@@ -418,7 +418,7 @@ def generator_run(scene: Scene, contender: Contender, program: str, server: Serv
             syscalls = read_count(Path(counts.name)) if counting else None
         found = re.findall(contender.completed, whole.output)
         if whole.code != 0 or not found or int(found[-1]) == 0:
-            raise Skipped(f"it completed nothing (exit code {whole.code}): {last_line(whole.output)}")
+            raise Skipped(f"no request completed (exit code {whole.code}): {last_line(whole.output)}")
         requests = int(found[-1])
         if counting:
             return Sample(scene.name, number, contender.name, requests, syscalls=syscalls)
@@ -432,7 +432,7 @@ def generator_run(scene: Scene, contender: Contender, program: str, server: Serv
 
 
 def server_run(scene: Scene, name: str, server: Server, bench: Bench) -> Run:
-    """Loads a server with our generator, and reads what the server has used at the edges of the window."""
+    """Returns a function that loads a server with our generator and reads the server's usage within the window."""
 
     def run(number: int, counting: bool) -> Sample:
         spec = load_spec(
@@ -457,7 +457,7 @@ def server_run(scene: Scene, name: str, server: Server, bench: Bench) -> Run:
 
 @dataclass(frozen=True)
 class Whole:
-    """A process from start to end."""
+    """The result of a whole process."""
 
     code: int
     output: str
@@ -466,8 +466,8 @@ class Whole:
 
 
 def run_to_end(command: list[str], seconds_max: float) -> Whole:
-    """Runs a command; its memory is looked at as it goes, because the kernel's own account of a child
-    includes that of its parent."""
+    """Runs a command and polls its memory meanwhile, because the kernel's maximum for a child includes the memory of
+    the parent that forked it."""
     with tempfile.TemporaryFile(mode="w+") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + seconds_max
@@ -480,7 +480,7 @@ def run_to_end(command: list[str], seconds_max: float) -> Whole:
                 process.kill()
             rss_bytes = max(rss_bytes, proc.size(process.pid).rss_bytes_max)
             time.sleep(0.05)
-        # It has been waited for already; this tells the object so.
+        # wait4 has reaped it, so Popen must not wait again.
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
@@ -488,7 +488,7 @@ def run_to_end(command: list[str], seconds_max: float) -> Whole:
 
 
 def counted(command: list[str], counts: Path, pids: str | None = None) -> list[str]:
-    """The command, with the syscalls counted: its own, or those of other processes while it runs."""
+    """The command under perf, which counts its syscalls, or those of other processes while it runs."""
     whose = ["--pid", pids] if pids else []
     return ["perf", "stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-o", str(counts), *whose, "--", *command]
 
@@ -504,23 +504,23 @@ def print_header(bench: Bench, seed: int) -> None:
     print(
         f"{bench.rounds} rounds of {bench.seconds} s, seed {seed}; "
         f"{processor_words((bench.server_cpu, bench.generator_cpu))}\n"
-        "A line: what, median [least, most] (rounds), and the bar. Generators are charged for their whole life, with\n"
-        f"their start; servers for the measured window only.\n{bench.distance.words()}"
+        "Columns: comparison, median [min, max] (rounds), bar. Generators are measured from start to end,\n"
+        f"servers within the measured window.\n{bench.distance.words()}"
     )
     if not bench.counts_syscalls:
-        print("Syscalls are not counted: perf, or its trace points, are not to be had here.")
+        print("Syscalls are not counted: perf or its tracepoints are not available.")
 
 
 def print_scene(scene: Scene, outcome: Outcome) -> None:
     print(f"\n{scene.about} ({scene.name})")
     for name, about in outcome.about.items():
-        print(f"  {name} is {about}")
+        print(f"  {name}: {about}")
     for comparison in scene.comparisons:
         print("  " + line(comparison, outcome.samples, outcome.reasons))
 
 
 def line(comparison: Comparison, samples: list[Sample], reasons: dict[str, str]) -> str:
-    """One comparison in words and figures."""
+    """One comparison with its figures."""
     subject, base, measure, bar = comparison.subject, comparison.base, comparison.measure, comparison.bar
     words, unit = UNITS[measure]
     what = f"{subject} / {base}, CPU per request" if base else f"{subject}, {words}"
@@ -528,7 +528,7 @@ def line(comparison: Comparison, samples: list[Sample], reasons: dict[str, str])
         if name in reasons:
             return f"{what:<46} skipped: {name}: {reasons[name]}"
     ours, others = figures(samples, subject, measure), figures(samples, base, measure)
-    # A round counts where both were measured.
+    # A round counts if both were measured.
     values = [ours[n] / others[n] for n in ours if n in others] if base else [value / unit for value in ours.values()]
     if not values:
         return f"{what:<46} skipped: not measured here"

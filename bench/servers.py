@@ -1,4 +1,4 @@
-"""The servers that the benches measure, the engine's models and those of the registry: started and ended by the lab."""
+"""The servers of the benchmarks: the engine's models and those of the registry, started and stopped by the lab."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REGISTRY = registry.load()
 
 @contextlib.contextmanager
 def start_server(name: str, workload: Workload, engine: Engine, cpu: int) -> Iterator[Server]:
-    """Starts a server on one processor, and ends it; raises Skipped."""
+    """Runs a server on one CPU; raises Skipped."""
     cell = Cell(contestant=Contestant.parse(name), workload=workload, server=settings.Server(cpus=(cpu,)))
     prepared = prepare(name, cell)
     try:
@@ -41,7 +41,7 @@ def start_server(name: str, workload: Workload, engine: Engine, cpu: int) -> Ite
 
 
 def prepare(name: str, cell: Cell) -> Prepared:
-    """A server of the registry, built; nothing for a model of the engine. Raises Skipped."""
+    """Builds a server of the registry; empty for a model of the engine. Raises Skipped."""
     listed = REGISTRY.get(name)
     if listed is None:
         return {}

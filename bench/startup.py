@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How long commands take to start, as ratios to `true` and to `python3 -c pass`: a Markdown table.
+"""How long commands take to start, relative to `true` and to `python3 -c pass`, as a Markdown table.
 
-Every round runs each command once, in random order, and the ratios are made within a round, so that what slows the
-machine for a while slows both sides of a ratio. Printed are medians and, in brackets, the least and the most of all
-rounds. A command that becomes the engine is timed to its end: the engine prints its help within a few milliseconds.
+Each round runs every command once, in random order. Ratios are taken within a round, so a slow phase of the machine
+affects both sides. The table has the median [min, max] of all rounds. A command that becomes the engine is timed to its
+end: the engine prints its help within a few milliseconds.
 
-Each command that is timed is run once before the rounds, which warms the caches; its output is thrown away.
+Each command runs once before the rounds to warm the caches.
 
-This prints and never judges: the exit code is 0 whatever comes out.
+It only prints: the exit code is 0 whatever the figures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-# The first two are what the others are compared with.
+# The other commands are compared with these two.
 REFERENCES = {"true": ["true"], "python3 -c pass": [sys.executable, "-c", "pass"]}
 COMMANDS = (
     "load --help",
@@ -43,8 +43,8 @@ COMMANDS = (
 def main() -> int:
     parser = argparse.ArgumentParser(description="Print how long commands take to start.")
     parser.add_argument("--rounds", type=int, default=11, help="runs of each command (default 11)")
-    parser.add_argument("--seed", type=int, default=1, help="decides the order within the rounds (default 1)")
-    parser.add_argument("--iolab", default=str(SCRIPTS / "iolab"), help="the command (default: the one installed here)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order within rounds (default 1)")
+    parser.add_argument("--iolab", default=str(SCRIPTS / "iolab"), help="the command (default: the installed one)")
     flags = parser.parse_args()
     commands = REFERENCES | {f"iolab {words}": [flags.iolab, *words.split()] for words in COMMANDS}
     for command in commands.values():
@@ -59,13 +59,13 @@ def main() -> int:
 
 
 def measured(commands: dict[str, list[str]], rounds: int, order: random.Random) -> list[dict[str, float]]:
-    """The seconds that each command took in each round."""
+    """The seconds of each command in each round."""
     names = list(commands)
     return [{name: seconds(commands[name]) for name in order.sample(names, len(names))} for _ in range(rounds)]
 
 
 def seconds(command: list[str]) -> float:
-    """How long a command takes from its start to its end."""
+    """The duration of a command, from start to end."""
     begin = time.perf_counter()
     subprocess.run(
         command,
@@ -79,7 +79,7 @@ def seconds(command: list[str]) -> float:
 
 
 def spread(values: list[float]) -> str:
-    """The median, and the least and the most in brackets."""
+    """The median, with the minimum and maximum in brackets."""
     return f"{statistics.median(values):.1f} [{min(values):.1f}, {max(values):.1f}]"
 
 

@@ -1,20 +1,20 @@
-"""How often a verdict is right: a server beside itself, and beside one that takes 5 or 10 % more CPU for each request.
+"""How often a verdict is right: for two equal servers, and for one with 5 or 10 % more CPU per request.
 
     make bench-verdicts
 
-Simulated suites go through plan, schedule, store and judge; only the figures of a trial are random, those of machines
-that are steady, drift, have two states or slow down with heavy tails. The seed is fixed, so every run of the command
-prints the same table. With --real, servers are measured here: epoll beside epoll, whose second does more work in rpc,
-calibrated anew in each round by the run of equal servers before it. The command says beforehand how long that takes.
+Simulated suites go through plan, schedule, store and judge; only the figures of trials are random, for machines that
+are steady, drift, have two states, or slow down with heavy tails. The seed is fixed: every run of the command prints
+the same table. With --real, the servers run on this machine: epoll twice, where the second does more work in each rpc
+call, calibrated in each round by the run of equal servers before it. The command first prints how long that takes.
 
-"Different": of equal servers, a suite that calls any metric different at any setting; of others, one that finds the CPU
-per request different. "Wrong direction": the server with more work is called better in any metric. The coverage is that
-of the 95 % intervals of CPU per request, with its own 95 % interval.
+"different": for equal servers, the suites that call any metric different at any setting; for others, those that find
+CPU per request different. "wrong direction": the suites that call the server with more work better in any metric.
+"coverage": of the 95 % intervals of CPU per request, with its own 95 % interval.
 
-The exit code is 1 where more than 5 % of the suites of equal servers call them different, any direction is wrong, or
-5 or 10 % more CPU is found in less than 8 of 10 (measured, 10 % more: in less than all). Simulated, it
-is also 1 where all intervals of a machine cover the truth in less than 93 %; measured, where a run with more work takes
-longer than 5 minutes (10 % more: 2 minutes).
+The exit code is 1 if more than 5 % of the suites call equal servers different, if any direction is wrong, or if 5 or
+10 % more CPU is found in fewer than 8 of 10 suites (measured, 10 % more: in fewer than all). It is also 1 if fewer than
+93 % of a simulated machine's intervals cover the truth, or if a measured run with more work takes longer than 5 minutes
+(10 % more: 2 minutes).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from unittest import mock
 
 import common
 
-# The simulation is that of the tests.
+# The tests have the simulation.
 sys.path.insert(0, str(common.ROOT / "tests"))
 
 import simulated_runs
@@ -43,14 +43,14 @@ from iolab.judge.results import Results
 from simulated_runs import Said, Study
 
 CALLED_MAX, COVERED_MIN = 0.05, 0.93
-# The settings of a page of equal servers; one with more work has one.
+# The settings of a suite of equal servers; a suite with more work has one setting.
 CONNECTIONS = (10, 100)
 SUITE_BLOCKS, WORK_BLOCKS = 12, 20
 HEAD = "| machine | more CPU | suites | different | wrong direction | coverage |"
 
 
 class Bar(NamedTuple):
-    """How often more work has to be found: simulated, and measured in runs of so many blocks and at most this time."""
+    """How often more work must be found, simulated and measured; the blocks and longest time of a measured run."""
 
     simulated: float
     measured: float
@@ -58,8 +58,7 @@ class Bar(NamedTuple):
     seconds_max: float
 
 
-# By how much more work there is, as a share of a request's CPU time. Equal servers come first: their run says how much
-# that is.
+# Keys: the extra work, as a share of a request's CPU time. Equal servers come first: their run measures that CPU time.
 BARS = {
     0.0: Bar(0.0, 0.0, 20, math.inf),
     0.05: Bar(0.8, 0.8, 40, 300.0),
@@ -70,9 +69,9 @@ BARS = {
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--suites", type=common.at_least_one, default=200, help="simulated suites for each line (200)")
-    options.add_argument("--real", action="store_true", help="measure servers here, and simulate nothing")
+    options.add_argument("--real", action="store_true", help="measure servers on this machine instead of simulating")
     options.add_argument(
-        "--rounds", type=common.at_least_one, default=20, help="runs of equal servers; half as many of others (20)"
+        "--rounds", type=common.at_least_one, default=20, help="runs of equal servers; half as many with more work (20)"
     )
     flags = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -84,7 +83,7 @@ def main() -> int:
 
 
 def simulated(folder: Path, suites: int) -> int:
-    """A line for each machine and each amount of work."""
+    """A line for each machine and amount of work."""
     print(f"{HEAD}\n{'|---' * 6}|")
     missed = []
     for machine in simulated_runs.WEATHERS:
@@ -99,22 +98,22 @@ def simulated(folder: Path, suites: int) -> int:
 
 
 def simulated_study(runs: Path, machine: str, suites: int, work: float) -> Study:
-    """Suites of one machine: of equal servers at several settings, of one with more work at one."""
+    """Suites of one machine: of equal servers at several settings, or of one with more work at one setting."""
     plan = simulated_runs.plan_of(WORK_BLOCKS) if work else simulated_runs.suite_of(SUITE_BLOCKS, CONNECTIONS)
-    # Nothing here has to survive a loss of power. The bootstrap decides nothing, and would take most of the time.
+    # These runs need not survive a power failure. The bootstrap decides nothing and would take most of the time.
     with mock.patch.object(os, "fsync"), mock.patch.object(stats, "BOOTSTRAP_RESAMPLES", 99):
         return simulated_runs.study(runs, plan, simulated_runs.WEATHERS[machine], suites, work=work)
 
 
 def of_intervals(studies: Sequence[Study]) -> Iterator[str]:
-    """What the intervals of all lines of a machine miss."""
+    """What the intervals of a machine miss, over all its lines."""
     covered, intervals = sum(each.covered for each in studies), sum(each.intervals for each in studies)
     if covered < COVERED_MIN * intervals:
         yield f"the intervals cover the truth in {covered} of {intervals}"
 
 
 def of_words(study: Study, work: float, found_min: float) -> Iterator[str]:
-    """What the words of these suites miss."""
+    """What the verdicts of these suites miss."""
     if not work and study.different > CALLED_MAX * study.suites:
         yield f"{study.different} of {study.suites} suites call equal servers different"
     if study.different < found_min * study.suites:
@@ -131,14 +130,14 @@ def row(machine: str, work: float, study: Study) -> str:
 
 
 def ended(missed: list[str]) -> int:
-    """Prints what was missed; the exit code."""
+    """Prints what was missed; returns the exit code."""
     for line in missed:
         print(f"MISSED {line}")
     return 1 if missed else 0
 
 
 def real(folder: Path, rounds: int) -> int:
-    """Rounds on this machine. Every second one has more work too, so that all kinds see the same hours."""
+    """Measures on this machine. Every second round also has more work, so all kinds run in the same hours."""
     print(cost(rounds), flush=True)
     said: dict[float, list[Said]] = {work: [] for work in BARS}
     longest_s = dict.fromkeys(BARS, 0.0)
@@ -159,7 +158,7 @@ def real(folder: Path, rounds: int) -> int:
 
 
 def round_of(out: Path, works: Iterable[float]) -> Iterator[tuple[float, Results, float]]:
-    """A run of each kind, and how long it took: equal servers first, and then more work in shares of their CPU time."""
+    """One run for each amount of work, with its duration: equal servers first, then more work relative to their CPU."""
     same = None
     for work in works:
         more_ns = common.work_ns(same, work) if same else 0
@@ -172,12 +171,12 @@ def round_of(out: Path, works: Iterable[float]) -> Iterator[tuple[float, Results
 
 
 def cost(rounds: int) -> str:
-    """How long the measurement takes, to be said before it begins."""
+    """How long the measurement takes, printed before it starts."""
     counts = {work: (rounds + 1) // 2 if work else rounds for work in BARS}
     seconds = sum(count * common.beside_itself(BARS[work].blocks).duration_s for work, count in counts.items())
     parts = (f"{count} with {percent(work)} more ({BARS[work].blocks} blocks)" for work, count in counts.items())
     runs = ", ".join(parts)
-    return f"Runs: {runs}. They take about {seconds / 60:.0f} minutes, in which this machine should do nothing else."
+    return f"Runs: {runs}. They take about {seconds / 60:.0f} minutes; leave the machine idle meanwhile."
 
 
 if __name__ == "__main__":
