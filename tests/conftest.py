@@ -1,4 +1,4 @@
-"""What several test files share: the fake engine, a host that takes no time, and that nothing is left at the end."""
+"""Shared by the tests: the fake engine, a simulated host, and a check that the tests leave nothing behind."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ from iolab.results.records import ClientRun, Failure, MachineNoise
 
 FAKE_ENGINE = Path(fake_engine.__file__)
 MS = 1_000_000
-# How long a test waits for what is sure to come. No machine is so slow or so busy: only what hangs takes as long.
+# Far longer than the slowest machine needs: only a hang takes this long.
 PATIENCE_S = 120.0
-# The environment variable that marks the processes of these tests, and is inherited by what they start.
+# Marks the processes of these tests: an environment variable, which child processes inherit.
 MARK = "IOLAB_TESTS"
 
-# The same examples every time, however slow the machine is.
+# The same examples every time, and no deadline on slow machines.
 settings.register_profile("iolab", deadline=None, derandomize=True, database=None)
 settings.load_profile("iolab")
 
-# A shell that starts a command in the background has it ignore SIGINT, and so would all that these tests interrupt.
+# A shell starts background commands with SIGINT ignored, and the processes of these tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for what is sure to come, and fails where it does not."""
+    """Waits for `condition`; fails after PATIENCE_S seconds."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end, f"not within {PATIENCE_S:.0f} s: {what}"
@@ -72,7 +72,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 class Done(NamedTuple):
-    """A command that has ended, and what it printed."""
+    """The exit code and output of a command."""
 
     exit_code: int
     stdout: str
@@ -91,7 +91,7 @@ def iolab(*arguments: str | Path) -> Done:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs. One that has ended does not, though it was not waited for."""
+    """Whether a process runs. A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -100,10 +100,10 @@ def is_alive(pid: int) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """When all tests have ended, no process, socket or temporary file of theirs is left.
+    """Fails if the tests leave a process, a socket or a temporary file behind.
 
-    Processes are known by a mark in their environment, so it does not matter whose children they are by then. What is
-    left is killed, by its id, and fails the run.
+    Their processes carry a mark in the environment, so they are found even after their parents have exited. Each is
+    killed by its id.
     """
     temporary = tmp_path_factory.mktemp("temporary")
     mark = f"{os.getpid()}-{time.monotonic_ns()}"
@@ -123,9 +123,9 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def marked(mark: bytes) -> dict[int, str]:
-    """The processes with such a word in their environment, this one apart, and their commands.
+    """The other processes with this word in their environment, and their commands.
 
-    What is just ending is given time to: a process whose parent was killed sees the end of its standard input.
+    Waits up to PATIENCE_S for them: a process whose parent was killed exits when its standard input closes.
     """
     found: dict[int, str] = {}
 
@@ -146,7 +146,7 @@ def marked(mark: bytes) -> dict[int, str]:
 
 
 def open_sockets() -> set[str]:
-    """The sockets of TCP this process holds. Pairs of its own stay: a runtime has them, and they have no address."""
+    """The TCP sockets of this process. Socket pairs do not count: a runtime keeps some, and they have no address."""
     links = set()
     for entry in os.listdir("/proc/self/fd"):
         try:
@@ -159,9 +159,10 @@ def open_sockets() -> set[str]:
 
 @pytest.fixture(scope="session")
 def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake engine as one executable file, run by the Python of these tests and with nothing it does not need.
+    """The fake engine as one executable file, run by the Python of these tests with nothing that it does not need.
 
-    It cannot measure the core-to-core latency. The lab asks twice a trial, so it says so before Python starts.
+    It cannot measure the core-to-core latency. The lab requests that twice in each trial, so the shell refuses it
+    without starting Python.
     """
     path = tmp_path_factory.mktemp("engine") / "iolab-engine"
     path.write_text(f'#!/bin/sh\n[ "$1" = distance ] && exit 1\nexec {sys.executable} -I -S {FAKE_ENGINE} "$@"\n')
@@ -171,7 +172,7 @@ def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, fake_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """The fake engine, chosen as a user chooses one by hand. It says the same in every run of a test."""
+    """The fake engine, chosen by IOLAB_ENGINE. Its figures are the same in every run of a test."""
     monkeypatch.setenv("IOLAB_ENGINE", str(fake_path))
     monkeypatch.setenv("FAKE_RUNS", str(tmp_path_factory.mktemp("fake") / "runs"))
     return open_engine()
@@ -179,23 +180,23 @@ def fake(monkeypatch: pytest.MonkeyPatch, fake_path: Path, tmp_path_factory: pyt
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which nothing else runs, whatever runs on it."""
+    """A machine that looks idle, whatever runs on it."""
     monkeypatch.setattr(noise, "ticks", lambda: noise.Ticks(0, 0, 0))
-    # There the lab is never late to read a server; here it may be, for all that the figures of a fake depend on it.
+    # On an idle machine the lab samples in time. Here it may be late, which does not change the fake's figures.
     monkeypatch.setattr(observer, "LATE_SHARE_MAX", 0.99)
 
 
 @pytest.fixture(autouse=True)
 def nothing_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is on a disk after a power cut no test can see. A test of what is synced has a patch of its own."""
+    """No test can see what survives a power failure. The tests of fsync patch it themselves."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture(autouse=True)
 def ports_stay_free(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No other process gets a port that a server is started on, before it listens there: each is bound here too.
+    """Binds each port that the lab picks for a server, so that no other process gets it before the server listens.
 
-    Linux allows that while it does not listen and both sides set SO_REUSEADDR, as all servers of the tests do.
+    Linux allows both binds while this one does not listen and both sockets have SO_REUSEADDR, as in all test servers.
     """
     with ExitStack() as bound:
 
@@ -212,14 +213,14 @@ def ports_stay_free(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def private() -> Iterator[Path]:
-    """A folder of this user alone, with a short path: that of a Unix socket has 107 bytes at most."""
+    """A folder for this user alone, with a short path: the path of a Unix socket has at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="iolab-") as folder:
         yield Path(folder)
 
 
 @pytest.fixture
 def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without drawings, which take most of the time of a page: the tests of the report draw them."""
+    """Reports without charts, which take most of the time of a page. The tests of the report draw them."""
     for name in ("ratios", "strips", "quantiles", "timeline"):
         monkeypatch.setattr(f"iolab.report.charts.{name}", lambda *figures: None)
     monkeypatch.setattr("iolab.report.drawing.inline", lambda chart, title, description: Markup("<svg></svg>"))
@@ -227,7 +228,7 @@ def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch, fake: Engine, no_charts: None) -> FakeHost:
-    """The host that the command line finds: no process is started on it, so a run takes no time."""
+    """The host that the command line uses: it starts no process, so a run takes no time."""
     host = FakeHost(engine=fake)
     monkeypatch.setattr(agent, "Agent", lambda engine, registered=None, unmet=None: host)
     return host
@@ -235,7 +236,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch, fake: Engine, no_charts: None) ->
 
 @pytest.fixture
 def real_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """The engine of this checkout. Skips only where none was built; one that is out of date is an error."""
+    """The engine of this checkout. Skips if it was not built; an outdated engine is an error."""
     monkeypatch.delenv("IOLAB_ENGINE", raising=False)
     try:
         binary.find()
@@ -245,10 +246,10 @@ def real_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 class FakeHost:
-    """A host whose servers and generators are figures on a clock that only moves when they say so.
+    """A host with simulated servers and generators, on a clock that only they advance.
 
-    `faults` maps the number of a start to what goes wrong in it: a word of `FAULTS` below. `core_to_core_series_ns` are
-    the latencies between the processors, one after the other and again from the first.
+    `faults` maps the number of a start to its fault, a word of `FAULTS` below. `core_to_core_series_ns` are the
+    core-to-core latencies in order, repeated without end.
     """
 
     FAULTS = (
@@ -285,12 +286,12 @@ class FakeHost:
         self.others = MachineNoise(steal_share=0.0, foreign_cpu_cores=0.0)
         self.speaks: Mismatch | None = None
         self.executed: dict[str, dict[str, str]] = {}
-        # How many servers had been started when leftovers were removed.
+        # For each removal of leftovers, how many servers had been started.
         self.sweeps: list[int] = []
         self.started: list[str] = []
         self.counted: list[str] = []
         self.running: list[object] = []
-        # Of a processor each server uses so much, and so many connections each load has.
+        # The CPU usage of each server, and the number of connections of each load.
         self.busy_percent = 95
         self.connections: list[int] = []
         self.now_ns = 1_000_000_000
@@ -338,7 +339,7 @@ class FakeHost:
         return Passed(begin_ns, self.now_ns)
 
     def memory_in_use(self) -> int:
-        # Each process takes 50 MiB of the machine.
+        # Each process takes 50 MiB.
         return (4 << 30) + (50 << 20) * len(self.running)
 
     def core_to_core_ns(self, server: Sequence[int], load: Sequence[int]) -> float | None:
@@ -349,7 +350,7 @@ class FakeHost:
 
 
 class FakeServer:
-    """Uses nearly all of a processor, and 10 MiB. On a `busy` machine others use a whole one."""
+    """Uses nearly a whole CPU and 10 MiB. With the fault `busy`, other programs use a whole CPU too."""
 
     addresses = ("127.0.0.1:1",)
     load_netns: str | None = None
@@ -372,7 +373,7 @@ class FakeServer:
 
     def look(self) -> proc.Tree:
         tasks = proc.TASKS_READ_MAX + 1 if self.fault == "large" else 1
-        # A quarter of what it uses is its own, and the rest the system's.
+        # A quarter is user time, the rest system time.
         own_ns = self.host.now_ns * 19 // 80
         return proc.Tree(tuple(range(tasks)), (0,), 0, own_ns, 3 * own_ns, tasks)
 
@@ -382,7 +383,7 @@ class FakeServer:
         is_large = tree.threads > proc.TASKS_READ_MAX
         switching: tuple[int | None, int | None, int | None] = (None, None, None) if is_large else (0, 10, 1)
         usage = proc.Usage(now_ns, now_ns * self.host.busy_percent // 100, *switching)
-        # Of two processors, and the generator uses 0.6 of one.
+        # The machine has two CPUs; the generator uses 0.6 of one.
         idle_ns = now_ns * (200 - self.host.busy_percent - (60 if self.cell.load.connections else 0)) // 100
         idle_ns = 0 if self.fault == "busy" else idle_ns
         return Sample(usage, noise.Ticks(2 * now_ns, idle_ns, 0), 0)
@@ -406,7 +407,7 @@ class FakeServer:
         return proc.Memory(9 << 20, 7 << 20, 4 << 20)
 
     def own_bytes(self) -> int | None:
-        # It takes 5 MiB for its connections, once they have come.
+        # 5 MiB for connections, as soon as there is a load.
         return 9 << 20 if any(isinstance(process, FakeLoad) for process in self.host.running) else 4 << 20
 
     def ask(self) -> None:
@@ -424,7 +425,7 @@ class FakeServer:
         return ("its last words",)
 
     def calls(self) -> Calls:
-        # Two million a second, which is twenty a request of the reference.
+        # Two million syscalls a second: twenty per request of the reference.
         return Calls(self.host.now_ns, self.host.now_ns // 500)
 
     def stop(self) -> bool:
@@ -433,7 +434,7 @@ class FakeServer:
 
 
 def fake_minute(index: int, slice_ms: int) -> Interval:
-    """A slice of a long trial, with one failed request."""
+    """An interval of a long trial, with one failed request."""
     counts: dict[str, float] = {
         "index": index,
         "begin_ns": index * slice_ms * MS,
@@ -445,7 +446,7 @@ def fake_minute(index: int, slice_ms: int) -> Interval:
 
 
 class FakeLoad:
-    """Says what the fake engine would say, at the times it would say it."""
+    """Emits the events of the fake engine, at its times."""
 
     def __init__(self, host: FakeHost, spec: LoadSpec, server: FakeServer) -> None:
         self.host, self.spec, self.server = host, spec, server
@@ -475,7 +476,7 @@ class FakeLoad:
         yield Report.model_validate({"schema": 1} | said)
 
     def _interrupt(self) -> None:
-        """What happens after two minutes of a long trial."""
+        """The fault at the second interval of a long trial."""
         if self.server.fault == "cut":
             raise KeyboardInterrupt
         if self.server.fault == "load_dies":
@@ -487,7 +488,7 @@ class FakeLoad:
         return 3 << 20
 
     def spent(self) -> proc.Spent:
-        # A third of its time is its own.
+        # A third is user time.
         now_ns = self.host.now_ns
         return proc.Spent(now_ns // 5, now_ns * 2 // 5, now_ns // MS, now_ns // (10 * MS), 100, 0)
 
@@ -499,7 +500,7 @@ class FakeLoad:
 
 
 class FakeClient:
-    """A client that is not ours: two of its clients answer 30,000 requests within 300 ms, with a core between them."""
+    """A foreign load client: two clients send 30,000 requests within 300 ms and use one CPU between them."""
 
     def __init__(self, host: FakeHost) -> None:
         self.host, self.begin_ns = host, host.now_ns

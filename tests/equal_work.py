@@ -1,6 +1,6 @@
-"""Holds a server of a registry to the engine's work: the same bytes in every protocol that it speaks, and a clean end.
+"""Checks that a registered server does the engine's work: the same bytes in each of its protocols, and a clean end.
 
-It shares no code with the load generator, so that a mistake of one is not a mistake of both.
+It shares no code with the load generator, so the two cannot share a bug.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HEAD = b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 UNKNOWN = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"
 NOT_HTTP = b"hello\r\n\r\n"
-# The engine's head has 116 bytes. docs/protocols.md: a reply that is a third longer is not the same work.
+# The engine's head has 116 bytes. docs/protocols.md: a reply a third longer is not equal work.
 HEAD_BYTES_MAX = 116 * 4 // 3
-# What a web server may lack, because its library has it so.
+# What a web server may lack if its library does.
 KEEP_ALIVE, PATHS, REFUSAL = "keep-alive", "paths", "refusal"
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX = 4_096
@@ -41,7 +41,7 @@ CALLS = 1_000
 
 
 class Reply(NamedTuple):
-    """A reply of HTTP, its fields by their names in small letters."""
+    """An HTTP reply; field names in lower case."""
 
     status: int
     fields: dict[str, str]
@@ -50,7 +50,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """A connection, and what came over it that was not asked for yet."""
+    """A connection, and bytes received ahead of need."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -76,7 +76,7 @@ class Client:
         return found
 
     def has_ended(self) -> bool:
-        """Whether the server closes the connection and says nothing more."""
+        """Whether the server closes the connection without sending more."""
         return self.exactly(1) == b""
 
     def reply(self, *, has_body: bool = True) -> Reply:
@@ -92,7 +92,7 @@ class Client:
 
 
 def pieces(message: bytes, random: Random) -> list[bytes]:
-    """A message cut at up to four places at random."""
+    """The message, cut at up to four random places."""
     cuts = sorted(random.randrange(len(message) + 1) for _ in range(random.randrange(5)))
     return [message[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(message)], strict=True)]
 
@@ -114,7 +114,7 @@ def check_http(address: str, reply_bytes: int, lacks: Set[str]) -> None:
         if PATHS not in lacks:
             client.send(UNKNOWN)
             assert client.reply().status == 404
-        # What was asked before has left nothing on the connection.
+        # Nothing of the earlier replies is left on the connection.
         client.send(GET)
         check_page(client.reply(), reply_bytes)
     if REFUSAL not in lacks:
@@ -178,7 +178,7 @@ def frame(payload: bytes) -> bytes:
 BAD_LENGTH = "a request has 1 to 1048576 bytes"
 BAD_REQUEST = "a request is an object of target, a whole number, and text, a string"
 BAD_TARGET = "target is 10000000 at most"
-# Calls that every server refuses, and why.
+# Calls that every server refuses, with the error of each.
 REFUSED_CALLS = (
     (b"\0\0\0\0", BAD_LENGTH),
     (b"\0\x10\0\1", BAD_LENGTH),
@@ -212,14 +212,14 @@ REFUSED_CALLS = (
 
 
 def settings_of(listed: Listed, protocol: str, **workload: int) -> Iterator[dict[str, Any]]:
-    """The workloads in which a server is looked at."""
+    """The workloads to test a server with."""
     sizes = (1, 161, 4_000) if protocol == "http" and "reply_bytes" in listed.entry.settings else (None,)
     for size in sizes:
         yield {"protocol": protocol} | workload | ({} if size is None else {"reply_bytes": size})
 
 
 def check(text: str, known: Registry, lacks: Set[str] = frozenset()) -> None:
-    """A contestant answers as the engine does in every protocol that it speaks, and ends with its children."""
+    """Checks that a contestant replies as the engine does in all its protocols, and ends with its children."""
     server = prepared(known[text.partition("[")[0]])
     checks: dict[str, Callable[[str], None]] = {"echo": check_echo, "line": check_line, "rpc": check_rpc}
     for protocol in server.listed.entry.protocols:
@@ -233,7 +233,7 @@ def check(text: str, known: Registry, lacks: Set[str] = frozenset()) -> None:
 
 
 def prepared(listed: Listed) -> Registered:
-    """The server, ready to be started; skips the test where it is not here."""
+    """The server, ready to start; skips the test if it is not installed."""
     name, entry = listed.name, listed.entry
     if entry.build[:1] == ("cargo",) and registered.must_be_built(listed):
         pytest.skip(f"{name} takes minutes to build: iolab vs epoll {name} --protocol {entry.protocols[0]} builds it")
@@ -247,7 +247,7 @@ def prepared(listed: Listed) -> Registered:
 
 @contextlib.contextmanager
 def running(text: str, server: Registered, workload: dict[str, Any]) -> Iterator[str]:
-    """The address of a contestant while it runs as the lab runs it."""
+    """Runs a contestant as the lab does; yields its address."""
     cell = Cell.model_validate({"contestant": text, "workload": workload, "trial": {"start_ms": 120_000}})
     assert registry.refusal(server.listed, cell) == ""
     started = contestants.start(cell, None, {server.listed.name: server})
@@ -258,7 +258,7 @@ def running(text: str, server: Registered, workload: dict[str, Any]) -> Iterator
 
 
 def check_end(text: str, server: Registered) -> None:
-    """SIGTERM to its first process ends it and its workers, without anything that looks after it."""
+    """Checks that SIGTERM to the first process ends it and its workers, without a supervisor."""
     takes = server.listed.entry.settings
     workers = {"workers": 2} if "workers" in takes else {}
     kind = {"worker_kind": "process"} if "worker_kind" in takes else {}
@@ -288,14 +288,14 @@ def check_end(text: str, server: Registered) -> None:
 
 
 def accepts(port: int) -> bool:
-    """Whether something accepts a connection."""
+    """Whether the port accepts a connection."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
         return True
     return False
 
 
 def session(leader: int) -> list[int]:
-    """The processes of a session that run."""
+    """The running processes of a session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""An engine that keeps the contract and takes no time: figures are computed, the window is only claimed.
+"""A fake engine that keeps the contract and takes no time: figures are computed, and nothing is measured.
 
-A server is a listener that says its model's name to each connection; the generator asks it, and reports what that
-model would have done. `plain PORT` is a server that is no engine's, and `forks PORT` one that forks. The model's
-option `fault` makes either side misbehave in one named way. `FAKE_PACE` is the share of the time a trial would really
-take that is slept through, and `FAKE_RUNS` a file by whose length the generator counts its runs.
+A server is a listener that sends its model's name over each connection; the generator reads it and reports what that
+model would have done. `plain PORT` is a server that is not the engine's, and `forks PORT` one that forks. The model's
+option `fault` makes either side misbehave in one named way. `FAKE_PACE` is the share of a trial's time to sleep, and
+`FAKE_RUNS` a file whose length counts the generator's runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 BUILD = "fa4efa4efa4efa4e"
 RATES = {"blocking": 20_000, "epoll": 100_000, "io_uring": 125_000, "thread": 80_000, "prefork": 90_000}
 RATES |= {"absent": 50_000}
-# Syscalls a request.
+# Syscalls per request.
 CALLS = {"epoll": 2.0, "io_uring": 0.5}
 FAULTS = (
     "none",
@@ -53,7 +53,7 @@ def main() -> int:
     if role in ("plain", "forks", "deaf"):
         return accept(socket.create_server(("127.0.0.1", int(sys.argv[2]))), "command", "none")
     if sys.argv[2:] != ["--spec", "-"]:
-        # By hand: the flags come back, so that a test can see them arrive unchanged.
+        # Called by hand: prints its arguments, so that a test can see them arrive unchanged.
         print(json.dumps(sys.argv[1:]))
         return 0
     spec = json.loads(sys.stdin.readline())
@@ -118,13 +118,13 @@ def end_with_standard_input() -> None:
 
 
 def hold(spec: dict[str, Any]) -> None:
-    """Waits for a line, if it is to."""
+    """Waits for a line on standard input if the spec says so."""
     if spec.get("held"):
         LINES.acquire()
 
 
 def answer_standard_input(model: str, count: bool) -> None:
-    """Each line asks what was served: calls grow with time as if the server had been busy ever since."""
+    """Replies to each line with the counts: syscalls grow with time as if the server had been busy all along."""
     per_s = CALLS.get(model, 3.0) * RATES.get(model, 50_000)
     while os.read(sys.stdin.fileno(), 4096):
         calls = round(per_s * time.monotonic()) if count else None
@@ -178,7 +178,7 @@ def accept(listener: socket.socket, model: str, fault: str, counts: bool = False
     while True:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
-            # To our generator it says what it is; for all others it is an echo server.
+            # The fake generator gets the model's name; other clients get an echo.
             asked = connection.recv(1 << 16)
             connection.sendall(json.dumps([model, fault, counts]).encode() if asked == WHO else asked)
 
@@ -192,12 +192,12 @@ def load(spec: dict[str, Any]) -> int:
     except OSError as error:
         say(event="failed", role="load", kind="refused", message=f"{spec['connect'][0]} cannot be reached: {error}")
         return 1
-    # Noise of half a percent, different in every run, the same for the same number.
+    # Noise of half a percent: different in each run, reproducible by its number.
     rate = RATES.get(model, 50_000) * random.Random(run_number()).uniform(0.995, 1.005)
     ready = {"driver": spec["driver"], "connections": spec["connections"], "pid": os.getpid(), "build": BUILD}
     say(event="ready", role="load", lacks=[], **ready)
     hold(spec)
-    # What is counted between two instants takes the time between them.
+    # Syscalls are counted between two instants, so the time must really pass.
     pace = 1.0 if counts else PACE
     time.sleep(pace * spec["warmup_ms"] / 1_000)
     begin_ns = time.monotonic_ns()
@@ -213,7 +213,7 @@ def load(spec: dict[str, Any]) -> int:
 
 
 def run_number() -> int:
-    """How many runs of the generator there were in a test, by the length of the file that is named for it."""
+    """The number of this run of the generator, from the length of FAKE_RUNS."""
     with open(os.environ.get("FAKE_RUNS", os.devnull), "ab") as file:
         return file.write(b".") and file.tell()
 
@@ -272,7 +272,7 @@ def report(spec: dict[str, Any], rate: float, begin_ns: int, wrong: int) -> dict
 
 
 def histogram(value: int, count: int) -> str:
-    """An HdrHistogram of `count` times `value`: V2, deflated, base64; three significant digits from 1 to 60e9."""
+    """An HdrHistogram with `count` times `value`: V2, deflated, base64; three significant digits from 1 to 60e9."""
     shift = max(0, value.bit_length() - 11)
     index = (shift << 10) + (value >> shift)
     counts = zigzag_leb128(-index) + zigzag_leb128(count)

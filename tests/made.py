@@ -1,4 +1,4 @@
-"""Made results for tests: trials whose books balance, with the one thing changed that a test is about."""
+"""Results for tests: trials whose counts agree, with changes to the part under test."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BEGIN_NS = 10_000_000_000
 
 
 def on_two_processors(plan: Plan) -> Plan:
-    """The plan as a machine of two processors runs it: the server on 0, the generator on 1."""
+    """The plan as placed on a machine with two CPUs: the server on 0, the generator on 1."""
     return placement.placed(plan, [Cpu(number, number, 0, 0) for number in range(2)])[0]
 
 
 def report(cell: Cell, *, rate_per_s: float = 100_000.0, generator_share: float = 0.5, **changes: Any) -> Report:
-    """A report of `rate_per_s` whose counts close and which keeps Little's law; `changes` replace whole fields."""
+    """A report of `rate_per_s` with consistent counts that satisfies Little's law; `changes` replace whole fields."""
     window_ns = cell.trial.duration_ms * 1_000_000
     correct = round(rate_per_s * window_ns / 1e9)
     in_flight = (cell.load.active or cell.load.connections) * cell.load.pipeline
@@ -124,7 +124,7 @@ def result(
 def results(
     plan: Plan, rate_of: Callable[[Trial], float], trials: Iterable[Trial] | None = None, **changes: Any
 ) -> list[Result]:
-    """A whole run: the throughput of each trial comes from `rate_of`."""
+    """A whole run; `rate_of` gives the throughput of each trial."""
     return [
         result(plan, trial, rate_per_s=rate_of(trial), **changes)
         for trial in (schedule(plan) if trials is None else trials)

@@ -1,4 +1,4 @@
-"""Runs whose truth is known: the cases that a verdict has to put into words."""
+"""Runs with known truth: the cases that a verdict must describe."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PYTHON = "cmd:python3 -m http.server --bind 127.0.0.1 {port}"
 
 
 class Scenario(NamedTuple):
-    """A plan, and what each of its trials gives: a rate, changes to its result, or a failure."""
+    """A plan, and what each trial gives: a rate, changes to its result, or a failure."""
 
     name: str
     plan: Plan
     changes: Callable[[Trial], dict[str, Any] | Failure]
 
     def results(self) -> list[Result]:
-        """The whole run, discarded trials run again as the plan says."""
+        """The whole run; discarded trials are repeated as the plan says."""
         made: list[Result] = []
         while rest := remaining(self.plan, made):
             trial = rest[0]
@@ -42,14 +42,14 @@ class Scenario(NamedTuple):
 
 
 def weather(noise: float, seed: int = 1) -> Callable[[Trial], float]:
-    """The speed of a trial: noise of its own, on a machine whose speed is another in every block."""
+    """The speed of a trial: its own noise, times the speed of the machine in its block."""
     random = np.random.default_rng(seed)
     shared, own = random.normal(0, 0.05, 1_000), random.normal(0, noise, (1_000, 3, 16))
     return lambda each: math.exp(shared[each.block] + own[each.block, each.attempt, each.slot])
 
 
 def rates(*levels: float, noise: float = 0.004) -> Callable[[Trial], dict[str, Any]]:
-    """Trials of a rate about the level of their slot, in thousands of requests a second."""
+    """Trials with rates around the level of their slot, in thousands of requests per second."""
     speed = weather(noise)
     return lambda each: {"rate_per_s": 1_000 * levels[each.slot] * speed(each)}
 
@@ -61,12 +61,12 @@ def pair(contestant: str = "io_uring", protocol: str = "echo") -> Plan:
 def when(
     condition: Callable[[Trial], bool], extra: dict[str, Any], base: Callable[[Trial], dict[str, Any]]
 ) -> Callable[[Trial], dict[str, Any]]:
-    """`base`, with these changes for the trials of which a condition is true."""
+    """`base`, with `extra` changes in the trials that satisfy `condition`."""
     return lambda each: base(each) | (extra if condition(each) else {})
 
 
 def tail(factor: float) -> Callable[[Trial], dict[str, Any]]:
-    """Equal rates, and a p99 that is so many times as long in the second contestant."""
+    """Equal rates; the p99 of the second contestant is `factor` times as long."""
     speed, rate = weather(0.03, seed=2), rates(200, 200)
 
     def changes(each: Trial) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def tail(factor: float) -> Callable[[Trial], dict[str, Any]]:
 
 
 def replies(*sizes: int, base: Callable[[Trial], dict[str, Any]]) -> Callable[[Trial], dict[str, Any]]:
-    """Replies of so many bytes from each contestant."""
+    """Replies of the given size in bytes from each contestant."""
 
     def changes(each: Trial) -> dict[str, Any]:
         told = base(each)
@@ -91,7 +91,7 @@ def replies(*sizes: int, base: Callable[[Trial], dict[str, Any]]) -> Callable[[T
 
 
 def drifting(base: Callable[[Trial], dict[str, Any]]) -> Callable[[Trial], dict[str, Any]]:
-    """Throughput that falls within the window of some trials: a warning, and no more."""
+    """Throughput that falls within the window of some trials: only a warning."""
 
     def changes(each: Trial) -> dict[str, Any]:
         counts = tuple(2_000 - 2 * at for at in range(200))
@@ -113,7 +113,7 @@ MODELS = ["epoll", "io_uring", "prefork[processes=64]", "thread", COMMAND, "bloc
 
 
 def ranking(each: Trial) -> dict[str, Any] | Failure:
-    """Six servers: one was disturbed now and then, one is limited by the generator, one cannot take part."""
+    """Six servers: one is disturbed at times, one is limited by the generator, one cannot take part."""
     if each.slot == 5:
         return Failure(kind="holds", message="holds 1", final=True)
     told = rates(200, 240, 110, 112, 239.5, 0)(each)

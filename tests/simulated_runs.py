@@ -1,4 +1,4 @@
-"""Runs of servers whose truth is known, through the real store: what verdicts and `iolab compare` are tested with."""
+"""Simulated runs with known truth, through the real store, for the tests of verdicts and of `iolab compare`."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ MACHINE: dict[str, Any] = {
     "cpu": {"logical": 4},
     "engine": {"sha256": "0123456789abcdef"},
 }
-# The processor time of the server, as a share of the window: it is the limit.
+# CPU time of the server, as a share of the window: the server is the limit.
 SERVER_SHARE = 0.97
-# The weather of a machine: how much of its speed one trial hands on to the next; how often it moves to its other state,
-# and the core-to-core latency in each.
+# The machine: the share of the drift that carries over to the next trial, the probability of a change of state, and the
+# core-to-core latency in each state.
 KEPT = 0.9
 MOVES = 1 / 8
 CORE_TO_CORE_NS = (60.0, 250.0)
 
 
 class Moment(NamedTuple):
-    """The machine during a trial: its speed, the core-to-core latency where it shows the state, and by what the trial's
-    CPU time, median latency and p99 differ from what the speed makes of them."""
+    """The machine during a trial: its speed, the core-to-core latency if it shows the state, and factors of noise on
+    the trial's CPU time, median latency and p99."""
 
     speed: float
     core_to_core_ns: float | None
@@ -53,12 +53,11 @@ class Moment(NamedTuple):
 
 
 class Weather(NamedTuple):
-    """What the machine does to a run: noise of each trial, steps of a slow drift, and a level that is each run's own.
+    """The machine's effects on a run: noise of each trial, steps of a slow drift, and a level for the whole run.
 
-    `tail` is the size of slowdowns of which few are long and some very long, `states` how far the two speeds are apart
-    between which the machine moves. Where these are `seen`, the core-to-core latency shows them. `own` is noise that
-    CPU time, median latency and p99 each have besides. All are standard deviations of the logarithm of the speed, or
-    differences of it.
+    `tail` is the scale of heavy-tailed slowdowns, `states` the distance between the machine's two speeds. With `seen`,
+    the core-to-core latency shows the state. `own` is additional noise of CPU time, median latency and p99. All are
+    standard deviations, or differences, of the logarithm of the speed.
     """
 
     noise: float
@@ -70,7 +69,7 @@ class Weather(NamedTuple):
     own: float = 0.0
 
     def moments(self, trials: int, generator: np.random.Generator) -> list[Moment]:
-        """The machine in each trial of a run, in the order of time."""
+        """The machine in each trial of a run, in order of time."""
         drift = generator.normal(0, self.step / math.sqrt(1 - KEPT**2))
         level = generator.normal(0, self.level)
         state, moments = 0, list[Moment]()
@@ -87,7 +86,7 @@ class Weather(NamedTuple):
         return moments
 
 
-# The machines of the self-tests. The states are those of a virtual machine with 217,000/s and 163,000/s.
+# The machines of the self-tests. The two states are those of a virtual machine with 217,000/s and 163,000/s.
 WEATHERS = {
     "steady": Weather(0.02, own=0.01),
     "drift": Weather(0.02, step=0.03, own=0.01),
@@ -107,7 +106,7 @@ def plan_of(blocks: int, *, alone: bool = False, **settings: Any) -> Plan:
 
 
 def suite_of(blocks: int, connections: Sequence[int]) -> Plan:
-    """The same two servers at several numbers of connections: a page of several comparisons."""
+    """The same two servers at several numbers of connections, as several comparisons."""
     comparisons = (
         plan_of(blocks, connections=each)
         .comparisons[0]
@@ -127,9 +126,9 @@ def store_run(
     machine: dict[str, Any] = MACHINE,
     **changes: Any,
 ) -> Path:
-    """A whole run in a folder of `runs`.
+    """Stores a whole run in a folder of `runs`.
 
-    The user's server does `work` more for each request, as a share; `changes` replace what its trials give.
+    The user's server does the share `work` more for each request; `changes` replace what its trials give.
     """
     trials: list[Trial] = list(schedule(plan))
     moments = weather.moments(len(trials), np.random.default_rng(seed))
@@ -142,7 +141,7 @@ def store_run(
 
 
 def _measured(plan: Plan, trial: Trial, moment: Moment, work: float, changes: Mapping[str, Any]) -> Result:
-    """A trial of a server that does so much more work for each request."""
+    """A trial of a server that does the share `work` more for each request."""
     cpu, p50, p99 = moment.own
     ns = moment.core_to_core_ns
     seen = None if ns is None else (ns, ns)
@@ -161,14 +160,14 @@ def _measured(plan: Plan, trial: Trial, moment: Moment, work: float, changes: Ma
 
 
 def outcome(found: RunComparison) -> str:
-    """What the command would end with: 0, 1 or 3, in words."""
+    """The exit code of the command, 0, 1 or 3, as words."""
     return "regression" if found.regressions else "too noisy" if found.is_inconclusive else "passes"
 
 
 def outcomes(
     runs: Path, plan: Plan, weather: Weather, pairs: int, *, work: float, threshold: float, seed: int = 1
 ) -> Counter[str]:
-    """How pairs of runs come out, the second of which is of a build that does so much more work for each request."""
+    """Counts the outcomes of pairs of runs; the second build does the share `work` more for each request."""
     seeds = np.random.SeedSequence(seed).generate_state(2 * pairs)
     counts: Counter[str] = Counter()
     for pair in range(pairs):
@@ -179,8 +178,8 @@ def outcomes(
 
 
 class Said(NamedTuple):
-    """What a run says of two servers: whether it calls them different, whether it calls the one with more work better,
-    and of how many intervals of CPU per request how many cover the truth."""
+    """A run's verdict on two servers: whether it calls them different, whether it calls the one with more work better,
+    and how many of its intervals of CPU per request cover the truth."""
 
     different: bool
     wrong: bool
@@ -189,9 +188,9 @@ class Said(NamedTuple):
 
 
 def said(found: Results, work: float) -> Said:
-    """What a run says of servers the second of which does so much more work for each request.
+    """A run's verdict on two servers, the second with the share `work` more for each request.
 
-    Of equal servers any metric may be called different at any setting, of others CPU per request has to be at each.
+    Equal servers count as different by any metric at any setting, others by CPU per request at every setting.
     """
     estimates = [each for verdict in found.verdicts for each in verdict.estimates]
     called = [each for each in estimates if each.word == "differs"]
@@ -205,8 +204,8 @@ def said(found: Results, work: float) -> Said:
 
 
 class Study(NamedTuple):
-    """What many suites say: how many call two servers different, how many in the wrong direction, and how many of the
-    intervals of CPU per request cover the truth."""
+    """The verdicts of many suites: how many call two servers different, how many in the wrong direction, and how many
+    of the intervals of CPU per request cover the truth."""
 
     suites: int
     different: int
@@ -222,13 +221,13 @@ class Study(NamedTuple):
 
 
 def total(runs: Sequence[Said]) -> Study:
-    """What these runs say together."""
+    """The sum of these verdicts."""
     different, wrong, covered, intervals = (sum(column) for column in zip(*runs, strict=True))
     return Study(len(runs), different, wrong, covered, intervals)
 
 
 def study(runs: Path, plan: Plan, weather: Weather, suites: int, *, work: float = 0.0, seed: int = 1) -> Study:
-    """Suites of servers the second of which does so much more work, each stored, read again and judged."""
+    """Stores, reads and judges suites of two servers, the second with the share `work` more for each request."""
     seeds = np.random.SeedSequence(seed).generate_state(suites)
     folders = (store_run(runs / str(n), plan, weather, int(each), work=work) for n, each in enumerate(seeds))
     return total([said(api.open_run(folder), work) for folder in folders])

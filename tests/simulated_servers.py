@@ -1,4 +1,4 @@
-"""Servers of known capacity for the search of `iolab capacity`, and what many searches of one find. No time passes."""
+"""Simulated servers of known capacity for `iolab capacity`, and studies of many searches. No time passes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from iolab.capacity.search import Done, PlannedProbe, Search, Settings
 
 MS = 1e6
 LIMITS = (parse_limit("p99<5ms"),)
-# What a queue before fixed service times makes of its quantiles, as multiples of its mean.
+# Quantiles of the wait in a queue with fixed service times, as multiples of its mean.
 TAILS = {"p50": 0.7, "p90": 2.3, "p99": 4.6, "p99.9": 6.9, "p99.99": 9.2, "p99.999": 11.5, "max": 14.0}
-# What a run takes besides its window: the warm-up, and to start the generator and to end it.
+# The time of a run outside its window: the warm-up, and the start and end of the generator.
 BESIDES_S = 0.5 + 0.15
 
 Run = Callable[[PlannedProbe], Measurement]
@@ -25,10 +25,10 @@ Run = Callable[[PlannedProbe], Measurement]
 
 @dataclass(frozen=True)
 class Server:
-    """A server that serves one request after another, `rate_per_s` of them at most, each in the same time.
+    """A server that serves one request at a time, at most `rate_per_s`, each in the same time.
 
-    Beyond that its queue grows as long as it is loaded. One that `collapses` then serves only that share; one that
-    `refuses_per_s` fails what comes above that rate. `noise` moves what it can do from run to run.
+    Above that rate its queue grows for the whole run. With `collapses`, an overloaded server serves only that share of
+    its rate; with `refuses_per_s`, it fails requests above that rate. `noise` varies its rate from run to run.
     """
 
     rate_per_s: float
@@ -45,7 +45,7 @@ class Server:
             return self._seen(None, min(most, self.generator_per_s), 10 * MS, probe)
         if asked > self.generator_per_s:
             return replace(self._seen(asked, self.generator_per_s, 50 * MS, probe), generator="it was 99 % busy")
-        # A queue that grows is at least as long as one that hardly does not.
+        # Just below saturation the wait approaches that of a growing queue.
         load = min(asked / most, 0.9999)
         wait_ns = load / (1 - load) / (2 * most) * 1e9
         if asked < most:
@@ -62,7 +62,7 @@ class Server:
 
     @property
     def capacity_per_s(self) -> float:
-        """The truth: where p99 reaches 5 ms, found by halving an interval."""
+        """The truth: the rate at which p99 reaches 5 ms, found by bisection."""
         low, high = 0.0, self.rate_per_s
         quiet, chance = replace(self, noise=0.0), np.random.default_rng(0)
         for _ in range(60):
@@ -73,22 +73,22 @@ class Server:
 
 
 def alone(server: Server, chance: np.random.Generator) -> Run:
-    """One server, on a machine with one state."""
+    """A server on a machine with one state."""
     return lambda probe: server.run(probe, chance)
 
 
 def between_even(server: Server, chance: np.random.Generator) -> Run:
-    """A server that can do up to 5 % more or less from run to run, each as likely."""
+    """A server whose rate varies uniformly by up to 5 % from run to run."""
     return lambda probe: replace(server, rate_per_s=server.rate_per_s * chance.uniform(0.95, 1.05)).run(probe, chance)
 
 
 def with_pauses(server: Server, chance: np.random.Generator) -> Run:
-    """A machine that pauses every third second, for 2 ms or more: few pauses are long, and some are very long."""
+    """A machine that pauses every 3 s on average, for at least 2 ms; the lengths are heavy-tailed."""
 
     def run(probe: PlannedProbe) -> Measurement:
         seen = server.run(probe, chance)
         pauses_ns = 2 * MS * (1 + chance.pareto(1.1, size=chance.poisson(probe.duration_ms / 3_000)))
-        # A request that comes in a pause waits for its end, so the last 5 ms of one are within the limit.
+        # A request that arrives in a pause waits for its end, so requests in the last 5 ms meet the limit.
         beyond_ns = float(np.maximum(pauses_ns - 5 * MS, 0).sum())
         if probe.rate_per_s is None or beyond_ns < 0.01 * probe.duration_ms * MS:
             return seen
@@ -99,7 +99,7 @@ def with_pauses(server: Server, chance: np.random.Generator) -> Run:
 
 @dataclass
 class Moving:
-    """A machine that is in one of two states for eight runs on average, and changes in the middle of a run.
+    """A machine with two states that last eight runs on average and change in the middle of a run.
 
     With `labels`, the core-to-core latency shows the state.
     """
@@ -114,7 +114,7 @@ class Moving:
         before = self.state
         if self.chance.random() < self.change:
             self.state = 1 - self.state
-        # The worse state decides a tail that is limited.
+        # The slower state decides the tail.
         slower = min((self.servers[state] for state in (before, self.state)), key=lambda server: server.rate_per_s)
         latency_ns = [(250.0, 60.0)[state] * self.chance.uniform(0.95, 1.05) for state in (before, self.state)]
         edges = (latency_ns[0], latency_ns[1]) if self.labels else None
@@ -122,19 +122,19 @@ class Moving:
 
 
 class Searched(NamedTuple):
-    """What a search found, and the probes it took."""
+    """The result of a search, and its probes."""
 
     done: Done
     probes: list[PlannedProbe]
 
     @property
     def seconds(self) -> float:
-        """How long it would have taken."""
+        """How long the search would have taken."""
         return sum(probe.duration_ms / 1_000 + BESIDES_S for probe in self.probes)
 
 
 def searched(run: Run, settings: Settings) -> Searched:
-    """Follows a search to its end."""
+    """Runs a search to its end."""
     state, probes = Search(settings), list[PlannedProbe]()
     while isinstance(step := search.next_step(state), PlannedProbe):
         assert search.next_step(state) == step, "the same state asks for the same"
@@ -144,8 +144,8 @@ def searched(run: Run, settings: Settings) -> Searched:
 
 
 class Study(NamedTuple):
-    """Many searches of one server of known capacity: the errors as shares, how many intervals cover the truth, the
-    searches that ended without a figure, and the median of probes and seconds with their maximum."""
+    """Many searches of one server of known capacity: relative errors, how many intervals cover the truth, the number of
+    searches, and the median and maximum of probes and seconds."""
 
     errors: list[float]
     covered: int
@@ -159,8 +159,8 @@ class Study(NamedTuple):
 
 
 def study(make: Callable[[np.random.Generator], Run], truths: tuple[float, ...], searches: int) -> Study:
-    """Searches one server so often, each time with other chances. Of several truths the nearest counts."""
-    # As the spec asks: random arrivals need so many requests for a precision of 5 %.
+    """Searches one server `searches` times, each with its own seed. With several truths the nearest one counts."""
+    # As with the default flags: random arrivals need this many requests for a precision of 5 %.
     settings = Settings(LIMITS, requests_min=3_600)
     errors, covered, found = list[float](), 0, list[Searched]()
     for seed in range(searches):
@@ -179,7 +179,7 @@ def study(make: Callable[[np.random.Generator], Run], truths: tuple[float, ...],
     )
 
 
-# The machines of the proof, with the capacities that are right.
+# The simulated machines, with their true capacities.
 FAST, SLOW = Server(217_000.0), Server(163_000.0)
 STUDIES: dict[str, tuple[Callable[[np.random.Generator], Run], tuple[float, ...]]] = {
     "steady": (lambda chance: alone(replace(FAST, noise=0.003), chance), (FAST.capacity_per_s,)),
