@@ -1,4 +1,4 @@
-"""iolab from Python: what its functions return, and that the page about them holds."""
+"""iolab from Python: what its functions return, and that the page about them is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not the same for all contestants of a comparison is found and said, and a fair comparison raises nothing."""
+"""Unequal conditions in a comparison are found and reported, and a fair comparison raises nothing."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ fixed = {{ workload.protocol = "http", load.connections = 50 }}
 
 
 def plan_of(*contestants: str) -> Plan:
-    """A comparison of contestants as an experiment has them, each in TOML."""
+    """A comparison of contestants, each in the TOML of an experiment."""
     plan = parse_experiment(EXPERIMENT.format(contestants=", ".join(contestants)).encode())
     return placed(plan, MACHINE)[0]
 
 
 def as_published() -> Plan:
-    """S4's configuration as published, as the experiment has it that iolab ships."""
+    """S4's configuration as published, from the experiment that iolab ships."""
     shipped = load_experiment(Path(__file__).parent.parent / "experiments/http-hyper-monoio.toml")
     (comparison,) = (each for each in shipped.comparisons if each.group == "as published")
     plan = updated(shipped, comparisons=(comparison,), short=Quick(), published=(), claims=(), blocks=8)
@@ -52,7 +52,7 @@ def as_published() -> Plan:
 
 
 def run(plan: Plan, *, cores: Sequence[float] = (), engine_says: bool = True) -> Results:
-    """A run in which servers say and use what they would: a processor for each worker, or so many `cores`."""
+    """A run in which each server uses one CPU per worker, or the given `cores`, and reports its settings."""
 
     def trial(each: Trial) -> Result:
         cell = plan.cell(each)
@@ -67,7 +67,7 @@ def run(plan: Plan, *, cores: Sequence[float] = (), engine_says: bool = True) ->
 
 
 def said_by(cell: Cell, engine_says: bool) -> ServeReady | None:
-    """What a model of the engine says when it is ready; an engine before did not say how it is made."""
+    """The ready line of a model; an older engine (`engine_says` is false) does not say how the model is made."""
     if cell.contestant.kind == "command":
         return None
     how: dict[str, Any] = {
@@ -84,7 +84,7 @@ def warned(found: Results) -> set[str]:
     return {each.aspect for each in found.verdicts[0].asymmetries if each.warns}
 
 
-# What S4 compared besides ring and epoll, in the words of the lab.
+# What S4 compared besides ring and epoll.
 OF_S4 = (
     "server.workers: hyper as published 2, monoio as published 1",
     "workload.reply_status: hyper as published 200, monoio as published 204",

@@ -1,4 +1,4 @@
-"""The rules that the benches share: which runs count, and which figures are marked."""
+"""The rules that the benchmarks share: which runs count, and which figures are marked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BENCH = Path(__file__).resolve().parent.parent / "bench"
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """bench/fairness.py, with all it imports from bench/common.py."""
+    """The module bench/fairness.py, with all it imports from bench/common.py."""
     monkeypatch.syspath_prepend(str(BENCH))
     return import_module("fairness")
 

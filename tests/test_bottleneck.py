@@ -1,4 +1,4 @@
-"""What limited a cell, on made figures: each kind in ten ways, and what is then said of the figure."""
+"""What limits a cell, from made figures: each kind in ten ways, and what the verdict says of the figure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from made import on_two_processors, result
 
 
 class Case(NamedTuple):
-    """A cell whose limit is known: its settings, what its trials give, and what further trials say.
+    """A cell with a known limit: its settings, the results of its trials, and those of further trials.
 
-    `used` changes what the server used, and `failure` is that of each trial.
+    `used` changes the server's usage, and `failure` is the failure of each trial.
     """
 
     load: Mapping[str, Any] = {}
@@ -67,14 +67,14 @@ SERVER = (
     Case(trial=busy(0.90, 0.80)),
     Case(trial=busy(1.01, 0.10)),
     Case(load={"connections": 1}, trial=busy(0.98, 0.02)),
-    # A thread that is never idle is the limit, on however many processors.
+    # A thread that is never idle is the limit, even with several CPUs.
     Case(load={"workers": 4}, trial=busy(1.0, 0.4), used={"thread_cpu_ns_max": 2_850_000_000}),
-    # Neither is busy, and more in flight bring nothing: a lock, a sleep or a limit of the server's own.
+    # Neither is busy, and more requests in flight do not help: a lock, a sleep or a limit of the server itself.
     Case(trial=busy(0.10, 0.10), probe=doubled(1.0, 0.1, 0.1)),
     Case(trial=busy(0.54, 0.15), probe=doubled(1.05, 0.54, 0.15)),
     Case(trial=busy(0.86, 0.65), probe=doubled(0.97, 0.95, 0.7)),
     Case(load={"connections": 2}, trial=busy(0.02, 0.01), probe=doubled(1.01, 0.02, 0.01)),
-    # The generator has done far more under this load, and more in flight bring nothing.
+    # The generator can do far more under this load, and more requests in flight do not help.
     Case(trial=busy(0.50, 0.85), probe=LimitProbe(gain=1.0, ceiling_per_s=250_000, generator_share=0.7)),
 )
 GENERATOR = (
@@ -85,10 +85,10 @@ GENERATOR = (
     Case(load={"connections": 1000}, trial=busy(0.38, 0.97)),
     Case(load={"rate": "100k"}, trial=busy(0.30, 0.92)),
     Case(load={"connections": 1}, trial=busy(0.20, 0.90)),
-    # No server lets it do more.
+    # The generator does no better with any server.
     Case(trial=busy(0.60, 0.95), probe=LimitProbe(ceiling_per_s=100_000)),
     Case(trial=busy(0.70, 0.90), probe=LimitProbe(ceiling_per_s=124_000)),
-    # Twice as many in flight, and it is the generator that has no more.
+    # With twice as many requests in flight, the generator is the limit.
     Case(trial=busy(0.50, 0.78), probe=doubled(1.02, 0.52, 0.99)),
 )
 LATENCY = (
@@ -101,7 +101,7 @@ LATENCY = (
     Case(load={"connections": 50}, trial=busy(0.85, 0.70), probe=doubled(1.12, 0.97, 0.8)),
     Case(trial=busy(0.60, 0.60), probe=LimitProbe()),
     Case(load={"connections": 4}, trial=busy(0.2, 0.2), path={"delay_ms": 5}, probe=doubled(2.0, 0.4, 0.4)),
-    # A generator that looks busy has served three times as much under this load.
+    # A generator that looks busy can do three times as much under this load.
     Case(trial=busy(0.30, 0.90), probe=LimitProbe(gain=1.9, ceiling_per_s=300_000)),
 )
 RESOURCE = (
@@ -139,13 +139,13 @@ CASES = [pytest.param(kind, case, id=f"{kind}-{at}") for kind, cases in KINDS.it
 
 
 def alone(load: Mapping[str, Any]) -> Plan:
-    """A plan of one contestant and eleven blocks, as a machine of two processors runs it."""
+    """A plan of one contestant and eleven blocks, placed on two CPUs."""
     plan = soak_plan("epoll", {"protocol": "echo", **load})
     return on_two_processors(plan.model_copy(update={"blocks": 11}))
 
 
 def plan_of(case: Case) -> Plan:
-    """The plan of a case, which may have a path."""
+    """The plan of a case, with its path if it has one."""
     placed = alone(case.load)
     if case.path is None:
         return placed
@@ -194,7 +194,7 @@ def test_a_resource_that_had_run_out_is_named(case: Case, resource: str) -> None
 
 
 def polled(worker: float, poller: float) -> dict[str, int]:
-    """What a server used of a window of 3 s: its own thread, and the kernel's that polls for it."""
+    """A server's usage of a window of 3 s: by its own thread, and by the kernel thread that polls for it."""
     return {
         "cpu_ns": round(3e9 * (worker + poller)),
         "thread_cpu_ns_max": round(3e9 * worker),
@@ -277,7 +277,7 @@ SLOWER = "the median latency of epoll is 1.2"
 
 
 def pair(load: Mapping[str, Any], shares: Mapping[str, Any], rates: tuple[float, float]) -> str:
-    """The sentence on two servers whose trials gave this."""
+    """The sentence on two servers with these trials."""
     plan = on_two_processors(vs_plan(["epoll", "io_uring"], {"protocol": "echo", **load}))
     made = [result(plan, each, rate_per_s=rates[each.slot], **shares) for each in schedule(plan)]
     return verdict.judge(plan, made)[0].sentence

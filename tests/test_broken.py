@@ -1,4 +1,4 @@
-"""How a server broke: what is said to have run out, from figures alone."""
+"""How a server broke: which resource ran out, from figures alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = FirstFailure(at_ns=1, request=1_001, connection=1_001, phase="receive", 
 
 
 def grown(**most: int) -> Growth:
-    """A server that was small and became as large as this, and then smaller again."""
+    """A server that grows to these values and then shrinks."""
     peak = {"rss_bytes": 10 << 20, "threads": 1, "processes": 1, "zombies": 0, "descriptors": 6} | most
     return Growth(times_ns=(0, 1, 2), **{name: (min(1, value), value, min(1, value)) for name, value in peak.items()})
 
@@ -127,7 +127,7 @@ def test_a_connection_that_was_not_opened_has_no_request() -> None:
 
 
 def test_what_a_server_may_run_out_of_is_read_where_it_runs() -> None:
-    """Held against what this process knows of itself: it opens a descriptor, and closes a connection first."""
+    """Compares with what this process knows: it opens a descriptor, and closes its end of a connection first."""
     before = resources.descriptors([os.getpid()])
     with socket.create_server(("127.77.7.7", 0)) as listener:
         address = f"127.77.7.7:{listener.getsockname()[1]}"
@@ -145,7 +145,7 @@ def test_what_a_server_may_run_out_of_is_read_where_it_runs() -> None:
             assert waiting is not None
             return waiting.used == 1
 
-        # A busy kernel handles the last packet later, and its table of many connections may miss one while it changes.
+        # A busy kernel handles the last packet later, and the table may miss a connection while it changes.
         wait_until(waits, "the port that closed first is in TIME-WAIT")
     tasks = resources.tasks()
     assert tasks is not None

@@ -1,4 +1,4 @@
-"""`iolab bundle` and `iolab verify`: the same bytes for the same run, and any byte that is altered is found."""
+"""`iolab bundle` and `iolab verify`: the same run gives the same bytes, and any altered byte is found."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content_of(path: Path) -> tuple[str, dict[str, bytes]]:
-    """The folder and the files of a bundle, as any program sees them."""
+    """The folder and the files of a bundle, read with tarfile."""
     with tarfile.open(path) as tar:
         members = tar.getmembers()
         files = {member.name.partition("/")[2]: tar.extractfile(member) for member in members}
@@ -52,7 +52,7 @@ def content_of(path: Path) -> tuple[str, dict[str, bytes]]:
 
 
 def check(bundle: Path, tmp_path: Path, edit: Edit, *differences: str) -> None:
-    """A bundle whose files are edited, the manifest apart, verifies with these differences and no others."""
+    """Edits a bundle's files but not its manifest, and expects exactly these differences."""
     folder, files = content_of(bundle)
     edit(files)
     altered = tmp_path / "altered.tar.gz"
@@ -66,7 +66,7 @@ def check(bundle: Path, tmp_path: Path, edit: Edit, *differences: str) -> None:
 
 
 def with_manifest(files: dict[str, bytes], **changes: Any) -> None:
-    """Writes the manifest anew for the files that are there, as a forger would."""
+    """Rewrites the manifest for the current files, as a forger would."""
     manifest = bundles._manifest_of(files.pop(bundles.MANIFEST))
     sums = {name: bundles._sum(content) for name, content in sorted(files.items())}
     files[bundles.MANIFEST] = bundles._manifest_text(manifest.model_copy(update={"files": sums, **changes}))
@@ -109,7 +109,7 @@ def test_the_same_run_gives_the_same_bytes_in_any_folder(packed: Path, tmp_path:
 @settings(max_examples=300)
 @given(st.data())
 def test_one_altered_byte_of_any_file_is_found(comparison: Path, data: st.DataObject) -> None:
-    """The report is not made again here: the checksums alone find it."""
+    """The report is not rendered here: the checksums alone find the change."""
     _, files = content_of(comparison)
     name = data.draw(st.sampled_from(sorted(files)))
     place = data.draw(st.integers(0, len(files[name]) - 1))
@@ -139,7 +139,7 @@ def test_one_altered_byte_of_the_tar_file_around_them_is_found(comparison: Path,
 @settings(max_examples=300)
 @given(st.data())
 def test_one_altered_byte_of_the_archive_changes_nothing_or_is_found(comparison: Path, data: st.DataObject) -> None:
-    """A few bits of deflate are padding: they can differ, and the content is the same."""
+    """A few bits of deflate are padding: changing them leaves the content the same."""
     packed = bytearray(comparison.read_bytes())
     whole = bundles._content(bytes(packed))
     place = data.draw(st.integers(0, len(packed) - 1))
@@ -258,7 +258,7 @@ def archive(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes
 
 
 def with_size(size: bytes) -> bytes:
-    """An archive whose only header has this in the place of its size."""
+    """An archive with this text in the size field of its only header."""
     header = bytearray(bundles._tar("run", {"plan.json": b""}))
     header[124:135] = size
     return in_gzip(bytes(header))
@@ -282,7 +282,7 @@ def with_size(size: bytes) -> bytes:
         (archive(("run/plan.json", b""), kind=tarfile.LNKTYPE), "its list of files is not one of iolab's"),
         (archive(("run/manifest.json", b"[" * 100_000)), "manifest.json is not one of this version of iolab"),
         (archive(), "its list of files is damaged"),
-        # A size below 0 would lead back to the same header again and again.
+        # A size below 0 would lead back to the same header for ever.
         (with_size(b"-0000001000"), "its list of files is damaged"),
         (with_size(b"0000000_000"), "its list of files is damaged"),
     ],

@@ -1,6 +1,6 @@
-"""`iolab capacity` on a simulated host: how runs are judged, stored, resumed and shown. No time passes.
+"""`iolab capacity` on a simulated host: how runs are judged, stored, resumed and printed. No time passes.
 
-How exact the search is, tests/test_capacity_search.py shows.
+tests/test_capacity_search.py tests the accuracy of the search.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def seen(**changes: Any) -> Measurement:
         ),
         ("p99<5ms", seen(achieved_per_s=990.0), Judged("holds")),
         ("p99<5ms", seen(achieved_per_s=985.0), Judged("breaks", "only 98.5 % of the requested rate was answered")),
-        # What was asked so late that the limit allows it to be on its way is not missing, and one more is not.
+        # Requests sent so late that the limit allows them to be in flight are not missing; one more is.
         ("p99<5ms", seen(achieved_per_s=986.0, window_s=1.0), Judged("holds")),
         (
             "p99<5ms",
@@ -88,7 +88,7 @@ def seen(**changes: Any) -> Measurement:
             seen(replies=0, window_s=0.0),
             Judged("generator", "it got no processor for the whole window"),
         ),
-        # 1,000 replies carry a p99, and 999 do not; what a lower quantile breaks is broken all the same.
+        # 1,000 replies are enough for a p99, 999 are not. Breaking a lower quantile is enough to break the limit.
         ("p99<5ms", seen(replies=1_000), Judged("holds")),
         ("p99<5ms", seen(replies=999), Judged("unjudged", "p99 needs 1,000 replies, there were 999")),
         (
@@ -97,11 +97,11 @@ def seen(**changes: Any) -> Measurement:
             Judged("unjudged", "p99 needs 1,000 replies, there were 999"),
         ),
         ("p99<5ms", seen(replies=999, times={"p50": 6 * MS, "p99": 9 * MS}), Judged("breaks", "p99 was 9.00 ms")),
-        # What broke while the generator was the limit says nothing of the server, and what held has held.
+        # If the generator is the limit, a broken limit says nothing about the server, but a held one counts.
         ("p99<5ms", seen(generator="it was late"), Judged("holds")),
         ("p99<5ms", seen(generator="it was late", times={"p99": 9 * MS}), Judged("generator", "it was late")),
         ("p99<5ms", seen(generator="it was late", achieved_per_s=500.0), Judged("generator", "it was late")),
-        # A pause of the machine: the requests that broke the limit are those that the generator sent late.
+        # A pause of the machine: the requests beyond the limit are those that the generator sent late.
         (
             "p99<5ms",
             seen(late_ns={"p99": 7 * MS}, times={"p99": 9 * MS}),
@@ -114,7 +114,7 @@ def seen(**changes: Any) -> Measurement:
             Judged("breaks", "p99 was 9.00 ms, p50 was 2.00 ms"),
         ),
         ("errors<0.1%", seen(errors_share=0.001), Judged("breaks", "0.10 % of requests failed")),
-        # What failed and may fail is not missing as well.
+        # An allowed failure does not count as missing too.
         ("p99<5ms errors<5%", seen(errors_share=0.02, achieved_per_s=980.0), Judged("holds")),
         (
             "errors<5%",
@@ -188,7 +188,7 @@ CAPACITY = Server(10_000).capacity_per_s
 
 @dataclass
 class SimulatedHost:
-    """A host whose generator says what `server` would do; it `stops` or fails at the run of that number."""
+    """A host whose generator reports what `server` would do; it `stops` or `fails` at the run with that number."""
 
     server: Server
     stops: int | None = None
@@ -237,7 +237,7 @@ class SimulatedHost:
 
 
 class SimulatedLoad:
-    """One run of the generator, as fast as it is read."""
+    """One run of the generator, without waiting."""
 
     def __init__(self, server: Server, spec: LoadSpec) -> None:
         self.server, self.spec = server, spec
@@ -256,14 +256,14 @@ class SimulatedLoad:
         return proc.Spent(0, 0, 0, 0, 0, 0)
 
     def memory(self) -> None:
-        """It takes none."""
+        """Not measured."""
 
     def stop(self) -> None:
         return
 
 
 def report(server: Server, spec: LoadSpec) -> Report:
-    """What the generator would say of a run."""
+    """The generator's report of a run."""
     pace = spec.model_dump(mode="json")["pace"]
     stages = pace.get("stages", [])
     duration_ms = spec.duration_ms or 0
@@ -315,7 +315,7 @@ def report(server: Server, spec: LoadSpec) -> Report:
 
 
 def slices(server: Server, spec: LoadSpec) -> Iterator[Interval]:
-    """What a server completes in each slice, of what is due and what has been waiting, and how long that took."""
+    """What a server completes in each slice, of the due and the waiting requests, and the latency."""
     stages, length_ms, at_ms = spec.model_dump(mode="json")["pace"]["stages"], spec.slice_ms or 0, 0
     most, waiting = server.rate_per_s * length_ms / 1_000, 0.0
     while at_ms < (spec.duration_ms or 0):
@@ -328,13 +328,13 @@ def slices(server: Server, spec: LoadSpec) -> Iterator[Interval]:
 
 
 def rate_at(stages: list[dict[str, Any]], at_ms: int) -> float:
-    """The rate that is asked at a time of the window."""
+    """The rate at a time of the window."""
     ends_ms = itertools.accumulate(stage["duration_ms"] or math.inf for stage in stages)
     return next(float(stage["from_per_s"]) for stage, end_ms in zip(stages, ends_ms, strict=True) if at_ms < end_ms)
 
 
 def interval(at_ms: int, length_ms: int, correct: int, took_ms: float, wrong: int = 0, failed: int = 0) -> Interval:
-    """A slice whose replies all took as long."""
+    """A slice in which all replies have the same latency."""
     begin_ns = BEGIN_NS + at_ms * 1_000_000
     names = ("min", "mean", "p50", "p90", "p99", "p99_9", "p99_99", "p99_999", "max")
     latency = dict.fromkeys(names, round(took_ms * MS)) | {"stdev": 0.0, "histogram": ""}
@@ -349,7 +349,7 @@ def asked(**changes: Any) -> CapacitySpec:
 
 
 def answered(server: Server, runs: Path, **changes: Any) -> SearchState:
-    """Asks a server everything, and reads the answer back from the folder."""
+    """Runs the whole search against a server, and reads the result back from the folder."""
     told: list[SearchState] = []
     folder = prober.run(asked(**changes), SimulatedHost(server), runs, told.append)
     state = read_state(folder)
@@ -371,11 +371,11 @@ def test_after_the_capacity_come_the_curve_the_overload_and_the_recovery(tmp_pat
     assert state.overload.seen.achieved_per_s == pytest.approx(10_000, rel=0.01)
     assert state.recovery is not None
     assert state.recovery.goodput_per_s == pytest.approx(10_000, rel=0.02)
-    # What came too much in a second is waiting, and goes as fast as the light rate leaves room.
+    # The backlog of one second drains with the capacity that the light rate leaves.
     waiting = 1 * (state.recovery.overload_per_s - 10_000)
     empty_s = waiting / (10_000 - state.recovery.afterwards_per_s)
     assert state.recovery.back_s is not None
-    # The slice of 100 ms in which the last of them ends is not back yet; the next one is.
+    # The server is not back in the slice of 100 ms in which the backlog ends, but in the next one.
     assert empty_s <= state.recovery.back_s <= empty_s + 0.2
     capacity, overload, back = sentences(state)
     assert capacity.startswith("The capacity under p99<5ms is 9,")
@@ -390,8 +390,7 @@ def test_a_server_that_collapses_is_not_back_while_it_is_watched(tmp_path: Path)
     assert sentences(state)[-1].endswith("the server does not recover within 4 s.")
 
 
-# What a slice may look like, each by the sign it has below: how many were answered correctly, and how long that took;
-# then how many were answered wrongly, and how many failed.
+# Slices by sign: the number of correct replies, their latency in ms, the numbers of wrong replies and of failures.
 SLICES = {
     ".": (50, 1.0, 0, 0),
     "x": (50, 80.0, 0, 0),
@@ -403,12 +402,13 @@ SLICES = {
 
 
 def check_back(overload: str, afterwards: str, back_s: float | None, length_ms: int = 100, **changes: Any) -> None:
-    """Half a second of light load, a second of overload and four seconds afterwards: when is the server back?"""
+    """Expects the time at which the server is back, after 0.5 s of light load, 1 s of overload and 4 s of light
+    load."""
     spec = asked(**({"probe_ms": 1_000} | changes))
     step = Step(purpose="recovery", rate_per_s=1_500.0, duration_ms=1_000)
     signs = "." * (500 // length_ms) + overload + afterwards
     told = [interval(at * length_ms, length_ms, *SLICES[sign]) for at, sign in enumerate(signs)]
-    # The window ends a little later than its last slice.
+    # The window ends a little after its last slice.
     told.append(interval(len(signs) * length_ms, 1, *SLICES["0"]))
     said = report(Server(10_000), load_spec(spec, step, 0))
     seen = recovery(spec, Record(step=step, started="now", report=said, slices=tuple(told)))
@@ -433,11 +433,11 @@ def test_neither_one_slow_slice_nor_one_lucky_one_decides() -> None:
         (10 * "x" + 29 * "." + "x", 1.1),
         ("x" + 39 * ".", 0.2),
         (10 * "x" + ".x" + 28 * ".", 1.2),
-        # One that relapses for longer is back when that is over, if it is.
+        # A server with a longer relapse is back when the relapse ends, if it does.
         (10 * "x" + 10 * "." + 5 * "x" + 15 * ".", 2.6),
         (30 * "." + 10 * "x", None),
         (20 * "x.", None),
-        # Too few to decide.
+        # Too few slices to decide.
         (36 * "x" + 4 * ".", None),
         (35 * "x" + 5 * ".", 3.6),
     ):
@@ -555,7 +555,7 @@ def test_a_question_that_is_stopped_goes_on_where_it_was(stops: int, tmp_path: P
     assert folder.exists() == (stops > 1), "a question without a run leaves nothing behind"
     if stops > 1:
         assert len(read_state(folder).probes) == stops - 1
-        # A crash may have torn the line that was being written.
+        # A crash may leave a torn last line.
         with (folder / layout.PROBES).open("ab") as file:
             file.write(b'{"step":')
     host = SimulatedHost(Server(10_000))
@@ -601,7 +601,7 @@ FOUR = tuple(Cpu(number, number // 2) for number in range(4))
 @pytest.mark.parametrize(
     ("topology", "tasks", "load", "is_apart", "why"),
     [
-        # The processors on which the server may run, then the one on which it ran last, of each thread.
+        # For each thread, the CPUs on which the server may run and the CPU on which it last ran.
         (TWO, [({0}, 0)], (1,), True, "the generator runs on CPU 1, the server on CPU 0"),
         (TWO, [({0, 1}, 1)], (0,), True, "the generator runs on CPU 0; the server, which may move, ran on CPU 1"),
         (
@@ -619,10 +619,10 @@ FOUR = tuple(Cpu(number, number // 2) for number in range(4))
             False,
             "there is only one processor: server and generator share it, which slows both",
         ),
-        # No sibling of a processor of the server, unless there is no other.
+        # No SMT sibling of a server's CPU, unless there is no other CPU.
         (FOUR, [({0}, 0)], (2,), True, "the generator runs on CPU 2, the server on CPU 0"),
         (FOUR[:2], [({0}, 0)], (1,), True, "the generator runs on CPU 1, the server on CPU 0"),
-        # A server may use processors that we may not.
+        # A server may use CPUs that this process may not.
         (
             TWO[1:],
             [({0}, 0)],
@@ -665,7 +665,7 @@ def test_a_server_shares_a_processor_where_the_generator_runs_at_the_same_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server, load = proc.Tree((1,), (), 0, 0, 0, 0), proc.Tree((2,), (), 0, 0, 0, 0)
-    # Where each is and what it has run, at each look. Both change places in the second, and nothing is shared.
+    # The CPU and run time of each at each reading. They swap CPUs in the second run but never share one.
     looks = {server: iter([(0, 0), (0, 100), (1, 200), (1, 300)]), load: iter([(1, 0), (1, 100), (0, 200), (1, 300)])}
 
     def tasks(tree: proc.Tree) -> dict[str, proc.Task]:
@@ -692,7 +692,7 @@ def test_the_threads_of_a_process_say_where_they_may_run_and_where_they_ran() ->
 def test_a_run_in_which_both_shared_a_processor_is_stored_as_that_and_the_generator_is_placed_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server moves to the generator's processor in the third run, and stays there."""
+    """The server moves to the generator's CPU in the third run, and stays there."""
     host, ran_ns = SimulatedHost(Server(10_000)), itertools.count()
 
     def tasks(tree: proc.Tree) -> dict[str, proc.Task]:
@@ -751,7 +751,7 @@ def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_k
     host, server = SimulatedHost(Server(10_000)), {"pid": 7}
 
     def of_process(pid: int) -> dict[str, Any]:
-        # It writes a log that its command names.
+        # The server writes a log that its command names.
         return server | {
             "started": "now" if host.runs >= 3 else "then",
             "files": {"./mine": "1", "log": str(host.runs)},
@@ -768,7 +768,7 @@ def test_a_server_that_is_started_again_ends_the_runs_and_what_was_measured_is_k
 @pytest.mark.parametrize(
     ("stops", "before", "now", "fresh", "kept"),
     [
-        # A question that was answered is asked anew; one that was stopped goes on if nothing has changed.
+        # A finished search is repeated; a stopped one resumes if nothing has changed.
         (None, "one", "one", False, ""),
         (6, "one", "one", False, None),
         (6, "one", "one", True, ""),
@@ -860,7 +860,7 @@ ASK = ("capacity", "--slo", "p99<5ms", "http://127.0.0.1:8080/", "--cpus", str(m
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> SimulatedHost:
-    """The host that the command line finds; nothing listens on it."""
+    """The host that the command line uses, with no server on its ports."""
     simulated = SimulatedHost(Server(10_000))
     monkeypatch.setattr(agent, "Agent", lambda engine: simulated)
     monkeypatch.setattr(port_owner, "find", lambda connect: None)

@@ -1,4 +1,4 @@
-"""The search for a capacity against simulated servers whose truth is known. No time passes; chance is seeded."""
+"""The capacity search against simulated servers with known truth. No time passes, and the seeds are fixed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(
     probes_max: int = 25,
     **asked: Any,
 ) -> Searched:
-    """Searches one server, and holds what is found against the truth."""
+    """Searches one server and compares the result with the truth."""
     found = searched(run, Settings(**({"limits": LIMITS} | asked)))
     assert found.done.kind == kind, found.done
     assert found.done.rate_per_s == (None if rate_per_s is None else pytest.approx(rate_per_s, rel=within))
@@ -47,8 +47,8 @@ def test_the_capacity_of_a_steady_server_is_found_within_two_percent(rate_per_s:
     assert found.done.fit.half_width <= 0.025
 
 
-# Of each machine: the errors that half of the searches and all of them may have, and the median of their seconds. The
-# server of 1,500/s needs 2.4 s a probe for as many requests as the precision needs.
+# Per machine: the largest median and maximum of the errors, and the median of the seconds. The server of 1,500/s needs
+# 2.4 s a probe for the requests that the precision needs.
 @pytest.mark.parametrize(
     ("name", "error_median", "error_max", "seconds_median"),
     [
@@ -88,7 +88,7 @@ def test_two_states_that_nothing_shows_end_in_figures_between_them_and_say_that_
         said = r"\d+ runs: one held at [\d,]+/s and another broke at [\d,]+/s, so the server or the machine is .*"
         assert (re.fullmatch(said, done.why) is not None) is is_wide
         contradicting += is_wide
-    # In some of the searches the machine happens to stay in one state.
+    # In some searches the machine stays in one state by chance.
     assert contradicting >= 10
 
 
@@ -101,7 +101,7 @@ def test_each_state_of_the_machine_has_a_figure_of_its_own() -> None:
 
 
 def disturbed(runs: Sequence[int], **how: Any) -> Run:
-    """A server of 10,000/s of which the runs of these numbers were disturbed, and show a third of it."""
+    """A server of 10,000/s; the runs with these numbers are disturbed and show a third of that."""
     number = 0
 
     def run(probe: PlannedProbe) -> Measurement:
@@ -196,7 +196,7 @@ def test_errors_are_a_limit_like_any_other() -> None:
 
 
 def test_a_rate_that_is_not_achieved_does_not_hold_however_fast_its_replies_are() -> None:
-    # Only a quantile that hides the half that is never answered: but less than 99 % of what was asked was.
+    # The p99 hides the failed requests, but less than 99 % of the requested rate was answered.
     check(alone(Server(10_000, refuses_per_s=4_000), CHANCE), "capacity", 4_000, within=0.035)
 
 
@@ -242,7 +242,7 @@ def test_a_quantile_that_only_high_rates_can_judge_leaves_an_upper_bound() -> No
 
 
 def stairs(words: str, shortest: float = 0.0) -> list[float]:
-    """The steps of a staircase after these probes (+ held, - did not), as the logarithm of a factor."""
+    """The steps of a staircase after these probes (+ held, - broke), as logarithms of factors."""
     at, found = Staircase(1_000.0), list[float]()
     for word in words:
         after = staircase.after(at, held=word == "+", shortest=shortest)

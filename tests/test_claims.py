@@ -1,4 +1,4 @@
-"""Published sentences against made results whose truth is known."""
+"""Published claims against made results with known truth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from iolab.results.records import MachineNoise, Result
 from made import result, results
 
 WHOLE = load_experiment(Path(__file__).parent.parent / "experiments" / "echo-io_uring-epoll.toml")
-# Its comparisons of one event loop, which decide the claims.
+# The comparisons with one event loop, which decide the claims.
 PLAN = WHOLE.model_copy(update={"comparisons": WHOLE.comparisons[:4]})
 SIZES = [65, 128, 256, 512]
 AXIS = "workload.message_bytes"
@@ -30,7 +30,7 @@ AXIS = "workload.message_bytes"
 def rates(
     ratio_of: Callable[[int], float], epoll_of: Callable[[int], float] = lambda _: 1.0, noise: float = 0.01
 ) -> Callable[[Trial], float]:
-    """epoll at 100,000/s times `epoll_of` its message size, io_uring `ratio_of` the size times that."""
+    """epoll at 100,000/s times `epoll_of(size)`, and io_uring at that times `ratio_of(size)`."""
     weather = np.random.default_rng(1).normal(0, noise, (PLAN.blocks, len(SIZES), 2))
 
     def rate(trial: Trial) -> float:
@@ -89,7 +89,7 @@ def test_a_run_that_gives_the_published_table_confirms_the_published_claims() ->
 
 
 def of_four(*, ladder: bool) -> Plan:
-    """Four servers, each a tenth above the one before."""
+    """A plan of four servers, as a ladder or not."""
     plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "echo"}, blocks=12)
     rungs = plan.comparisons[0].model_copy(update={"ladder": ladder})
     return plan.model_copy(update={"comparisons": (rungs,)})
@@ -118,7 +118,7 @@ def test_a_claim_is_held_against_a_ratio_of_just_its_two(
 
 
 def all_busy(plan: Plan, slot: int | None = None) -> list[Result]:
-    """A run of which every trial, or every one of a contestant, is discarded."""
+    """A run with all trials discarded, or all of one contestant."""
     busy = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
     return [result(plan, each, noise=busy if slot in (None, each.slot) else None) for each in schedule(plan)]
 
@@ -133,7 +133,7 @@ def test_a_claim_whose_trials_were_all_discarded_says_so_and_why(test: dict[str,
     assert "no comparison" not in found.reason
 
 
-# What a stored plan of before says, and the tests that it stands for.
+# Claims as older stored plans have them, and the tests that they become.
 OLDER: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
     (
         {

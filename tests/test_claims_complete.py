@@ -1,4 +1,4 @@
-"""The claims of the published notes: each has its place in an experiment."""
+"""The claims of the published notes: each is in one experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: what each verb prints, and what bad input is answered with."""
+"""The command line: the output of each verb, and the errors for bad input."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ decide = { relation = "order", contestants = ["io_uring", "epoll"] }
 
 
 def unfolded(text: str) -> str:
-    """Text as one line, however it was folded."""
+    """The text as one line."""
     return " ".join(text.split())
 
 
@@ -78,7 +78,7 @@ def test_vs_ends_with_a_table_a_verdict_and_the_path_of_the_report(tmp_path: Pat
     assert "20/20 vs: " in done.stderr
     assert "10 blocks (one trial of each contestant), 20 trials, about " in done.stderr
     table = done.stdout.partition("io_uring serves")[0]
-    # The width of a file.
+    # The width of output to a file.
     assert max(map(len, table.splitlines())) <= 120
     calls = dict(re.findall(r"(\w+): ([\d.]+) syscalls per request, ", done.stdout))
     assert 1 < float(calls["epoll"]) < 4
@@ -144,7 +144,7 @@ def stored_minutes(stdout: str) -> int:
 def test_a_soak_whose_server_dies_ends_with_what_it_has_and_is_measured_anew(
     simulated: FakeHost, tmp_path: Path
 ) -> None:
-    # The first start is a look at the server.
+    # Start 0 is the check of the server before the first trial.
     simulated.faults = {1: "dies_late"}
     done = iolab(*SOAK, tmp_path)
     assert done.exit_code == 1
@@ -222,7 +222,7 @@ def test_run_answers_an_experiment_and_judges_its_claims(tmp_path: Path) -> None
     }
     assert {row["discarded"] for row in rows} == {""}
     for row in rows:
-        # What the fake engine says of its servers, in the units of the headings.
+        # The fake engine's figures, in the units of the headings.
         assert float(row["rate_per_s"]) > 50_000
         assert int(row["latency_p50_ns"]) <= int(row["latency_p99_ns"])
         assert float(row["cpu_per_request_ns"]) == int(row["server_cpu_ns"]) / int(row["requests"])
@@ -279,7 +279,7 @@ def test_a_run_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path) -> 
 
 
 def stored_run(out: Path, name: str, began: str) -> Path:
-    """The folder of a run of which only the beginning and what it found are known."""
+    """The folder of a run with only its start and its findings."""
     folder = out / name
     folder.mkdir()
     (folder / layout.PLAN).write_text("{}")
@@ -352,7 +352,7 @@ def test_where_calls_cannot_be_counted_the_reason_is_reported(tmp_path: Path, mo
 
 
 def experiment(folder: Path, *contestants: str) -> Path:
-    """An experiment of one comparison."""
+    """Writes an experiment of one comparison."""
     path = folder / "some.toml"
     fixed = 'workload.protocol = "echo"\ntrial.warmup_ms = 400\ntrial.duration_ms = 1600'
     path.write_text(
@@ -393,7 +393,7 @@ def test_when_nothing_can_be_concluded_the_exit_code_is_three(simulated: FakeHos
 
 
 def web_server() -> str:
-    """The smallest server that speaks HTTP."""
+    """A minimal HTTP server."""
     program = (
         "import socket, sys\n"
         "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
@@ -548,7 +548,7 @@ def default(kind: type[BaseModel], key: str) -> Any:
     return kind.model_fields[key].default
 
 
-# What help says of a plan's defaults, beside those that are one value of one field.
+# Defaults in the help of a plan's flags that are more than one value of one field.
 DEFAULTS = {
     "protocol": "echo",
     "message_bytes": f"{default(EchoWorkload, 'message_bytes')}; line: {default(LineWorkload, 'message_bytes')}",
@@ -572,7 +572,7 @@ def test_a_flag_of_vs_says_of_a_setting_what_its_table_says(key: str) -> None:
     assert vs.SETTINGS[key].help == SETTINGS[DOTTED[key]].field.description
 
 
-# What help says of a question's defaults, beside those that are one value of one field.
+# The same for the flags of `iolab capacity`.
 QUESTION_DEFAULTS = {
     "cpus": "apart from those of a server on this machine",
     "precision": f"{default(CapacitySpec, 'precision'):.0%}",
@@ -767,8 +767,8 @@ def test_an_experiment_with_other_settings_has_a_folder_of_its_own(tmp_path: Pat
     assert {"load.connections": "20", "workload.message_bytes": "128"} in [plan.overrides for plan in plans]
 
 
-# What the engine is given, other load generators, the servers of readers' own, the programs that build interpreters,
-# and the commands that change a machine.
+# These modules print flags of the engine, of other load generators, of servers, of the programs that build
+# interpreters, and of commands that change a machine.
 NOT_OURS = {"command.py", "commands.py", "engine.py", "fixes.py", "handover.py", "interpreters.py", "twins.py"}
 EXAMPLES = {"--port", "--help", "--version"}
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
@@ -796,7 +796,7 @@ def test_every_flag_that_a_message_names_exists(path: Path) -> None:
     assert {flag for text in strings(path) for flag in FLAG.findall(text)} <= known
 
 
-# The commands that print what to write for a server that speaks another protocol.
+# The commands that suggest flags for a server that speaks another protocol.
 @pytest.mark.parametrize("command", ["vs", "capacity"])
 @pytest.mark.parametrize("kind", protocol_probe.NAMES)
 def test_every_flag_that_is_named_for_another_protocol_is_one_of_the_command(kind: str, command: str) -> None:
@@ -811,7 +811,7 @@ def flags_of_commands() -> dict[str, set[str]]:
 
 
 def strings(path: Path) -> list[str]:
-    """The strings of a module that are not its documentation."""
+    """The strings of a module, without docstrings."""
     tree = ast.parse(path.read_text())
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in documents)

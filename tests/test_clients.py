@@ -1,4 +1,4 @@
-"""Loads that are not our generator's: a client that is not ours, and none at all, from the plan to the report."""
+"""Cells without our generator, with a foreign client or with no load at all: from the plan to the report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ contestants = ["epoll", "thread"]
 blocks = 6
 fixed.workload.protocol = "echo"
 """
-# Two processes for a while, and what they did.
+# Two processes that work for a while and report what they did.
 PROGRAM = """
 import json, os, sys, time
 children = [os.fork() for _ in range(2)]
@@ -78,7 +78,7 @@ def test_a_client_says_its_figures_and_all_its_processes_are_accounted_for() -> 
     assert (made.requests, made.failed, made.elapsed_s, made.clients_s) == (1_000, 1, 0.5, (0.4, 0.5))
     assert made.rate_per_s == 2_000
     assert made.stdout.startswith("connected to 127.0.0.1:1\n")
-    # Each of the two used 50 ms, by the clock of processor time that it read itself.
+    # Each of the two used 50 ms of CPU time by its own clock.
     assert made.cpu_ns >= 100_000_000
     assert made.wall_ns == client.end_ns - client.begin_ns
     assert made.processes_max >= 1
@@ -159,7 +159,7 @@ def test_the_figures_of_a_client_are_shown_with_what_iolab_did_not_verify(tmp_pa
     page = render(found)
     assert "replies not verified by iolab" in page
     assert "client.py --reuse yes" in page
-    # What it costs cannot be counted, and the run ends all the same.
+    # Syscalls per request cannot be counted, and the run still ends.
     assert {count.why_not for count in found.counts} == {"only requests of iolab's generator are counted"}
     assert store.ended(found.folder) is not None
 

@@ -1,4 +1,4 @@
-"""`iolab compare`: what it finds, what it refuses, how often it is right, and what it prints."""
+"""`iolab compare`: its findings, its refusals, its error rate and its output."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LIMITED = {"generator_share": 0.95, "server_share": 0.5}
 
 @pytest.fixture(autouse=True)
 def without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These runs need not survive a loss of power."""
+    """These runs need not survive a power failure."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 class Run(NamedTuple):
-    """One stored run: what differs from a run of the first build on the first machine."""
+    """One stored run, as its differences from a run of the first build on the first machine."""
 
     work: float = 0.0
     blocks: int = 8
@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
 
 def compared(tmp_path: Path, a: Run, b: Run, *flags: str) -> Done:
-    """What the command prints of two runs, with their folders as A and B."""
+    """The command's output for two runs, with their folders as A and B."""
     folders = [run.store(tmp_path / name, seed) for seed, (name, run) in enumerate((("a", a), ("b", b)))]
     done = iolab("compare", *folders, *flags)
     return Done(done.exit_code, *(text.replace(str(tmp_path), "") for text in done[1:]))
@@ -264,7 +264,7 @@ def test_two_runs_are_compared(tmp_path: Path, name: str) -> None:
 def test_the_same_build_never_fails_and_one_with_more_work_does(
     tmp_path: Path, noise: float, blocks: int, pairs: int
 ) -> None:
-    """What `make bench-compare` prints for more pairs: seeded, so these come out the same each time."""
+    """Does the same as `make bench-compare` with fewer pairs; the seeds are fixed, so the outcomes are too."""
     plan, weather = plan_of(blocks), Weather(noise, 0.01, 0.03)
     same = outcomes(tmp_path / "same", plan, weather, pairs, work=0.0, threshold=0.03)
     assert same["regression"] == 0
@@ -282,9 +282,9 @@ BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
 
 
 class One(NamedTuple):
-    """One run of several servers: the rate of each, or how it fails in its first trial.
+    """One run of several servers: the rate of each, or its failure in the first trial.
 
-    The first is discarded in some blocks, because the machine was busy, and the second dies in some.
+    The first is discarded in the blocks `busy_in`, and the second dies in the blocks `dies_in`.
     """
 
     servers: str
@@ -424,7 +424,7 @@ def test_a_renamed_server_is_compared_with_what_it_was(tmp_path: Path) -> None:
 
 @pytest.fixture
 def slower(tmp_path: Path) -> list[Path]:
-    """The folders of a run and of a slower one."""
+    """The folders of a run and of a slower run."""
     return [Run().store(tmp_path / "a", 1), Run(work=0.1).store(tmp_path / "b", 2)]
 
 
@@ -487,7 +487,7 @@ MISSING: dict[str, tuple[One, One, str, str]] = {
 
 
 def judged(tmp_path: Path, a: One, b: One, *flags: str) -> tuple[Done, ElementTree.Element]:
-    """What the command prints of two runs, and its file for JUnit."""
+    """The command's output for two runs, and its JUnit file."""
     file = tmp_path / "changes.xml"
     folders = (a.store(tmp_path / "a"), b.store(tmp_path / "b"))
     done = iolab("compare", *folders, "--threshold", "3%", "--junit", file, "--annotations", "github", *flags)
@@ -618,7 +618,7 @@ def test_the_smallest_effect_of_two_samples_is_that_of_pairs_whose_noise_is_thei
 
 
 def commands(text: str) -> list[list[str]]:
-    """The commands of iolab in the code blocks of a page, a folded one as one line, without what a shell adds."""
+    """The iolab commands in a page's code blocks, joined to one line each, without shell syntax."""
     blocks = "\n".join(re.findall(r"^```(?:sh|yaml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     joined = re.sub(r"\s*\\\n\s*", " ", blocks)
     lines = re.findall(r"(?:^|run: |&& )\s*iolab ([^\n]*)", joined, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Servers of the registry: iolab's own, a user's beside them, mistakes in it, and a run from build to report."""
+"""Servers of the registry: iolab's own, a user's, mistakes in a registry, and a run from build to report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from iolab.report import commands
 from iolab.results import layout
 
 ROOT = Path(__file__).resolve().parent.parent
-# A server of a user, in one file: it answers what the fake generator asks.
+# A user's server in one file, which answers the fake generator.
 MINE = f"""
 [mine]
 about = "a server in Python"
@@ -51,7 +51,7 @@ LEAST = b'[mine]\nabout = "a"\nprotocols = ["http"]\nstart = ["mine", "{port}"]\
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a user's registry, and a cache of its own."""
+    """A working directory with a user's registry, and its own cache."""
     server = tmp_path / "mine"
     server.mkdir()
     (server / "server.py").write_text(FAKE_ENGINE.read_text())
@@ -67,7 +67,7 @@ def vs(folder: Path, *words: str) -> Done:
 
 
 def machine(folder: Path) -> dict[str, object]:
-    """The record of the machine of the one run of a folder."""
+    """The machine record of the only run in a folder."""
     (path,) = folder.glob(f"runs/*[!.][!.]/{layout.MACHINE}")
     found: dict[str, object] = json.loads(path.read_text())
     return found
@@ -347,7 +347,7 @@ def test_the_report_says_how_to_start_a_server_of_the_registry_by_hand() -> None
 
 
 def check(text: bytes, lines: list[str], tmp_path: Path) -> None:
-    """A user's registry with this text is refused with these lines, each after the name of its file."""
+    """Expects that a user's registry with this text is refused with these lines, each after the file's name."""
     path = tmp_path / "contestants.toml"
     path.write_bytes(text)
     with pytest.raises(PlanError) as refused:
@@ -483,7 +483,7 @@ def test_http_server_of_python_answers_the_body_that_is_asked_for(options: str) 
 
 @pytest.mark.parametrize(("workers", "body"), [(1, 1), (2, 100)])
 def test_nginx_answers_the_body_that_is_asked_for(workers: int, body: int) -> None:
-    # The same path without nginx: the tests above, with a server in Python.
+    # The tests above do the same with a server in Python.
     if shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin") is None:
         pytest.skip("nginx is not installed")
     values = {

@@ -1,4 +1,4 @@
-"""The lab's types say what the engine's schemas say: names and so units, limits, words and defaults, field by field."""
+"""The lab's types agree with the engine's schemas field by field: names with units, limits, words and defaults."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ ANSWERS: dict[str, type[Frozen]] = {
     "failed": Failed,
     "description": Description,
 }
-# What ends the name of a quantity.
+# The unit at the end of a field's name.
 UNIT = re.compile(r"_(per_s|ns|us|ms|s|bytes)(_max|_min)?$")
 LIMITS = ("minimum", "exclusiveMinimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern")
-# What a format says of a number, beside the limits that are written out.
+# The maximum that a number format implies.
 FORMATS = {"uint": (1 << 64) - 1, "uint64": (1 << 64) - 1, "uint32": (1 << 32) - 1, "uint16": (1 << 16) - 1}
 
-# What is said of a field: its limits, its words, whether it may be null, and its default if it has one.
+# The facts of a field: limits, words, whether it may be null, and its default.
 Facts = dict[str, Any]
 
 
 def facts(schema: dict[str, Any]) -> Facts:
     found = {key: schema[key] for key in LIMITS if key in schema}
-    # A least length of 0 is no limit.
+    # A minimum length of 0 is no limit.
     found = {key: value for key, value in found.items() if value or key not in ("minLength", "minItems")}
     if schema.get("format") in FORMATS:
         found.setdefault("maximum", FORMATS[schema["format"]])
@@ -76,7 +76,7 @@ def words(schema: dict[str, Any]) -> list[Any]:
 
 
 def fields(schema: dict[str, Any], root: dict[str, Any], path: str = "") -> Iterator[tuple[str, Facts]]:
-    """Every field of a document by its path. The two languages spell words, null and variants differently."""
+    """Every field of a document by its path. The two languages write words, null and variants differently."""
     schema = resolved(schema, root)
     choices = [resolved(each, root) for each in schema.get("anyOf", schema.get("oneOf", ()))]
     others = {key: value for key, value in schema.items() if key not in ("anyOf", "oneOf")}
@@ -117,7 +117,7 @@ def lab_fields(ours: type[Frozen]) -> dict[str, Facts]:
 
 
 def disagreements(engine: dict[str, Facts], lab: dict[str, Facts], *, is_stored: bool) -> list[str]:
-    """A line for each name, unit, limit, word or default in which they differ."""
+    """A line for each name, unit, limit, word or default that differs."""
     lines = []
     for path in sorted(engine.keys() ^ lab.keys()):
         here, there = ("the engine", lab) if path in engine else ("the lab", engine)
@@ -127,7 +127,7 @@ def disagreements(engine: dict[str, Facts], lab: dict[str, Facts], *, is_stored:
     for path in sorted(engine.keys() & lab.keys()):
         ours, theirs = lab[path], engine[path]
         for fact in sorted(ours.keys() | theirs.keys()):
-            # What an earlier engine did not report has a default here: runs that were stored then can still be read.
+            # A field that older engines did not report has a default here, so older runs can still be read.
             if is_stored and fact in ("null", "default") and fact not in theirs:
                 continue
             if ours.get(fact, "none") != theirs.get(fact, "none"):
@@ -161,7 +161,7 @@ def test_a_reply_without_content_has_no_length_and_is_that_of_the_root() -> None
         HttpWorkload.model_validate({"reply_status": 404})
 
 
-# The settings of a trial, and the fields of the contract that they become.
+# The settings of a trial, with the contract's field for each.
 SETTINGS = {
     "load.connections": "load-spec.connections",
     "load.active": "load-spec.active",
@@ -186,14 +186,14 @@ SETTINGS = {
     "server.cpus": "serve-spec.cpus",
     "server.sockets": "serve-spec.listen",
 }
-# What the lab does itself, or makes of several fields.
+# Handled by the lab itself, or made of several fields.
 OF_THE_LAB = {
     *("load.rate", "load.arrivals", "load.verify", "load.open", "trial.processors"),
     *(f"server.{key}" for key in ("instances", "interpreter", "cpu_quota", "memory_limit_bytes", "nice")),
     *(f"server.{key}" for key in ("environment", "processes_max", "descriptors_max")),
     "trial.start_ms",
 }
-# A trial is more than a load: these limits are narrower than the engine's, and these defaults are its own.
+# A trial is more than a load: where its limits and defaults differ from the engine's.
 OF_A_TRIAL = {
     "load.connections": {"default"},
     "trial.warmup_ms": {"minimum", "default", "null"},
@@ -219,11 +219,11 @@ def test_a_setting_of_a_trial_has_the_limits_and_the_default_of_its_field(settin
     document, _, field = SETTINGS[setting].partition(".")
     engine, lab = engine_fields(document)[f".{field}"], lab_fields(Cell)[f".{setting}"]
     if setting == "server.sockets":
-        # As many as there are addresses.
+        # One socket per address.
         engine = {"minimum": engine["minItems"], "maximum": engine["maxItems"], "default": 1}
     own = OF_A_TRIAL.get(setting, set())
     if setting == "load.connections":
-        # Without any, the generator is not started.
+        # With no connections, the lab does not start the generator.
         assert lab["minimum"] == 0
         engine = {**engine, "minimum": 0}
     differing = {fact for fact in engine.keys() | lab.keys() if engine.get(fact) != lab.get(fact)}

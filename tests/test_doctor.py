@@ -1,4 +1,4 @@
-"""What doctor says of a machine: cases as files and figures, which depend on no host, no clock and no engine."""
+"""What doctor reports of a machine: cases made of files and figures, independent of host, clock and engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def good_machine() -> dict[str, Any]:
 
 
 def limits(**given: tuple[int | str, int | str]) -> str:
-    """/proc/self/limits, with a soft and a hard limit for each that is given."""
+    """/proc/self/limits, with the soft and hard limits given."""
     usual = {"processes": (95_000, 95_000), "open files": (1_048_576, 1_048_576), "locked memory": (8_388_608,) * 2}
     rows = usual | {name.replace("_", " "): both for name, both in given.items()}
     head = f"{'Limit':<26}{'Soft Limit':<21}{'Hard Limit':<21}Units\n"
@@ -66,7 +66,7 @@ SYSCTLS = {
     "kernel/perf_event_paranoid": "2",
 }
 CPU = "sys/devices/system/cpu"
-# A server of 64 cores with nothing to complain of, whose user is root.
+# A server with 64 cores and no findings; the user is root.
 METAL: Files = {
     "proc/self/limits": limits(),
     "proc/self/status": user(0, ALL_CAPABILITIES),
@@ -83,7 +83,7 @@ METAL: Files = {
     f"{CPU}/smt/active": "1",
     "dev/net/tun": "",
 }
-# The same of a user who is not root, with what a distribution for laptops sets.
+# The same for an ordinary user, with the settings of a laptop distribution.
 LAPTOP: Files = {
     **METAL,
     "proc/self/limits": limits(processes=(2_000, 2_000), open_files=(1_024, 1_048_576), locked_memory=(65_536,) * 2),
@@ -94,7 +94,7 @@ LAPTOP: Files = {
     f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave",
     f"{CPU}/cpufreq/boost": "1",
 } | {f"{CPU}/intel_pstate/no_turbo": "0"}
-# Root of a container that sees no /sys/devices, may raise nothing and write no setting.
+# Root in a container without /sys/devices that can raise no limit and write no setting.
 CONTAINER: Files = {
     "proc/self/limits": limits(open_files=(1_024, 4_096)),
     "proc/self/status": user(0, OF_A_CONTAINER),
@@ -113,7 +113,7 @@ CONTAINER: Files = {
 
 
 def placed(root: Path, files: Files) -> HostLimits:
-    """What is read of a machine that consists of these files."""
+    """The limits of a machine that consists of these files."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"{text}\n")
@@ -121,13 +121,13 @@ def placed(root: Path, files: Files) -> HostLimits:
 
 
 def without_trouble() -> Description:
-    """What an engine says that has all its models here."""
+    """The description of an engine with all its models available."""
     said = fake_engine.description()
     return Description.model_validate(said | {"models": [each for each in said["models"] if each["available"]]})
 
 
 def findings(checks: Sequence[Check]) -> dict[str, tuple[str, str]]:
-    """What was found and what would fix it, by what was looked at; nothing that is ok."""
+    """Everything found that is not ok, with its fix, by what was checked."""
     assert all(bool(each.fix) == (each.status != "ok") for each in checks), "a finding has a fix, and nothing else"
     return {each.what: (each.found, each.fix) for each in checks if each.status != "ok"}
 
@@ -471,7 +471,7 @@ def test_without_an_engine_nothing_can_be_measured(trouble: str, fix: str) -> No
 
 
 def scattered(spread: float) -> tuple[float, ...]:
-    """The x = ln(B / A) of eight pairs of equals that scatter by so much."""
+    """x = ln(B / A) of eight pairs of equal servers with this spread."""
     return (spread / 1.4826, -spread / 1.4826) * 4
 
 
@@ -507,14 +507,14 @@ def test_a_longer_run_has_its_share_of_blocks_that_do_not_count() -> None:
 @pytest.mark.parametrize("blocks", [6, 40, 1_000])
 def test_the_smallest_difference_is_what_so_many_blocks_are_planned_for(spread: float, blocks: int) -> None:
     x = scattered(spread)
-    # Rounding up may ask for one block more.
+    # Rounding up may add one block.
     assert stats.blocks_for(x, stats.effect_for(x, blocks)) in (blocks, blocks + 1)
 
 
 def test_the_plan_of_a_spread_finds_the_difference_as_often_as_it_says() -> None:
-    """In 1,000 comparisons by the blocks that are planned for 3 %, the interval leaves out 1 in about four of five.
+    """Plans for 3 % and simulates 1,000 comparisons: in about four of five the interval excludes 1.
 
-    The sets are seeded, and of so many the share is known to about 1 %.
+    The seed is fixed; with 1,000 comparisons the share is known to about 1 %.
     """
     spread, generator = 0.06, np.random.default_rng(7)
     blocks = stats.blocks_for(scattered(spread), 0.03)
@@ -523,14 +523,14 @@ def test_the_plan_of_a_spread_finds_the_difference_as_often_as_it_says() -> None
 
 
 def noise(**changes: Any) -> Noise:
-    """Trials on a quiet machine, with what a test is about."""
+    """Trials on a quiet machine, with changes to the part under test."""
     fine = Resolution(metric="throughput", pairs=8, spread=0.01, needs=needs(10, 40, 300), smallest=0.004)
     usual = {"resolutions": (fine,), "blocks": 8, "seconds": 9.0, "warmup_ms": 100, "duration_ms": 400}
     return Noise.model_validate(usual | changes)
 
 
 def needs(*blocks: int) -> tuple[Need, ...]:
-    """So many blocks of 1.2 s for 10, 3 and 1 %."""
+    """The blocks needed for 10, 3 and 1 %, at 1.2 s each."""
     pairs = zip(resolution.DIFFERENCES, blocks, strict=True)
     return tuple(Need(difference=each, blocks=count, seconds=1.2 * count) for each, count in pairs)
 
@@ -649,7 +649,7 @@ def test_no_pair_begins_when_the_time_is_over() -> None:
 
 
 def is_whole(line: str) -> bool:
-    """Whether a line is a command, which can be copied from one line, or one long word."""
+    """Whether a line is a command to copy, or a single long word."""
     return line.startswith("     fix: ") or " " not in line.strip()
 
 

@@ -1,6 +1,6 @@
-"""The lab as it is used, as a process of its own: killed, stopped and resumed; with the fake engine, and with the real.
+"""The lab as a process: killed, stopped and resumed, with the fake and the real engine.
 
-The promise: `kill -9` of the lab leaves no server and no generator behind, and loses no finished trial.
+The promise: `kill -9` of the lab leaves no server or generator behind and loses no finished trial.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ trial.duration_ms = {duration_ms}
 """
 
 
-# Every lab a test has started: it is ended with the test, however that ends.
+# Every lab that a test starts; it ends with the test, even if the test fails.
 STARTED: list[subprocess.Popen[str]] = []
 
 
@@ -59,7 +59,7 @@ def every_lab_ends() -> Iterator[None]:
 
 
 class Lab:
-    """An `iolab run` of one experiment, in a folder of its own."""
+    """An `iolab run` of one experiment, in its own folder."""
 
     def __init__(
         self, folder: Path, engine_path: Path, contestants: list[str], trial_ms: int, pace: float = 1.0
@@ -75,9 +75,9 @@ class Lab:
         }
 
     def start(self, pace: float | None = None) -> subprocess.Popen[str]:
-        """Starts the lab; it leads a session of its own, as it does in a terminal of its own.
+        """Starts the lab as a session leader, as a terminal would.
 
-        With a `pace` the fake engine sleeps only through that share of each trial.
+        With a `pace`, the fake engine sleeps only that share of each trial.
         """
         process = subprocess.Popen(
             [
@@ -100,13 +100,13 @@ class Lab:
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """What the store holds now."""
+        """The current contents of the store."""
         folder = next(self.runs.glob("small-*"), None)
         return store.read_trials(folder).results if folder else ()
 
 
 def is_alive(pid: int, born: str) -> bool:
-    """Whether this very process still runs; a zombie, or another process with its number, is not it."""
+    """Whether this process still runs: not a zombie, and not another process with the same id."""
     fields = born_and_state(pid)
     return fields is not None and fields[0] == born and fields[1] not in "ZX"
 
@@ -120,13 +120,13 @@ def born_and_state(pid: int) -> tuple[str, str] | None:
 
 
 def children_of(process: subprocess.Popen[str]) -> dict[int, str]:
-    """Every descendant alive now, with the time of its birth."""
+    """All descendants alive now, with their start times."""
     found = {pid: born_and_state(pid) for pid in proc.look(process.pid).pids[1:]}
     return {pid: fields[0] for pid, fields in found.items() if fields is not None}
 
 
 def check_kill(lab: Lab, at: random.Random) -> None:
-    """Kills a run at a random instant of a random trial; nothing is left, nothing finished is lost, and it goes on."""
+    """Kills a run at a random time in a random trial; no process is left, no finished trial is lost, and it resumes."""
     process = lab.start()
     target = at.randrange(1, 6)
     wait_until(lambda: len(lab.results) >= target or process.poll() is not None, f"{target} trials are stored")
@@ -139,10 +139,10 @@ def check_kill(lab: Lab, at: random.Random) -> None:
     wait_until(lambda: not any(is_alive(*child) for child in children.items()), f"all of {children} are gone")
     after = lab.results
     assert after[: len(kept)] == kept
-    # How long its trials take is nothing to it now.
+    # The rest need not take real time.
     resumed = lab.start(pace=0)
     _, said = resumed.communicate(timeout=PATIENCE_S)
-    # It runs to its end. On a busy machine it then says with exit code 3 that nothing can be concluded.
+    # The run completes. On a busy machine exit code 3 says that nothing can be concluded.
     assert resumed.returncode in (0, 3), said
     assert f"{len(after)} of " in said
     places = [result.trial.place for result in lab.results]
@@ -196,10 +196,10 @@ def test_with_the_real_engine_a_killed_lab_leaves_nothing_behind(tmp_path: Path,
 @pytest.mark.engine
 @pytest.mark.parametrize("protocol", ["echo", "http"])
 def test_the_real_engine_measures_each_of_its_models(real_engine: engine.Engine, protocol: str) -> None:
-    """Figures are not judged here, only that each trial has one, that its books close and that its server was seen.
+    """Does not judge figures: each trial must have one, with consistent counts and a server that was sampled.
 
-    Requests take real time. Where a machine is so busy that none was answered within a window, or that the lab came too
-    late to see it, a longer one is taken.
+    Requests take real time. If the machine is so busy that no request was answered within a window, or that the lab
+    sampled too late, a longer window is used.
     """
     models = [m.name for m in real_engine.description.models if m.available and protocol in m.protocols]
     assert {"epoll", "thread"} <= set(models)
@@ -214,7 +214,7 @@ def test_the_real_engine_measures_each_of_its_models(real_engine: engine.Engine,
 
 
 def measured(real_engine: engine.Engine, model: str, protocol: str, duration_ms: int) -> Result:
-    """One trial over one connection, because some models serve no more at a time."""
+    """One trial with one connection, because some models serve no more at a time."""
     setting: dict[str, Scalar] = {"protocol": protocol, "connections": 1, "warmup_ms": 100, "duration_ms": duration_ms}
     plan = vs_plan([model, model], setting)
     first = schedule(plan)[0]
@@ -222,7 +222,7 @@ def measured(real_engine: engine.Engine, model: str, protocol: str, duration_ms:
 
 
 def check_measured(result: Result) -> None:
-    """What must hold for any trial of any model on any machine, however busy."""
+    """Checks what holds for any trial of any model, even on a busy machine."""
     assert result.failure is None, result.failure
     assert result.report is not None
     assert result.server is not None
@@ -239,10 +239,10 @@ def check_measured(result: Result) -> None:
 
 @pytest.mark.engine
 def test_a_capacity_agrees_with_its_runs_and_with_what_a_call_costs(tmp_path: Path, real_engine: engine.Engine) -> None:
-    """2 ms of processor time a call are 500 calls a second at most, on any machine.
+    """2 ms of CPU time per call allow at most 500 calls per second, on any machine.
 
-    How many fewer it is depends on what else the machine does. How exact a search is, tests/test_capacity.py shows with
-    simulated servers.
+    The actual number depends on the load of the machine. tests/test_capacity_search.py tests the accuracy of a search
+    with simulated servers.
     """
     plan = vs_plan(["epoll", "epoll"], {"protocol": "rpc", "work_ns": 2_000_000})
     first = schedule(plan)[0]
@@ -253,7 +253,7 @@ def test_a_capacity_agrees_with_its_runs_and_with_what_a_call_costs(tmp_path: Pa
     assert runs[0]["purpose"] == "closed loop"
     costs_ns = [run["cpu_per_request_ns"] for run in runs if run["cpu_per_request_ns"] is not None]
     assert costs_ns, "the process of the server was found"
-    # A lab that a busy machine lets look late sees a part of a run's time: not in all of them.
+    # On a busy machine the lab may sample late and miss a part of a run's time, but not in all runs.
     assert max(costs_ns) >= 1.5e6, "it is the server's time that was read"
     assert "<svg" in Path(found["report"]).read_text()
     if found["capacity_per_s"] is None:
@@ -263,7 +263,7 @@ def test_a_capacity_agrees_with_its_runs_and_with_what_a_call_costs(tmp_path: Pa
         low_per_s, high_per_s = found["interval_per_s"]
         assert low_per_s <= found["capacity_per_s"] <= high_per_s
         assert runs[-1]["purpose"] == "recovery"
-        # Other states of the machine, if there were any, are named between them.
+        # Sentences on other states of the machine, if any, come between these.
         capacity, *_, overload, recovery = found["sentences"]
         assert capacity.startswith("The capacity under p50<25ms is ")
         assert overload.startswith("At 1.5 times the capacity, the server answers ")
@@ -271,7 +271,7 @@ def test_a_capacity_agrees_with_its_runs_and_with_what_a_call_costs(tmp_path: Pa
 
 
 def asked_for_capacity(folder: Path, url: str, *arguments: str) -> dict[str, Any]:
-    """What `iolab capacity` says of a server of calls, in short runs with even arrivals."""
+    """The result of `iolab capacity` for an rpc server, in short runs with even arrivals."""
     short = ("--protocol", "rpc", "--precision", "25%", "--probe", "500ms", "--arrivals", "even", "--slo", "p50<25ms")
     iolab = (sys.executable, "-c", "import sys; from iolab.__main__ import main; sys.exit(main())")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a long trial rests on, in sentences."""
+"""The sentences on a long trial."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def minute(number: int, started: str = "later", *, failed: int = 0, rss_bytes: i
 
 
 def finished(failed: int = 0, earlier: tuple[Minute, ...] = ()) -> Result:
-    """A trial of 300,000 requests, after pieces that were cut off."""
+    """A trial of 300,000 requests, after pieces that were interrupted."""
     made = result(PLAN, TRIAL)
     assert made.report is not None
     counted = made.report.requests.model_copy(update={"failed": failed})

@@ -1,4 +1,4 @@
-"""Finding the engine, refusing another's, and every way its processes and foreign servers can misbehave."""
+"""Finding the engine, refusing one built from other sources, and all misbehaviour of its processes and of servers."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_broken_engine_is_reported_in_one_line(
 def test_a_server_that_does_not_get_ready_is_a_typed_failure_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, fake: Engine, fault: str, kind: str, final: bool, message: str
 ) -> None:
-    # Only what hangs takes so long; what is to fail in another way gets all the time it needs.
+    # Only the hang has to wait that long; other faults get all the time they need.
     monkeypatch.setattr(engine, "READY_S_MAX", 0.5 if kind == "hung" else PATIENCE_S)
     with pytest.raises(TrialFailed, match=message) as raised:
         contestants.start(cell_of(f"epoll[fault={fault}]"), fake)
@@ -326,7 +326,7 @@ def test_a_child_that_cannot_be_killed_does_not_hold_up_the_lab(monkeypatch: pyt
     monkeypatch.setattr(child, "GRACE_S", 0.0)
     monkeypatch.setattr(child, "REAPED_S", 0.0)
     process = Child(python("import time; time.sleep(600)"), b"{}")
-    # As where it waits for a device that does not answer.
+    # Like a process that waits for a device and ignores signals.
     with monkeypatch.context() as patch:
         patch.setattr(os, "killpg", lambda leader, number: None)
         assert not process.stop()
@@ -366,7 +366,7 @@ def test_fifty_awkward_arguments_reach_a_command_unchanged(tmp_path: Path) -> No
 
 
 def listens(address: str) -> str:
-    """A server that listens where it likes."""
+    """The command of a server that listens on its own choice of address."""
     program = f"import socket, sys, time; at = socket.create_server({address}); time.sleep(60)"
     return f"cmd:{shlex.join([sys.executable, '-S', '-c', program])} {{port}}"
 
@@ -410,7 +410,7 @@ def test_a_command_that_does_not_serve_is_a_typed_failure(
     asked = itertools.count()
 
     def now_s() -> float:
-        """The time is up when the server is where it is wrong, however long that took; at once if it never will be."""
+        """Jumps past the deadline once the server listens on a wrong address, or at once if it hangs."""
         is_wrong = kind == "hung" or bool(port_owner.addresses(proc.look(os.getpid()).pids[1:]))
         return 2 * PATIENCE_S if next(asked) and is_wrong else 0.0
 
@@ -441,7 +441,7 @@ def test_a_command_that_dies_later_is_noticed(fake: Engine) -> None:
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV"),
         ("os.kill(os.getpid(), 40)", "was ended by signal 40"),
-        # Which is what a shell would say of SIGSEGV.
+        # What a shell returns for SIGSEGV.
         ("os._exit(139)", "ended with code 139"),
         ("os._exit(0)", "ended with code 0"),
     ],
@@ -457,7 +457,7 @@ def test_how_a_command_died_is_reported_with_its_last_lines(tmp_path: Path, last
         f"{last_act}\n"
     )
     server = contestants.start(cell_of(f"cmd:{sys.executable} {program} {{port}}"), None)
-    # Not before: whether a server that dies at its first connection has begun to serve is a race.
+    # Only now: whether a server that dies at its first connection counts as ready is a race.
     gate.touch()
     try:
         with pytest.raises(TrialFailed) as raised:

@@ -1,4 +1,4 @@
-"""Servers in other languages give the engine's bytes, and end with their children.
+"""Servers in other languages send the engine's bytes, and end with their children.
 
 A server that is not installed is skipped by name, with what would install it.
 """
@@ -12,7 +12,7 @@ from equal_work import KEEP_ALIVE, PATHS, REFUSAL
 from iolab.plan import registry
 
 KNOWN = registry.load()
-# What each lacks of the engine's work, because its library has it so.
+# The parts of the engine's work that each one lacks, because its library does.
 LACKS = {
     "nginx": frozenset[str](),
     "python-http": frozenset({KEEP_ALIVE}),

@@ -1,6 +1,6 @@
-"""docs/experiments.md: its tables are made from the types, and its example is an experiment.
+"""docs/experiments.md: its tables are generated from the types, and its example is a valid experiment.
 
-`IOLAB_GOLDEN=1 pytest tests/test_experiment_reference.py` writes the tables anew after a change of the types.
+`IOLAB_GOLDEN=1 pytest tests/test_experiment_reference.py` rewrites the tables after a change of the types.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from iolab.plan.settings import SETTINGS, settings_of
 PAGE = Path(__file__).parent.parent / "docs/experiments.md"
 BEGIN, END = "<!-- tables: made by tests/test_experiment_reference.py -->\n", "<!-- end of tables -->\n"
 UNITS = {"_bits_per_s": "bits/s", "_per_s": "per s", "_ms": "ms", "_us": "us", "_ns": "ns", "_bytes": "bytes"}
-# The records of a workload are those of the engine's contract, which describes them there.
+# The workload types belong to the engine's contract; these are the lab's descriptions of their fields.
 WORKLOAD = {
     "protocol": "protocol of requests and replies",
     "reply_bytes": "size of a reply's body",
@@ -73,7 +73,8 @@ def _table(heading: str, rows: list[str]) -> str:
 
 
 def _schema(kind: type[Frozen], key: str) -> dict[str, Any]:
-    """The schema of one key. What may be missing, or be one of two numbers, is described by all its parts together."""
+    """The schema of one key, merged from all alternatives of an optional key or of one that may be one of two
+    numbers."""
     document = kind.model_json_schema()
     found = dict(document["properties"][key])
     for part in found.pop("anyOf", []):

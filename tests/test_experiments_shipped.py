@@ -1,4 +1,4 @@
-"""The experiments that iolab ships: what they cover, and what of them runs on machines of 2, 24 and 64 processors."""
+"""The shipped experiments: what they cover, and which of their cells run with 2, 24 and 64 CPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from iolab.plan.plan import Comparison, Plan
 FOLDER = Path(__file__).parent.parent / "experiments"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 
-# Two processors; twelve cores on two sockets; 32 cores on two sockets. The last two have two SMT siblings a core.
+# Two CPUs; 12 cores on two sockets; 32 cores on two sockets. The last two have two SMT siblings a core.
 MACHINES = {
     2: [Cpu(id=id_, core=id_) for id_ in range(2)],
     24: [Cpu(id=id_, core=id_ % 12, package=id_ % 12 // 6, node=id_ % 12 // 6) for id_ in range(24)],
@@ -30,9 +30,9 @@ MACHINES = {
 
 
 class Cells(NamedTuple):
-    """How many cells an experiment has, how many of them a quick run keeps, and how many run on two processors.
+    """How many cells an experiment has, how many of them a quick run keeps, and how many run on two CPUs.
 
-    With 24 processors and more all of them run.
+    All of them run on 24 CPUs or more.
     """
 
     all: int
@@ -69,7 +69,7 @@ CELLS = {
     "workers-scaling": Cells(18, 18, 0),
 }
 
-# The claims of each note and those that a quick run decides; `stated` ones are decided by no run.
+# The claims of each note, and those that a quick run decides; no run decides a `stated` claim.
 CLAIMS = {
     note: [f"C{note[1:]}-{number}" for number in range(1, last + 1)]
     for note, last in (("S0", 14), ("S1", 6), ("S3", 14), ("S4", 13))
@@ -117,7 +117,7 @@ def rows() -> Iterator[tuple[str, Published]]:
 
 
 def facts_of(topology: list[Cpu]) -> Facts:
-    """A machine that has all but processors."""
+    """A machine that has everything, with these CPUs."""
     known = dict.fromkeys(("io_uring", "libevent", "monoio"), "")
     return Facts(
         tuple(cpu.id for cpu in topology),
@@ -129,7 +129,7 @@ def facts_of(topology: list[Cpu]) -> Facts:
 
 
 def running(plan: Plan, topology: list[Cpu]) -> int:
-    """How many cells a machine can run."""
+    """How many cells this machine can run."""
     facts, (there, _) = facts_of(topology), placed(plan, topology)
     return sum(
         not needs.unmet(there.needs_of(at, slot), facts)
@@ -207,7 +207,7 @@ def test_a_quick_run_decides_the_claims_that_it_is_to_decide(note: str) -> None:
 
 
 def is_measured(test: Test, plan: Plan) -> bool:
-    """Whether a plan has all that a test looks at."""
+    """Whether a plan measures everything that a test needs."""
     leaves = [(leaf.contestant, leaf.at) for _, quantity in test.quantities for leaf in quantity.leaves]
     leaves += [(name, setting_of(test)) for _, name in contestants_of(test)]
     if getattr(test, "over", "trials") != "trials":
