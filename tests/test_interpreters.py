@@ -1,4 +1,4 @@
-"""The interpreters of Python that plans name: how twins are built, which are found, and what did not run on them."""
+"""Python interpreters in plans: how the twins are built, which interpreters are found, and what they did not run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from iolab.plan.needs import Needs
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = b"the source of an interpreter"
-# The commands of a whole build, in order. What is missing is looked for, and the source got, before anything is built.
+# The commands of a whole build, in order. It looks for missing parts and gets the source before it builds anything.
 LOOK = [f"header {name}" for name in twins.HEADERS]
 GET = ["apt-get indextargets", "apt-get update", "apt-get source"]
 STEPS = ["tar", "configure", "make", "make install", "strip", "check"]
@@ -30,16 +30,16 @@ PACKAGES = [f"pip {Path(name).name}" for name in twins.PACKAGES]
 BUILT = [f"{twin}: {step}" for twin in twins.TWINS for step in STEPS]
 PACKED = [f"{twin}: {step}" for twin in twins.TWINS for step in PACKAGES]
 ALL = [*LOOK, *GET, *BUILT, *PACKED]
-# Commands that belong to one step with the command before.
+# Commands in one step with the command before them.
 SECOND = ("strip", PACKAGES[1])
 
 
 class CutOff(Exception):
-    """A build ends in the middle of a command."""
+    """Interrupts a build during a command."""
 
 
 class Machine:
-    """Runs no command: it keeps what it was asked to run, and leaves what a build would leave."""
+    """Records commands instead of running them, and leaves the files of a build."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -66,7 +66,7 @@ class Machine:
 
 
 def label_of(words: Sequence[str], at: Path) -> str:
-    """What a command does, in short, and for which twin."""
+    """A short name of a command, with its twin."""
     if words[0] == "apt-get":
         return f"apt-get {next(word for word in words if word in ('indextargets', 'update', 'source'))}"
     if words[0] == "cc":
@@ -90,7 +90,7 @@ def install(twin: str) -> None:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine with every program that a build needs, and a cache of its own."""
+    """A machine with all programs that a build needs, and its own cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", "lab")
     monkeypatch.chdir(ROOT)
@@ -100,7 +100,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def build(machine: Machine) -> list[str]:
-    """Builds, and returns the commands of it."""
+    """Builds; returns the commands."""
     machine.ran.clear()
     with twins.alone():
         Builder(machine.run, lambda line: None, Path("requirements")).build()
@@ -135,7 +135,7 @@ def test_a_build_that_was_cut_off_goes_on_at_the_step_it_was_in(machine: Machine
         build(machine)
     machine.cut_off_at = ""
     done = ALL.index(at) - (1 if at.endswith(SECOND) else 0)
-    # What is missing is looked for again, and an index is read again before its package is downloaded.
+    # Missing parts are looked for again, and a package index is read again before the package is downloaded.
     again = [] if at in PACKED else LOOK
     again = [*again, *GET[: GET.index(at)]] if at in GET else again
     assert build(machine) == [*again, *ALL[done:]]
@@ -159,7 +159,7 @@ def test_a_source_that_was_put_there_by_hand_is_used(machine: Machine) -> None:
 
 
 def check_refused(machine: Machine, *words: str) -> None:
-    """Expects that a build ends with one line that has these words."""
+    """Expects that a build fails with one line that contains these words."""
     with pytest.raises(CannotBuild) as caught:
         build(machine)
     line = str(caught.value)
@@ -219,7 +219,7 @@ FLAGS = "--prefix=/here OPT=-O3"
 
 
 def said(version: str = twins.VERSION, gil: bool = True, **changes: object) -> PythonState:
-    """What a server says that runs on a build with the GIL, or on one without."""
+    """The report of a server that runs on a build with or without the GIL."""
     flags = FLAGS if gil else f"{FLAGS} --disable-gil"
     known = {"version": f"{version} (main) [GCC]", "flags": flags, "gil_built": gil, "gil": gil, "extensions": ()}
     return PythonState.model_validate(known | changes)
@@ -316,7 +316,7 @@ def test_what_a_server_says_of_its_interpreter_is_parsed_strictly(change: dict[s
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, PythonState | None], Path]:
-    """Puts a pretended interpreter into a folder of PATH; one without a state ends with an error."""
+    """Puts a fake interpreter into a folder of PATH; without a state it exits with an error."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'first'}:{tmp_path / 'second'}")
 

@@ -1,4 +1,4 @@
-"""Limits on a server alone: where control groups are made, what binds the server, and that nothing is left."""
+"""Limits on a server alone: where control groups are created, how they bind the server, and that none is left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from iolab.measure import limits
 from iolab.measure.limits import Limits
 from test_doctor import good_machine
 
-# What a limited process says of itself: its niceness, its descriptors, and how many children it could start.
+# A limited process reports its niceness, its descriptors, and how many children it could start.
 SAYS = """
 import json, os, resource, signal
 started = []
@@ -41,7 +41,7 @@ print(json.dumps([os.getpriority(0, 0), resource.getrlimit(resource.RLIMIT_NOFIL
 
 @dataclass(frozen=True)
 class Server:
-    """The settings of a server that are limits."""
+    """The settings of a server that limit it."""
 
     cpu_quota: float | None = None
     memory_limit_bytes: int | None = None
@@ -51,7 +51,7 @@ class Server:
 
 
 def mounted(tmp_path: Path, mounts: Mapping[str, str], membership: str, enabled: Mapping[str, str]) -> Path:
-    """A /proc whose control groups are in `tmp_path`: mounts by options, and what each group passes on."""
+    """A /proc with control groups in `tmp_path`: mounts by options, and the controllers that each group passes on."""
     for folder, controllers in enabled.items():
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "cgroup.subtree_control").write_text(controllers)
@@ -69,13 +69,13 @@ def mounted(tmp_path: Path, mounts: Mapping[str, str], membership: str, enabled:
 @pytest.mark.parametrize(
     ("mounts", "membership", "enabled", "expected"),
     [
-        # Version 1: beside this process, or where a container has mounted its own group.
+        # Version 1: beside this process, or in the group that a container has mounted as its root.
         ({"cpu": "rw,cpu,cpuacct"}, "4:cpu,cpuacct:/mine\n0::/", {"cpu/mine": ""}, "1 cpu/mine"),
         ({"cpu": "rw,cpu"}, "4:cpu:/docker/of-the-host\n0::/", {"cpu": ""}, "1 cpu"),
-        # Version 2: in the nearest group that passes the controller on.
+        # Version 2: in the nearest ancestor that passes the controller on.
         ({"two": "rw"}, "0::/user/shell", {"two/user/shell": "", "two/user": "cpu memory", "two": "cpu"}, "2 two/user"),
         ({"two": "rw"}, "0::/a/b", {"two/a/b": "", "two/a": "memory", "two": "cpu memory"}, "2 two"),
-        # Both: a controller of version 1 is not one of version 2.
+        # Both: a controller that version 1 has is not available in version 2.
         ({"two": "rw", "cpu": "rw,cpu"}, "1:cpu:/\n0::/", {"two": "", "cpu": ""}, "1 cpu"),
         ({"two": "rw"}, "0::/a", {"two/a": "", "two": "memory"}, "no control group above this process passes cpu on"),
         ({}, "", {}, "the kernel has no control group for cpu"),
@@ -109,7 +109,7 @@ def test_groups_that_cannot_be_written_say_what_to_do(tmp_path: Path, monkeypatc
 
 
 def ran(applied: Limits) -> list[object]:
-    """What a process under these limits says of itself."""
+    """The report of a process under these limits."""
     command = [*applied.words, sys.executable, "-I", "-S", "-c", SAYS]
     done = subprocess.run(command, capture_output=True, check=True, start_new_session=True)
     said: list[object] = json.loads(done.stdout)
@@ -128,7 +128,7 @@ def test_the_server_can_start_no_more_processes_than_its_limit() -> None:
         pytest.skip(why)
     applied = limits.apply(Server(processes_max=10))
     try:
-        # The server itself is one of them. A user namespace counts a process more.
+        # The server itself counts. In a user namespace one more process does.
         assert ran(applied)[2] in ((9,) if applied.groups else (8, 9))
     finally:
         applied.undo()
@@ -147,7 +147,7 @@ def test_groups_go_with_the_trial_and_those_of_a_dead_lab_with_the_next_run() ->
         cgroups.remove_leftovers()
         assert not left.exists()
         assert folder.exists(), "it is empty, and in use"
-        # A process that a server left behind is ended with its group.
+        # A process that the server leaves behind is killed with its group.
         begun = subprocess.Popen([*ours.words, "sleep", "60"])
         while str(begun.pid) not in (folder / "cgroup.procs").read_text().split():
             assert begun.poll() is None
@@ -163,7 +163,7 @@ def test_a_spent_quota_shows_as_throttled_periods() -> None:
         pytest.skip(why)
     ours = limits.apply(Server(cpu_quota=0.02))
     try:
-        # 10 ms of work at 2 ms a period take several periods, on a machine of any speed.
+        # 10 ms of work at 2 ms a period take several periods on any machine.
         work = "import time\nwhile time.process_time() < 0.01: pass"
         subprocess.run([*ours.words, sys.executable, "-I", "-S", "-c", work], check=True)
         throttling = ours.groups.throttling() if ours.groups else None
@@ -182,7 +182,7 @@ def test_a_program_that_the_limited_user_cannot_execute_is_named_before_a_run(
         pytest.skip(why)
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\n")
-    # Root itself could execute it. Other users stay themselves in a namespace, and may execute what is theirs.
+    # Root may execute it. In a namespace other users keep their id and may execute their own files.
     program.chmod(0o700 if os.geteuid() == 0 else 0o600)
     reason = limits.why_not("processes_max", str(program))
     assert reason == (

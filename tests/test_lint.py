@@ -1,4 +1,4 @@
-"""What `iolab lint` finds: every error of the published notes, and nothing in clean output."""
+"""`iolab lint`: it finds every error of the published notes, and nothing in clean output."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DATA = ROOT / "tests/data/lint"
 PUBLISHED = {path.stem: path.read_text() for path in sorted((DATA / "published").glob("*.md"))}
 CLEAN = sorted((DATA / "clean").iterdir())
 STALLED = sorted((DATA / "stalled").iterdir())
-# Tools of which ten real outputs are kept, with their versions.
+# Tools with ten real outputs each, and their versions.
 TOOLS = ("ab-2.3", "wrk-4.1.0", "hey-0.1.4", "oha-1.16.0", "h2load-1.52.0", "k6-1.8.1")
-# How the kept files of each format begin.
+# The first part of the file names of each format.
 FORMATS = ("ab", "wrk-", "wrk2", "hey", "oha", "h2load", "k6", "like", "table")
 
-# The errors of the notes: the note, the rule, and figures that the finding names.
+# The errors of the notes: the note, the rule, and figures in the finding.
 ERRORS = {
     "E-1, a row says 1000 requests and has the times of 100": ("s0", "formula", "1000", "100"),
     "E-1, the output completed 100 of 1000": ("s0", "asked", "100", "1000"),
@@ -89,7 +89,7 @@ def clean(name: str) -> str:
     return (DATA / "clean" / name).read_text()
 
 
-# A clean output, what is changed in it, and the rules that then find something.
+# A clean output, a pattern and its replacement, and the rules that then find something.
 CHANGES: dict[str, tuple[str, str, str, set[str]]] = {
     "a wrong rate of ab": ("ab-2.3-5.txt", r"54977", "109954", {"formula", "little"}),
     "a wrong transfer rate of ab": ("ab-2.3-5.txt", r"16267", "32534", {"formula"}),
@@ -132,7 +132,7 @@ def test_a_changed_figure_is_found(case: str) -> None:
     assert {each.rule for each in lint(text).findings} == rules
 
 
-# Tables of a few rows, and the rules that find something beside single runs and missing errors.
+# Small tables, and the rules that find something besides single runs and missing errors.
 TABLES: dict[str, tuple[str, set[str]]] = {
     "a mean of quantiles": ("a,p99 (ms),runs\nx,2.0,9\ny,4.0,9\naverage,3.0,9", {"averaged-quantiles"}),
     "a title that says so": ("a,average p99 (ms),runs\nx,2.0,9\ny,4.0,9", {"averaged-quantiles"}),
@@ -156,7 +156,7 @@ def test_a_table_is_checked(case: str) -> None:
     assert {each.rule for each in lint(text).findings} == rules
 
 
-# Anything: letters of the outputs, text of all kinds, and outputs with lines changed, left out or repeated.
+# Any input: the characters of the outputs, any text, and outputs with lines changed, removed or repeated.
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=400) | st.text("|,-\n.%0123456789abms/=:[]() ", max_size=400)
 SOURCES = [path.read_text() for path in CLEAN] + list(PUBLISHED.values())
 
@@ -197,13 +197,13 @@ def test_no_text_breaks_it(text: str) -> None:
         assert 1 <= each.line <= text.count("\n") + 1
 
 
-# The kept files of each format, and the published pages with their tables and echo clients.
+# The clean files of each format, and the published pages with their tables and echo clients.
 KEPT = {name: [path.read_bytes() for path in CLEAN if path.name.startswith(name)] for name in FORMATS}
 KEPT["pages"] = [text.encode() for text in PUBLISHED.values()]
 
 
 def check_damaged(path: Path, data: bytes) -> None:
-    """A file of these bytes has findings, or is refused in one line that names it."""
+    """A file with these bytes has findings, or is refused in one line with its name."""
     path.write_bytes(data)
     found, said = tuple[Finding, ...](), f"{path}: "
     try:
@@ -220,7 +220,7 @@ def check_damaged(path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("kind", KEPT)
 def test_a_file_that_ends_early_is_read_or_refused(tmp_path: Path, kind: str) -> None:
-    """Of one file of each format, at each end of a line and in the middle of each."""
+    """Cuts one file of each format at each end of a line and in the middle of each line."""
     data = KEPT[kind][0]
     ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
     for begin, end in zip([0, *ends], ends, strict=False):
@@ -230,7 +230,7 @@ def test_a_file_that_ends_early_is_read_or_refused(tmp_path: Path, kind: str) ->
 
 @st.composite
 def damaged(draw: st.DrawFn, kind: str) -> bytes:
-    """A kept file that ends early, has other bits or has its lines in another order; or several of these."""
+    """A clean file, cut, with flipped bits, with reordered lines, or several of these."""
     data = draw(st.sampled_from(KEPT[kind]))
     for change in draw(st.lists(st.sampled_from(("cut", "flip", "reorder")), min_size=1, max_size=3)):
         if change == "cut":
@@ -267,7 +267,7 @@ def test_a_text_above_the_limit_is_refused() -> None:
         lint("x" * (BYTES_MAX + 1))
 
 
-# Files that cannot be read, and the line that says so.
+# Files that cannot be read, with the error of each.
 UNREADABLE: dict[str, tuple[bytes | None, str]] = {
     "a file that is not there": (None, "No such file or directory"),
     "something that is no text": (b"\x7fELF\0", "not a text: it has zero bytes"),

@@ -1,6 +1,6 @@
-"""How `iolab lint` reads what people paste: numbers, titles, commands, several outputs on a page, and what is no error.
+"""How `iolab lint` reads pasted text: numbers, titles, commands, several outputs on a page, and correct figures.
 
-Each page is one that somebody could publish. It has the findings that are named, and no others.
+Each page could have been published. It has exactly the findings listed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def clean(name: str) -> str:
 
 
 def check(text: str, *rules: str) -> None:
-    """A page has exactly these findings."""
+    """Expects exactly these findings."""
     found = lint(text).findings
     assert sorted({each.rule for each in found}) == sorted(rules), [each.message for each in found]
 
 
-# Ends of the range of each number, in seconds, bytes or parts of 1; nothing where it must not be read.
+# The range of each number, in seconds, bytes or parts of 1; None where it must not be read.
 NUMBERS: dict[tuple[str, Kind, str], tuple[float, float] | None] = {
     ("12.3k", "number", ""): (12_250, 12_400),
     ("12.3kreq/s", "number", ""): (12_250, 12_400),
@@ -72,7 +72,7 @@ def test_a_number_stands_for_a_range_or_for_nothing(case: tuple[str, Kind, str])
         assert (read.span.low, read.span.high) == pytest.approx(expected, rel=1e-6)
 
 
-# What a title means, and the unit of its numbers.
+# The meaning of a title, and the unit of its numbers.
 TITLES: dict[str, tuple[str, str]] = {
     "p99 (ms)": ("p99", "ms"),
     "latency_p99_9_ns": ("p99.9", "ns"),
@@ -118,7 +118,7 @@ def test_a_title_has_a_meaning_and_a_unit(title: str) -> None:
 
 
 HEAD = "server,connections,requests,duration (s),req/s,mean (ms),errors,runs\n"
-# Tables that are as they should be, in the forms in which people write them.
+# Correct tables, in the forms that people use.
 GOOD_TABLES: dict[str, str] = {
     "decimal commas": "server;c;requests;duration (s);req/s;mean (ms);errors;runs\n"
     "a;50;217.103;2,000;108.551,5;0,460;0;9\nb;50;231.551;2,000;115.775,5;0,431;0;9",
@@ -170,7 +170,7 @@ def test_numbers_in_other_forms_are_checked_like_any_others() -> None:
 
 
 RATES = "| server | req/s | errors | runs |\n|---|---|---|---|\n| alpha | 1250 | 0 | 9 |\n| beta | 1000 | 0 | 9 |\n\n"
-# Sentences below a table in which alpha serves 1.25 times the requests of beta.
+# True sentences below a table where alpha serves 1.25 times the requests of beta.
 TRUE_SENTENCES = (
     "alpha is 25 % faster than beta.",
     "beta is 20 % slower than alpha.",

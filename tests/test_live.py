@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, and that a view of it changes neither its output nor its end."""
+"""The live view of a run: what it shows, and that it changes neither the output nor the exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from iolab.measure.live import Seen
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "schema/examples"
 SECOND = 1_000_000_000
-# An engine that prints its arguments, two slices and its end; then it waits to be ended, if it is asked to.
+# An engine that prints its arguments, two slices and its end. With the argument `wait` it then waits for a signal.
 ENGINE = """#!/bin/sh
 [ "$1" = load ] || exit 3
 [ "$2" = --events-fd ] || { echo "alone: $*"; exit 4; }
@@ -40,7 +40,7 @@ exit 5
 
 
 def interval(index: int, rate: float, p50: int, p99: int, wrong: int = 0) -> dict[str, Any]:
-    """An `interval` of a second, as the engine prints it."""
+    """An `interval` event of one second, as the engine prints it."""
     told: dict[str, Any] = json.loads((EXAMPLES / "interval.json").read_text())
     latency = told["latency_ns"] | {"p50": p50, "p99": p99}
     begin, correct = index * SECOND, int(rate)
@@ -69,7 +69,7 @@ def seen(lines: Sequence[dict[str, Any]]) -> Seen:
 
 
 def check(lines: Sequence[dict[str, Any]], now_s: float, expected: str, width: int = 60) -> None:
-    """Expects the view after these lines of the engine."""
+    """Expects this view after these lines of the engine."""
     drawn = live.drawing(seen(lines), int(now_s * SECOND), width)
     assert drawn == expected
     assert max(map(len, drawn.splitlines())) <= width
@@ -188,7 +188,7 @@ def test_what_is_for_a_program_is_not_watched(arguments: str, wanted: bool) -> N
 
 
 def pretended(folder: Path) -> Path:
-    """An engine that says what was measured, and no more."""
+    """A fake engine that replays these events."""
     events = folder / "events"
     events.write_text("".join(json.dumps(line) + "\n" for line in (SPEC, MEASURING, *SLICES)))
     engine = folder / "engine"
@@ -198,7 +198,7 @@ def pretended(folder: Path) -> Path:
 
 
 class Terminal:
-    """`iolab load` with a pretended engine on a terminal of its own."""
+    """`iolab load` with a fake engine on its own terminal."""
 
     def __init__(self, folder: Path, *arguments: str, program: str = "") -> None:
         engine = pretended(folder)
@@ -219,11 +219,11 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._ours)
-        # The terminal is gone, and with it what still runs on it.
+        # Closing the terminal ends what still runs on it.
         self.child.wait(timeout=PATIENCE_S)
 
     def until(self, text: str) -> None:
-        """Reads what is shown until there is such a text; an empty one stands for the end."""
+        """Reads the output until it contains this text; reads to the end if the text is empty."""
         while not text or text not in self.shown:
             assert select.select([self._ours], [], [], PATIENCE_S)[0], f"nothing more is shown after {self.shown!r}"
             try:
@@ -232,12 +232,12 @@ class Terminal:
                 break
 
     def end(self) -> int:
-        """Reads the rest and returns the exit code."""
+        """Reads to the end; returns the exit code."""
         self.until("")
         return self.child.wait(timeout=PATIENCE_S)
 
 
-# The engine is pretended, so that `load` is called behind the look for one.
+# Calls `load` after the search for an engine, because this one is a fake.
 PROGRAM = """
 import sys
 from iolab.measure import handover
@@ -272,7 +272,7 @@ def test_a_view_that_fails_changes_neither_what_the_engine_says_nor_its_code(tmp
 def test_an_engine_does_not_outlive_the_process_that_shows_it(tmp_path: Path) -> None:
     program = "import sys\nfrom iolab.measure import live\nlive.show = lambda *_: sys.exit(9)"
     with Terminal(tmp_path, "wait", program=program) as terminal:
-        # What is shown ends when no process has the terminal any more, the engine included.
+        # The output ends once no process has the terminal, the engine included.
         assert terminal.end() == 9
 
 
@@ -286,11 +286,11 @@ class Popen(subprocess.Popen):
 subprocess.Popen = Popen
 """
     with Terminal(tmp_path, "wait", program=program) as terminal:
-        # 130 where the signal is faster than the engine's own handler.
+        # 130 if the signal arrives before the engine's handler is set.
         assert terminal.end() in (7, 130)
 
 
-# The engine is pretended, and so is what looks on: it reads all events and warns.
+# With a fake engine and a fake monitor, which reads all events and warns.
 ASIDE = """
 import sys
 from iolab.measure import handover, live
@@ -304,7 +304,7 @@ sys.exit(handover.run("load", sys.argv[2:]))
 
 
 def aside(folder: Path, *arguments: str, program: str = ASIDE) -> subprocess.Popen[str]:
-    """`iolab load` with a pretended engine and no terminal."""
+    """`iolab load` with a fake engine and no terminal."""
     engine = pretended(folder)
     return subprocess.Popen(
         [sys.executable, "-c", program, str(engine), *arguments],
@@ -335,7 +335,7 @@ def test_what_looks_on_ends_with_an_engine_that_is_killed(tmp_path: Path) -> Non
     assert child.stderr is not None
     assert child.stderr.readline() == "warned\n"
     child.kill()
-    # Its standard error ends when no process has it any more.
+    # Standard error closes once no process has it.
     _, errors = child.communicate(timeout=PATIENCE_S)
     assert errors.startswith("warning: ")
     assert child.returncode == -signal.SIGKILL
@@ -345,7 +345,7 @@ def test_a_look_that_fails_changes_nothing(tmp_path: Path) -> None:
     child = aside(tmp_path, "a b", program=ASIDE.replace("lines =", "raise OSError(5)\n    lines ="))
     out, errors = child.communicate(timeout=PATIENCE_S)
     assert (out, child.returncode) == ("summary of a b\n", 5)
-    # The pretended engine may say that its pipe is broken; the real one does not mind.
+    # The fake engine may print that its pipe is broken; the real one ignores that.
     assert errors.startswith("warned\n")
     assert "warning" not in errors
 

@@ -1,4 +1,4 @@
-"""Which processors are chosen, and what counts as noise: tables that depend on no host."""
+"""The choice of CPUs, and what counts as noise: tables that depend on no host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = 1_000_000_000
 
 
 def cores(count: int, siblings: int = 1, nodes: int = 1) -> list[Cpu]:
-    """A machine as Linux numbers it: first one processor of every core, node by node, then their siblings."""
+    """A machine numbered as in Linux: first one CPU of every core, node by node, then their siblings."""
     return [
         Cpu(id=core + sibling * count, core=core, package=core * nodes // count, node=core * nodes // count)
         for sibling in range(siblings)

@@ -1,4 +1,4 @@
-"""The table of metrics: that it is whole, and what a row says and reads."""
+"""The table of metrics: it is complete, and each row has its words and its value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a generator and what watches a server beside it: what is called when, and what is handed over."""
+"""The follower of a generator and the observer of a server: the order of their calls, and what they return."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEASURING, MEASURED = Measuring(monotonic_ns=1), Measured(monotonic_ns=2)
 
 
 class Load:
-    """A generator that says what it is given, and None while there is nothing."""
+    """A generator that emits these events, with None for a pause."""
 
     def __init__(self, events: Sequence[LoadEvent | None]) -> None:
         self._events = events
@@ -41,10 +41,10 @@ class Load:
         return proc.Spent(0, 0, 0, 0, 0, 0)
 
     def memory(self) -> None:
-        """It takes none."""
+        """Not measured."""
 
     def stop(self) -> None:
-        """Nothing is to be ended."""
+        """Nothing to stop."""
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_each_event_of_a_generator_is_followed_in_its_order(events: Sequence[Loa
 
 
 class Server:
-    """Writes down what is read of it. Its processes are `trees`, one after the other, and the last for ever.
+    """Records what is read of it. Its processes are `trees`, one after the other, and then the last one.
 
-    The first of them uses all processor time. It grows by a thread with each sample.
+    The first process uses all CPU time. The server gains a thread with each sample.
     """
 
     def __init__(self, *trees: Sequence[int], threads: int = 1, polling: Set[str] = frozenset()) -> None:
@@ -131,9 +131,10 @@ class Server:
 @pytest.mark.parametrize(
     ("server", "expected"),
     [
-        # A small server is looked at again when the window begins: in the warm-up it may have started more.
+        # The processes of a small server are read again when the window begins: it may have started more in the
+        # warm-up.
         (Server([1], [1, 2]), "look, look, clocks of 2, ask, clocks of 2, look"),
-        # One that has started more within the window is read once more, with them.
+        # A server that started more within the window is read once more, with the new ones.
         (Server([1], [1, 2], [1, 2, 3]), "look, look, clocks of 2, ask, clocks of 2, look, clocks of 3"),
         (Server([1], threads=1_000), "look, clocks of 1, ask, clocks of 1, look"),
     ],
@@ -145,7 +146,7 @@ def test_the_clocks_are_read_first_at_both_edges_of_a_window(server: Server, exp
 
 
 def observed(server: Server) -> Observed:
-    """What is seen of a server from before its load to the end of a window."""
+    """What the observer reads of a server from before its load to the end of a window."""
     with Observer(server, sample_s=60) as observer:
         observer.ready()
         observer.begin()
@@ -177,7 +178,7 @@ def test_what_the_kernel_counts_is_of_the_window_or_of_the_whole_trial() -> None
     used = usage(REPORT, observed(Server([1])))
     assert used.throttled == Throttled(periods=1_000, throttled=0, throttled_ns=0)
     assert (used.listen_overflows, used.listen_drops, used.syn_cookies_sent) == (2_000, 2_000, 0)
-    # The first look is one sample before the last.
+    # The first reading of the processes is one sample before the last.
     assert (used.faults_minor, used.faults_major) == (2_000, 0)
     assert usage(REPORT, observed(Server([1], threads=1_000))).faults_minor is None
 

@@ -1,7 +1,7 @@
-"""A path in a trial: what is started where, what its record says, and which trials it discards.
+"""A path in a trial: what is started where, what its record contains, and which trials it discards.
 
-What needs a real path skips, with the reason, where this machine has none. No test of these looks at how late it was:
-that is the machine's doing.
+Tests that need a real path are skipped with the reason on a machine without one. They do not check how late it was:
+that depends on the machine.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ QUIET = {"packets": 1_000, "bytes": 90_000, "dropped": 0, "lost": 0, "overrun": 
 
 
 def carried(**changes: int) -> PathReport:
-    """What a path carried: all of it and in time, but for what is changed of the way to the server."""
+    """A path that carried everything in time, except for `changes` on the way to the server."""
     to_server, to_load = Carried(**(QUIET | changes)), Carried(**QUIET)
     return PathReport(to_server=to_server, to_load=to_load, wall_ns=3_000 * MS, cpu_ns=100 * MS)
 
 
 def plan_over(**fields: Any) -> Plan:
-    """One server over a path."""
+    """Two servers over the same path."""
     plan = vs_plan(["epoll", "poll"], {"workload.protocol": "echo", "load.connections": 4})
     cells = tuple(cell.model_copy(update={"path": settings.Path(**fields)}) for cell in plan.comparisons[0].cells)
     return plan.model_copy(update={"comparisons": (plan.comparisons[0].model_copy(update={"cells": cells}),)})

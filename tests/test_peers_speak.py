@@ -1,7 +1,7 @@
-"""Every HTTP client at hand must get along with every model: what people have, not only what this project brings.
+"""Every installed HTTP client works with every model: clients that people have, not only this project's.
 
-Each client runs for about a second against the real engine and must see no error. A client that is not installed is
-skipped by name; Python's own is always there.
+Each client runs for about a second against the real engine and must see no error. A missing client is skipped by name;
+Python's own is always there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from conftest import PATIENCE_S
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = (ROOT / ".venv/bin/iolab-engine", ROOT / "target/release/iolab-engine")
 
-# A client that takes longer than this hangs: each is asked for a second, or for a few hundred requests.
+# Each client needs a second or a few hundred requests, so one that takes longer than this hangs.
 CLIENT_S_MAX = PATIENCE_S
 
 BODY = b"x"
@@ -32,13 +32,13 @@ BODY = b"x"
 
 @dataclass(frozen=True)
 class Client:
-    """A program: its command after the name, what its output must match, and what it must not."""
+    """A program: its arguments, a pattern that its output must match, and one that it must not match."""
 
     program: str
     arguments: str
     right: str
     wrong: str | None = None
-    # Models that hold one connection at a time are asked with one.
+    # A model that serves one connection at a time gets one.
     connections: int = 10
 
 
@@ -62,14 +62,14 @@ CLIENTS = (
 
 
 def engine() -> Path | None:
-    """The engine that IOLAB_ENGINE names, or the one that make has built."""
+    """The engine in IOLAB_ENGINE, or the one that make built."""
     named = os.environ.get("IOLAB_ENGINE")
     places = (Path(named),) if named else PLACES
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
 def described() -> list[dict[str, Any]]:
-    """The models of the engine; none if there is no engine."""
+    """The models of the engine; empty without an engine."""
     path = engine()
     if path is None:
         return []
@@ -93,7 +93,7 @@ class Server:
 
 @pytest.fixture(params=[model["name"] for model in MODELS] or ["any model"])
 def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, Server]]:
-    """A running server of each model, with its model's name."""
+    """A running server of each model, with the model's name."""
     path = engine()
     if path is None:
         pytest.skip("the engine is not built: run make")
@@ -121,7 +121,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[str, Server]]:
 
 
 def check(model: str, server: Server, client: Client) -> None:
-    """Runs a client against a server, and holds its output to what it must say."""
+    """Runs a client against a server and checks its output."""
     program = shutil.which(client.program)
     if program is None:
         pytest.skip(f"{client.program} is not installed")
@@ -141,7 +141,7 @@ def test_a_client_program_sees_no_error(server: tuple[str, Server], client: Clie
 
 
 def keeps_asking(server: Server) -> None:
-    """Requests over one connection, which http.client opens anew where the server has closed it."""
+    """Requests over one connection; http.client reopens it if the server has closed it."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=CLIENT_S_MAX)
     for method, target, status, body in EXCHANGES * 50:
         connection.request(method, target, body=b"some content" if method == "POST" else None)

@@ -1,4 +1,4 @@
-"""The clients of the note S3, in PHP: what they send, what they say of it, and that none of their processes is left."""
+"""The PHP clients of the note S3: what they send and report, and that none of their processes is left behind."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from iolab.measure import contestants
 
 PROGRAM = Path(iolab.__file__).parent / "contestants/php/line_client.php"
 LINE = b"hello world\n"
-# Real time, because the client stops by itself: it sends its first line at once, whatever the machine does later.
+# Real time, because the client stops by itself. It sends its first line at once, so any machine is fast enough.
 BRIEFLY = "--duration-ms=300"
 
 pytestmark = pytest.mark.skipif(shutil.which("php") is None, reason="php is not installed: apt-get install php-cli")
-# The reply to a line, by its number on its connection; None closes the connection.
+# The reply to a line, from its number on the connection; None closes the connection.
 Answer = Callable[[bytes, int], bytes | None]
 
 
 class Server(NamedTuple):
-    """A line server in this process, and the lines that came over each connection."""
+    """A line server in this process, and the lines received over each connection."""
 
     address: str
     lines: list[list[bytes]]
@@ -91,7 +91,7 @@ def test_two_processes_connect_send_so_many_lines_and_begin_again() -> None:
     with serving(echo) as server:
         ended = ran(server.address, "--connections=2", "--processes=2", "--requests-per-connection=3", BRIEFLY)
     assert (ended.returncode, ended.stderr) == (0, "")
-    # The end of the time cuts the last connection of each process short.
+    # The time ends during the last connection of each process.
     assert sum(len(lines) != 3 for lines in server.lines) <= 2
     assert {line for lines in server.lines for line in lines} == {LINE}
     found = figures(ended)

@@ -32,7 +32,7 @@ from iolab.results.remaining import remaining, uncounted
 from made import result
 
 EXPERIMENTS = sorted((Path(__file__).parent.parent / "experiments").glob("*.toml"))
-# Questions about many contestants take minutes.
+# Questions about many contestants take minutes even in a quick run.
 LONG_S = {
     "models": 480,
     "io_uring-ladder": 360,
@@ -203,7 +203,7 @@ def test_everything_in_a_cell_decides_its_key() -> None:
 
 
 def test_a_setting_at_its_default_is_not_in_the_key() -> None:
-    """So a setting that a later version adds leaves the keys of stored trials as they are."""
+    """So a new setting of a later version leaves the keys of stored trials unchanged."""
     cell = vs_plan(["epoll", "io_uring"], ECHO).comparisons[0].cells[0]
     assert cell_of(cell.contestant, settings_of(cell)).key == cell.key
     assert cell.key == digest_of({"contestant": "epoll", "workload": {"protocol": "echo"}})
@@ -425,7 +425,7 @@ def test_quick_has_ten_blocks_unless_fewer_are_planned_or_more_are_needed() -> N
 
 HEAD = b'name = "a"\nquestion = "why?"\n'
 MODELS = {"epoll": ["trigger"], "io_uring": ["recv", "send"], "thread": []}
-# Files with mistakes, and below each, after "=>", what is said of them, a line each.
+# Files with mistakes; below each, after "=>", the lines of the error.
 MISTAKES = (Path(__file__).parent / "golden" / "mistakes.txt").read_text(encoding="utf-8").split("\n\n")
 
 
@@ -503,7 +503,7 @@ def test_every_block_has_each_contestant_once_and_stays_together(plan: Plan) -> 
 
 
 def test_the_order_correlates_with_nothing() -> None:
-    """Over 1,000 plans: the order is a fair coin, without runs, and knows nothing of block, size or neighbour."""
+    """Over 1,000 plans: the order is a fair coin without runs, independent of block, size and neighbour."""
     first = np.array(
         [
             [[trial.slot for trial in trials if trial.block == block and trial.position == 0] for block in range(12)]
@@ -520,7 +520,7 @@ def test_the_order_correlates_with_nothing() -> None:
 
 
 def _runs_test(coins: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> float:
-    """The Wald-Wolfowitz p-value of "these coins do not know of one another"."""
+    """The Wald-Wolfowitz p-value for independent coins."""
     ones = int(coins.sum())
     zeros = coins.size - ones
     runs = 1 + int(np.count_nonzero(np.diff(coins)))
@@ -546,7 +546,7 @@ SMALL = vs_plan(["epoll", "io_uring"], ECHO, blocks=6)
 
 
 def run(plan: Plan, discarded: set[Place], stops: list[int] | None = None) -> list[Result]:
-    """Runs a plan to its end with these trials discarded, starting again after each of `stops` trials."""
+    """Runs a plan to its end with these trials discarded, and resumes after each number of trials in `stops`."""
     results: list[Result] = []
     pauses = iter(stops or [])
     while rest := remaining(plan, results):
@@ -696,7 +696,7 @@ FIVE = vs_plan([f"epoll[x={n}]" for n in range(5)], ECHO, blocks=10)
 
 
 def run_one_by_one(plan: Plan, is_discarded: Callable[[Trial], bool], stops: Set[int] = frozenset()) -> list[Trial]:
-    """Runs a plan as the runner does, asking anew after each trial; at `stops` the record is read from its JSON."""
+    """Runs a plan as the runner does, one trial at a time; at `stops` it reads the results back from JSON."""
     results: list[Result] = []
     while rest := remaining(plan, results):
         results.append(result(plan, rest[0], noise=BUSY if is_discarded(rest[0]) else GOOD))
@@ -706,7 +706,7 @@ def run_one_by_one(plan: Plan, is_discarded: Callable[[Trial], bool], stops: Set
 
 
 def discards(share: float, seed: int) -> Callable[[Trial], bool]:
-    """Trials that are discarded at random, each for itself."""
+    """Discards trials at random, each independently."""
     random = np.random.default_rng(seed).random((1_000, RETRIES_MAX + 1, 16))
     return lambda trial: bool(random[trial.block, trial.attempt, trial.slot] < share)
 

@@ -1,4 +1,4 @@
-"""`--within` and `--budget`: a pilot chooses the number of blocks. The noise is known here, and no time passes."""
+"""`--within` and `--budget`: a pilot chooses the number of blocks. The noise is known, and no time passes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from made import results as made_results
 from test_stats import WEATHER, simulated_logs
 
 PAIR = vs_plan(["epoll", "io_uring"], {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600})
-# Both contestants are looked at before the first trial.
+# Both contestants are checked before the first trial.
 LOOKS = 2
 
 
 class NoisyHost(FakeHost):
-    """A host on which each trial's rate is off by chance, with this standard deviation of its logarithm.
+    """A host with random rates: `spread` is the standard deviation of their logarithm.
 
-    The same trial is off by as much in every run of a seed. From the start of this number on, each start of a server
-    takes `late_ms` longer than planned, and each server uses `then_busy_percent` of its processor.
+    A trial has the same rate in every run with the same seed. From a given number of starts on, each start of a server
+    takes `late_ms` longer than planned, and each server uses `then_busy_percent` of its CPU.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class NoisyHost(FakeHost):
 
     @property
     def elapsed_s(self) -> float:
-        """How long it has been in use."""
+        """The time since the host's first use."""
         return self.now_ns / 1e9 - 1
 
     def see(self, event: Event) -> None:
-        """Notes which trial is run."""
+        """Notes the current trial."""
         if isinstance(event, TrialBegan):
             self.trial = event.trial
 
@@ -80,7 +80,7 @@ class NoisyHost(FakeHost):
         return NoisyLoad(self, spec, server, self.speed(self.trial))
 
     def speed(self, trial: Trial | None) -> float:
-        """How fast the machine is in a trial, about 1."""
+        """The machine's speed in a trial, around 1."""
         if trial is None:
             return 1.0
         place = (self.seed, trial.block, trial.slot, trial.attempt)
@@ -88,7 +88,7 @@ class NoisyHost(FakeHost):
 
 
 class NoisyLoad(FakeLoad):
-    """Says what the fake engine says, of a server that is so many times as fast."""
+    """Emits the fake engine's events, with the rate multiplied by `speed`."""
 
     def __init__(self, host: FakeHost, spec: LoadSpec, server: FakeServer, speed: float) -> None:
         super().__init__(host, spec, server)
@@ -102,7 +102,7 @@ class NoisyLoad(FakeLoad):
 
 
 class Done(NamedTuple):
-    """A run: its plan with what was chosen, its results, what was reached, and the events of its last session."""
+    """A run: its plan with the chosen blocks, its results, its precision, and the events of its last session."""
 
     plan: Plan
     results: tuple[Result, ...]
@@ -136,7 +136,7 @@ SETS, LONGEST = 400, 240
 
 @pytest.mark.parametrize("weather", WEATHER)
 def test_the_blocks_of_a_pilot_give_the_half_width_in_most_runs_and_no_more_false_alarms(weather: str) -> None:
-    """The pilot's blocks count, so the number depends on them; what is said of the ratio must not suffer from that."""
+    """The pilot's blocks are part of the result, so their number depends on it; the verdicts must stay correct."""
     within, reached, alarms, sizes = 0.03, 0, 0, []
     generator = np.random.default_rng(11)
     for x in simulated_logs(weather, 1.0, generator, sets=SETS, blocks=LONGEST, own_noise=0.04):
@@ -157,7 +157,7 @@ def test_the_blocks_of_a_pilot_give_the_half_width_in_most_runs_and_no_more_fals
     [
         # Half the width takes four times the blocks, and a third more to spare.
         (0.04, 0.02, round(10 * 1.34 * 3.92), round(10 * 1.34 * 3.92)),
-        # A pilot that is barely enough may be narrow by chance; one that is twice as narrow is not.
+        # A pilot that is barely narrow enough may be so by chance; one twice as narrow is not.
         (0.02, 0.02, 14, 20),
         (0.011, 0.02, 10, 20),
         (0.0099, 0.02, 10, 10),
@@ -172,7 +172,7 @@ def test_the_blocks_for_a_half_width_grow_with_its_square(seen: float, within: f
 def test_fewer_blocks_than_an_interval_takes_have_no_half_width() -> None:
     assert stats.half_width([0.1] * 5) is None
     assert stats.half_width([0.1] * 6) == 0
-    # The interval of six values has their ends.
+    # The interval of six values reaches from the smallest to the largest.
     assert stats.half_width([-0.1, -0.05, 0.0, 0.0, 0.05, 0.1]) == pytest.approx(math.expm1(0.1))
 
 
@@ -196,10 +196,10 @@ def test_the_chosen_blocks_reach_the_half_width_in_most_runs_of_the_lab(tmp_path
         (0.0, 0.02, None, PILOT, "that is within ±2 %, so there are no more blocks"),
         (0.05, 0.03, None, None, "blocks should give ±3 %, about "),
         (0.05, 0.03, 3_600, None, "blocks should give ±3 %, about "),
-        # Too much was asked for. Without a budget nothing is tried for hours.
+        # Too narrow. Without a budget the run does not try for hours.
         (0.03, 0.0001, None, PILOT, "±0.01 % cannot be reached in 1,000 blocks: it takes about "),
         (0.03, 0.001, 83, 18, "±0.1 % cannot be reached in 83 s: it takes about "),
-        # A budget alone is used up.
+        # With a budget alone, all of it is used.
         (0.03, None, 83, 18, "18 blocks fit in 83 s"),
         (0.0, None, 7_000, BLOCKS_MAX, "1,000 blocks fit in "),
     ],
@@ -229,7 +229,7 @@ def test_a_run_ends_within_its_budget_however_slow_its_starts_and_disturbed_its_
     done = run(planning.aimed(PAIR, 0.001, 1_000 * budget_s), host, tmp_path)
     assert done.reached.is_reached is False
     assert host.elapsed_s <= budget_s - planning.report_s(done.plan)
-    # It is used, but for the trials that would have shown what limited a cell, and take less where one pair decides.
+    # Used up, except for trials that would show what limited a cell: one decisive pair makes those shorter.
     assert host.elapsed_s > 0.75 * budget_s
     assert done.plan.blocks == chosen(done.plan).affordable
     assert done.reached.trials_s == pytest.approx(host.elapsed_s, abs=LOOKS * (late_ms / 1_000 + 0.1))
@@ -253,11 +253,11 @@ NO_TIME = "no time is left in 2 min for another block or rerun: the run ends wit
 @pytest.mark.parametrize(
     ("late_ms", "busy_percent", "busy_every", "is_used_up"),
     [
-        # Trials are discarded, and would run again.
+        # Trials are discarded and repeated.
         (0, 95, 3, True),
         # Servers start more slowly.
         (700, 95, 500, True),
-        # Trials are due that show what limited the contestants: in the pilot that was the server.
+        # Trials follow that show what limited the contestants; in the pilot it was the server.
         (0, 50, 500, False),
         (700, 50, 3, True),
     ],
@@ -311,7 +311,7 @@ def test_servers_that_are_too_slow_for_a_budget_end_the_run_in_time_and_it_says_
     assert "2 blocks, no time is left for another one; trials took " in done.reached.sentence
 
 
-# Starts after the first looks: within the pilot, at its last trial, at the first one after it, and late.
+# Starts after the two checks: within the pilot, at its last trial, at the first one after it, and late.
 @pytest.mark.parametrize("at", [4, 19, 20, 27])
 @pytest.mark.parametrize(("within", "budget_s"), [(0.03, None), (0.001, 120)])
 def test_a_run_stopped_at_any_trial_goes_on_to_the_same_number_of_blocks(
@@ -427,7 +427,7 @@ def test_the_widest_ratio_of_all_comparisons_counts() -> None:
     assert found.what.endswith(" of thread / epoll, connections=50")
     assert found.half_width is not None
     assert 0.03 < found.half_width < 0.2
-    # Of one that has too few blocks nothing is known, so it may be wider than any.
+    # Too few blocks give no interval, which may be wider than any other.
     few = [each for each in made_results(plan, rate) if each.trial.comparison == 0 or each.trial.block < 5]
     assert precision.widest(plan, few) == (None, "requests of io_uring / epoll, connections=50")
 

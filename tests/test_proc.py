@@ -1,4 +1,4 @@
-"""The account of a process tree, held against what the processes say of themselves."""
+"""The CPU time and memory of a process tree, compared with what the processes report themselves."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def rest():  # What a forked child does last: it never goes on with what its par
 
 @contextmanager
 def running(program: str) -> Iterator[tuple[int, dict[str, float]]]:
-    """A Python process that says one line when it has done its work, and then waits; yields its pid and the line.
+    """Runs Python code that prints one line and then waits; yields the process id and the line.
 
-    It leads a session of its own, all of which is killed at the end, before anything could get the leader's id.
+    The process leads a session, which is killed as a whole before the leader's id can be reused.
     """
     argv = [sys.executable, "-c", f"{BURN}{program}\nsys.stdin.read()"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
@@ -53,7 +53,7 @@ def running(program: str) -> Iterator[tuple[int, dict[str, float]]]:
     [
         pytest.param("burn(60); say(cpu_s=own())", 1, 1, id="one process"),
         pytest.param(
-            # `join` returns a moment before the kernel has let go of the thread.
+            # `join` returns a moment before the kernel has removed the thread.
             "t = threading.Thread(target=burn, args=(60,)); t.start(); t.join()\n"
             "while len(os.listdir('/proc/self/task')) > 1: time.sleep(0.001)\nsay(cpu_s=own())",
             1,
@@ -95,7 +95,7 @@ def test_the_tree_has_used_what_its_processes_say(program: str, processes: int, 
     with running(program) as (pid, said):
         tree = proc.look(pid)
         cpu_ns = proc.usage(tree).cpu_ns
-        # The time of children that were waited for comes in ticks of 10 ms.
+        # The CPU time of reaped children is counted in ticks of 10 ms.
         assert cpu_ns == pytest.approx(said["cpu_s"] * 1e9, abs=25 * MS)
         assert tree.user_ns + tree.system_ns == pytest.approx(cpu_ns, abs=processes * 30 * MS)
         assert (len(tree.pids), tree.threads) == (processes, threads)
@@ -130,7 +130,7 @@ def test_of_too_many_tasks_only_the_number_and_the_processor_time_are_read(monke
 
 @pytest.mark.parametrize("accounts", [0, 16], ids=["many processes", "few"])
 def test_what_the_dead_children_of_a_child_have_used_counts_too(accounts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child has no child left, and never looked like a parent while it was read."""
+    """The child has no children left, and had none at any time it was read."""
     monkeypatch.setattr(proc, "SMALL_MAX", accounts)
     program = (
         "r, w = os.pipe()\nif os.fork() == 0:\n  if os.fork() == 0: burn(60); os._exit(0)\n"
@@ -162,7 +162,7 @@ def test_forked_memory_is_counted_once_by_pss_and_in_full_for_each_process_by_rs
 @pytest.mark.parametrize(
     ("program", "processes", "zombies", "threads", "descriptors"),
     [
-        # Three are standard input, output and error.
+        # Standard input, output and error are three.
         pytest.param("say()", 1, 0, 1, 3, id="one process"),
         pytest.param("kept = [os.dup(0) for _ in range(7)]\nsay()", 1, 0, 1, 10, id="open descriptors"),
         pytest.param(
@@ -174,7 +174,7 @@ def test_forked_memory_is_counted_once_by_pss_and_in_full_for_each_process_by_rs
         pytest.param(
             "for _ in range(5):\n  if os.fork() == 0: os._exit(0)\n"
             "for _ in range(5): os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)\n"
-            # Once one has been seen the others are about to end.
+            # The first zombie is visible a moment before the others.
             "def ended(): return sum(open(f'/proc/{p}/stat').read().rpartition(')')[2].split()[0] == 'Z' "
             "for p in open('/proc/thread-self/children').read().split())\n"
             "while ended() < 5: time.sleep(0.001)\nsay()",
@@ -207,7 +207,7 @@ def test_processor_time_is_kept_for_each_process_and_each_thread() -> None:
 
 
 def test_a_thread_of_the_kernel_that_polls_is_known_by_its_name() -> None:
-    # A thread of its own, with the name that the kernel gives to its own: no ring is needed.
+    # A user thread with the name of a kernel thread: no ring is needed.
     program = (
         "def poll():\n"
         "  with open(f'/proc/self/task/{threading.get_native_id()}/comm', 'w') as name: name.write('iou-sqp-12345')\n"
@@ -227,12 +227,12 @@ def test_page_faults_are_counted_with_those_of_dead_children() -> None:
     with running("say()") as (pid, _):
         before = proc.look(pid).faults_minor
     with running(program) as (pid, _):
-        # A page of 4 KiB each, or of 64 KiB on other processors.
+        # With pages of 4 KiB, or of 64 KiB on other processors.
         assert proc.look(pid).faults_minor - before >= (8 << 20) // (64 << 10)
 
 
 def test_own_memory_grows_with_what_is_written_and_not_with_what_is_read() -> None:
-    """A mapped file is shared with all that map it; memory that was written to is its own."""
+    """A mapped file is shared by its readers; written memory belongs to the process."""
     before, after = (grown_bytes(program) for program in ("keep = b''", "keep = b'x' * (32 << 20)"))
     assert 30 << 20 <= after - before <= 36 << 20
     assert proc.own_bytes([0x7FFFFFFF]) is None
@@ -259,7 +259,7 @@ def test_a_process_that_is_gone_has_used_nothing_and_is_no_error() -> None:
 
 
 def test_a_child_that_dies_between_the_two_accounts_is_in_just_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child is waited for after the dead were counted and before its own clock is read, which happens once."""
+    """The child is reaped after the dead were counted and before its own clock is read. This happens once."""
     parent, child, spent_ns = 1, 2, 70 * MS
     waited_for = False
 
@@ -288,7 +288,7 @@ def test_children_that_come_and_go_while_they_are_read_never_break_a_reading() -
             tree = proc.look(pid)
             readings.append(proc.usage(tree))
             proc.size(pid)
-        # A child in flight may be missed once, by at most what it has used.
+        # One reading may miss a child as it ends, by at most the child's CPU time.
         for before, after in itertools.pairwise(readings):
             assert after.cpu_ns - before.cpu_ns > -30 * MS
         spent_ns = readings[-1].read_ns - readings[0].read_ns

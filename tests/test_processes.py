@@ -1,4 +1,4 @@
-"""Servers that are not ours, as processes: ready lines, several instances, and each way a command can misbehave."""
+"""Foreign servers as processes: ready lines, several instances, and each way a command can misbehave."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from iolab.plan.schedule import schedule
 from iolab.plan.settings import Cell
 from iolab.results.records import Result
 
-# Says where it listens, and more if it is told to, once it does.
+# Listens, then prints its addresses and the fields in its second argument.
 LINE = """
 import json, socket, sys, time
 listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
@@ -40,7 +40,7 @@ addresses = ["127.0.0.1:%d" % each.getsockname()[1] for each in listeners]
 print(json.dumps({"event": "ready", "listen": addresses} | json.loads(sys.argv[2])), flush=True)
 time.sleep(600)
 """
-# What a server in Python says of the interpreter that runs it.
+# The interpreter's state in the ready line of a Python server.
 PYTHON = {"version": "3.13.5 (main)", "flags": "--x", "gil_built": True, "gil": True, "extensions": []}
 ENTRY = """
 [mine]
@@ -62,7 +62,7 @@ def cell_of(contestant: str, **settings: Any) -> Cell:
 
 
 def command(program: str, *words: str) -> str:
-    """A server that is a program of Python, given its port first."""
+    """The command of a server in Python, with its port as first argument."""
     return f"cmd:{shlex.join([sys.executable, '-S', '-c', program])} {{port}} {shlex.join(words)}"
 
 
@@ -72,7 +72,7 @@ def prepared(tmp_path: Path) -> contestants.Prepared:
 
 
 def registry_of(folder: Path, program: str, more: dict[str, Any] | None = None) -> contestants.Prepared:
-    """A registry with a server that runs a program, which says `more` in its ready line."""
+    """A registry with a server that runs this program and adds `more` to its ready line."""
     (folder / "mine").mkdir()
     (folder / "mine/server.py").write_text(program)
     (folder / "contestants.toml").write_text(ENTRY % json.dumps(more or {}))
@@ -81,7 +81,7 @@ def registry_of(folder: Path, program: str, more: dict[str, Any] | None = None) 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives a server as long as it needs to end by itself."""
+    """Gives a server all the time it needs to exit."""
     monkeypatch.setattr("iolab.measure.child.GRACE_S", PATIENCE_S)
 
 
@@ -121,7 +121,7 @@ def test_a_server_may_listen_on_a_socket_of_the_file_system(tmp_path: Path) -> N
 
 
 def check_line(folder: Path, program: str, kind: str, message: str, **settings: Any) -> None:
-    """A server with this program fails to start, with a line that matches, and nothing of it is left."""
+    """Expects that a server with this program fails to start with such a message and leaves nothing behind."""
     known = registry_of(folder, program)
     with pytest.raises(TrialFailed, match=message) as raised:
         contestants.start(cell_of("mine", **settings), None, known)
@@ -156,7 +156,7 @@ def test_a_ready_line_that_is_wrong_is_one_clear_line(tmp_path: Path, program: s
 
 
 def test_a_server_that_prints_no_ready_line_fails_after_its_time(tmp_path: Path) -> None:
-    # It never prints one, so the time may be short.
+    # The line never comes, so a short limit is enough.
     message = "it has printed no ready line 0.1 s after its start: flush its output, or give it longer"
     check_line(tmp_path, "import time; time.sleep(600)", "hung", message, start_ms=100)
 
@@ -225,7 +225,7 @@ def test_several_instances_are_one_server(fake: Engine, prepared: contestants.Pr
 
 
 def test_of_several_instances_none_is_left_where_one_cannot_start(tmp_path: Path) -> None:
-    # The second that comes finds that the first was there.
+    # The second instance fails, because the folder exists.
     program = f"import os, sys; os.mkdir({str(tmp_path / 'first')!r}); {LISTENS}; time.sleep(600)"
     with pytest.raises(TrialFailed, match="File exists"):
         contestants.start(cell_of(command(program), instances=2), None)
@@ -257,7 +257,7 @@ def test_a_command_that_goes_into_the_background_is_one_clear_line_and_leaves_no
     said = tmp_path / "pid"
     with pytest.raises(TrialFailed, match=r"ended with code 0 before .*: if it goes into the background, keep it in"):
         contestants.start(cell_of(command(DAEMON, str(said))), None)
-    # It may have been killed before it could say its process id.
+    # It may be killed before it writes its process id.
     assert not said.exists() or not said.read_text() or not is_alive(int(said.read_text()))
     assert nothing_is_left()
 
@@ -278,7 +278,7 @@ def test_what_a_server_puts_into_the_background_ends_with_it(tmp_path: Path) -> 
 
 
 def reaped(folder: Path, program: str, change: str = "") -> subprocess.Popen[bytes]:
-    """A reaper of its own, changed before it starts this program, which is told a file for its process id."""
+    """Runs a changed reaper with this program, which writes its process id to `folder / "pid"`."""
     words = ["", "", "", "", sys.executable, "-S", "-c", program, str(folder / "pid")]
     code = f"import sys; from iolab.measure import reaper; {change}; sys.argv = {words!r}; sys.exit(reaper.main())"
     return subprocess.Popen(
@@ -291,13 +291,13 @@ def reaped(folder: Path, program: str, change: str = "") -> subprocess.Popen[byt
 
 
 def said_pid(folder: Path) -> int:
-    """The process id that a program has written."""
+    """The process id that a program wrote."""
     wait_until(lambda: (folder / "pid").exists() and (folder / "pid").read_text() != "", "it said its process id")
     return int((folder / "pid").read_text())
 
 
 def test_a_server_ends_with_a_lab_that_is_killed_before_it_reads_a_line(tmp_path: Path) -> None:
-    # The lab dies before the server is started.
+    # The lab dies before the server starts.
     late = "read = reaper.checked; reaper.checked = lambda result: (sys.stdin.read(), read(result))"
     with reaped(tmp_path, "import time; time.sleep(600)", late) as process:
         assert process.stdin is not None
@@ -313,7 +313,7 @@ def test_a_server_ends_with_a_lab_that_is_killed_before_it_reads_a_line(tmp_path
 
 
 def is_session(leader: int) -> bool:
-    """Whether a process is left in the session of one that has ended."""
+    """Whether any process is left in a session whose leader has exited."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, 0)
         return True
@@ -336,7 +336,7 @@ def test_a_process_that_cannot_be_killed_is_named_and_holds_nothing_up(tmp_path:
         "    time.sleep(600)\n"
         "while not os.path.exists(sys.argv[1]) or not open(sys.argv[1]).read(): time.sleep(0.01)"
     )
-    # As the kernel does with a process of another user, and with one that waits for a device.
+    # Like a process of another user, or one that waits for a device: kill has no effect.
     with reaped(tmp_path, program, "reaper.kill = lambda pid: None; reaper.AGAIN_MAX = 3") as process:
         pid = said_pid(tmp_path)
         try:
@@ -387,7 +387,7 @@ def test_a_server_whose_count_fails_is_ended(
 
 
 def started_and_checked(cell: Cell) -> None:
-    """Starts a server and looks after it, until that fails."""
+    """Starts a server and checks it until a check fails."""
     server = contestants.start(cell, None)
     try:
         while True:
@@ -413,7 +413,7 @@ def test_a_command_that_floods_its_output_is_one_clear_line(monkeypatch: pytest.
 def test_a_command_that_takes_twenty_seconds_is_started_if_it_is_given_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, limit_s: int
 ) -> None:
-    """It listens when twenty seconds have passed on the clock of the lab, which stands still otherwise."""
+    """The server listens after twenty seconds on a fake clock of the lab."""
     passed = tmp_path / "passed"
     asked = 0
 

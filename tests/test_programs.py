@@ -1,4 +1,4 @@
-"""What is executed: which files of a command count, and what is said when they have changed."""
+"""Executed files: which files of a command count, and the report of changes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ FILES = {"./mine": "1", "a.conf": "1", "out.log": "1"}
         (FILES | {"out.log": "2"}, {"out.log"}),
         (FILES | {"mine.pid": "1"}, {"mine.pid"}),
         ({"./mine": "1", "a.conf": "1"}, {"out.log"}),
-        # The program does not write itself: it was built again.
+        # A program does not write itself, so it was rebuilt.
         (FILES | {"./mine": "2"}, set()),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path, monkeypat
     about = file.stat()
     file.write_text("three")
     assert programs.digest(file) != one
-    # A copy of the old file in its place, with the old times, as `cp --archive` makes it.
+    # The old content and the old times in a new file, as after `cp --archive`.
     (tmp_path / "other").write_text("one")
     os.utime(tmp_path / "other", ns=(about.st_atime_ns, about.st_mtime_ns))
     (tmp_path / "other").replace(file)

@@ -1,4 +1,4 @@
-"""What a server seems to speak: the protocol that was asked for, another one, or none that is known."""
+"""The protocol of a server: the requested one, another one, or none that is known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = Callable[[bytes], bytes]
 
 
 def http(sent: bytes) -> bytes:
-    """Answers a whole head, and nothing before its end."""
+    """Replies to a complete head, and to nothing less."""
     if b"\r\n\r\n" not in sent:
         return b""
     return b"HTTP/1.1 200 OK\r\n\r\n" if sent.startswith(b"GET ") else b"HTTP/1.1 400 Bad Request\r\n\r\n"
@@ -51,7 +51,7 @@ def tls(sent: bytes) -> bytes:
 
 
 def https(sent: bytes) -> bytes:
-    """As Go does it."""
+    """Replies as Go does."""
     if sent[:1] == b"\x16":
         return b"\x16\x03\x03\0\x50\2"
     return b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n" if http(sent) else b""
@@ -65,7 +65,7 @@ def nginx_tls(sent: bytes) -> bytes:
 
 
 def apache(sent: bytes) -> bytes:
-    """Plain HTTP, from a server whose head and page name TLS."""
+    """Plain HTTP, with TLS mentioned in the head and the page."""
     head = b"HTTP/1.1 200 OK\r\nServer: Apache/2.4 (Unix) OpenSSL/3.0\r\n\r\n"
     return head + b"How to send an HTTP request to an HTTPS server" if http(sent) else b""
 
@@ -148,7 +148,7 @@ def test_a_server_that_speaks_another_protocol_is_known_by_its_answers(
         (crlf, workload("echo", framing="crlf")),
         (prefix, workload("echo", framing="prefix")),
         (rpc, workload("rpc")),
-        # Slower than all that is tried: the generator has the patience to check it.
+        # Slower than any probe: left to the generator, which waits longer.
         (lambda sent: None, workload("http")),
     ],
 )
@@ -168,8 +168,8 @@ def test_a_server_that_answers_as_it_is_asked_gets_one_request(server: Answer, a
 )
 @pytest.mark.parametrize(
     ("unanswered", "requests"),
-    # The second request has the patience for it. Where even that is too short, the protocol that was asked is found
-    # among all that are tried, which is no mismatch.
+    # The second request waits long enough. If even that is too short, the requested protocol is found among all probes,
+    # so there is no mismatch.
     [(1, 2), (2, None)],
 )
 def test_a_server_that_is_slow_to_answer_at_first_is_no_mismatch(
@@ -196,7 +196,7 @@ def test_a_key_of_an_experiment_is_written_as_toml() -> None:
 
 @contextmanager
 def listening(answer: Answer, at: socket.socket) -> Iterator[None]:
-    """A server that answers each connection once."""
+    """A server that replies once per connection."""
 
     def serve() -> None:
         with suppress(OSError):
@@ -222,7 +222,7 @@ def test_it_is_asked_over_every_kind_of_address(tmp_path: Path) -> None:
     tcp = socket.create_server(("127.0.0.1", 0))
     for at, connect in ((unix, f"unix:{path}"), (tcp, f"127.0.0.1:{tcp.getsockname()[1]}")):
         with at, listening(http, at):
-            # No time-outs are at stake: every answer, and every end of a connection, comes at once.
+            # No timeout matters here: every reply and every close comes at once.
             assert protocol_probe.exchange(connect, b"GET / HTTP/1.1\r\n\r\n", 30) == b"HTTP/1.1 200 OK\r\n\r\n"
             assert protocol_probe.mismatch(connect, workload("http")) is None
             seen = protocol_probe.mismatch(connect, workload("echo"))

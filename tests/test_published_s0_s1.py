@@ -1,4 +1,4 @@
-"""The experiments of the published notes are complete: every claim and every row of a table, and quick runs in time."""
+"""The experiments of the published notes: all claims, all rows of the tables, and quick runs within their time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from iolab.plan.experiment import load_experiment
 from iolab.plan.plan import Plan
 
 FOLDER = Path(__file__).parent.parent / "experiments"
-# A plan counts what it cannot know, such as the time of a trial that breaks, as nothing.
+# The estimate leaves out what it cannot know, such as the time of a trial that breaks.
 SLACK_MIN = 0.1
 
 
 class Held(NamedTuple):
-    """What an experiment holds: the ids of its claims and of its published rows, and the minutes of its quick run."""
+    """An experiment's claims and published rows, by id, and the minutes of its quick run."""
 
     claims: tuple[str, ...]
     rows: tuple[str, ...]
@@ -39,7 +39,7 @@ HEADLINE = (
     *("C0-1", "C0-2", "C0-4", "C0-5", "C0-6", "C0-8", "C0-10", "C0-11", "C0-14"),
     *("C1-1", "C1-2", "C1-3", "C1-4", "C1-5"),
 )
-# Published figures that follow from others of the same row, as the note's own formulas say.
+# For published figures that follow from others of the same row, by the note's formulas.
 TOLERANCE = 0.006
 
 
@@ -104,7 +104,7 @@ def test_the_rows_of_ab_agree_with_its_formulas() -> None:
                 if "latency_mean" not in numbers:
                     continue
                 connections = float(row.at["load.connections"])
-                # The rate has more digits than the seconds; the transfer is 288 bytes a reply, of Python 1,342.
+                # The rate has more digits than the seconds. The transfer is 288 bytes a reply; Python's is 1,342.
                 assert numbers["latency_mean"] == pytest.approx(
                     connections * 1e9 / numbers["throughput"], rel=TOLERANCE
                 )

@@ -1,4 +1,4 @@
-"""S2 on the GIL and on memory: the rows and claims of two experiments, and twins that differ in nothing else."""
+"""S2 on the GIL and on memory: the rows and claims of two experiments, with twins that differ only in the GIL."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_claim_says_which_interpreters_it_needs(name: str) -> None:
 
 
 def twins_of(tests: Iterable[Test]) -> set[str]:
-    """The twins that tests look at, by the names of the contestants."""
+    """The twins in tests, by the contestants' names."""
     names = {leaf.contestant for test in tests for _, each in test.quantities for leaf in each.leaves}
     return {"nogil" if "no GIL" in name else "gil" for name in names if "GIL" in name}
 

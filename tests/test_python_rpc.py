@@ -1,6 +1,6 @@
-"""The servers of the protocol rpc in Python: they answer byte for byte as the engine does, and leave nothing behind.
+"""The rpc servers in Python: they send the same bytes as the engine, and leave nothing behind.
 
-Each is started as the registry starts it, and asked over a socket. One that needs a package is skipped without it.
+Each runs as in the registry and is called over a socket. One whose package is missing is skipped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FOLDER = Path(iolab.__file__).parent / "contestants/python"
 
 @dataclass(frozen=True)
 class Contestant:
-    """A server: its program and arguments, what it needs, and how many calls it takes over one connection."""
+    """A server: its program and arguments, its package, and whether a connection serves only one call."""
 
     name: str
     command: tuple[str, ...]
@@ -73,7 +73,7 @@ each_contestant = pytest.mark.parametrize("contestant", ALL, ids=lambda contesta
 
 
 class Running(NamedTuple):
-    """A server that listens, and what it said when it did."""
+    """A listening server, and its ready line."""
 
     process: subprocess.Popen[str]
     ready: dict[str, object]
@@ -87,7 +87,7 @@ class Running(NamedTuple):
 
 @contextmanager
 def running(contestant: Contestant, *before: str) -> Iterator[Running]:
-    """A server; at the end it is told to stop, and must end with code 0 and with all that it started."""
+    """Runs a server; then stops it and expects exit code 0 and no process left."""
     if contestant.package and find_spec(contestant.package) is None:
         pytest.skip(f"{contestant.package} is not installed: run pip install {contestant.package}")
     program, *arguments = contestant.command
@@ -100,7 +100,7 @@ def running(contestant: Contestant, *before: str) -> Iterator[Running]:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        # Whatever waits for it without a limit ends when it is killed.
+        # A test that waits for the server without a limit ends when the server is killed.
         watchdog = threading.Timer(5 * PATIENCE_S, lambda: os.killpg(process.pid, signal.SIGKILL))
         watchdog.daemon = True
         watchdog.start()
@@ -129,7 +129,7 @@ def connected(address: str) -> socket.socket:
 
 
 def received(connection: socket.socket, size: int) -> bytes:
-    """So many bytes, or those before the end of the connection."""
+    """This many bytes; fewer if the connection ends."""
     data = bytearray()
     while len(data) < size and (more := connection.recv(size - len(data))):
         data += more
@@ -137,13 +137,13 @@ def received(connection: socket.socket, size: int) -> bytes:
 
 
 class Call(NamedTuple):
-    """A request and the reply that is due, as they are sent."""
+    """A request and the expected reply, in bytes."""
 
     request: bytes
     reply: bytes
 
 
-# Parts of a text as it is written in JSON. A server returns them as they are.
+# Parts of a text as written in JSON. A server returns them unchanged.
 PARTS = ("hello world", "é", "😀", "{", ":", "\x7f", r"\n", r"\"", r"\\", r"\/", r"\u00e9", r"\ud83d\ude00", r"\udead")
 
 
@@ -153,7 +153,7 @@ def call(target: int, text: str, request: str) -> Call:
 
 @cache
 def calls() -> Sequence[Call]:
-    """A thousand calls as writers of JSON may put them, with the answers of the lab's own implementation."""
+    """A thousand calls in various JSON spellings, with the replies of the lab's own implementation."""
     chance, found = random.Random(12), list[Call]()
     for _ in range(1_000):
         target, text = chance.randint(0, 2_000), '"' + "".join(chance.choices(PARTS, k=chance.randint(0, 9))) + '"'
@@ -179,7 +179,7 @@ def byte_by_byte(connection: socket.socket, asked: Sequence[Call]) -> None:
 
 def at_random_splits(connection: socket.socket, asked: Sequence[Call]) -> None:
     chance = random.Random(7)
-    # So many that both sides' buffers hold them: nothing is read while they are sent.
+    # As many as the socket buffers hold: nothing is read while they are sent.
     for first in range(0, len(asked), 100):
         batch = asked[first : first + 100]
         rest = b"".join(each.request for each in batch)
@@ -195,7 +195,7 @@ Way = Callable[[socket.socket, Sequence[Call]], None]
 
 
 def check(contestant: Contestant, address: str, way: Way, asked: Sequence[Call]) -> None:
-    """A server answers these calls as it should, over as many connections as it needs."""
+    """Checks the replies to these calls, over as many connections as the server needs."""
     at_once = 1 if contestant.takes_one_call else len(asked)
     for first in range(0, len(asked), at_once):
         with connected(address) as connection:
@@ -204,7 +204,7 @@ def check(contestant: Contestant, address: str, way: Way, asked: Sequence[Call])
                 assert connection.recv(1) == b"", "a connection serves one call"
 
 
-# Each byte of a request costs a syscalls on both sides: a hundred calls have some thousands.
+# Each byte costs a syscall on both sides: a hundred calls have some thousands of bytes.
 @pytest.mark.parametrize(("way", "count"), [(one_by_one, 1_000), (at_random_splits, 1_000), (byte_by_byte, 100)])
 @each_contestant
 def test_a_server_gives_the_engines_answers(contestant: Contestant, way: Way, count: int) -> None:
@@ -243,7 +243,7 @@ def test_a_client_that_vanishes_within_a_request_harms_no_other(contestant: Cont
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
                 connection.sendall(half)
         if not contestant.takes_one_call:
-            # A worker of system 1 stays with its connection. Elsewhere a client that stops keeps no worker.
+            # In system 1 a worker stays with its connection. Elsewhere a stalled client must not block a worker.
             stalled = stack.enter_context(connected(server.addresses[0]))
             stalled.sendall(half)
         check(contestant, server.addresses[0], one_by_one, calls()[:20])
@@ -271,7 +271,7 @@ def test_a_server_says_where_it_listens_and_what_runs_it(contestant: Contestant)
 
 
 def refused(*arguments: str) -> tuple[int, list[str]]:
-    """How a server of S2's systems ends that cannot start, and what it says."""
+    """The exit code and errors of a server of S2's systems that cannot start."""
     ended = subprocess.run(
         [sys.executable, FOLDER / "rpc.py", *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
@@ -305,7 +305,7 @@ def test_a_connection_beyond_those_that_are_cached_is_refused_until_there_is_roo
         assert server.process.stderr.read().splitlines() == [said]
 
 
-# Takes descriptors, so that those of connections come near to 1,024, and then is the program that follows.
+# Opens descriptors until those of connections come near 1,024, then runs the given program.
 NEAR_THE_LIMIT = """
 import os, resource, runpy, sys
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -335,7 +335,7 @@ def test_a_descriptor_that_select_does_not_take_is_refused(wait: str, refuses: b
 
 
 class Harm:
-    """What makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -377,7 +377,7 @@ STARTED: tuple[tuple[str, dict[str, int]], ...] = (
 def test_the_lab_starts_a_server_by_its_name_in_the_registry(
     text: str, settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The python3 of PATH is the one that has what the tests need.
+    # python3 must be the interpreter with the packages of the tests.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     cell = Cell.model_validate(
         {"contestant": text, "workload": {"protocol": "rpc"}, "server": settings, "trial": {"start_ms": 120_000}}

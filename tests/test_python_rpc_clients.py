@@ -1,4 +1,4 @@
-"""The clients of the note S2 as a load: every call is made and checked, and none of their processes is left."""
+"""The clients of the note S2 as a load: they make and check every call, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(addresses: list[str], transport: str, *options: str) -> list[str]:
 
 
 def check(contestant: Contestant, transport: str, *options: str, services: int = 1) -> dict[str, object]:
-    """Three clients make ten calls to each service, and say so; returns the last line, by its keys."""
+    """Runs three clients with ten calls to each service; returns the last line as a record."""
     with running(contestant) as server:
         asked = command(server.addresses, transport, f"--services={services}", "--clients=3", "--calls=10", *options)
         ended = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
@@ -80,7 +80,7 @@ def test_a_call_that_fails_is_counted_and_said() -> None:
         asked = command(server.addresses, "tcp", "--clients=2", "--calls=5")
         ended = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     figures = json.loads(ended.stdout.splitlines()[-1])
-    # A connection serves one call there, so the second call of each client is the first that fails.
+    # A connection serves only one call here, so each client's second call is the first to fail.
     assert (figures["requests"], figures["failed"]) == (2, 8)
     assert sorted(line.partition(":")[0] for line in ended.stderr.splitlines()) == ["client 0", "client 1"]
 
@@ -120,7 +120,7 @@ def test_clients_stay_connected_until_the_last_has_made_its_calls(kind: str) -> 
                 for client in clients[:2]:
                     assert received(client, len(CALL)) == CALL
                     client.sendall(reply)
-                # Clients that did not wait would end within this time; those that do never fail here.
+                # Clients that do not wait exit within this time; those that do cannot fail here.
                 assert select.select(clients[:2], [], [], 0.2)[0] == []
                 clients[2].sendall(reply)
                 assert json.loads(process.communicate(timeout=PATIENCE_S)[0].splitlines()[-1])["requests"] == 3

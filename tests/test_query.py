@@ -1,6 +1,6 @@
-"""`iolab query` and `iolab export`: what they answer, what they refuse, and that docs/query.md says what there is.
+"""`iolab query` and `iolab export`: their answers, their refusals, and that docs/query.md describes the views.
 
-`IOLAB_GOLDEN=1 pytest tests/test_query.py` writes the tables of docs/query.md anew after a change of the views.
+`IOLAB_GOLDEN=1 pytest tests/test_query.py` rewrites the tables of docs/query.md after a change of the views.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ text = "io_uring serves more"
 decide = { relation = "order", contestants = ["io_uring", "epoll"] }
 """
 MACHINE = {"identity": {"host": "bench", "kernel": "6.12.0", "engine": "0123"}, "cpu": {"logical": 4}, "schema": 1}
-# Views that have no rows here, and tests of their own: of long trials, of unequal contestants, and of many workers.
+# Views without rows here, which other tests cover: for long trials, unequal contestants and many workers.
 RARE = {"minutes", "asymmetries", "scalings"}
 
 
 def keep(plan: Plan, runs: Path, made: list[Result]) -> None:
-    """Stores a run with a count of syscalls."""
+    """Stores a run and its counts of syscalls."""
     with store.writing(plan, MACHINE, runs) as writer:
         for one in made:
             writer.append(one)
@@ -74,7 +74,7 @@ def keep(plan: Plan, runs: Path, made: list[Result]) -> None:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three runs: a comparison, an experiment with a claim, and a search for a capacity."""
+    """Three runs: a comparison, an experiment with a claim, and a capacity search."""
     runs = tmp_path_factory.mktemp("stored")
     plan = on_two_processors(vs_plan(["epoll", "thread"], {"protocol": "http", "connections": 50}, blocks=6))
     keep(plan, runs, results(plan, lambda trial: 100_000.0 + 50_000 * trial.slot + 100 * trial.block))
@@ -267,7 +267,7 @@ def test_a_question_and_an_export_write_nothing_into_the_store(stored: Path, tmp
     assert {path: path.read_bytes() for path in stored.rglob("*") if path.is_file()} == before
 
 
-# Asks a question that takes hours, and is interrupted while it does.
+# Runs a query that takes hours, and interrupts it.
 INTERRUPTED = """
 import os, signal, sys, threading
 from iolab import cli
@@ -284,7 +284,7 @@ def test_a_question_ends_at_ctrl_c(stored: Path) -> None:
 
 
 class Told:
-    """A database that takes notice the third time it is told to stop, as DuckDB does between two statements."""
+    """A database that reacts to the third interrupt, as DuckDB does if the first ones come between two statements."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -419,7 +419,7 @@ def _table(view: View[Any]) -> str:
 
 
 def _settings_row(table: str) -> str:
-    """All settings of a table in a row: docs/experiments.md says what each is."""
+    """All settings of a table in one row; docs/experiments.md describes each."""
     names = ", ".join(f"`{table}_{known.key}`" for known in SETTINGS.values() if known.table == table)
     return f"| {names} | as set | settings of `{table}` ([experiments](experiments.md)) |"
 
@@ -435,7 +435,7 @@ def test_the_documents_list_every_view_and_column() -> None:
 
 
 def test_every_view_has_rows_here(stored: Path) -> None:
-    """So that the other tests see each of them."""
+    """Without rows the other tests would not cover a view."""
     for view in set(VIEWS) - RARE:
         assert package.query(f"select count(*) from {view}", out=stored).rows[0][0] > 0, view
     assert RUN.name == "run"

@@ -1,4 +1,4 @@
-"""The stored records: whole, named in their README, and readable by this version."""
+"""The stored records: complete, named in their README, and readable by this version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECORDS = sorted(FOLDER.glob("*.tar.gz"))
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
 def test_a_record_is_whole_and_can_still_be_judged(path: Path) -> None:
-    """Another version may make another report of it; no other difference may be."""
+    """The report may differ, because another version made it; nothing else may."""
     verified = bundles.verify(path)
     assert [each for each in verified.differences if " was made by " not in each] == []
 

@@ -1,4 +1,4 @@
-"""Each relation of a claim against made results whose truth is known: true, false, underpowered, of another size."""
+"""Each relation of a claim against made results with known truth: true, false, underpowered, of another size."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ load.connections = 50
 )
 BASE = 100_000.0
 
-# The throughput of a contestant at a size, over BASE.
+# The throughput of a contestant at a size, relative to BASE.
 Truth = Callable[[str, int], float]
 
 
 def fast(**times: float) -> Truth:
-    """So many times BASE at every size; 1 of what is not named."""
+    """Each contestant at these multiples of BASE at every size; 1 for the others."""
     return lambda contestant, size: times.get(contestant, 1.0)
 
 
 def by_size(*factors: float, **others: tuple[float, ...]) -> Truth:
-    """So many times BASE of epoll at each of the sizes, and of others likewise."""
+    """epoll at these multiples of BASE, one for each size, and others likewise."""
     table = {"epoll": factors, **others}
     return lambda contestant, size: table.get(contestant, (1.0,) * len(SIZES))[SIZES.index(size)]
 
 
 def run(truth: Truth, noise: float = 0.01, plan: Plan = PLAN, **changes: Any) -> list[Result]:
-    """A whole run. The seed is that of the tests, so the noise is the same each time."""
+    """A whole run. The seed is fixed, so the noise is the same each time."""
     weather = np.random.default_rng(3).normal(0, noise, (plan.blocks, len(plan.comparisons), 3))
     made = []
     for trial in schedule(plan):
@@ -70,7 +70,7 @@ def run(truth: Truth, noise: float = 0.01, plan: Plan = PLAN, **changes: Any) ->
 
 
 def judged(claim: Mapping[str, Any], made: list[Result], plan: Plan = PLAN, **more: Any) -> ClaimVerdict:
-    """The verdict on a claim, which is the same after it was stored."""
+    """The verdict on a claim, which survives a round trip through JSON."""
     asked = Claim.model_validate({"id": "C", "text": "a claim", **claim})
     whole = updated(plan, claims=(asked,))
     assert Plan.model_validate_json(whole.model_dump_json()) == whole
@@ -328,7 +328,7 @@ CASES = [
 
 
 def test_flat_is_contradicted_by_chance_in_at_most_one_run_of_twenty(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Each of these ratios is allowed, and four of the six are on the bound: the hardest case.
+    # All of these ratios are allowed, and four of the six are on the bound: the hardest case.
     truth = dict(zip(SIZES, (1.1, 1.1, 1.0, 1.0), strict=True))
     chance, samples, runs, blocks = np.random.default_rng(1), dict[Any, Any](), 300, 12
 
@@ -367,7 +367,7 @@ def test_nothing_measured_decides_nothing(name: str) -> None:
     assert judged({"tests": [test]}, []).judgement == "undecided"
 
 
-# The generator was the limit of io_uring alone.
+# io_uring alone is limited by the generator.
 def limited(truth: Truth) -> list[Result]:
     made = []
     for each in run(truth):
@@ -410,7 +410,7 @@ def test_a_figure_that_the_generator_limited_decides_a_bound_and_no_magnitude(
 
 
 def broken(blocks: int, in_blocks: int, plan: Plan = PLAN, kind: str = "died") -> list[Result]:
-    """A run of which the trials of epoll fail in the first blocks."""
+    """A run in which epoll's trials fail in the first blocks."""
     made = []
     for each in run(fast(), plan=plan):
         if each.trial.slot == 0 and each.trial.block < in_blocks:
@@ -545,7 +545,7 @@ def test_a_quick_run_says_so_where_it_leaves_out_a_setting() -> None:
         assert judged({"tests": [test]}, made, quick).judgement == "full run only"
 
 
-# Rows of the two tools, as they are printed, in base units.
+# Rows as the two tools print them, in base units.
 AB = {"time_to_finish": 0.149e9, "throughput": 6733.83, "latency_mean": 1.485e6, "time_per_request": 0.149e6}
 AB |= {"transfer_rate": 1893.89 * 1024, "reply_bytes": 288.0, "requests": 1000.0, "connections": 10.0}
 P1: dict[str, Any] = {
@@ -593,7 +593,7 @@ def test_the_formulas_of_a_published_row_hold_within_its_rounding(
     [
         (P1, "R only with requests 100 instead of the printed 1000"),
         (AB | {"throughput": {"value": 6700, "should_be": 6733.83}}, "R only with throughput 6733.83 instead of"),
-        # Within the rounding, and in none of the formulas.
+        # Within the rounding, and not part of any formula.
         (AB | {"throughput": {"value": 6733.82, "should_be": 6733.83}}, ""),
         (AB | {"connections_made": {"value": 9, "should_be": 10}}, ""),
     ],
@@ -657,7 +657,7 @@ def test_littles_law_is_an_upper_bound_where_fewer_requests_are_in_flight_than_c
 
 
 def test_the_interval_of_a_line_grows_with_the_tests_that_it_is_one_of() -> None:
-    """No mean of resampled blocks is beyond all of them, however many tests there are."""
+    """No mean of resampled blocks is beyond all of the blocks, however many tests there are."""
     lines = [np.array([slope, 0.0, 1.0]) for slope in (0.1, 0.2, 0.5, 0.9, 1.1, 1.4, 1.8, 2.0)]
     found = [line._pooled(lines, 1, 0.05 / tests).slope for tests in (1, 20, 50)]
     lows = [each.low for each in found]
@@ -667,7 +667,7 @@ def test_the_interval_of_a_line_grows_with_the_tests_that_it_is_one_of() -> None
 
 
 def slowing(trial: Trial, per_s: float) -> Result:
-    """A trial whose throughput changes by this share of itself each second."""
+    """A trial whose throughput changes by this share per second."""
     made = result(PLAN, trial)
     report = made.report
     assert report is not None
@@ -719,7 +719,7 @@ def test_a_line_goes_along_the_samples_of_a_server() -> None:
     ],
 )
 def test_contradictions_are_corrected_for_all_tests_of_a_page(wrong: tuple[str, ...], right: int, words: str) -> None:
-    """Eight blocks that all say the same have a p-value of 2 / 2**8, which is 5 % of a sixth."""
+    """Eight blocks that all agree have a p-value of 2 / 2**8, just below 5 % / 6."""
     at = {"at": {AXIS: SIZES[0]}}
     tests = {
         "ratio": RATIO | {"published": 1.17, **at},
@@ -732,7 +732,7 @@ def test_contradictions_are_corrected_for_all_tests_of_a_page(wrong: tuple[str, 
     plan = updated(PLAN, blocks=8, claims=claims_of)
     made = run(fast(io_uring=0.9), plan=plan)
     if "fact" in wrong:
-        # Not of the comparison that the ratios are of.
+        # Of another comparison than the ratios.
         at_fault = next(number for number, each in enumerate(made) if each.trial.comparison)
         report = made[at_fault].report
         assert report is not None

@@ -1,7 +1,7 @@
-"""The report: what it must show, what must never get into it, and how it looks to a browser.
+"""The report: what it must show, what must never get into it, and how a browser renders it.
 
-All pages are made from runs written through the store, so a page is what a real run of the same figures would give.
-`IOLAB_GOLDEN=1 pytest tests/test_report.py` writes the golden page anew after an intended change.
+All pages come from runs written through the store, so they equal the pages of real runs with the same figures.
+`IOLAB_GOLDEN=1 pytest tests/test_report.py` rewrites the golden page after an intended change.
 """
 
 from __future__ import annotations
@@ -101,18 +101,18 @@ MACHINE: dict[str, Any] = {
     "versions": {"python": "3.11.9"},
 }
 BUILD = "0123456789abcdef"
-# Requests per second and CPU nanoseconds per request of each slot: the second slot is faster, the third the same.
+# Requests per second and CPU nanoseconds per request by slot: the second is faster, the third equals the first.
 RATE = (110_000.0, 128_000.0, 110_300.0)
 CPU_NS = (8_900.0, 7_100.0, 8_880.0)
 
 
 def the_plan() -> Plan:
-    """The experiment on two processors."""
+    """The experiment on two CPUs."""
     return made.on_two_processors(parse_experiment(EXPERIMENT))
 
 
 def synthetic(plan: Plan, *, blocks: int | None = None) -> Iterator[Result]:
-    """Results of a plan as a calm machine would give them: 1 % noise, a slow drift, and one block run again."""
+    """Results of a plan on a calm machine: 1 % noise, a slow drift, and one repeated block."""
     random = np.random.default_rng(plan.seed)
     trials = [scheduled for scheduled in schedule(plan) if scheduled.block < (blocks or plan.blocks)]
     for number, scheduled in enumerate(trials):
@@ -160,7 +160,7 @@ def one_result(
 
 
 def latency(mean_ns: float, random: np.random.Generator) -> dict[str, float | int | str]:
-    """Quantiles about a mean, each with a noise of its own."""
+    """Quantiles around a mean, each with its own noise."""
     factors = {"min": 0.3, "p50": 0.97, "p90": 1.3, "p99": 2.1, "p99_9": 4.5, "p99_99": 9.0, "max": 20.0}
     quantiles = {name: int(mean_ns * factor * random.normal(1, 0.02)) for name, factor in factors.items()}
     return {**quantiles, "mean": mean_ns, "stdev": mean_ns / 3, "histogram": ""}
@@ -211,7 +211,7 @@ def test_every_trial_of_the_record_is_in_the_table(run_dir: Path, html: str) -> 
     rows = re.findall(r'<tr class="(counted|aside|void)">', html)
     trials = store.read_trials(run_dir).results
     assert len(rows) == len(trials) == 51
-    # The busy trial is discarded; its two companions do not count; all three were run again.
+    # One busy trial is discarded and the other two of its block are set aside; all three are repeated.
     assert (rows.count("void"), rows.count("aside")) == (1, 2)
 
 
@@ -221,7 +221,7 @@ def test_the_same_folder_gives_the_same_bytes(run_dir: Path, html: str) -> None:
 
 
 def test_the_page_is_as_it_was_agreed_on(html: str) -> None:
-    # Drawings are left out: the library places words by the fonts of the machine, and so moves other marks by pixels.
+    # Without charts: the library places text by the machine's fonts, which moves other marks by pixels.
     page_text = re.sub(r"<svg.*?</svg>", "<svg></svg>", html, flags=re.DOTALL)
     if os.environ.get("IOLAB_GOLDEN"):
         GOLDEN.parent.mkdir(exist_ok=True)
@@ -237,17 +237,17 @@ def test_each_chart_draws_every_figure_it_is_about(html: str) -> None:
         assert [child.tag.removeprefix(f"{{{drawing.SVG}}}") for child in root][:2] == ["title", "desc"]
         assert root[0].text
         assert root[1].text
-    # Two settings of two ratios each: four intervals in every chart of ratios.
+    # Two settings with two ratios each: four intervals in every chart of ratios.
     assert [marks(root, "line", "stroke-width", "2.5") for root in drawings[:4]] == [4] * 4
-    # Twenty-four trials count at each setting; nine of a contestant are drawn over time where one block was run again.
+    # 24 trials count at each setting. Over time, each contestant of the setting with a repeated block has nine.
     assert [marks(root, "path", "opacity", "0.55") for root in drawings[4:8]] == [24] * 4
     assert [marks(root, "path", "opacity", "0.35") for root in drawings[10:13]] == [9, 9, 9]
-    # Over them the median of those that count, once.
+    # And once the median of those that count.
     assert [marks(root, "path", "stroke-width", "2.5") for root in drawings[10:13]] == [1, 1, 1]
 
 
 def marks(root: ElementTree.Element, tag: str, attribute: str, value: str) -> int:
-    """How many elements of a drawing have this value of an attribute."""
+    """The number of elements of a drawing with this value of an attribute."""
     return sum(element.get(attribute) == value for element in root.iter(f"{{{drawing.SVG}}}{tag}"))
 
 
@@ -261,7 +261,7 @@ def test_the_policy_allows_the_one_style_sheet_and_nothing_else(html: str) -> No
     assert (
         told == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    # The policy must come before what it is to govern.
+    # The policy governs only what follows it.
     assert html.index("Content-Security-Policy") < html.index("<style>")
 
 
@@ -271,7 +271,7 @@ def test_the_page_has_no_script_no_inline_style_and_loads_nothing(html: str) -> 
     for tag, names in tags:
         assert not [name for name in names if name.startswith("on") or name in ("style", "src", "srcdoc", "xlink:href")]
         assert "href" not in names or tag in ("link", "a")
-    # What is linked is the record beside the page.
+    # The links lead to the record beside the page.
     assert set(re.findall(r'<a [^>]*href="([^"]*)"', html)) == {*page.RAW, "#terms"}
     assert re.findall(r'<link[^>]*href="([^"]*)"', html) == ["data:,"]
     assert "url(" not in html
@@ -306,7 +306,7 @@ ATTACKS = (
     "\u202e<script>\u2066evil\u200b\ufeff",
 )
 WRAPPINGS = ("{}", "x{}y", "{}{}", "`{}`")
-# One hundred strings that would each do harm if any field were taken for markup.
+# One hundred strings, each harmful if a field were inserted as markup.
 HOSTILE = [wrapping.replace("{}", attack) for attack in ATTACKS for wrapping in WRAPPINGS]
 
 
@@ -329,7 +329,7 @@ def tags_of(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def laden(texts: Iterator[str]) -> tuple[Plan, dict[str, Any], Trials]:
-    """A run in which every field that a person, a server or a machine fills holds the next of these texts."""
+    """A run with the next of these texts in every field that a person, a server or a machine fills."""
     lines = [f"cmd:{shlex.quote(next(texts).replace(chr(0), ''))} {{port}}" for _ in range(3)]
     contestants = [Contestant(text=line) for line in lines]
     small = parse_experiment(EXPERIMENT).comparisons[0]
@@ -363,7 +363,7 @@ def figures_of(titles: Sequence[str]) -> dict[str, dict[str, float]]:
 
 
 def with_texts(result: Result, said: list[str]) -> Result:
-    """The result with these texts wherever a server, the generator or the lab may put one."""
+    """The result with these texts in every field that a server, the generator or the lab fills."""
     assert result.report is not None
     assert result.ready is not None
     changes: dict[str, Any] = {
@@ -405,7 +405,7 @@ def test_no_text_in_a_chart_becomes_an_element_or_an_attribute() -> None:
             assert names <= drawing.TAGS | {"title", "desc"}
             assert {name for element in elements for name in element.attrib} <= allowed
             assert {tag for tag, _ in tags_of(text)} == names
-            # Each string is drawn, shortened, as text: three times in a chart of ratios, twice in one of strips.
+            # Each string appears, shortened, as text: three times in a chart of ratios, twice in a chart of levels.
             assert sum(element.tag.endswith("}text") for element in elements) >= 2 * len(some)
 
 
@@ -430,7 +430,7 @@ def halved(plan: Plan) -> list[Result]:
 
 
 def limited(plan: Plan) -> list[Result]:
-    """A run whose second contestant left the server idle while the generator was busy."""
+    """A run in which the generator limits the second contestant and the server is half idle."""
     return made.results(plan, lambda each: RATE[each.slot], server_share=0.5, generator_share=0.95)
 
 
@@ -452,7 +452,7 @@ def test_a_run_that_says_little_has_a_page_that_says_so(results: Callable[[Plan]
 
 
 def disturbed(plan: Plan, comparisons: tuple[int, ...]) -> list[Result]:
-    """A run in which the machine was busy in the first attempt at every other block of these comparisons."""
+    """A run with a busy machine in the first attempt at every other block of these comparisons."""
     busy = TrialWarning(word="machine_busy", detail="2.2% stolen, 0.00 cores used by others")
     return [
         result.model_copy(update={"warnings": (*result.warnings, busy)})
@@ -547,7 +547,7 @@ def test_a_quantile_is_shown_only_where_the_requests_carry_it() -> None:
     results = made.results(plan, lambda each: 3_000.0)
     done = {result.trial.place: result for result in results}
     row = figures.contestant_rows(verdict.judge(plan, results)[0], figures.counted(plan, 0, done))[0]
-    # 3,000 requests/s for 3 s are 9,000: enough for a p99, too few for a p99.9.
+    # 3,000 requests/s for 3 s give 9,000: enough for a p99, too few for a p99.9.
     assert set(row.quantiles) == {"p50", "p90", "p99"}
 
 
@@ -572,9 +572,9 @@ def test_the_command_given_repeats_the_run(contestants: list[str], setting: dict
     plan = vs_plan(contestants, setting)
     words = commands.again(plan)
     assert shlex.join(words) == command
-    # The quick plan has fewer blocks and shorter trials; the flag makes them, whatever the number of blocks says.
+    # A quick plan has fewer blocks and shorter trials. --blocks gives the number, so --quick is for the trials.
     assert commands.again(plan.quick()) == (*words[:-3], str(plan.quick().blocks), *words[-2:], "--quick")
-    # A shell joins the folded lines again.
+    # A shell joins the folded lines.
     assert shlex.split(commands.folded(words).replace("\\\n", "")) == list(words)
     assert all(len(line) <= commands.COLUMNS + 2 for line in commands.folded(words).splitlines())
 
@@ -616,7 +616,7 @@ def test_a_command_by_hand_names_the_folder_that_was_measured_with_and_none_of_t
         assert commands.by_hand(plan, 0, machine)[1].server == ("python3", f"{folder}/mine.py", "8080")
 
 
-# Writes the report of each run on its command line.
+# Writes the report of each run among its arguments.
 WRITES = """
 import sys
 from pathlib import Path
@@ -629,7 +629,7 @@ for folder in map(Path, sys.argv[1:]):
 
 
 def test_a_report_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
-    """It has no time, path or order of its own: another folder, time zone and seed of hashes give the same bytes."""
+    """Another folder, time zone or hash seed gives the same bytes."""
     pages = []
     for seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo")):
         copies = [Path(shutil.copytree(run, tmp_path / seed / run.name)) for run in sorted(STORED.iterdir())]
@@ -685,7 +685,7 @@ MODELS = (
 
 
 def many(tmp_path: Path) -> str:
-    """The page of a run of many models, some of them left out, limited by the generator or disturbed."""
+    """The page of a run of many models: some left out, some limited by the generator, some disturbed."""
     listed = json.dumps(MODELS).encode()
     text = EXPERIMENT[: EXPERIMENT.index(b"[[published]]")].replace(
         b"workload.message_bytes = [65, 512]", b"load.connections = [1, 50]"
@@ -735,7 +735,7 @@ def many(tmp_path: Path) -> str:
 def test_many_contestants_are_a_ranking_with_its_charts_its_costs_and_those_not_in_it(tmp_path: Path) -> None:
     text = many(tmp_path)
     drawings = [ElementTree.fromstring(each) for each in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)]
-    # For each of two settings a ranking by requests, one by CPU, and the price; nothing is drawn for every trial.
+    # For each of two settings a ranking by requests, one by CPU, and the price; none has a mark for each trial.
     assert len(drawings) == 6
     assert [marks(root, "line", "stroke-width", "2.5") for root in drawings] == [14, 14, 0, 13, 13, 0]
     plain = unescape(re.sub(r"<[^>]*>", " ", text))
@@ -829,7 +829,7 @@ def test_a_picture_stands_alone_and_says_what_it_shows(run_dir: Path, tmp_path: 
         "8 paired trials of each server per setting",
     ):
         assert said in words, said
-    # Two settings of two ratios each, in requests and in CPU.
+    # Two settings of two ratios each, by requests and by CPU.
     assert marks(root, "line", "stroke-width", "2.5") == 8
     with pytest.raises(store.StoreError, match="choose another folder"):
         report.save_picture(run_dir, tmp_path / "absent" / "ratios.svg")
@@ -844,7 +844,7 @@ def test_every_colour_is_legible_on_its_ground() -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours by the rule of WCAG 2."""
+    """The contrast ratio of two colours, as WCAG 2 defines it."""
 
     def luminance(colour: str) -> float:
         parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
@@ -872,7 +872,7 @@ def test_a_browser_has_nothing_to_complain_of_on_any_screen(run_dir: Path, tmp_p
             assert seen.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
-# A browser on a busy machine takes its time to start, but not for ever.
+# Far longer than a browser needs to start on a busy machine.
 ANSWER_S_MAX = 60.0
 
 
@@ -886,7 +886,7 @@ class Browser:
         self.events: list[dict[str, Any]] = []
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command and its answer; events that come meanwhile are kept."""
+        """Sends a command and returns its answer; keeps the events in between."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         os.write(self._to, json.dumps(message | ({"sessionId": self.session} if self.session else {})).encode() + b"\0")
@@ -898,12 +898,12 @@ class Browser:
             self.events.append(answer)
 
     def wait_for(self, method: str) -> None:
-        """Waits for an event that has not been seen yet."""
+        """Waits for an event."""
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._read())
 
     def value(self, expression: str) -> Any:
-        """What an expression is in the page."""
+        """The value of an expression in the page."""
         return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"]["value"]
 
     def close(self) -> None:
@@ -924,12 +924,12 @@ class Browser:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Browser]:
-    """Starts a Chromium that reaches nothing, attached to an empty page; ends it, by its process id."""
+    """Starts a Chromium without network access on an empty page; kills it by its process id."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
     if program is None:
         pytest.skip("there is no chromium here to look at the page with")
-    # The browser is killed, so what it keeps for a while is removed here. It makes a Unix socket there, whose path may
-    # have 107 bytes: not under the folder of a test.
+    # Chromium is killed, so its temporary files are removed here. They include a Unix socket, whose path has at most
+    # 107 bytes: too few for the folder of a test.
     temporary = tempfile.mkdtemp(prefix="iolab-", dir="/tmp")
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
@@ -965,7 +965,7 @@ def browser(profile: Path) -> Iterator[Browser]:
 
 
 def look(seen: Browser, path: Path, width: int, scheme: str, media: str = "screen") -> list[str]:
-    """Loads a page in a window so wide; returns what the browser complained of or asked the network for."""
+    """Loads a page in a window of this width; returns the browser's errors and network requests."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     seen.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
     seen.ask("Emulation.setEmulatedMedia", media=media, features=features)

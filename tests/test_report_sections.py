@@ -1,4 +1,4 @@
-"""The sections of a report that only some runs have: heat maps, failures, growth, claims and published tables."""
+"""Optional sections of a report: heat maps, failures, growth, claims and published tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def the_plan(text: str) -> Plan:
 def run(
     plan: Plan, rate_of: Callable[[Trial, Setting], float], change: Callable[[Result], Result] | None = None
 ) -> Results:
-    """A run in which a trial has the throughput of its contestant and setting, within 0.1 % of it."""
+    """A run with the throughput of `rate_of` for each trial, within 0.1 %."""
 
     def rate(trial: Trial) -> float:
         return rate_of(trial, plan.comparisons[trial.comparison].setting) * (1 + trial.block % 3 / 1_000)
@@ -50,7 +50,7 @@ def run(
 
 
 def select_wins_while_few(trial: Trial, setting: Setting) -> float:
-    """select loses to epoll as soon as more than ten connections are watched for one that is active."""
+    """select loses to epoll with more than ten connections for each active one."""
     watched = int(setting["load.connections"]) / int(setting["load.active"])
     return 10_000 * (1 if trial.slot else 1.5 if watched <= 10 else 0.4)
 
@@ -144,7 +144,7 @@ decide = { relation = "order", contestants = ["epoll", "thread", "fork"] }
 
 
 def breaking(result: Result) -> Result:
-    """Every trial of fork at ten connections breaks, at a request that depends on its block."""
+    """Breaks every trial of fork at ten connections, at a request that depends on its block."""
     if (result.trial.comparison, result.trial.slot) != (1, 1):
         return result
     how = Break(
@@ -160,7 +160,7 @@ def breaking(result: Result) -> Result:
 
 
 def the_note(*, quick: bool = False) -> str:
-    """The page of the note's experiment, without its markup's escapes."""
+    """The page of the note's experiment, unescaped."""
     plan = the_plan(PUBLISHED)
     found = run(plan.quick() if quick else plan, lambda trial, _: (10_000, 5_000, 8_000)[trial.slot], breaking)
     return re.sub(r"<svg.*?</svg>", "", unescape(report.render(found)), flags=re.DOTALL)
@@ -192,7 +192,7 @@ def test_published_figures_stand_above_ours_with_the_ratios_to_the_first_row_the
         ["row-2", "epoll", "connections=10"],
         ["row-2", "fork", "connections=10 | broke at request 3,871"],
     ]
-    # Throughput and time to finish; what the note leaves out is said, and never a nought.
+    # Throughput and time to finish. What the note leaves out is marked, never shown as 0.
     assert [row[3].split(" | ")[0] for row in cells] == ["1,000", "500", "2,100 (should be 2,000)", "error"]
     assert [row[4].split(" | ")[0] for row in cells] == ["1", *["not published"] * 3]
     assert [row[5] for row in cells] == ["1.000", "0.500", "2.000", "–"]
@@ -233,7 +233,7 @@ def test_growth_is_drawn_where_it_goes_on_after_the_beginning_of_a_trial() -> No
     assert "Memory along a trial" in text
     assert "Threads along a trial" in text
     assert "thread 4.00 to 8.75 MiB in 1.9 s" in text
-    # Descriptors grow when connections are opened, and then no more.
+    # Descriptors grow only while connections are opened.
     assert "Open descriptors along a trial" not in text
     assert "What keeps growing" not in report.render(run(the_plan(PUBLISHED), lambda trial, _: 10_000))
 
@@ -262,7 +262,7 @@ def test_the_page_says_how_many_requests_a_trial_has_and_what_is_between_server_
 
 def test_many_contestants_at_many_settings_are_a_matrix_of_ratios_to_the_best_and_of_ranks() -> None:
     plan = the_plan(GRID.replace('"epoll"]', '"poll", "epoll", "thread"]'))
-    # select is the best with one active connection, and thread has half of its requests.
+    # select is the best with one active connection; thread has about half of its requests.
     found = run(plan, lambda trial, at: (10_000 if at["load.active"] == 1 else 6_000, 8_000, 8_000, 5_200)[trial.slot])
     by_requests, by_cpu = matrix.matrices(found.verdicts)
     assert by_requests.settings == tuple(each.name for each in found.verdicts)
@@ -273,7 +273,7 @@ def test_many_contestants_at_many_settings_are_a_matrix_of_ratios_to_the_best_an
     ]
     assert [cell.text for cell in cells["thread"][:2]] == ["0.52", "0.65"]
     assert by_requests.rows[-1].title == "thread"
-    # Less CPU is better, and its ratios are above 1.
+    # Less CPU is better, so ratios to the best are above 1.
     assert [cell.text for row in by_cpu.rows if row.title == "thread" for cell in row.cells[:1]] == ["1.92"]
     page = unescape(report.render(found))
     assert "Most requests, first rank (alone or shared) of 6 settings: poll at 3, epoll at 3, select at 3." in page
@@ -290,7 +290,7 @@ def test_the_price_of_a_request_is_split_into_the_servers_own_time_and_the_kerne
     own, kernel = next(price.bars(found.verdicts[0], used)).parts
     level = found.verdicts[0].level("cpu_per_request", "select")
     assert level is not None
-    # A made server spends a quarter of its time outside the kernel.
+    # In made results, a quarter of the server's time is user time.
     assert own / (own + kernel) == pytest.approx(0.25, abs=1e-6)
     assert own + kernel == pytest.approx(level.median / 1e3)
     assert "Server CPU per request, µs" in unescape(report.render(found))

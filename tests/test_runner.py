@@ -1,4 +1,4 @@
-"""The runner on a host that takes no time: order, resuming, discarded blocks, failures, and the edges of the window."""
+"""The runner on a simulated host: order, resuming, discarded blocks, failures, and the edges of the window."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from iolab.results.records import Failure, MachineNoise, Result
 
 SHORT: dict[str, Scalar] = {"protocol": "echo", "warmup_ms": 400, "duration_ms": 1_600}
 
-# The fewest that carry an interval for so many contestants.
+# The fewest blocks that give an interval, by the number of contestants.
 BLOCKS = {2: 6, 3: 7}
 
 
@@ -204,7 +204,7 @@ def test_a_first_look_makes_as_many_requests_a_connection_as_a_trial(tmp_path: P
 
     plan = vs_plan(("epoll", "io_uring"), {**SHORT, "requests_per_connection": 1}, blocks=BLOCKS[2])
     run(plan, Recording(), tmp_path)
-    # A server may close each connection after one call: to keep it open would take that for a mistake.
+    # The server may close each connection after one call, which would look like an error with more calls.
     assert {spec.requests_per_connection for spec in asked} == {1}
 
 
@@ -239,7 +239,7 @@ def test_a_cell_that_leaves_both_sides_idle_is_tried_with_twice_as_many_in_fligh
     counts = store.read_trials(store.folder_of(plan, tmp_path)).counts
     assert len(host.started) == 2 + len(schedule(plan)) + (4 if probed else 0)
     assert host.connections[-2:] == ([50, 100] if probed else [50, 50])
-    # The fake server is as fast with more of them.
+    # The fake server is as fast with more connections.
     assert [count.limit and count.limit.gain for count in counts] == [pytest.approx(1.0) if probed else None] * 2
 
 
@@ -279,7 +279,7 @@ def test_a_finished_run_is_not_run_again_unless_it_is_asked_for(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("stopped_at", "executed", "repeat", "expected"),
     [
-        # What is run anew: nothing of a run that goes on with the same programs, all of another.
+        # What is repeated: nothing if the run resumes with the same programs, everything otherwise.
         (None, {"cmd": {"./mine": "1"}}, False, None),
         (None, {"cmd": {"./mine": "1"}}, True, ""),
         (8, {"cmd": {"./mine": "1"}}, True, None),
@@ -375,7 +375,7 @@ def test_a_run_whose_server_writes_a_file_that_its_command_names_goes_on(tmp_pat
 
 
 class RebuiltHost(FakeHost):
-    """A host on which a program is built again while the trial of that number runs."""
+    """A host whose program is rebuilt during the trial with this number."""
 
     def __init__(self, at: int) -> None:
         super().__init__()
@@ -444,7 +444,7 @@ def test_a_share_of_capacity_is_measured_once_and_the_same_rate_for_all(tmp_path
 
     host, events = Host(), list[Event]()
     folder = runner.run(plan, host, tmp_path, events.append, clocks=host.clocks())
-    # epoll serves 100,000 requests per second, io_uring more.
+    # epoll serves 100,000 requests per second; io_uring serves more.
     assert [each.capacity_per_s for each in events if isinstance(each, CapacityMeasured)] == [100_000]
     assert set(asked) == {None, 50_000}
     assert store.read_machine(folder)["capacities_per_s"] == {"vs": 100_000}
@@ -470,7 +470,7 @@ MACHINES = {
         ({"server.workers": 2, "load.threads": 2}, (1, 2), (3, 4)),
         ({"server.cpus": "0-1"}, (0, 1), (2,)),
         ({"server.cpus": "0", "load.threads": 2}, (0,), (1, 2)),
-        # 12 is the sibling of 0.
+        # 12 is the SMT sibling of 0.
         ({"load.cpus": "12"}, (1,), (12,)),
         ({"load.cpus": "3", "server.cpus": "3"}, (3,), (3,)),
         ({"trial.processors": "shared"}, (1,), (1,)),
@@ -489,7 +489,7 @@ def test_each_side_has_the_processors_it_names_or_cores_beside_them(
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_every_experiment_has_its_place_on_machines_small_and_large(path: Path, machine: str) -> None:
-    """Apart, no core serves both sides, and each worker has a core where there are enough."""
+    """With `processors = "apart"`, no core serves both sides, and each worker has its own core if there are enough."""
     topology = MACHINES[machine]
     core_of = {cpu.id: (cpu.node, cpu.package, cpu.core) for cpu in topology}
     plan = load_experiment(path)
@@ -529,7 +529,7 @@ def test_costs_are_seen_once_for_each_contestant_and_kept_apart_from_the_trials(
     assert host.counted == ["epoll", "io_uring"]
     counts = [event.count for event in events if isinstance(event, Counted)]
     assert store.read_trials(store.folder_of(plan, tmp_path)).counts == tuple(counts)
-    # Two million calls a second over 100,000 and 125,000 requests a second.
+    # Two million syscalls per second at 100,000 and 125,000 requests per second.
     assert [count.per_request for count in counts] == pytest.approx([20, 16], rel=0.01)
     assert [(count.own_bytes_before, count.own_bytes) for count in counts] == [(4 << 20, 9 << 20)] * 2
     assert len(results) == 12
@@ -593,7 +593,7 @@ def test_a_count_that_an_ended_run_has_lost_is_counted_again_and_nothing_else_ch
 
 
 class Changed(FakeHost):
-    """A host whose machine has other facts than before, and the same identity."""
+    """A host with the same identity whose other facts have changed."""
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"versions": {"python": "another"}}

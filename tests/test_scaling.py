@@ -1,4 +1,4 @@
-"""Contention and coherence of workers: known ones are found again, and where none can be fitted the reason is said."""
+"""Contention and coherence of workers: fits recover known values, and a fit that is not possible gives its reason."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ COUNTS = "server.workers = [1, 2, 3, 4, 6, 8]"
 
 
 def exact(contention: float, coherence: float) -> Law:
-    """A law that is known."""
+    """A law with known values."""
     rate, *shares = (End(value=value, low=value, high=value) for value in (ONE_PER_S, contention, coherence))
     return Law(per_worker_per_s=rate, contention=shares[0], coherence=shares[1])
 
 
 def blocks_of(law: Law, noise: float, seed: int, workers: Floats = WORKERS) -> Floats:
-    """Blocks of a machine whose speed is another in each of them, with noise of each trial."""
+    """Blocks with a different machine speed in each, and noise in each trial."""
     random = np.random.default_rng(seed)
     speed = random.normal(0, 0.05, (BLOCKS, 1)) + random.normal(0, noise, (BLOCKS, len(workers)))
     made_of: Floats = law.rate_per_s(workers) * np.exp(speed)
@@ -124,7 +124,7 @@ def plan_on(processors: int, axes: str = COUNTS) -> Plan:
 
 
 def run(plan: Plan, law: Law | None = None, change: Callable[[Trial, Result], Result] | None = None) -> Results:
-    """A run in which workers lose what a law says, with the noise of one trial beside another."""
+    """A run in which workers scale by a law, with a little noise in each trial."""
     truth = law or exact(*LAWS["retrograde"])
     speed = np.random.default_rng(1).normal(1, 0.004, (plan.blocks, len(plan.comparisons), 2))
 
@@ -170,7 +170,7 @@ def test_workers_of_which_one_serves_most_have_their_peak_there() -> None:
 
 
 def limited_from(workers: int) -> Callable[[Trial, Result], Result]:
-    """A generator that is the limit from so many workers on."""
+    """The generator is the limit from this number of workers on."""
 
     def change(each: Trial, result: Result) -> Result:
         assert result.report is not None

@@ -1,4 +1,4 @@
-"""What a command loads before it begins: modules are counted here, and bench/startup.py measures the time."""
+"""What a command imports before it starts. bench/startup.py measures the time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from conftest import iolab
 from iolab.measure.engine import Engine
 
 LAB = Path(__file__).resolve().parent.parent / "lab"
-# What takes tens of milliseconds to import, each.
+# Each takes tens of milliseconds to import.
 SLOW = {"numpy", "scipy", "pydantic", "altair", "jinja2", "rich", "duckdb"}
-# Runs the console command on its arguments, and says which modules were loaded when it ended or became the engine.
+# Runs the console command with its arguments; prints the modules loaded when it ends or becomes the engine.
 PROGRAM = """
 import os, sys
 from iolab.__main__ import main
@@ -32,7 +32,7 @@ finally:
 
 
 def check(engine: Engine, arguments: str, absent: set[str]) -> None:
-    """Expects that a command loads none of these modules."""
+    """Expects that a command imports none of these modules."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments.split()],
         env=os.environ | {"PYTHONPATH": str(LAB), "IOLAB_ENGINE": str(engine.path)},

@@ -1,4 +1,4 @@
-"""The statistics against brute force, against scipy, and against simulated servers whose truth is known."""
+"""The statistics against brute force, scipy, and simulated servers with known truth."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_p_value_is_that_of_scipys_exact_wilcoxon(n: int, seed: int) -> None
 
 @pytest.mark.parametrize("n", [6, 7, 8, 9])
 def test_interval_and_p_value_agree_on_every_pattern_of_signs(n: int) -> None:
-    """No two sizes and no two averages are equal, so all there is to the test is which of them are negative."""
+    """All sizes and averages differ, so the test depends only on which of them are negative."""
     sizes = np.sqrt([2, 3, 5, 7, 11, 13, 17, 19, 23][:n])
     left_out = 0
     for signs in itertools.product((-1, 1), repeat=n):
@@ -52,7 +52,7 @@ def test_interval_and_p_value_agree_on_every_pattern_of_signs(n: int) -> None:
         assert ratio is not None
         assert (ratio.low > 1 or ratio.high < 1) == (ratio.p_value <= 0.05)
         left_out += ratio.p_value <= 0.05
-    # The exact test spends as much of its 5 % as whole patterns allow, and no more.
+    # The exact test uses as much of its 5 % as whole patterns allow.
     assert left_out / 2**n <= 0.05
     assert left_out == 2 * sum(
         sum(chosen) < stats.signed_rank_quantile(n, 0.025) for chosen in _subsets(range(1, n + 1))
@@ -153,13 +153,13 @@ def test_chance_and_size_must_both_speak_before_a_ratio_differs(ratio: Ratio, p_
 @pytest.mark.parametrize(
     ("ratio", "blocks", "more"),
     [
-        # The half-width of 10 % must shrink to the 5 % distance: four times the blocks.
+        # The half-width must shrink from 10 % to 5 %, the distance to 1: four times the blocks.
         (Ratio(math.exp(0.05), math.exp(-0.05), math.exp(0.15), 0.3), 10, 30),
-        # A ratio of 1 must fit within 2 %: half-width 4 % needs about four times the blocks.
+        # A ratio of 1 must fit within 2 %: a half-width of 4 % needs about four times the blocks.
         (Ratio(1.0, 1 / 1.04, 1.04, 0.9), 10, 30),
-        # On the edge of the effect a quarter of it is asked for, and not infinitely many.
+        # At the edge of the effect, a quarter of it is required, not infinitely many blocks.
         (Ratio(1.0199, 1.0199 / 1.02, 1.0199 * 1.02, 0.1), 10, 150),
-        # Never "0 more": what is undecided needs at least one.
+        # Never "0 more": an undecided ratio needs at least one.
         (Ratio(1.03, 1.029, 1.031, 0.06), 10, 1),
     ],
 )
@@ -212,7 +212,7 @@ def simulated_logs(
     blocks: int = BLOCKS,
     own_noise: float = 0.02,
 ) -> Floats:
-    """x = ln(B / A) of comparisons under some machine weather, B first in half of the blocks, at random."""
+    """x = ln(B / A) of comparisons on a simulated machine; B is first in a random half of the blocks."""
     shape = (sets, 2 * blocks)
     noise = generator.normal(0, own_noise, shape)
     if weather == "drift":
@@ -253,7 +253,7 @@ def test_five_percent_are_found_in_twenty_blocks_of_two_percent_noise() -> None:
 
 
 def test_the_simulated_drift_does_fool_what_we_do_not_use() -> None:
-    """All of A, then all of B, judged by Mann-Whitney: the same weather, and proof that the tests above can fail."""
+    """All of A, then all of B, by Mann-Whitney: the same drift fools it, so the tests above can fail."""
     generator = np.random.default_rng(5)
     series = generator.normal(0, 0.02, (SETS, 2 * BLOCKS))
     drift = generator.normal(0, 0.03, series.shape)

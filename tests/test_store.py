@@ -50,13 +50,13 @@ def first_form(record: bytes) -> bytes:
 
 @pytest.fixture(scope="module", params=[journal.line_of, first_form])
 def whole(request: pytest.FixtureRequest) -> bytes:
-    """The bytes of a file of four trials, in each form of a line."""
+    """A file of four trials, in each form of a line."""
     return b"".join(request.param(one.model_dump_json().encode()) for one in RESULTS[:4])
 
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run's folder that a property test damages over and over."""
+    """The folder of one run, which a property test damages repeatedly."""
     return write(tmp_path_factory.mktemp("runs"), [])
 
 
@@ -89,7 +89,7 @@ def test_the_files_of_a_run_are_json_lines(tmp_path: Path) -> None:
 
 
 def test_a_run_stored_in_the_first_form_is_read_and_reported(tmp_path: Path) -> None:
-    """Its lines have their checksums before the record, and the cells of its plan are flat, with keys of their own."""
+    """Its lines have checksums before the record, and the cells of its plan are flat with other keys."""
     (stored,) = STORED.glob("vs-*")
     folder = Path(shutil.copytree(stored, tmp_path / stored.name))
     plan, trials = store.read_plan(folder), store.read_trials(folder)
@@ -192,7 +192,7 @@ def test_one_flipped_bit_anywhere_is_detected_and_the_rest_is_kept(
     damaged = bytearray(whole)
     damaged[place // 8] ^= 1 << place % 8
     trials = read(scratch, bytes(damaged))
-    # The flipped end of a line takes the next line with it; every other flip takes only its own.
+    # A flipped end of line also loses the next line; any other flip loses only its own line.
     lost = 2 if whole[place // 8] == ord("\n") and place // 8 < len(whole) - 1 else 1
     assert len(trials.results) == 4 - lost
     assert all(one in RESULTS for one in trials.results)
@@ -234,7 +234,7 @@ def test_a_torn_line_is_cut_off_before_the_next_is_written(tmp_path: Path, cut: 
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Nothing may be written beyond this offset, as on a disk that is full. Python ignores the signal that comes."""
+    """Limits the size of files, like a full disk. Python ignores the signal."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -314,7 +314,7 @@ with store.writing(plan, store.read_machine(unbroken), runs) as writer:
 
 
 def test_a_lab_killed_at_any_instant_loses_nothing_and_counts_nothing_twice(tmp_path: Path) -> None:
-    """The record of a run that was killed again and again is byte for byte that of the unbroken run."""
+    """The record of a run killed many times equals that of an unbroken run byte for byte."""
     unbroken = write(tmp_path / "unbroken", RESULTS)
     generator = random.Random(2)
     path = store.folder_of(PLAN, tmp_path / "killed") / layout.TRIALS

@@ -1,4 +1,4 @@
-"""Suites: experiments that are run in turn, and the table of their headline claims."""
+"""Suites: experiments run in turn, and the table of their headline claims."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ headline = HEADLINE
 decide = { relation = "ratio", of = "io_uring", to = "epoll", published = 1.2, at_least = 1.0 }
 """
 
-# A claim on the terminal, with the word on it.
+# A claim in the terminal output, with its verdict.
 CLAIM = r"^ *(C-\w+) ([a-z ]+): io_uring serves more$"
 
-# A row whose figure does not follow from its others.
+# A row with a figure that does not follow from its others.
 PUBLISHED = """
 [[published]]
 id = "R1"
@@ -49,7 +49,7 @@ figures = { epoll = { throughput = { value = 2100, should_be = 2000 } } }
 
 @pytest.fixture
 def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A suite of two experiments, of which one has a headline."""
+    """A suite with one headline claim, in the first of its experiments."""
     folder = tmp_path / "experiments"
     (folder / "suites").mkdir(parents=True)
     for name, headline in (("first", "true"), ("second", "false"), ("third", "false")):
@@ -115,7 +115,7 @@ def test_every_suite_names_experiments_that_there_are() -> None:
 
 
 def without_times(page: str) -> str:
-    """A page without what no two runs have in common: when they were measured."""
+    """The page without its times, which differ between runs."""
     return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00| UTC)?", "TIME", page)
 
 
@@ -125,19 +125,19 @@ def the_page(out: Path) -> str:
 
 
 def killed_at(operation: int, *arguments: str | Path) -> int:
-    """Runs a command in a child that dies at its write of this number, as of SIGKILL; returns its exit code.
+    """Runs a command in a child that dies at this write, as from SIGKILL; returns its exit code.
 
-    That write is left half done: a torn line, or a file that is not renamed yet.
+    The write is left half done: a torn line, or a file not yet renamed.
     """
     with warnings.catch_warnings():
-        # From Python 3.12 on it warns of other threads; the child waits for none of them.
+        # Python 3.12 and later warn about forking with other threads; the child waits for none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         try:
             os._exit(_dying(operation, *arguments))
         finally:
-            # An error must not go on with the tests in the child.
+            # After an error the child must not continue with the tests.
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -159,7 +159,7 @@ def _dying(operation: int, *arguments: str | Path) -> int:
 
 
 def killing(replace: Callable[[Path, Path], Path], left: list[int]) -> Callable[[Path, Path], Path]:
-    """`Path.replace`, before which the process dies when its time has come."""
+    """`Path.replace` in a process that dies before the given call."""
 
     def replaced(path: Path, to: Path) -> Path:
         left[0] -= 1
@@ -176,7 +176,7 @@ def test_a_suite_that_was_killed_twenty_times_has_the_page_of_one_that_was_not(b
     assert iolab("run", "both", "--quick", "--out", whole).exit_code == 0
     random = np.random.default_rng(1)
     kills = 0
-    # A kill within so few operations is sure to come before the end, and later ones leave some progress each time.
+    # So few operations always end before the run does, and the later ones make some progress each time.
     while killed_at(int(random.integers(1, 12)), "run", "both", "--quick", "--out", both) == 137:
         kills += 1
     assert kills >= 20
@@ -206,7 +206,7 @@ def test_a_fresh_suite_that_was_interrupted_uses_no_trial_from_before(
     iolab("run", "both", "--quick", "--out", both)
     (path,) = both.glob("second-*/trials.jsonl")
     old = path.read_bytes()
-    # The clock of the suite is a minute ahead: all that was stored is from before.
+    # The suite's clock is a minute ahead, so everything stored is older.
     later = (datetime.now(UTC) + timedelta(minutes=1)).isoformat(timespec="seconds")
     monkeypatch.setattr(api, "CLOCKS", Clocks(wall=lambda: later))
     with monkeypatch.context() as patch:
@@ -218,7 +218,7 @@ def test_a_fresh_suite_that_was_interrupted_uses_no_trial_from_before(
 
 
 def judged(out: Path, verb: str = "check") -> dict[str, str]:
-    """The verdict on each claim of the suite, by the claim's id."""
+    """The verdict on each claim of the suite, by its id."""
     document = json.loads(iolab(verb, "both", "--json", "--out", out).stdout)
     return {each["claim"]["id"]: each["judgement"] for each in document["claims"]}
 
@@ -295,7 +295,7 @@ def test_the_page_of_a_suite_has_the_findings_first_and_then_claims_tables_and_c
     assert 'id="finding-C-first"' in page
     assert 'href="#chart-C-first"' in page
     assert 'id="chart-C-first"' in page
-    # What a quick run leaves out is there with its reason.
+    # What a quick run leaves out is listed with its reason.
     assert "the quick run leaves out third" in page
     (folder,) = both.glob("first-*")
     assert f'href="../{folder.name}/trials.jsonl"' in page
@@ -340,7 +340,7 @@ def test_check_judges_stored_runs_without_measuring(both: Path, simulated: FakeH
 
 
 def words_of(both: Path) -> dict[str, dict[str, str]]:
-    """The word on each claim of the suite, by the claim's id, wherever it is told."""
+    """The verdict on each claim of the suite by its id, in each form of output."""
     page = re.sub(r"\s+", " ", the_page(both))
     markdown = iolab("report", "both", "--markdown", "--out", both).stdout
     terminal = iolab("check", "both", "--out", both).stdout

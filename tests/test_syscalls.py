@@ -1,4 +1,4 @@
-"""Syscalls of a process that is not ours, counted from outside."""
+"""Syscalls of a foreign process, counted from outside."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from iolab.machine import proc, syscalls
 from iolab.machine.syscalls import CannotCountError, Counter
 
-# 1,000 calls of its own, 2,000 of a thread and 500 of a child that it starts afterwards, each after a line on stdin.
+# Makes 1,000 syscalls itself, 2,000 in a thread and 500 in a child that it starts later, each after a line on stdin.
 PROGRAM = """
 import os, sys, threading
 def calls(number):
@@ -57,7 +57,7 @@ def test_the_calls_of_a_process_and_of_threads_and_children_that_it_starts_are_c
         calls = counter.calls() - begin
         counter.close()
         process.stdin.close()
-    # Beside its 3,500 the interpreter makes some for the thread, the child and the pipes.
+    # The interpreter makes some more for the thread, the child and the pipes.
     assert 3_500 <= calls < 4_500
 
 
@@ -69,7 +69,7 @@ def test_a_process_that_is_gone_cannot_be_counted() -> None:
 
 
 def counter_of(monkeypatch: pytest.MonkeyPatch, opened: Mapping[int, int]) -> Counter:
-    """A counter of these threads, for each of which the kernel gives a descriptor, or an error if that is negative."""
+    """A counter for these threads, with the descriptor or the negative error number of each."""
 
     def open_one(_point: int, thread: int) -> int:
         if opened[thread] < 0:
@@ -113,7 +113,7 @@ def test_a_thread_that_ends_before_it_is_counted_is_skipped(monkeypatch: pytest.
 def test_a_worker_that_starts_while_counters_are_opened_is_counted_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: int
 ) -> None:
-    """At each of the first `late` looks after an opening there is one more thread."""
+    """Another thread appears at each of the first `late` readings after a counter is opened."""
     (tmp_path / "count").write_bytes(struct.pack("=Q", 1))
     looks = iter(range(100))
     monkeypatch.setattr(syscalls, "entry_point", lambda: 1)

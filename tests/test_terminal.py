@@ -1,4 +1,4 @@
-"""What a person sees at the end: tables that fit, a sentence, and every notice once."""
+"""The terminal output at the end of a run: tables that fit, a sentence, and every notice once."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_many_are_a_ranking_with_their_costs_and_a_word_for_those_not_in_it(widt
         ["3", "epoll"],
     ]
     costs = [row for row in rows if row[-3:] == ["0.42", "2.0", "1"]]
-    # In the row of the ranking, or in a table of their own.
+    # In the row of the ranking, or in a separate table.
     assert [row[:2] for row in costs] == [["1", "io_uring"] if width >= 120 else ["io_uring", "0.42"]]
     assert ["blocking", "holds", "1"] in rows
     assert ["select", "not", "here"] in rows
@@ -226,7 +226,7 @@ GOLDEN = Path(__file__).parent / "golden" / "verdicts.txt"
 
 
 def test_the_verdicts_are_as_they_were_agreed_on() -> None:
-    """`IOLAB_GOLDEN=1 pytest tests/test_terminal.py` writes them anew after an intended change."""
+    """`IOLAB_GOLDEN=1 pytest tests/test_terminal.py` rewrites them after an intended change."""
     out = StringIO()
     console = Console(file=out, width=80, force_terminal=True, color_system=None)
     for scenario in SCENARIOS:
@@ -249,7 +249,7 @@ def test_many_settings_of_many_contestants_are_a_matrix_that_fits_80_columns() -
     terminal._show_matrix(console, matrix.Matrix("Most requests", settings, rows))
     text = out.getvalue()
     assert all(len(line) <= 80 for line in text.splitlines())
-    # All six settings are in one table, and each letter is explained.
+    # All six settings are in one table, with a legend of their letters.
     assert text.count("monoio[driver=legacy]") == 1
     assert text.count("1.58 #10") == 12
     assert all(f"{letter}: {name}" in " ".join(text.split()) for letter, name in zip("ABCDEF", settings, strict=True))

@@ -1,4 +1,4 @@
-"""What the documents say of this repository, kept true: which part may depend on which, and what no file may hold."""
+"""Rules of this repository: which part may depend on which, what no file may contain, and that documents are true."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAB = ROOT / "lab/iolab"
 LINE_MAX = 120
 
-# The crates of the workspace, and those each may use. The instrument shares no runtime with its subject.
+# The crates, and those that each may use. The instrument shares no runtime with its subject.
 CRATES: dict[str, set[str]] = {
     "proto": set(),
     "sys": set(),
@@ -30,13 +30,13 @@ CRATES: dict[str, set[str]] = {
     "netpath": {"sys", "contract"},
     "engine": {"proto", "sys", "contract", "models", "load", "netpath"},
 }
-# The folders and single files of the engine from the ground up: each may use those before it.
+# The folders and single files of the engine, lowest first: each may use those before it.
 ENGINE = (
     *("failure", "units", "wrap", "output", "spec", "result", "process", "export", "compat", "flags", "commands"),
     "main",
 )
-# Libraries for text from outside, and the crates that may use each. The words of the contract are those of the command
-# line, so the contract derives them for clap; the calls of rpc are JSON too, and proto's.
+# Libraries for external text, and the crates that may use each. The contract's words are those of the command line, so
+# it derives them for clap; rpc calls are JSON, which proto reads.
 TEXT_FROM_OUTSIDE = {
     "serde": {"contract", "proto"},
     "serde_json": {"contract", "proto"},
@@ -44,29 +44,29 @@ TEXT_FROM_OUTSIDE = {
     "clap": {"contract", "engine"},
 }
 
-# The folders and the single modules of the lab from the ground up: each may use those before it.
+# The folders and single modules of the lab, lowest first: each may use those before it.
 LAYERS = (
     *("errors", "wording", "lint", "work", "contract", "metrics", "plan", "results", "judge", "machine", "measure"),
     *("capacity", "report", "runs", "tables", "bundles", "api", "cli", "__main__"),
 )
-# Stored results are judged where there is no engine and nothing to measure.
+# Stored results are judged without an engine, and without anything to measure.
 JUDGES = ("judge.results", "capacity.progress", "capacity.export", "report", "runs", "tables", "bundles")
 MEASURES = ("measure", "machine", "capacity.prober", "cli", "api")
 
-# Words in capitals stand for what the reader puts there, as in crates/models/src/NAME.rs.
+# A path with a part in capitals is a pattern, as in crates/models/src/NAME.rs.
 PLACEHOLDER = re.compile(r"[*…]|\b[A-Z]+\.")
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 
 
 def files(*patterns: str) -> list[Path]:
-    """The project's own files: what builds and tests leave behind is not among them."""
+    """The project's own files, without those that builds and tests create."""
     made = {"target", ".venv", ".tools", ".git", "runs", "__pycache__", "corpus", "artifacts"}
     found = []
     for folder, below, names in os.walk(ROOT):
-        # Not entered at all: a build changes them while they are read.
+        # Not even entered: a build changes these folders during the walk.
         below[:] = [name for name in below if name not in made]
         found += [Path(folder, name) for name in names]
-    # A star stands for any characters, slashes too; a pattern holds in every folder.
+    # A star matches any characters, slashes too, and a pattern matches in every folder.
     anywhere = [pattern for each in patterns for pattern in (each, f"*/{each}")]
     return sorted(path for path in found if path.is_file() and fits(path, anywhere))
 
@@ -107,20 +107,20 @@ def test_a_file_of_the_engine_uses_only_its_folder_and_those_below(path: Path) -
 
 @cache
 def modules() -> dict[str, set[str]]:
-    """Each module of the lab, as `judge.stats`, and those it imports; a folder is the module of its __init__."""
-    # What is in contestants/ are programs, not modules.
+    """Each module of the lab, such as `judge.stats`, and those it imports; a folder is the module of its __init__."""
+    # The files in contestants/ are programs, not modules.
     found = (path for path in files("lab/iolab/*.py") if not path.is_relative_to(LAB / "contestants"))
     paths = {path: path.relative_to(LAB).with_suffix("") for path in found}
     names = {path: ".".join(parts.parts).removesuffix(".__init__") for path, parts in paths.items()}
     known = set(names.values())
     uses = {names[path]: {module_of(name, known) for name in imports(path)} & known for path in paths}
-    # It names what a script uses, and loads it when it is used.
+    # It names the functions for scripts, and imports them on first use.
     uses.pop("__init__")
     return uses
 
 
 def module_of(name: str, known: Set[str]) -> str:
-    """The module that a dotted name is in: its longest beginning that is one."""
+    """The module in a dotted name: its longest known prefix."""
     while name and name not in known:
         name = name.rpartition(".")[0]
     return name
@@ -199,12 +199,12 @@ def test_code_has_no_long_line_and_no_forbidden_word(path: Path) -> None:
     prose = path.suffix == ".toml"
     long = [number for number, line in enumerate(text.splitlines(), 1) if len(line) > LINE_MAX and not prose]
     assert not long, f"lines {long} are longer than {LINE_MAX}"
-    # Put together here, so that this file does not hold them itself.
+    # Written in parts, so that this file does not contain them.
     for word in ("shell" + "=True", "os." + "system(", "TO" + "DO", "FIX" + "ME", "X" * 3):
         assert word not in text, word
 
 
-# Cargo itself writes the address of its index into Cargo.lock, the same for everybody.
+# Not Cargo.lock: Cargo writes the address of its index there, the same everywhere.
 TEXT = files("*.py", "*.rs", "*.toml", "*.md", "*.txt", "*.json", "*.html", "*.css", "Makefile", ".ci/run")
 
 
@@ -242,7 +242,7 @@ PAGES = files("README.md", "METHODOLOGY.md", "ARCHITECTURE.md", "CONTRIBUTING.md
 
 
 def sections(page: Path) -> set[str]:
-    """The names by which links reach the headings of a page: lower case, with hyphens for spaces."""
+    """The anchors of a page's headings: lower case, with hyphens for spaces."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
@@ -260,7 +260,7 @@ def test_a_link_leads_to_a_page_and_a_section_that_are_there(page: Path) -> None
 
 
 def test_requirements_are_pinned_by_hash_alone() -> None:
-    # A name with its version and perhaps a marker, or a hash of it: there is no room for an address or an option.
+    # A name with its version and perhaps a marker, or a hash: no room for an address or an option.
     pinned = re.compile(r"[\w.-]+==[\w.]+(?: ; [\w<>=' .!]+)? \\")
     hashed = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
     for path in sorted((ROOT / "requirements").glob("*.txt")):

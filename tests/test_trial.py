@@ -1,4 +1,4 @@
-"""What discards a trial or warns of it, and what limited it."""
+"""What discards a trial or adds a warning, and what limited the trial."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def check(words: list[str], *, plan: Plan = PLAN, at: Trial | None = None, **cha
 
 
 def changed(part: str, **values: Any) -> dict[str, Any]:
-    """One part of the good report with other values."""
+    """Replaces values in one part of the good report."""
     return {part: getattr(GOOD, part).model_dump() | values}
 
 
 def slow(**generator: int) -> dict[str, Any]:
-    """The good report with a median latency of 10 ms, and a generator with these values."""
+    """The good report with a median latency of 10 ms, and these values of the generator."""
     return changed("latency_ns", p50=10_000_000) | changed("generator", **generator)
 
 
@@ -79,7 +79,7 @@ def test_a_trial_whose_books_balance_raises_no_warning() -> None:
         ("generator_late", changed("generator", turn_ns_max=20_000_001)),
         ("generator_starved", changed("generator", turns=100, run_delay_ns=round(GOOD.generator.cpu_ns * 0.051))),
         ("generator_starved", changed("generator", turns=1, cpu_ns=WINDOW_NS // 10, run_delay_ns=WINDOW_NS // 50 + 1)),
-        # More than its wake-ups explain, and more than wake-ups may take at all.
+        # More than its wake-ups explain, and more than any number of wake-ups may take.
         ("generator_starved", changed("generator", turns=20_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=100_000_001)),
         ("generator_starved", changed("generator", turns=10**6, run_delay_ns=round(GOOD.generator.wall_ns * 0.061))),
         ("generator_starved", slow(turns=6_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=60_000_001)),
@@ -100,16 +100,16 @@ def test_each_rule_names_its_reason(word: str, changes: dict[str, Any]) -> None:
     [
         changed("bytes", received=GOOD.bytes.received - 90 * 64),
         changed("latency_ns", mean=GOOD.latency_ns.mean * 1.019),
-        # A stall of 4 % of the window at its end: the time is in the window and in no latency of it.
+        # A stall of 4 % at the end of the window: the time is in the window but in no latency.
         {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.96), "age_end_ns": 2 * WINDOW_NS},
-        # The same stall just before the window began: the time is in the latencies and not in the window.
+        # The same stall just before the window: the time is in the latencies but not in the window.
         {**changed("latency_ns", mean=GOOD.latency_ns.mean * 1.04), "age_begin_ns": 2 * WINDOW_NS},
-        # The same stall, but the requests came to nothing.
+        # The same stall with requests that failed.
         {**changed("latency_ns", mean=GOOD.latency_ns.mean * 0.96), "age_failed_ns": 2 * WINDOW_NS},
         # The same at both edges.
         {"age_begin_ns": 2 * WINDOW_NS, "age_end_ns": 2 * WINDOW_NS},
         changed("generator", turn_ns_max=20_000_000),
-        # Every wake-up waits some microseconds, which is much of the run time of a generator that mostly waits.
+        # Each wake-up waits some microseconds, a large share of the CPU time of a generator that mostly waits.
         changed("generator", cpu_ns=WINDOW_NS // 10, run_delay_ns=WINDOW_NS // 50),
         changed("generator", turns=20_000, cpu_ns=WINDOW_NS // 10, run_delay_ns=100_000_000),
         # Each wake-up waits a thousandth of the median latency.
@@ -166,12 +166,12 @@ def test_too_few_requests_carry_no_p99_and_fewer_no_p50() -> None:
         ({"pipeline": 4}, 0.97, ["littles_law"]),
         ({"active": 10, "pipeline": 4}, 1.0, []),
         ({"idle": 20, "active": 10}, 0.97, ["littles_law"]),
-        # A connection that is being opened has no request in flight, so their number is a bound.
+        # A connection being opened has no request in flight, so Little's law is only an upper bound.
         ({"requests_per_connection": 100}, 0.5, []),
         ({"requests_per_connection": 100}, 1.03, ["littles_law"]),
         ({"keep_alive": False}, 0.5, []),
         ({"keep_alive": False}, 1.03, ["littles_law"]),
-        # So it is where the last of a count of requests are awaited.
+        # Likewise while the last requests of a fixed number are awaited.
         ({"requests": 100_000}, 0.9, []),
         ({"requests": 100_000}, 1.03, ["littles_law"]),
     ],
@@ -195,7 +195,7 @@ def test_littles_law_is_of_the_requests_that_can_be_in_flight(
     ],
 )
 def test_connections_that_are_just_being_opened_anew_are_not_missing(load: dict[str, Any], words: list[str]) -> None:
-    # Over a path with a delay a connection spends half of its time in the handshake.
+    # Over a path with a delay, a connection spends half of its time in the handshake.
     for opened in (0, 25):
         plan = vs_plan(["epoll", "io_uring"], {"protocol": "http", **load})
         check(words if opened or not words else ["connections_missing"], plan=plan, connections_open=opened)
@@ -213,7 +213,7 @@ def test_a_count_of_requests_need_not_be_steady() -> None:
 
 
 def open_loop(rate_per_s: float, *, asked_per_s: float = 20_000, late_ns: int = 0) -> dict[str, Any]:
-    """What a report of an open loop has besides."""
+    """The additional fields of an open loop's report."""
     latency = GOOD.latency_ns.model_dump()
     lateness = latency | {"p99": late_ns}
     schedule = {"due": 1, "unsent_begin": 0, "unsent_end": 0, "waited": 0, "asked_per_s": asked_per_s}
@@ -229,7 +229,7 @@ def open_loop(rate_per_s: float, *, asked_per_s: float = 20_000, late_ns: int = 
         (open_loop(18_000), ["rate_missed"]),
         (open_loop(20_000, late_ns=900_000), []),
         (open_loop(20_000, late_ns=1_500_000), ["generator_late"]),
-        # Both ways of being late are one warning.
+        # Two kinds of lateness give one warning.
         (open_loop(20_000, late_ns=1_500_000) | changed("generator", turn_ns_max=25_000_000), ["generator_late"]),
     ],
 )
@@ -253,7 +253,7 @@ def test_a_shared_processor_makes_a_late_generator_a_warning() -> None:
     ("load", "words"),
     [
         ({}, ["connections_waiting"]),
-        # The window of a count begins with its first request, and connections that end make room for others.
+        # With a number of requests the window begins with the first, and connections that end make room for others.
         ({"requests": 100_000}, []),
         ({"requests_per_connection": 100}, []),
         ({"open": "as_needed"}, []),
@@ -278,7 +278,7 @@ def test_http_replies_hold_at_least_the_body_that_was_asked_for() -> None:
 
 
 def check_series(words: list[str], shape: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-    """`shape` is throughput relative to its level, one value an interval; the first quarter is warm-up."""
+    """`shape` is throughput relative to its level, one value per interval; the first quarter is warm-up."""
     assert shape.size == 200
     check(words, **changed("intervals", completed=tuple(int(v) for v in 10_000 * shape)))
 
@@ -312,7 +312,7 @@ QUICK_WINDOW = QUICK.trial.duration_ms // QUICK.trial.interval_ms
 
 
 def share_never_steady(shape: np.ndarray[Any, np.dtype[np.float64]], noise: float, memory: float) -> float:
-    """How often series as long as a quick run's are called never steady: `shape` times noise of AR(1)."""
+    """How often a series of a quick run's length counts as never steady: `shape` times AR(1) noise."""
     generator = np.random.default_rng(3)
     shocks = generator.normal(0, noise * np.sqrt(1 - memory**2), (500, 200 + shape.size))
     weather = scipy.signal.lfilter([1], [1, -memory], shocks, axis=1)[:, 200:]
@@ -377,7 +377,7 @@ def test_what_limited_a_trial_follows_from_the_processor_time_of_both_sides(
 @pytest.mark.parametrize(
     ("load", "server", "generator", "limit"),
     [
-        # Apart, these would be a server, a generator and both that could have done more.
+        # On separate CPUs the first three would be limited by neither, the generator and the server.
         ({}, 0.50, 0.49, "shared"),
         ({}, 0.10, 0.85, "shared"),
         ({}, 0.92, 0.07, "shared"),
@@ -436,12 +436,12 @@ def test_the_engines_examples_are_understood(path: Path) -> None:
     else:
         specs: dict[str, type[Frozen]] = {"serve": ServeSpec, "load": LoadSpec, "path": PathSpec}
         parsed = specs[document["role"]].model_validate(document)
-    # What was left out comes back as its default; what was given comes back as it was.
+    # A missing field gets its default; a given one is unchanged.
     assert document == _only(parsed.model_dump(mode="json"), document)
 
 
 def _only(whole: Any, given: Any) -> Any:
-    """The part of a document that has the same keys as another, all the way down."""
+    """The part of a document with the keys of another, at every level."""
     if isinstance(given, dict):
         return {key: _only(whole[key], value) for key, value in given.items()}
     return [_only(*pair) for pair in zip(whole, given, strict=True)] if isinstance(given, list) else whole
@@ -541,7 +541,7 @@ def test_a_server_of_one_connection_ends_it_with_its_http_reply(
     good = result(plan, schedule(plan)[0])
     assert good.report is not None
     ready = ServeReady(model="blocking", listen=("127.0.0.1:1",), pid=1, build="b", workers=1, holds=holds)
-    # A third of the time goes into opening connections, which is in no request's latency.
+    # A third of the time goes into opening connections, which no request's latency includes.
     latency = good.report.latency_ns.model_copy(update={"mean": good.report.latency_ns.mean * 0.67})
     report = good.report.model_copy(update={"latency_ns": latency})
     judged = trial.judged(plan.cell(good.trial), good.model_copy(update={"ready": ready, "report": report}))
@@ -560,7 +560,7 @@ def test_a_server_of_one_connection_ends_it_with_its_http_reply(
 def test_a_server_that_ends_its_connections_over_http_misses_none(
     protocol: str, made: int, errors: dict[str, int], words: list[str]
 ) -> None:
-    """As `python3 -m http.server` does, which speaks HTTP/1.0: some are always being opened anew."""
+    """Like `python3 -m http.server` with HTTP/1.0: some connections are always being reopened."""
     plan = vs_plan(["cmd:./mine {port}", "epoll"], {"protocol": protocol, "connections": 50})
     good = result(plan, schedule(plan)[0], connections_open=48, connections_made=made, errors=errors)
     assert [warning.word for warning in good.warnings] == words

@@ -1,4 +1,4 @@
-"""What is said of a comparison, from made trials whose truth is known."""
+"""The verdict on a comparison, from made trials with known truth."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUSY = MachineNoise(steal_share=0.5, foreign_cpu_cores=0.0)
 
 
 def noisy(truth: float, noise: float = 0.01, seed: int = 1, drift: float = 0.0) -> Callable[[Trial], float]:
-    """Throughputs of a reference of 100,000/s and a contestant `truth` times that, on a machine that slows down."""
+    """100,000/s for the reference and `truth` times that for the others, on a machine that slows down by `drift`."""
     weather = np.random.default_rng(seed).normal(0, noise, (1_000, 8))
 
     def rate(trial: Trial) -> float:
@@ -44,7 +44,7 @@ def judged(made: list[Result], plan: Plan = PAIR) -> ComparisonVerdict:
 
 
 def check(sentence: str, made: list[Result], plan: Plan = PAIR) -> ComparisonVerdict:
-    """`sentence` with `…` for figures that the noise decides."""
+    """Expects `sentence`, with `…` for figures that depend on the noise."""
     found = judged(made, plan)
     place = 0
     for part in sentence.split("…"):
@@ -75,8 +75,8 @@ def test_a_drift_that_slows_both_alike_leaves_the_ratio_as_it_is() -> None:
 
 
 def moved(at: int, far_from: int) -> list[Result]:
-    """Trials on a machine whose processors are far apart in one trial of each block from `far_from` on, and in the
-    last blocks, from `at` on, in both; far apart all is three times as slow."""
+    """Trials on a machine whose CPUs are far apart, and three times as slow, in one trial of each block from `far_from`
+    on and in both trials from block `at` on."""
 
     def is_far(trial: Trial) -> bool:
         return trial.block >= at or (trial.block >= far_from and trial.position == 0)
@@ -253,7 +253,7 @@ def test_both_sides_busy_is_not_a_bound() -> None:
 
 
 def run_with_discarded(discarded: set[int], plan: Plan = PAIR) -> list[Result]:
-    """A run in which these blocks were discarded at first and are run again, faster by half (which must not show)."""
+    """A run with these blocks discarded and repeated. The discarded trials are faster, which must not show."""
     rate = noisy(1.13)
     made: list[Result] = []
     while rest := remaining(plan, made):
@@ -290,7 +290,7 @@ def test_two_void_blocks_of_few_may_be_chance_and_three_are_not() -> None:
 
 
 def run_with_slow_starts(unsettled: dict[int, int], plan: Plan = PAIR) -> list[Result]:
-    """A run in which the contestant does not settle in so many attempts at each of these blocks."""
+    """A run in which the contestant does not settle in the first attempts, by block."""
     rate = noisy(1.13)
     made: list[Result] = []
     while rest := remaining(plan, made):
@@ -319,7 +319,7 @@ def test_a_second_attempt_that_does_not_settle_is_void() -> None:
 
 
 def test_a_server_that_never_settles_is_inconclusive() -> None:
-    """Half of the blocks may be run again, once each; the others have had their last attempt."""
+    """Half of the blocks are repeated once each; the others get no more attempts."""
     check(
         "Inconclusive: 6 of 12 blocks were discarded, most of them for never steady.",
         run_with_slow_starts(dict.fromkeys(range(BLOCKS), 1)),
@@ -349,7 +349,7 @@ def test_a_contestant_that_cannot_run_is_named_and_the_others_are_compared() -> 
 
 
 def test_words_are_corrected_for_every_ratio_of_the_page() -> None:
-    """All metrics but memory differ, so the smallest p-value is multiplied by 10 / 8, and by all of them for Holm."""
+    """All metrics but memory differ: the smallest p-value is multiplied by 10 / 8, for Holm by the number of ratios."""
     plans = [vs_plan(["epoll", "io_uring", "tokio"], {"protocol": "echo", "message_bytes": n}) for n in (64, 65, 66)]
     for count in (1, 2, 3):
         comparisons = tuple(each.comparisons[0].model_copy(update={"name": f"{n}"}) for n, each in enumerate(plans))
@@ -378,7 +378,7 @@ def test_one_difference_among_many_ratios_takes_more_blocks() -> None:
 
 
 def test_a_ratio_that_may_not_be_called_different_lets_no_other_pass() -> None:
-    """Of latencies on a shared processor no word is said, however far apart they are."""
+    """Latencies on a shared CPU get no verdict, however much they differ."""
     plan = vs_plan(["epoll", "io_uring", "tokio"], {"protocol": "echo", "processors": "shared"}, blocks=7)
     made = []
     for trial in schedule(plan):
@@ -403,7 +403,7 @@ def test_a_ratio_that_may_not_be_called_different_lets_no_other_pass() -> None:
 
 
 def of_sizes(*sizes: int, plan: Plan = PAIR) -> list[Result]:
-    """A run in which each contestant's replies are so long and the second serves half as much again."""
+    """A run with these reply sizes; the second contestant serves half as many requests again."""
     made = []
     for trial in schedule(plan):
         rate = 150_000 if trial.slot == 1 else 100_000
@@ -459,7 +459,7 @@ def test_of_many_the_replies_of_most_are_the_usual_ones_and_others_are_not_ranke
 
 
 def of_tail(rate: float, p99: float, rss: float = 1.0) -> list[Result]:
-    """The second contestant serves so many times the requests, with so many times the p99 and the memory."""
+    """A run in which the second contestant has these multiples of requests, p99 and memory."""
     made = []
     for trial in schedule(PAIR):
         one = result(PAIR, trial, rate_per_s=noisy(rate, noise=0.002)(trial))
@@ -543,7 +543,7 @@ def test_results_of_another_plan_are_not_judged() -> None:
 
 
 def test_whole_suites_of_a_server_and_itself_seldom_differ() -> None:
-    """200 synthetic comparisons through every step from trial to word; 16 is the 97.5 % bound of 5 %."""
+    """200 simulated comparisons, all the way from trials to words; 16 is the 97.5 % bound for 5 %."""
     plan = vs_plan(["epoll", "epoll"], {"protocol": "echo"}, blocks=8)
     false_alarms = 0
     for seed in range(200):
@@ -556,7 +556,7 @@ MANY = vs_plan([f"epoll[x={n}]" for n in range(5)], {"protocol": "echo"}, blocks
 
 
 def of_levels(*levels: float, noise: float = 0.004, seed: int = 3) -> Callable[[Trial], float]:
-    """Throughputs about these levels, one a slot, on a machine whose speed is another in every block."""
+    """Throughputs around these levels by slot, with a different machine speed in each block."""
     random = np.random.default_rng(seed)
     weather, own = random.normal(0, 0.1, 1_000), random.normal(0, noise, (1_000, 16))
     return lambda trial: 1e5 * levels[trial.slot] * math.exp(weather[trial.block] + own[trial.block, trial.slot])
@@ -697,7 +697,7 @@ def test_a_failed_trial_takes_its_contestant_out_of_the_ranking_only_for_good_or
 
 
 def test_the_best_of_a_ranking_is_the_best_by_pairs_and_all_ratios_are_to_it() -> None:
-    """The best median is of slot 1, by a few blocks that slot 3 lacks; in the blocks of both slot 3 is ahead."""
+    """Slot 1 has the best median, because of blocks that slot 3 lacks; in the common blocks slot 3 is ahead."""
     rate = of_levels(1.0, 1.2, 0.8, 1.22, 0.7, noise=0.0001)
     made = []
     for each in schedule(MANY):
@@ -716,7 +716,7 @@ def test_the_best_of_a_ranking_is_the_best_by_pairs_and_all_ratios_are_to_it() -
 
 
 def test_who_has_too_few_blocks_neither_leads_a_ranking_nor_opens_a_group() -> None:
-    """Of seven blocks slot 1 has lost one, and slot 3 another: five in common decide nothing."""
+    """Of seven blocks slot 1 lacks one and slot 3 another: five in common decide nothing."""
     plan = vs_plan([f"epoll[x={n}]" for n in range(4)], {"protocol": "echo"}, blocks=7)
     rate = of_levels(1.0, 1.2, 0.8, 1.1)
     discarded = {(0, 1), (1, 3)}
@@ -733,7 +733,7 @@ def test_who_has_too_few_blocks_neither_leads_a_ranking_nor_opens_a_group() -> N
 
 
 def at_a_rate(**settings: object) -> ComparisonVerdict:
-    """Four contestants that serve a given rate, with different tails."""
+    """Four contestants at a given rate, with different tails."""
     given = {"protocol": "echo", "rate": 20_000.0, **settings}
     plan = vs_plan([f"epoll[x={n}]" for n in range(4)], given, blocks=BLOCKS)
     made = []

@@ -1,4 +1,4 @@
-"""How often verdicts are right: what `make bench-verdicts` prints for more suites. The seeds are fixed."""
+"""How often verdicts are right. `make bench-verdicts` runs the same with more suites; the seeds are fixed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from simulated_runs import WEATHERS, Study, Weather, plan_of, store_run
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SUITES = 10
-# Of so many suites: those that call the servers different, those that do so in the wrong direction, the intervals that
-# cover the truth, and all of these.
+# Of SUITES suites: how many call the servers different, how many in the wrong direction, how many intervals cover the
+# truth, and how many intervals there are.
 SAID = {
     ("steady", 0.0): (1, 0, 19, 20),
     ("steady", 0.05): (10, 0, 9, 10),
@@ -39,7 +39,7 @@ SAID = {
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """bench/verdict_truth.py, with all it imports."""
+    """The module bench/verdict_truth.py, with all it imports."""
     monkeypatch.syspath_prepend(str(BENCH))
     return import_module("verdict_truth")
 
@@ -94,7 +94,7 @@ def test_servers_are_measured_in_rounds_after_the_time_is_said(
     code: int,
     lines: list[str],
 ) -> None:
-    """Instead of measuring, the stub stores what servers with the work of the plan would have done."""
+    """The stub stores results of servers with the plan's work instead of measuring."""
 
     def run(plan: Plan, *, out: Path) -> Results:
         more_ns = plan.comparisons[0].cells[1].workload.model_dump()["work_ns"]

@@ -1,4 +1,4 @@
-"""How a ratio is written: as many digits as its interval carries."""
+"""The digits of a ratio: as many as its interval supports."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from iolab.wording import Interval, listed, significant, wrapped
         (0.0212, 0.0204, 0.0222, "0.0212x [0.0204, 0.0222]"),
         (20.0, 18.0, 22.0, "20x [18, 22]"),
         (1_234.0, 1_100.0, 1_500.0, "1,234x [1,100, 1,500]"),
-        # An end keeps its side of 1, and a digit of its own.
+        # An end stays on its side of 1, with a digit of its own.
         (1.2, 1.004, 1.5, "1.200x [1.004, 1.500]"),
         (1.0, 0.3, 9.0, "1.0x [0.3, 9.0]"),
-        # Four digits are the most, also where they cannot keep an end off 0 or 1.
+        # At most four digits, even if an end then becomes 0 or 1.
         (1.2, 1e-5, 1.5e5, "1.200x [0.000, 150,000.000]"),
         (1.0004, 1.0001, 1.0007, "1.000x [1.000, 1.001]"),
         (1.0, 1.0, 1.0, "1.000x [1.000, 1.000]"),

@@ -1,4 +1,4 @@
-"""The work of a call, held to the table of answers that the Rust implementation is held to as well."""
+"""The work of a call, checked against the same table of answers as the Rust implementation."""
 
 from __future__ import annotations
 

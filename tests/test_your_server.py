@@ -1,4 +1,4 @@
-"""docs/your-server.md: its files are a working registry, whose servers do the work that the page demands."""
+"""docs/your-server.md: its files are a working registry, and its servers do the work that the page requires."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from equal_work import PATHS
 from iolab.plan import registry
 
 PAGE = Path(__file__).parent.parent / "docs/your-server.md"
-# A file of the page: its name on a line of its own, then its text.
+# A file of the page: its name on its own line, then its text.
 FILE = re.compile(r"^`([\w./-]+)`\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# The page leaves out what is not about iolab.
+# The page leaves out what does not concern iolab.
 LACKS = {"hello-go": frozenset({PATHS}), "echo-python": frozenset[str]()}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files of the page as a reader writes them, and a cache of its own but for the compiler's."""
+    """The files of the page as a reader writes them, with their own cache except for the compiler's."""
     for name, text in FILE.findall(PAGE.read_text()):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
