@@ -62,7 +62,7 @@ def simulated(folder: Path, pairs: int) -> Iterator[str]:
                 counts = simulated_runs.outcomes(
                     Path(runs), plan, Weather(noise, step, level), pairs, work=work, threshold=THRESHOLD
                 )
-            name = "unpaired" if alone else "beside another"
+            name = "unpaired" if alone else "paired"
             figures = f"{noise:6.0%}{blocks:7}{step:7.0%}{level:7.0%}{work:+7.0%}"
             yield f"{name:16}{figures}  {words(counts, pairs)}"
 

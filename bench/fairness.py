@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fairly each event-driven model serves many connections with messages of each size, beside epoll, as Markdown.
+"""How fairly each event-driven model serves many connections with messages of each size, relative to epoll.
 
 A server that serves some connections again and again while others wait has a long tail, which shows in its p99 and not
 in its median. So each model runs in pairs with epoll, one right after the other in random order. Each pair gives ratios
@@ -160,7 +160,7 @@ def main() -> int:
 
 
 def parse_flags() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Print how fairly models serve many connections, beside epoll.")
+    parser = argparse.ArgumentParser(description="Print how fairly models serve many connections, relative to epoll.")
     parser.add_argument("--rounds", type=at_least_one, default=5, help="pairs of each model (5)")
     parser.add_argument("--seconds", type=at_least_one, default=3, help="length of each run (3)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the order within pairs (1)")

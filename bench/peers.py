@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Our servers and load generator beside their peers: ratios, with their spread and a bar.
+"""Compares our servers and load generator with their peers: ratios, with their spread and a bar.
 
 All contenders of a scene run in turn, in random order, round after round, so changes of the machine affect all of them.
 A ratio is taken within each round and printed as median [min, max] over the rounds. Server and generator have a CPU
@@ -149,7 +149,7 @@ class Scene:
 
 
 def generators(server: str, connections: int) -> Scene:
-    """Our generator beside its peers, all against the same server."""
+    """Our generator and its peers, all against the same server."""
     peers = [contender.name for contender in GENERATORS if contender.program != ENGINE]
     ours = [contender.name for contender in GENERATORS if contender.program == ENGINE]
     comparisons = [Comparison(our, peer, bar=BARS[connections].get(peer)) for peer in peers for our in ours]
@@ -181,7 +181,7 @@ def paced(server: str) -> Scene:
 
 
 def http_servers(connections: int) -> Scene:
-    """Our servers beside others, all under our generator."""
+    """Our servers and others, all under our generator."""
     few = connections == 50
     comparisons = (
         Comparison("epoll", "nginx", bar=0.75),

@@ -180,7 +180,7 @@ def test_what_is_no_limit_is_refused_in_one_line(text: str, message: str) -> Non
     assert "\n" not in str(refused.value)
 
 
-# --- A question that is asked of a simulated host -----------------------------------------------------------------
+# --- A search on a simulated host ---------------------------------------------------------------------------------
 
 BEGIN_NS = 100 * 10**9
 CAPACITY = Server(10_000).capacity_per_s

@@ -1,4 +1,4 @@
-"""Python interpreters in plans: how the twins are built, which interpreters are found, and what they did not run."""
+"""Python interpreters in plans: how the twins are built, which are found, and servers that ran on another."""
 
 from __future__ import annotations
 

@@ -439,7 +439,7 @@ def test_the_command_of_a_report_asks_for_the_same_again() -> None:
     assert "--blocks" not in words
 
 
-# --- What was not counted before: trials that show what limited a cell --------------------------------------------
+# --- Trials that show what limited a cell -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [95, 50])
