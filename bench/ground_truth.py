@@ -700,7 +700,7 @@ def main() -> int:
     for name, tally in tallies.items():
         print(f"{name}: {sentence(tally)}")
     own = sum((tallies[generator.name] for generator in generators if generator.ours), Counter[Verdict]())
-    print(f"ours: {sentence(own)}" if own else "ours was not run")
+    print(f"ours: {sentence(own)}" if own else "ours: not run")
     void = own["not sound"] + own["disturbed"]
     return 1 if own["WRONG"] > 0 or void > VOID_SHARE_MAX * own.total() else 0
 
@@ -761,7 +761,9 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=10, help="length of a run with a schedule (10)")
     parser.add_argument("--only", metavar="TEXT", help="settings whose name contains this, as in 'stall 8' or 'closed'")
     parser.add_argument("--generators", metavar="PATTERN", help="generators whose name matches this, as in 'iolab|wrk'")
-    parser.add_argument("--driver", choices=("both", "epoll", "io_uring"), default="both", help="of ours (both)")
+    parser.add_argument(
+        "--driver", choices=("both", "epoll", "io_uring"), default="both", help="driver of our generator (both)"
+    )
     parser.add_argument("--engine", metavar="PATH", help="our generator (IOLAB_ENGINE, or the one that make built)")
     parser.add_argument("--server", metavar="PATH", help="a built bench/truth, instead of building it")
     flags = parser.parse_args()

@@ -141,7 +141,7 @@ def main() -> int:
             print(line, flush=True)
             wrong += [line] if kind is not way.kind else []
     print_table(named)
-    print("\n".join(["", *(f"WRONG {line}" for line in wrong)]) if wrong else "\nno wrong name")
+    print("\n".join(["", *(f"WRONG {line}" for line in wrong)]) if wrong else "\nno wrong names")
     return 1 if wrong else 0
 
 
