@@ -593,7 +593,7 @@ def test_the_formulas_of_a_published_row_hold_within_its_rounding(
     [
         (P1, "R only with requests 100 instead of the printed 1000"),
         (AB | {"throughput": {"value": 6700, "should_be": 6733.83}}, "R only with throughput 6733.83 instead of"),
-        # Within the rounding, and not part of any formula.
+        # Within the rounding, and in none of the formulas.
         (AB | {"throughput": {"value": 6733.82, "should_be": 6733.83}}, ""),
         (AB | {"connections_made": {"value": 9, "should_be": 10}}, ""),
     ],
