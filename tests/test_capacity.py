@@ -34,12 +34,12 @@ from iolab.capacity.progress import SearchState, read_state, state_of
 from iolab.capacity.records import Record, folder_of, read_records, writing
 from iolab.capacity.recovery import recovery
 from iolab.capacity.search import PlannedProbe
-from iolab.capacity.sentences import recovery_sentence, sentences, verdict
+from iolab.capacity.sentences import overload_sentence, recovery_sentence, sentences, verdict
 from iolab.capacity.spec import CapacitySpec, spec_of
 from iolab.capacity.staircase import Staircase
 from iolab.capacity.steps import CURVE, Step, load_spec
 from iolab.capacity.target import Target, parse_url, with_tls
-from iolab.contract.types import Interval, LoadReady, LoadSpec, Measured, Measuring, Report
+from iolab.contract.types import Interval, LoadReady, LoadSpec, Measured, Measuring, Report, updated
 from iolab.errors import PlanError
 from iolab.machine import port_owner, proc
 from iolab.machine.cpus import Cpu
@@ -381,6 +381,15 @@ def test_after_the_capacity_come_the_curve_the_overload_and_the_recovery(tmp_pat
     assert capacity.startswith("The capacity under p99<5ms is 9,")
     assert "At 1.5 times the capacity, the server answers 10,000/s (10" in overload
     assert "the server recovers within 1.0 s" in back
+
+
+def test_a_long_run_beyond_the_capacity_has_its_length_in_seconds(tmp_path: Path) -> None:
+    state = answered(Server(10_000), tmp_path)
+    longer = tuple(
+        replace(probe, step=updated(probe.step, duration_ms=600_000)) if probe == state.overload else probe
+        for probe in state.probes
+    )
+    assert "in a run of 600 s" in overload_sentence(replace(state, probes=longer))
 
 
 def test_a_server_that_collapses_is_not_back_while_it_is_watched(tmp_path: Path) -> None:

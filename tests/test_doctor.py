@@ -253,7 +253,7 @@ def test_a_limit_is_said_as_what_a_user_can_do(tmp_path: Path, files: Files, wha
 def test_the_memory_of_a_large_machine_has_no_exponent(tmp_path: Path) -> None:
     host = placed(tmp_path, {**METAL, "proc/meminfo": "MemAvailable: 4000000000 kB\n"})
     checks = doctor.checks(good_machine(), host, without_trouble())
-    assert [each.found for each in checks if each.what == "memory"] == ["4,100 GB available"]
+    assert [each.found for each in checks if each.what == "memory"] == ["4,096 GB available"]
 
 
 def test_everything_that_is_read_is_a_fact(tmp_path: Path) -> None:

@@ -39,13 +39,13 @@ def broken() -> Result:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (finished(), "0 errors in 300,000 requests: the true rate is below 1e-05 (95 %)"),
-        (finished(3), "3 errors in 300,003 requests: a rate of 1e-05"),
+        (finished(), "0 errors in 300,000 requests: the true rate is below 1 in 100,000 (95 %)"),
+        (finished(3), "3 errors in 300,003 requests: a rate of 1 in 100,001"),
         (
             finished(earlier=(minute(1), minute(2))),
-            "0 errors in 2,300,000 requests: the true rate is below 1.3e-06 (95 %)",
+            "0 errors in 2,300,000 requests: the true rate is below 1 in 766,667 (95 %)",
         ),
-        (finished(earlier=(minute(1, failed=2),)), "2 errors in 1,300,002 requests: a rate of 1.5e-06"),
+        (finished(earlier=(minute(1, failed=2),)), "2 errors in 1,300,002 requests: a rate of 1 in 650,001"),
         (Result(trial=TRIAL, started="now"), "no request was answered"),
         (broken(), "0 errors in 2,000,000 requests of the whole minutes before"),
     ],

@@ -215,6 +215,8 @@ def test_a_setting_at_its_default_is_not_in_the_key() -> None:
         ("load.rate", "20k", 20_000.0),
         ("load.rate", 1_000, 1_000.0),
         ("load.rate", "50 % of capacity of the slowest", "50% of capacity of the slowest"),
+        ("load.rate", "0.00001% of capacity of the slowest", "0.00001% of capacity of the slowest"),
+        ("load.rate", "37.50% of capacity of the slowest", "37.5% of capacity of the slowest"),
         ("server.cpus", "0-2,5", (0, 1, 2, 5)),
         ("server.cpus", [3, 1], (3, 1)),
         ("server.memory_limit_bytes", "512MB", 512_000_000),

@@ -588,6 +588,11 @@ def test_the_command_given_repeats_the_run(contestants: list[str], setting: dict
             "iolab load tcp://127.0.0.1:8080 --protocol line --message-bytes 12 --connections 50",
         ),
         (
+            {"protocol": "rpc", "work_ns": 999_999_999},
+            "--protocol rpc --target 1000 --text-bytes 11 --work 999999.999us --listen 127.0.0.1:8080 --workers 1",
+            "iolab load tcp://127.0.0.1:8080 --protocol rpc --target 1000 --text-bytes 11 --connections 50",
+        ),
+        (
             {"protocol": "rpc", "work_ns": 2_500, "workers": 2, "worker_kind": "process"},
             "--protocol rpc --target 1000 --text-bytes 11 --work 2.5us --listen 127.0.0.1:8080 --workers 2 "
             "--worker-kind process",
@@ -768,12 +773,13 @@ def test_a_ladder_names_its_rungs_and_what_they_stand_for(tmp_path: Path) -> Non
     ("value", "shown"),
     [
         (0, "0.00"),
+        (0.00001234, "0.000012"),
         (0.01234, "0.012"),
         (0.04, "0.040"),
         (1, "1.00"),
         (9.876, "9.88"),
         (45.67, "45.7"),
-        (999.6, "1000"),
+        (999.6, "1,000"),
         (123456.7, "123,457"),
     ],
 )

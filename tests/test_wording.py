@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iolab.wording import Interval, listed, significant, wrapped
+from iolab.wording import Interval, listed, number, one_in, wrapped
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,39 @@ def test_names_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
-    [(0, "0"), (0.00005, "0.00005"), (0.0000001, "0"), (3.0, "3"), (0.866, "0.87"), (99.6, "100"), (12_345, "12,000")],
+    ("value", "digits", "written"),
+    [
+        (0, 2, "0"),
+        (0.0000123, 2, "0.000012"),
+        (0.0000001, 2, "0"),
+        (-0.0000001, 2, "0"),
+        (3.0, 2, "3"),
+        (0.866, 2, "0.87"),
+        (-0.866, 2, "-0.87"),
+        (99.6, 2, "100"),
+        (1_300.0, 2, "1,300"),
+        # No digit before the point is lost.
+        (12_345.6, 2, "12,346"),
+        (999.4, 3, "999"),
+        (999.6, 3, "1,000"),
+        (1_234_567.0, 6, "1,234,567"),
+        (1_500_000.0, 6, "1,500,000"),
+        (1e20, 3, "100,000,000,000,000,000,000"),
+        (math.inf, 3, "inf"),
+        (math.nan, 3, "NaN"),
+    ],
 )
-def test_a_figure_of_two_digits_has_no_exponent(value: float, written: str) -> None:
-    assert significant(value, 2) == written
+def test_a_figure_never_has_an_exponent(value: float, digits: int, written: str) -> None:
+    assert number(value, digits) == written
+
+
+def test_a_slope_may_be_smaller_than_a_share() -> None:
+    assert number(2.5e-8) == "0"
+    assert number(2.5e-8, least=1e-12) == "0.000000025"
+
+
+@pytest.mark.parametrize(
+    ("share", "written"), [(1.0, "100 %"), (0.123, "12 %"), (0.005, "1 in 200"), (2.2e-9, "1 in 454,545,455")]
+)
+def test_a_share_of_failures_is_written_as_one_in_so_many(share: float, written: str) -> None:
+    assert one_in(share) == written

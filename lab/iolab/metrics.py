@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 
 from iolab.contract.histogram import decoded
 from iolab.contract.types import Errors, ErrorsByPhase, Latency, Report
-from iolab.wording import Bound, nearest
+from iolab.wording import Bound, nearest, number
 
 # A quantile q needs this many requests beyond it: n (1 - q) >= 10.
 BEYOND_QUANTILE_MIN = 10
@@ -230,10 +230,7 @@ class Row:
 
     def shown(self, value: float) -> str:
         """A value for people, with its unit."""
-        scaled = value / self.scale
-        # 999.6 has four digits once it is rounded.
-        digits = f"{scaled:,.0f}" if abs(scaled) >= 999.5 else f"{scaled:.3g}"
-        return f"{digits} {self.unit}".rstrip()
+        return f"{number(value / self.scale)} {self.unit}".rstrip()
 
 
 def value_of(

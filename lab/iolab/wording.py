@@ -67,14 +67,25 @@ class Interval(NamedTuple):
         return f"{self.alone} {self.ends}"
 
 
-def significant(value: float, digits: int) -> str:
-    """A figure with so many digits that matter, never with an exponent; what is below a millionth is 0."""
-    return f"{Decimal(f'{round(value, 6):.{digits}g}'):,f}"
+def number(value: float, digits: int = 3, *, least: float = 1e-6) -> str:
+    """A figure with so many digits that matter, and all of its whole ones: `0.0212`, `47.2`, `1,234`.
+
+    It never has an exponent. What is smaller than `least` is 0, because most figures are shares or percentages, of
+    which that is a rounding error.
+    """
+    if abs(value) < least:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{Decimal(f'{value:.{digits}g}'):,f}"
+
+
+def one_in(share: float) -> str:
+    """A share that is seldom large, such as that of failed requests: `12 %`, and below 1 % `1 in 766,667`."""
+    return f"{number(100 * share, 2)} %" if share >= 0.01 else f"1 in {number(1 / share)}"
 
 
 def gigabytes(size: int) -> str:
     """A size of memory for people: `8.19 GB`."""
-    return f"{significant(size / 1e9, 3)} GB"
+    return f"{number(size / 1e9)} GB"
 
 
 def when(iso: str) -> str:

@@ -12,6 +12,7 @@ from iolab import metrics
 from iolab.contract.types import percent
 from iolab.errors import PlanError
 from iolab.metrics import BEYOND_QUANTILE_MIN, quantile_supported
+from iolab.wording import number
 
 # The quantiles a report has, by the names people write.
 QUANTILES = {name.replace("_", "."): quantile for name, quantile in metrics.QUANTILES.items()}
@@ -159,7 +160,7 @@ def time_words(time_ns: float) -> str:
 
 def rate_words(rate_per_s: float) -> str:
     """A rate in whole requests, or with four digits below 100."""
-    return f"{rate_per_s:,.0f}/s" if rate_per_s >= 100 else f"{rate_per_s:.4g}/s"
+    return f"{rate_per_s:,.0f}/s" if rate_per_s >= 100 else f"{number(rate_per_s, 4)}/s"
 
 
 def _is_short(limits: Sequence[Limit], seen: Measurement) -> bool:

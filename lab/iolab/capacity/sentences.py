@@ -8,6 +8,7 @@ from iolab.capacity.progress import SearchState
 from iolab.capacity.search import Estimate, MachineState, is_disturbed, rounded
 from iolab.capacity.steps import AFTERWARDS
 from iolab.contract.types import percent
+from iolab.wording import number
 
 
 def sentences(state: SearchState) -> tuple[str, ...]:
@@ -74,11 +75,11 @@ def overload_sentence(state: SearchState) -> str:
     if probe is None or done is None or done.rate_per_s is None:
         return ""
     achieved, kept = rate_words(probe.seen.achieved_per_s), percent(probe.seen.achieved_per_s / done.rate_per_s)
-    p99, seconds = time_words(probe.seen.times_ns["p99"]), f"{probe.step.duration_ms / 1_000:.2g} s"
+    p99, seconds = time_words(probe.seen.times_ns["p99"]), f"{number(probe.step.duration_ms / 1_000, 2)} s"
     failed = f", and {percent(probe.seen.errors_share, 1)} of requests fail" if probe.seen.errors_share else ""
     generator = _generator_words(probe.seen.generator)
     said = f"the server answers {achieved} ({kept} of the capacity) with a p99 of {p99} in a run of {seconds}"
-    times = f"{(probe.step.rate_per_s or 0.0) / done.rate_per_s:.2g}"
+    times = number((probe.step.rate_per_s or 0.0) / done.rate_per_s, 2)
     return f"At {times} times the capacity, {said}{failed}{generator}."
 
 

@@ -18,7 +18,7 @@ from iolab.cli.terminal import aside, say
 from iolab.contract.types import percent
 from iolab.machine import port_owner
 from iolab.metrics import quantile_supported
-from iolab.wording import duration
+from iolab.wording import duration, number
 
 # How many runs a search takes on a steady machine, with the closed loop and without those of the curve.
 SEARCH_RUNS = 1 + TRIALS_MIN
@@ -105,7 +105,7 @@ def show_state(console: Console, state: SearchState) -> None:
 
 def _row(probe: Probe, *, knows_cpu: bool) -> tuple[str, ...]:
     asked, cpu_ns = probe.step.rate_per_s, probe.cpu_per_request_ns
-    cpu = "–" if cpu_ns is None else f"{cpu_ns / 1e3:,.0f}" if cpu_ns >= 1e6 else f"{cpu_ns / 1e3:.3g}"
+    cpu = "–" if cpu_ns is None else number(cpu_ns / 1e3)
     return (
         "closed loop" if asked is None else rate_words(asked).removesuffix("/s"),
         rate_words(probe.seen.achieved_per_s).removesuffix("/s"),

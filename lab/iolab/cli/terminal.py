@@ -56,7 +56,7 @@ from iolab.metrics import COMPARED, Metric
 from iolab.plan.contestant import Contestant
 from iolab.report import matrix
 from iolab.results.records import WARNINGS, Break, Failure, Minute
-from iolab.wording import BOUND_SIGNS, duration, significant, when, wrapped
+from iolab.wording import BOUND_SIGNS, duration, number, when, wrapped
 
 # The columns of the table: a metric, its heading with the unit, and by what its figures are divided. CPU is that of
 # the server for one request.
@@ -184,7 +184,7 @@ class Screen:
             self._bar.update(self._task, description=escape(f"counting syscalls: {where}"), left="")
         else:
             calls = event.count.per_request
-            counted = f"not counted: {event.count.why_not}" if calls is None else f"{significant(calls, 3)} per request"
+            counted = f"not counted: {event.count.why_not}" if calls is None else f"{number(calls)} per request"
             self._say(f"syscalls: {where}: {counted}")
 
     def _probing(self, event: Probing) -> None:
@@ -346,8 +346,8 @@ def _show_comparison(console: Console, verdict: ComparisonVerdict) -> None:
         if " ".join(name.split()) != title:
             prose(console, f"{name} = {text}")
     shown = rankings if verdict.rankings else tables
-    for number, each in enumerate(shown(verdict, names, console.width)):
-        if number:
+    for position, each in enumerate(shown(verdict, names, console.width)):
+        if position:
             console.print()
         console.print(each)
     if verdict.ladder:
@@ -632,5 +632,4 @@ def _spelt(word: str) -> str:
 
 
 def _level(level: Level, unit: float) -> str:
-    value = level.median / unit
-    return f"{BOUND_SIGNS[level.bound]}{value:,.0f}" if value >= 1_000 else f"{BOUND_SIGNS[level.bound]}{value:.3g}"
+    return BOUND_SIGNS[level.bound] + number(level.median / unit)

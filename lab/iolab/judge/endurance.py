@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from iolab.results.records import Minute, Result
+from iolab.wording import one_in
 
 # Of n trials without an event, a rate of 3/n would have shown one with a probability of 95 %.
 RULE_OF_THREE = 3
@@ -46,8 +47,8 @@ def errors(result: Result) -> str:
     if result.failure is not None:
         return f"{what} of the whole minutes before"
     if result.unanswered:
-        return f"{what}: a rate of {result.unanswered / asked:.2g}"
-    return f"{what}: the true rate is below {RULE_OF_THREE / asked:.2g} (95 %)"
+        return f"{what}: a rate of {one_in(result.unanswered / asked)}"
+    return f"{what}: the true rate is below {one_in(RULE_OF_THREE / asked)} (95 %)"
 
 
 def _number(field: str, value: int) -> str:

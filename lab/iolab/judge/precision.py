@@ -18,7 +18,7 @@ from iolab.metrics import METRICS, RANKED_BY
 from iolab.plan.plan import BLOCKS_MAX, Aim, Choice, Plan
 from iolab.results.records import CostCount, Result
 from iolab.results.remaining import begun, given_up
-from iolab.wording import duration
+from iolab.wording import duration, number
 
 
 class Width(NamedTuple):
@@ -169,4 +169,4 @@ def precision_of(plan: Plan, results: Iterable[Result], counts: Iterable[CostCou
 
 def share_words(share: float) -> str:
     """A half-width for people: `±2 %`, `±1.62 %`."""
-    return f"±{100 * share:.3g} %" if share < 1 else f"±{percent(share)}"
+    return f"±{number(100 * share)} %" if share < 1 else f"±{percent(share)}"

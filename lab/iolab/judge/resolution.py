@@ -17,7 +17,7 @@ from iolab.judge.blocks import Used, paired, used_blocks, values_of
 from iolab.metrics import METRICS
 from iolab.plan.plan import Plan, blocks_min
 from iolab.results.records import Result
-from iolab.wording import duration, significant
+from iolab.wording import duration, number
 
 # Differences that people ask about, and how long they wait for an answer.
 DIFFERENCES = (0.10, 0.03, 0.01)
@@ -146,4 +146,4 @@ def title(found: Resolution) -> str:
 
 def _share(share: float) -> str:
     """A difference for people: `3 %`, `0.87 %`."""
-    return f"{significant(100 * share, 2)} %"
+    return f"{number(100 * share, 2)} %"

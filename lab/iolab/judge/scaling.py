@@ -21,7 +21,7 @@ from iolab.judge.verdict import ComparisonVerdict
 from iolab.plan.plan import Place, Plan, blocks_min, name_of
 from iolab.plan.settings import Cell
 from iolab.results.records import Result
-from iolab.wording import significant
+from iolab.wording import number
 
 AXIS = "server.workers"
 # Two counts are a plain comparison and do not show how throughput grows.
@@ -185,7 +185,7 @@ def _words(each: Scaling) -> str:
         f"contention {_percent(each.law.contention)}, coherence {_percent(each.law.coherence)}, "
         f"{rate.value:,.0f} [{rate.low:,.0f}, {rate.high:,.0f}] requests per second of one worker alone",
         f"{'' if each.r_squared is None else f'R² {each.r_squared:.3f}, '}medians off by at most "
-        f"{significant(100 * (each.residual_max or 0), 2)} %",
+        f"{number(100 * (each.residual_max or 0), 2)} %",
     ]
     return "; ".join([*parts, _peak_words(each)])
 
@@ -195,9 +195,10 @@ def _peak_words(each: Scaling) -> str:
         return f"no peak is known within {BEYOND_MAX} times the {each.counts[-1].workers} workers that were measured"
     if each.peak_workers <= 1:
         return "one worker serves the most requests"
-    return f"the most requests at about {significant(each.peak_workers, 2)} workers"
+    # Beyond two digits a peak is noise, also before the point.
+    return f"the most requests at about {number(float(f'{each.peak_workers:.2g}'))} workers"
 
 
 def _percent(end: End) -> str:
-    value, low, high = (significant(100 * each, 2) for each in (end.value, end.low, end.high))
+    value, low, high = (number(100 * each, 2) for each in (end.value, end.low, end.high))
     return f"{value} % [{low}, {high}]"

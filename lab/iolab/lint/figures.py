@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from iolab.wording import number
+
 Kind = Literal["count", "number", "time", "bytes", "share"]
 
 # What a unit is worth, in seconds, bytes or parts of 1.
@@ -171,7 +173,7 @@ def shown(value: float) -> str:
         return "no number"
     if value >= 1000 or value == int(value):
         return f"{value:.0f}" if value < 1e15 else f"{value:.3g}"
-    return f"{value:.4g}"
+    return number(value, 4)
 
 
 def shown_time(seconds: float) -> str:

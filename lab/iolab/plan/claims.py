@@ -12,6 +12,7 @@ from iolab.contract.types import Frozen
 from iolab.metrics import METRICS, Metric, Side
 from iolab.plan.needs import Needs
 from iolab.plan.settings import Scalar, Setting, dotted
+from iolab.wording import number
 
 # The key of `at` that selects a comparison by its title, beside those of the axes.
 TITLE = "comparison"
@@ -199,7 +200,8 @@ def _filled(value: object, given: Mapping[str, Any]) -> object:
 
 def _ordered(least: float | None, most: float | None, prefix: str = "") -> None:
     if least is not None and most is not None and least > most:
-        raise ValueError(f"{prefix}at_least: {least:g} is more than {prefix}at_most ({most:g}): swap the two")
+        low, high = number(least, 6), number(most, 6)
+        raise ValueError(f"{prefix}at_least: {low} is more than {prefix}at_most ({high}): swap the two")
 
 
 def _asked(published: float | None, at_least: float | None, at_most: float | None) -> None:

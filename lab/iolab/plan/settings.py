@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -84,7 +85,7 @@ def _rate(value: object) -> object:
     if not isinstance(value, str):
         return value
     if (share := SHARE_OF_CAPACITY.fullmatch(value.strip())) is not None:
-        return f"{float(share[1]):g}% of capacity of the slowest"
+        return f"{Decimal(share[1]).normalize():f}% of capacity of the slowest"
     if (rate := RATE.fullmatch(value.strip())) is not None:
         return float(rate[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[rate[2]]
     raise ValueError(f"{value!r} is not a rate: write 20000, 20k, or 50% of capacity of the slowest")

@@ -17,7 +17,7 @@ from iolab.judge.levels import Level
 from iolab.judge.sentences import MORE_BLOCKS_MAX
 from iolab.metrics import METRICS, RANKED_BY
 from iolab.report.formats import count
-from iolab.wording import BOUND_SIGNS, significant, when
+from iolab.wording import BOUND_SIGNS, number, when
 
 UNPAIRED = (
     "Unpaired: drift is not removed. The runs share no contestant whose program is the same, so the speed of the "
@@ -59,7 +59,7 @@ def verdict(change: Change) -> str:
 
 def share(value: float) -> str:
     """A threshold or an effect with as many digits as it has: `3 %`, `2.5 %`."""
-    return f"{100 * value:.3g} %"
+    return f"{number(100 * value)} %"
 
 
 def level(of: Level) -> str:
@@ -125,7 +125,7 @@ def sentences(found: RunComparison) -> list[str]:
         if change.kind == kind
     ]
     seen = [
-        f"{significant(100 * max(of), 2)} % of {METRICS[metric].noun}"
+        f"{number(100 * max(of), 2)} % of {METRICS[metric].noun}"
         for metric in RANKED_BY
         if (of := [change.effect_min for change in found.changes if change.metric == metric])
     ]

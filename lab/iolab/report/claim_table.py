@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from iolab.judge.claims import ClaimVerdict
+from iolab.judge.relations.line import slope_words
 from iolab.judge.relations.verdicts import TestVerdict
 from iolab.metrics import METRICS
 from iolab.plan import claims as plan_claims
@@ -24,7 +25,7 @@ from iolab.plan.claims import (
     TrendTest,
 )
 from iolab.plan.settings import SHORT, Setting
-from iolab.wording import BOUND_SIGNS, Interval
+from iolab.wording import BOUND_SIGNS, Interval, number, one_in
 
 # The class of each verdict's word in the style sheet.
 CLASSES = {"confirmed": "yes", "contradicted": "no", "direction only": "partly"}
@@ -112,7 +113,7 @@ def _measured(found: TestVerdict) -> str:
     if found.low is None or found.high is None:
         return f"{BOUND_SIGNS['at most' if found.low is None else 'at least']}{_figure(test, value)}"
     if isinstance(test, HoldsTest):
-        return f"none; the true share is below {found.high:.2g}"
+        return f"none; the true share is below {one_in(found.high)}"
     if isinstance(test, LevelTest | LineTest):
         return f"{_figure(test, value)} [{_figure(test, found.low)}, {_figure(test, found.high)}]"
     return str(Interval(value, found.low, found.high))
@@ -122,7 +123,7 @@ def _figure(test: plan_claims.Test, value: float) -> str:
     """A figure in the unit of the test: what its metric is counted in, the slope of a line, or a ratio."""
     if isinstance(test, LevelTest):
         return METRICS[_metric(test.of)].shown(value)
-    return f"{value:.3g}" if isinstance(test, LineTest) else f"{value:.3g}x"
+    return slope_words(value) if isinstance(test, LineTest) else f"{number(value)}x"
 
 
 def _metric(quantity: Quantity) -> str:
@@ -249,7 +250,7 @@ def _axis(name: str) -> str:
 
 def _bounds(low: object, high: object, what: str = "") -> str:
     said = [
-        f"{name} {bound:g}" if isinstance(bound, float) else f"{name} {bound}"
+        f"{name} {number(bound, 6)}" if isinstance(bound, float) else f"{name} {bound}"
         for name, bound in (("at least", low), ("at most", high))
         if bound is not None
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from iolab.contract.types import EchoWorkload, HttpWorkload, LineWorkload, RpcWorkload, Workload
@@ -171,7 +172,7 @@ def _serve_words(cell: Cell) -> list[str]:
         words += ["--reply-status", str(workload.reply_status)] if workload.reply_status != 200 else []
     words += _message_words(workload)
     if isinstance(workload, RpcWorkload) and workload.work_ns:
-        words += ["--work", f"{workload.work_ns / 1_000:g}us"]
+        words += ["--work", f"{Decimal(workload.work_ns) / 1_000:f}us"]
     for number in range(cell.server.sockets):
         words += ["--listen", f"127.0.0.1:{PORT + number}"]
     words += _worker_words(cell)

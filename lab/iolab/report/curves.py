@@ -15,7 +15,7 @@ from iolab.plan.plan import spelt
 from iolab.plan.settings import SHORT, Scalar
 from iolab.report import charts, drawing, formats, palette
 from iolab.report.pictures import Drawing
-from iolab.wording import BOUND_SIGNS
+from iolab.wording import BOUND_SIGNS, number
 
 SHOWN: tuple[Metric, ...] = ("throughput", "cpu_per_request", "latency_p99", "rss")
 # Fewer values show no shape, and more contestants than colours no lines.
@@ -92,7 +92,8 @@ def _drawing(along: Along, row: Row, points: Sequence[Point]) -> Drawing:
     heading = f"{row.title} over {name}" + (f", {along.heading}" if along.heading else "")
     lines = list(_fits(along, points)) if (row.key, along.axis) == FITTED else []
     said = "; ".join(
-        f"{along.titles[p.slot]} at {p.x:g}: {BOUND_SIGNS[row.limited] if p.is_bound else ''}{formats.number(p.median)}"
+        f"{along.titles[p.slot]} at {number(p.x, 6)}: "
+        f"{BOUND_SIGNS[row.limited] if p.is_bound else ''}{formats.number(p.median)}"
         for p in points
     )
     captions = [_fit_words(along, lines)] if lines else []

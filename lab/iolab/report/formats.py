@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from markupsafe import Markup
 
 from iolab.judge.estimates import Estimate
@@ -13,14 +15,12 @@ from iolab.wording import BOUND_SIGNS
 
 
 def number(value: float) -> str:
-    """Three digits that matter, thousands apart."""
-    if value >= 1_000:
-        return f"{value:,.0f}"
+    """Three digits that matter, thousands apart; the zeros at the end stay, so that columns are easy to compare."""
     if value >= 100:
-        return f"{value:.0f}"
+        return f"{value:,.0f}"
     if value >= 10:
         return f"{value:.1f}"
-    return f"{value:.2f}" if value >= 1 or value == 0 else f"{value:#.2g}"
+    return f"{value:.2f}" if value >= 1 or value == 0 else f"{Decimal(f'{value:#.2g}'):f}"
 
 
 def level_text(level: Level, shown: Row) -> str:

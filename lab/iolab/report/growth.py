@@ -12,6 +12,7 @@ from iolab.report import charts, drawing, formats, palette
 from iolab.report.figures import Done
 from iolab.report.pictures import Drawing
 from iolab.results.records import Growth, Result
+from iolab.wording import number
 
 # At the beginning of a trial every server grows: connections are opened. What grows after that part of it is drawn.
 BEGINNING = 0.25
@@ -54,7 +55,7 @@ def _ends(series: Series, growth: Growth) -> str:
     """From what to what it grew, in its unit."""
     values = getattr(growth, series.name)
     first, last = (formats.number(value / series.scale) for value in (values[0], values[-1]))
-    return f"{first} to {last} {series.unit} in {growth.times_ns[-1] / 1e9:.3g} s"
+    return f"{first} to {last} {series.unit} in {number(growth.times_ns[-1] / 1e9)} s"
 
 
 def growing(of_slots: Mapping[int, Sequence[Result]]) -> Iterator[tuple[Series, dict[int, Growth]]]:

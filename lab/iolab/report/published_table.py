@@ -11,8 +11,11 @@ from iolab.plan.claims import Figure, Published
 from iolab.plan.plan import Plan
 from iolab.report.failures import Broken
 from iolab.report.figures import Counted
+from iolab.wording import number
 
 NOT_PUBLISHED = "not published"
+# As many digits as most published tables have.
+DIGITS = 4
 
 
 class PublishedCell(NamedTuple):
@@ -134,7 +137,7 @@ def _cell(line: _Line, metric: Metric, measured: float | None) -> PublishedCell:
     row = METRICS[metric]
     return PublishedCell(
         published=NOT_PUBLISHED if figure is None else _published(figure, row.scale),
-        measured="–" if measured is None else _number(measured / row.scale),
+        measured="–" if measured is None else number(measured / row.scale, DIGITS),
         note="" if figure is None else figure.note,
     )
 
@@ -143,15 +146,8 @@ def _published(figure: Figure, scale: float) -> str:
     """A figure as the source prints it; and what follows from its others, where that is another."""
     if figure.value is None:
         return figure.word
-    should = "" if figure.should_be is None else f" (should be {_number(figure.should_be / scale)})"
-    return f"{_number(figure.value / scale)}{should}"
-
-
-def _number(value: float) -> str:
-    """As many digits as a published table has."""
-    if abs(value) >= 1_000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+    should = "" if figure.should_be is None else f" (should be {number(figure.should_be / scale, DIGITS)})"
+    return f"{number(figure.value / scale, DIGITS)}{should}"
 
 
 def _ratio(value: float | None, first: float | None) -> str:

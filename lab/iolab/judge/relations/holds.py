@@ -13,6 +13,7 @@ from iolab.judge.relations.verdicts import Obstacle, TestVerdict, hindered
 from iolab.plan.claims import HoldsTest, Quantity
 from iolab.plan.settings import Setting
 from iolab.results.records import Result
+from iolab.wording import one_in
 
 # -ln 0.05: with no event in n trials its rate is below this over n, at 95 %.
 RULE_OF_THREE = 3.0
@@ -34,7 +35,7 @@ def decide(test: HoldsTest, evidence: Evidence) -> TestVerdict:
     if requests == 0:
         return hindered(test, Obstacle("undecided", "no request was answered so far"))
     rate = RULE_OF_THREE / requests
-    reason = f"no failure in {requests:,} requests of {trials} trials: the true rate is below {rate:.2g}"
+    reason = f"no failure in {requests:,} requests of {trials} trials: the true rate is below {one_in(rate)}"
     return TestVerdict(test=test, judgement="confirmed", reason=reason, value=0.0, low=0.0, high=rate)
 
 

@@ -19,7 +19,7 @@ from iolab.plan.claims import IdentityTest, Published
 from iolab.plan.plan import Comparison
 from iolab.plan.settings import Cell
 from iolab.results.records import Result
-from iolab.wording import listed
+from iolab.wording import listed, number
 
 # Half of the last digit that a tool prints, in base units (ns, per second).
 ROUNDING: dict[str, dict[str, float]] = {
@@ -120,7 +120,7 @@ def _published(test: IdentityTest, evidence: Evidence) -> TestVerdict | Obstacle
         for formula in FORMULAS[test.law]:
             sides = _sides(formula, row)
             if sides is not None and not sides[0].meets(sides[1]):
-                left, right = (f"{side.low:.6g} to {side.high:.6g}" for side in sides)
+                left, right = (f"{number(side.low, 6)} to {number(side.high, 6)}" for side in sides)
                 reason = f"{formula.words} fails in {row.name}: {left} against {right}"
                 return TestVerdict(test=test, judgement="contradicted", reason=reason)
             checked += sides is not None
@@ -141,12 +141,13 @@ def _sides(formula: Formula, row: Row) -> tuple[Span, Span] | None:
 def _corrections(row: Row) -> Iterator[str]:
     """The figures of a row that break a formula as they were printed, and hold as they should be."""
     for metric, figure in row.row.figures.get(row.contestant, {}).items():
-        if figure.should_be is None:
+        if figure.value is None or figure.should_be is None:
             continue
         printed = row.as_printed(metric)
         sides = (_sides(formula, printed) for formula in FORMULAS[row.law])
         if any(each is not None and not each[0].meets(each[1]) for each in sides):
-            yield f"{row.row.id} only with {metric} {figure.should_be:g} instead of the printed {figure.value:g}"
+            should_be, as_printed = number(figure.should_be, 6), number(figure.value, 6)
+            yield f"{row.row.id} only with {metric} {should_be} instead of the printed {as_printed}"
 
 
 def _rows(test: IdentityTest, evidence: Evidence) -> Iterator[Row]:
@@ -305,7 +306,7 @@ def _report_fault(report: Report, *, has_histogram: bool) -> str:
     """Whether the rate is that of counts and window, and the histogram holds all requests."""
     requests, window_ns = report.requests.correct, report.end_ns - report.begin_ns
     if not report.gone and abs(report.rate_per_s * window_ns / 1e9 - requests) > RATE_SHARE * requests + 1e-3:
-        return f"{requests} requests in {window_ns / 1e9:.3f} s are printed as {report.rate_per_s:.6g}/s"
+        return f"{requests} requests in {window_ns / 1e9:.3f} s are printed as {number(report.rate_per_s, 6)}/s"
     histogram = decoded(report.latency_ns.histogram) if has_histogram else None
     answered = requests + report.requests.wrong
     if histogram is not None and histogram.total not in (requests, answered):

@@ -24,7 +24,7 @@ from iolab.judge.relations.verdicts import (
 )
 from iolab.metrics import METRICS
 from iolab.plan.claims import LevelTest
-from iolab.wording import BOUND_SIGNS, Bound, Interval
+from iolab.wording import BOUND_SIGNS, Bound, Interval, number
 
 
 def decide(test: LevelTest, evidence: Evidence) -> TestVerdict:
@@ -116,7 +116,7 @@ def _unit(test: LevelTest) -> str:
 
 
 def _one(test: LevelTest, value: float) -> str:
-    return METRICS[test.of.metric].shown(value) if test.of.contestant else f"{value:.3g}x"
+    return METRICS[test.of.metric].shown(value) if test.of.contestant else f"{number(value)}x"
 
 
 def _shown(test: LevelTest, value: float, low: float, high: float) -> str:
@@ -124,5 +124,5 @@ def _shown(test: LevelTest, value: float, low: float, high: float) -> str:
     if not test.of.contestant:
         return str(Interval(value, low, high))
     row = METRICS[test.of.metric]
-    number, ends = row.shown(value), [row.shown(end) for end in (low, high)]
-    return number if low == high else f"{number} [{ends[0]}, {ends[1]}]"
+    shown, ends = row.shown(value), [row.shown(end) for end in (low, high)]
+    return shown if low == high else f"{shown} [{ends[0]}, {ends[1]}]"

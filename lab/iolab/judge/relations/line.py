@@ -31,12 +31,15 @@ from iolab.metrics import METRICS
 from iolab.plan.claims import TIME, LineTest, Quantity
 from iolab.plan.plan import blocks_min
 from iolab.results.records import Result
+from iolab.wording import number
 
 Floats = NDArray[np.float64]
 
 RESAMPLES = 4_999
 # Fewer points than these show no line.
 POINTS_MIN = 3
+# A slope below this is a rounding error.
+SLOPE_MIN = 1e-12
 # The metrics that are sampled along a trial, by the fields of the samples.
 SAMPLED = {"rss": "rss_bytes", "threads": "threads", "processes": "processes"}
 # A value that happens to vary little must not dominate the fit: its variation counts as at least this share of the
@@ -73,7 +76,7 @@ def decide(test: LineTest, evidence: Evidence) -> TestVerdict:
     judgement, why = _judged(test, line)
     more = _more(test, line) if judgement == "undecided" else None
     published = "" if test.published_slope is None else f"published {_per(test, test.published_slope)}, "
-    slope = f"{_per(test, line.slope.value)} [{line.slope.low:.3g}, {line.slope.high:.3g}]"
+    slope = f"{_per(test, line.slope.value)} [{slope_words(line.slope.low)}, {slope_words(line.slope.high)}]"
     return TestVerdict(
         test=test,
         judgement=judgement,
@@ -222,4 +225,9 @@ def _more(test: LineTest, line: Line) -> int | None:
 
 def _per(test: LineTest, slope: float) -> str:
     unit = METRICS[test.of.metric].column if test.of.contestant else "ratio"
-    return f"{slope:.3g} ({unit} per {'s' if test.along == TIME else test.along})"
+    return f"{slope_words(slope)} ({unit} per {'s' if test.along == TIME else test.along})"
+
+
+def slope_words(slope: float) -> str:
+    """A slope for people. It may be small: that of a ratio along nanoseconds is less than a millionth."""
+    return number(slope, least=SLOPE_MIN)

@@ -24,6 +24,7 @@ from iolab.judge.relations.verdicts import (
     more_words,
 )
 from iolab.plan.claims import RatioTest
+from iolab.wording import number
 
 
 def decide(test: RatioTest, evidence: Evidence) -> TestVerdict:
@@ -40,7 +41,7 @@ def decide(test: RatioTest, evidence: Evidence) -> TestVerdict:
     # No number of blocks tells more about a ratio that the generator limits.
     is_open = judgement == "undecided" and measure.bound == "exact"
     more = more_for_ratio(measure.ratio, measure.blocks, *edges) if is_open else None
-    published = "" if test.published is None else f"published {test.published:.3g}x, "
+    published = "" if test.published is None else f"published {number(test.published)}x, "
     return TestVerdict(
         test=test,
         judgement=judgement,

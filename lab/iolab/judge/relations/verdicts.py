@@ -9,6 +9,7 @@ from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.plan.claims import Test
 from iolab.plan.plan import blocks_min
+from iolab.wording import number
 
 Judgement = Literal[
     "confirmed", "direction only", "contradicted", "undecided", "not measurable here", "stated", "full run only"
@@ -68,8 +69,8 @@ def met(low: float, high: float, at_least: float | None, at_most: float | None) 
 
 def bounds_words(at_least: float | None, at_most: float | None, unit: str = "") -> str:
     """`at least 0.6x and at most 0.9x`."""
-    parts = [f"at least {at_least:g}{unit}"] if at_least is not None else []
-    parts += [f"at most {at_most:g}{unit}"] if at_most is not None else []
+    parts = [f"at least {number(at_least, 6)}{unit}"] if at_least is not None else []
+    parts += [f"at most {number(at_most, 6)}{unit}"] if at_most is not None else []
     return " and ".join(parts)
 
 

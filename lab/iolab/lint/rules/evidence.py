@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from iolab.lint.figures import shown, shown_time
 from iolab.lint.record import Finding, Run, inconclusive
-from iolab.wording import listed
+from iolab.wording import listed, number
 
 # Shorter runs hold a few ticks of the scheduler.
 DURATION_MIN_S = 1.0
@@ -124,7 +124,7 @@ def _hidden_tail(run: Run) -> Iterator[Finding]:
             "hidden-tail",
             highest.within.line,
             f"p{100 * highest.share:.6g} is {shown_time(highest.within.value)}, but connections spent "
-            f"{100 * hidden:.2g} % of the "
+            f"{number(100 * hidden, 2)} % of the "
             f"time waiting beyond {shown_time(limit)}: a closed loop sends nothing meanwhile, and requests that come "
             "at a "
             "rate would have a longer tail (coordinated omission)",
