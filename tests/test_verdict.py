@@ -11,8 +11,10 @@ import pytest
 
 from iolab import report
 from iolab.cli import terminal
+from iolab.contract.types import updated
 from iolab.judge import results as results_of
 from iolab.judge import verdict
+from iolab.judge.validity import DiscardReason, discarded_for
 from iolab.judge.verdict import ComparisonVerdict
 from iolab.metrics import COMPARED, METRICS
 from iolab.plan.experiment import vs_plan
@@ -287,6 +289,21 @@ def test_two_void_blocks_of_few_may_be_chance_and_three_are_not() -> None:
     assert judged(run_with_discarded({1, 3}, few), few).inconclusive is None
     sentence = "Inconclusive: the machine was too busy (3 of 9 blocks were discarded)."
     check(sentence, run_with_discarded({1, 3, 4}, few), few)
+
+
+def test_what_discarded_most_trials_is_a_failure_or_a_warning_with_a_line_on_the_first() -> None:
+    clean, busy = results(PAIR, noisy(1.13)), run_with_discarded({1, 3})
+    failure = Failure(kind="address_in_use", message="the port is taken", said=("bind: Address already in use",))
+    failed = [updated(each, report=None, failure=failure) for each in clean[:5]]
+    assert discarded_for(clean) is None
+    found = discarded_for(clean + busy)
+    assert found is not None
+    assert (found.title, found.trials, found.line.partition(":")[0]) == ("machine busy", 4, "machine busy")
+    line = "the port is taken: bind: Address already in use"
+    assert discarded_for(busy + failed) == DiscardReason("address_in_use", 5, line)
+    assert discarded_for(updated(each, report=None, server=None) for each in clean[:2]) == DiscardReason(
+        "no_report", 2, "no report"
+    )
 
 
 def run_with_slow_starts(unsettled: dict[int, int], plan: Plan = PAIR) -> list[Result]:

@@ -14,6 +14,7 @@ from statistics import fmean, median
 from iolab.contract.types import Frozen
 from iolab.judge import stats
 from iolab.judge.blocks import Used, paired, used_blocks, values_of
+from iolab.judge.validity import discarded_for
 from iolab.metrics import METRICS
 from iolab.plan.plan import Plan, blocks_min
 from iolab.results.records import Result
@@ -130,13 +131,8 @@ def _why(results: Sequence[Result]) -> str:
     last = results[-1].failure if results else None
     if last is not None and last.final:
         return last.line
-    lines = dict[str, list[str]]()
-    for each in results:
-        if each.failure is not None:
-            lines.setdefault(each.failure.kind, []).append(each.failure.line)
-        for warning in (warning for warning in each.warnings if warning.discards):
-            lines.setdefault(warning.word, []).append(f"{warning.word.replace('_', ' ')}: {warning.detail}")
-    return max(lines.values(), key=len, default=[""])[0]
+    reason = discarded_for(results)
+    return "" if reason is None else reason.line
 
 
 def title(found: Resolution) -> str:

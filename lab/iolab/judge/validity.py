@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import NamedTuple
 
 from iolab.contract.types import Frozen
 from iolab.judge.blocks import Used
-from iolab.plan.plan import Comparison, Place
+from iolab.plan.plan import Comparison
 from iolab.results.records import Result, TrialWarning
 
 # If more blocks than this are discarded, the disturbances of the machine decided which blocks were kept.
@@ -34,48 +35,72 @@ class FailureCount(Frozen):
     trials: int
 
 
+class DiscardReason(NamedTuple):
+    """What discarded trials: the word of a warning or the kind of a failure, in how many, and a line on the first."""
+
+    word: str
+    trials: int
+    line: str
+
+    @property
+    def title(self) -> str:
+        """The word as a sentence writes it."""
+        return _spaced(self.word)
+
+
 def too_many_discarded(comparison: Comparison, used: Used, gone: Set[int], results: Sequence[Result]) -> dict[str, str]:
     """The contestants with too many discarded trials in the blocks that count: how many, and mostly for what."""
     found = {}
     for slot, title in enumerate(comparison.titles):
         count = sum(row[slot] is None for row in used.values())
         if slot not in gone and count > DISCARDED_SHARE_MAX * len(used):
-            words = Counter(word for each in results if each.trial.slot == slot for word in _discarded_for(each))
-            (word, _), *_ = words.most_common(1)
-            again = sum(each.trial.slot == slot and each.trial.attempt > 0 for each in results)
+            mine = [each for each in results if each.trial.slot == slot]
+            reason = discarded_for(mine)
+            assert reason is not None, "a trial that does not count has a reason"
+            again = sum(each.trial.attempt > 0 for each in mine)
             reruns = f" after {again} rerun{'' if again == 1 else 's'}" if again else ""
-            found[title] = f"{count} of {len(used)} discarded{reruns}: {word.replace('_', ' ')}"
+            found[title] = f"{count} of {len(used)} discarded{reruns}: {reason.title}"
     return found
 
 
-def _discarded_for(result: Result) -> list[str]:
-    """Why a trial is discarded: the kind of its failure, or the warnings that discard it."""
+def discarded_for(results: Iterable[Result]) -> DiscardReason | None:
+    """What discarded most of these trials; None if all of them count."""
+    lines: dict[str, list[str]] = {}
+    for result in results:
+        for word, line in _reasons(result):
+            lines.setdefault(word, []).append(line)
+    if not lines:
+        return None
+    word = max(lines, key=lambda word: len(lines[word]))
+    return DiscardReason(word, len(lines[word]), lines[word][0])
+
+
+def _reasons(result: Result) -> Iterator[tuple[str, str]]:
+    """Why a trial is discarded, as a word and a line: its failure, or each warning that discards it."""
     if result.failure is not None:
-        return [result.failure.kind]
-    if not result.is_measured:
-        return ["no_report"]
-    return [warning.word for warning in result.warnings if warning.discards]
+        yield result.failure.kind, result.failure.line
+    elif not result.is_measured:
+        yield "no_report", "no report"
+    else:
+        yield from ((each.word, f"{_spaced(each.word)}: {each.detail}") for each in result.warnings if each.discards)
 
 
-def inconclusive_of(
-    comparison: Comparison, index: int, done: Mapping[Place, Result], complete: int, discarded: int
-) -> str | None:
+def _spaced(word: str) -> str:
+    """The word of a warning or the kind of a failure, as a sentence writes it."""
+    return word.replace("_", " ")
+
+
+def inconclusive_of(results: Iterable[Result], complete: int, discarded: int) -> str | None:
+    """Why a comparison with so many complete and discarded blocks is not decided; None if it is."""
     if discarded <= DISCARDED_SHARE_MAX * complete or (discarded <= DISCARDED_BY_CHANCE and discarded < complete):
         return None
-    words = Counter(
-        warning.word
-        for place, result in done.items()
-        if place.comparison == index
-        for warning in result.warnings
-        if warning.discards
-    )
     share = f"{discarded} of {complete} blocks were discarded"
-    if not words:
+    reason = discarded_for(result for result in results if result.failure is None)
+    if reason is None:
         return f"inconclusive: {share}, because trials failed"
-    word, _ = words.most_common(1)[0]
-    if word in ("machine_busy", "generator_starved", "generator_late"):
+    if reason.word in ("machine_busy", "generator_starved", "generator_late"):
         return f"inconclusive: the machine was too busy ({share})"
-    return f"inconclusive: {share}, most of them for {word.replace('_', ' ')}"
+    return f"inconclusive: {share}, most of them for {reason.title}"
 
 
 def warnings_of(comparison: Comparison, results: Sequence[Result]) -> tuple[WarningCount, ...]:

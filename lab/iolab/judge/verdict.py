@@ -136,7 +136,7 @@ def _basis(plan: Plan, index: int, done: Mapping[Place, Result], calls: Calls) -
     return _Basis(
         used=used,
         discarded=discarded,
-        inconclusive=inconclusive_of(comparison, index, done, complete, discarded),
+        inconclusive=inconclusive_of(mine, complete, discarded),
         gone=gone,
         mine=mine,
         limits=limits_of(plan, index, used, mine, counted),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from iolab.judge.validity import discarded_for
 from iolab.measure.events import Counted, LeftOut, MinuteOver, NothingUsable, OnEvent, TrialEnded
 from iolab.measure.stopping import signals_held
 from iolab.plan.plan import Plan, Trial
@@ -137,9 +137,9 @@ def _why_unusable(results: Sequence[Result]) -> str:
     """What most trials were discarded for, or failed with; empty where one can be used."""
     if not all(result.discarded for result in results):
         return ""
-    words = Counter(warning.word for result in results for warning in result.warnings if warning.discards)
-    if words:
-        word, trials = words.most_common(1)[0]
-        return f"{word.replace('_', ' ')} ({trials} of {len(results)} trials): {WARNINGS[word].advice}"
-    failures = Counter(result.failure.message for result in results if result.failure is not None)
-    return "".join(message for message, _ in failures.most_common(1))
+    reason = discarded_for(results)
+    if reason is None:
+        return ""
+    if reason.word not in WARNINGS:
+        return reason.line
+    return f"{reason.title} ({reason.trials} of {len(results)} trials): {WARNINGS[reason.word].advice}"
