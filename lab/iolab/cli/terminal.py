@@ -68,7 +68,7 @@ NAME_MAX = 24
 # What stands for the ratio of two figures that are both bounds.
 NOT_COMPARABLE = "not comparable"
 # What a request and a connection cost a contestant: syscalls, memory, and what the kernel has to schedule.
-COSTS = ("calls", "KiB/conn", "tasks")
+COSTS = ("syscalls", "KiB/conn", "tasks")
 # A reason longer than this is printed in a line of its own, and not in a column of figures.
 WORD_MAX = 14
 
