@@ -6,6 +6,7 @@ tests/test_capacity_search.py tests the accuracy of the search.
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import json
 import math
@@ -23,14 +24,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from conftest import iolab
 from iolab import api
-from iolab.capacity import prober, search
+from iolab.capacity import prober, search, table
 from iolab.capacity.export import document
 from iolab.capacity.limits import TIMES, Judged, Measurement, Word, judge, parse_limit
 from iolab.capacity.placement import beside_server
-from iolab.capacity.progress import SearchState, read_state, state_of
+from iolab.capacity.progress import Probe, SearchState, read_state, state_of
 from iolab.capacity.records import Record, folder_of, read_records, writing
 from iolab.capacity.recovery import recovery
 from iolab.capacity.search import PlannedProbe
@@ -39,6 +41,7 @@ from iolab.capacity.spec import CapacitySpec, spec_of
 from iolab.capacity.staircase import Staircase
 from iolab.capacity.steps import CURVE, Step, load_spec
 from iolab.capacity.target import Target, parse_url, with_tls
+from iolab.cli import searching
 from iolab.contract.types import Interval, LoadReady, LoadSpec, Measured, Measuring, Report, updated
 from iolab.errors import PlanError
 from iolab.machine import port_owner, proc
@@ -859,6 +862,45 @@ def test_the_page_loads_nothing_runs_nothing_and_shows_every_run(tmp_path: Path)
     for sentence in sentences(state):
         assert sentence.replace("<", "&lt;") in html
     assert page.write(folder_of(state.spec, tmp_path)).read_text() == html
+
+
+def test_a_run_is_a_row_of_figures_with_the_reason_why_it_did_not_hold() -> None:
+    def row(rate_per_s: float | None, measured: Measurement, **changes: Any) -> table.Row:
+        purpose = "closed loop" if rate_per_s is None else "search"
+        step = Step(purpose=purpose, rate_per_s=rate_per_s, duration_ms=1_000)
+        probe = Probe(step, measured, judge((parse_limit("p99<5ms"),), measured), changes.get("cpu_ns"))
+        (made,) = table.rows(SearchState(asked(), (probe,)))
+        return made
+
+    held = row(1_234.0, seen(achieved_per_s=1_230.0, asked_per_s=1_234.0), cpu_ns=12_345.0)
+    assert (held.asked, held.achieved, held.errors, held.cpu) == ("1,234", "1,230", "0", "12.3")
+    assert (held.word, held.why, held.purpose) == ("yes", "", "search")
+    assert (held.times["p99"], held.times["p99.9"]) == ("1.00 ms", "–"), "3,000 requests have no p99.9"
+    broke = row(10.5, seen(errors_share=0.001, times={"p99": 9 * MS}, core_to_core_ns=(50.0, 500.0)))
+    assert (broke.asked, broke.errors, broke.cpu, broke.word) == ("10.5", "0.10 %", "–", "no")
+    assert broke.why == "p99 was 9.00 ms, the core-to-core latency changed"
+    # Advice follows a colon.
+    late = row(1_000.0, seen(generator="it was late: give it a processor", times={"p99": 9 * MS}, shares_cpu=True))
+    assert late.word == "no (generator)"
+    assert late.why == "it was late, server and generator shared a processor"
+    assert row(1_000.0, seen(replies=999)).word == "too few requests"
+    closed = row(None, seen(times={"p99": 9 * MS}))
+    assert (closed.asked, closed.word, closed.why, closed.purpose) == ("closed loop", "", "", "closed loop")
+
+
+def test_terminal_and_page_have_the_same_rows(tmp_path: Path) -> None:
+    state = answered(Server(10_000), tmp_path)
+    printed_to = io.StringIO()
+    searching.show_state(Console(file=printed_to, width=200), state)
+    printed = printed_to.getvalue()
+    html = page.write(folder_of(state.spec, tmp_path)).read_text()
+    assert len(table.rows(state)) == len(state.probes) - 1, "the recovery is no row"
+    for row in table.rows(state):
+        figures = (row.asked, row.achieved, *(row.times[name] for name in searching.SHOWN), row.errors)
+        assert re.search(r" +".join(map(re.escape, figures)), printed)
+        cells = (*(row.times[name] for name in page.SHOWN), row.errors)
+        row_html = "".join(f'<td class="n">{cell}</td>' for cell in (row.achieved, *cells))
+        assert f'<tr><th scope="row">{row.asked}</th>{row_html}' in html
 
 
 # --- The command line ---------------------------------------------------------------------------------------------

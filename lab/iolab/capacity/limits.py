@@ -159,8 +159,13 @@ def time_words(time_ns: float) -> str:
 
 
 def rate_words(rate_per_s: float) -> str:
+    """A rate with its unit."""
+    return f"{rate_number(rate_per_s)}/s"
+
+
+def rate_number(rate_per_s: float) -> str:
     """A rate in whole requests, or with four digits below 100."""
-    return f"{rate_per_s:,.0f}/s" if rate_per_s >= 100 else f"{number(rate_per_s, 4)}/s"
+    return f"{rate_per_s:,.0f}" if rate_per_s >= 100 else number(rate_per_s, 4)
 
 
 def _is_short(limits: Sequence[Limit], seen: Measurement) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iolab.capacity.fit import Fit
-from iolab.capacity.limits import Measurement, rate_words, time_words
+from iolab.capacity.limits import Measurement, rate_number, rate_words, time_words
 from iolab.capacity.progress import SearchState
 from iolab.capacity.search import Estimate, MachineState, is_disturbed, rounded
 from iolab.capacity.steps import AFTERWARDS
@@ -34,7 +34,7 @@ def verdict(state: SearchState) -> str:
 
 def interval_words(fit: Fit) -> str:
     """The interval of a capacity."""
-    low, high = (rate_words(rounded(rate_per_s)).removesuffix("/s") for rate_per_s in (fit.low_per_s, fit.high_per_s))
+    low, high = (rate_number(rounded(rate_per_s)) for rate_per_s in (fit.low_per_s, fit.high_per_s))
     return f"95 % interval {low} to {high}"
 
 

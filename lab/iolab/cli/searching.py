@@ -8,22 +8,21 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from iolab.capacity.limits import QUANTILES, Word, rate_words, time_words
-from iolab.capacity.progress import Probe, SearchState
+from iolab.capacity import table
+from iolab.capacity.limits import rate_words
+from iolab.capacity.progress import SearchState
 from iolab.capacity.search import PROBES_MAX, TRIALS_MIN
-from iolab.capacity.sentences import disturbance_words, recovery_sentence, sentences
+from iolab.capacity.sentences import recovery_sentence, sentences
 from iolab.capacity.spec import CapacitySpec
 from iolab.capacity.steps import BEFORE, CURVE, WATCHED
 from iolab.cli.terminal import aside, say
-from iolab.contract.types import percent
 from iolab.machine import port_owner
-from iolab.metrics import quantile_supported
-from iolab.wording import duration, number
+from iolab.wording import duration
 
 # How many runs a search takes on a steady machine, with the closed loop and without those of the curve.
 SEARCH_RUNS = 1 + TRIALS_MIN
-# Whether a run held the limits, for the table.
-WORDS: dict[Word, str] = {"holds": "yes", "breaks": "no", "generator": "no (generator)", "unjudged": "too few requests"}
+# The quantiles of the table.
+SHOWN = ("p50", "p99", "p99.9")
 
 
 def show_spec(console: Console, spec: CapacitySpec, server_pid: int | None) -> None:
@@ -77,12 +76,10 @@ def run_line(state: SearchState) -> str:
     what = f"{len(state.probes):>3} {probe.step.purpose}{rate}"
     if probe.step.purpose == "recovery":
         return f"{what}: {recovery_sentence(state)}"
-    achieved = f"{rate_words(probe.seen.achieved_per_s)}, p99 {_time(probe, 'p99')}"
+    achieved = f"{rate_words(probe.seen.achieved_per_s)}, p99 {table.quantile_words(probe.seen, 'p99')}"
     if probe.step.rate_per_s is None:
         return f"{what}: {achieved}"
-    # The advice after a colon is printed once, at the end.
-    reasons = [probe.judged.why.partition(":")[0], disturbance_words(probe.seen)]
-    why = ", ".join(filter(None, reasons))
+    why = table.reasons(probe)
     return f"{what}: {achieved}: {probe.judged.word}" + (f" ({why})" if why else "")
 
 
@@ -90,33 +87,14 @@ def show_state(console: Console, state: SearchState) -> None:
     """Prints the table of all runs, the lowest rate first, and the sentences."""
     knows_cpu = any(probe.cpu_per_request_ns is not None for probe in state.probes)
     shown = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    headings = ("asked/s", "achieved/s", "p50", "p99", "p99.9", "errors", *(["CPU µs"] if knows_cpu else []))
+    headings = ("asked/s", "achieved/s", *SHOWN, "errors", *(["CPU µs"] if knows_cpu else []))
     for heading in headings:
         shown.add_column(heading, justify="right", no_wrap=True)
     shown.add_column("holds?", overflow="fold")
-    closed = [probe for probe in state.probes if probe.step.purpose == "closed loop"]
-    for probe in (*closed, *state.curve):
-        shown.add_row(*_row(probe, knows_cpu=knows_cpu))
+    for row in table.rows(state):
+        times = (row.times[name] for name in SHOWN)
+        shown.add_row(row.asked, row.achieved, *times, row.errors, *([row.cpu] if knows_cpu else []), row.word)
     if state.probes:
         console.print(shown)
     for sentence in sentences(state):
         say(console, sentence)
-
-
-def _row(probe: Probe, *, knows_cpu: bool) -> tuple[str, ...]:
-    asked, cpu_ns = probe.step.rate_per_s, probe.cpu_per_request_ns
-    cpu = "–" if cpu_ns is None else number(cpu_ns / 1e3)
-    return (
-        "closed loop" if asked is None else rate_words(asked).removesuffix("/s"),
-        rate_words(probe.seen.achieved_per_s).removesuffix("/s"),
-        *(_time(probe, name) for name in ("p50", "p99", "p99.9")),
-        percent(probe.seen.errors_share, 2) if probe.seen.errors_share else "0",
-        *([cpu] if knows_cpu else []),
-        "" if asked is None else WORDS[probe.judged.word],
-    )
-
-
-def _time(probe: Probe, name: str) -> str:
-    """A quantile, or a dash if there were too few requests for it."""
-    is_carried = quantile_supported(probe.seen.replies, QUANTILES[name])
-    return time_words(probe.seen.times_ns[name]) if is_carried else "–"

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import altair as alt
 from markupsafe import Markup
 
-from iolab.capacity.limits import ERRORS, QUANTILES, Limit, Measurement, Word, rate_words, time_words
+from iolab.capacity import table
+from iolab.capacity.limits import ERRORS, QUANTILES, Limit, rate_words, time_words
 from iolab.capacity.progress import Probe, SearchState, state_of
 from iolab.capacity.records import read_records, read_spec
 from iolab.capacity.recovery import Recovery, Slice
 from iolab.capacity.search import Kind, is_disturbed
-from iolab.capacity.sentences import disturbance_words, recovery_sentence, sentences
-from iolab.contract.types import percent
-from iolab.metrics import quantile_supported
+from iolab.capacity.sentences import recovery_sentence, sentences
+from iolab.capacity.table import has_quantile
 from iolab.report import charts, document, drawing, figures, formats, palette
 from iolab.report.pictures import Drawing
 from iolab.results import store
@@ -33,29 +33,9 @@ SHOWN = tuple(QUANTILES)[:-1]
 KNOWN: tuple[Kind, ...] = ("capacity", "at least", "below")
 # Labels of an axis of milliseconds: 0.05 and 1,000.
 PLAIN = "format(datum.value, ',~r')"
-# Whether a run held its limits.
-WORDS: dict[Word, str] = {
-    "holds": "yes",
-    "breaks": "no",
-    "generator": "no (generator)",
-    "unjudged": "too few requests",
-}
 
 # A time in seconds and the figure at that time.
 Point = tuple[float, float]
-
-
-class Row(NamedTuple):
-    """One run as the table of the page shows it."""
-
-    asked: str
-    achieved: str
-    times: tuple[str, ...]
-    errors: str
-    cpu: str
-    word: str
-    why: str
-    purpose: str
 
 
 class Level(NamedTuple):
@@ -85,7 +65,6 @@ def page_of(folder: Path) -> tuple[str, tuple[str, ...]]:
 def render(state: SearchState, machine: Mapping[str, Any], faults: Sequence[str] = ()) -> str:
     """The whole document. Pure: the same run gives the same text."""
     style = palette.css() + document.resource("style.css")
-    closed = [probe for probe in state.probes if probe.step.purpose == "closed loop"]
     return (
         document.templates()
         .get_template("capacity.html.j2")
@@ -99,7 +78,7 @@ def render(state: SearchState, machine: Mapping[str, Any], faults: Sequence[str]
             drawings=tuple(_drawings(state)),
             cpus=",".join(map(str, state.probes[-1].cpus)) if state.probes else "",
             names=SHOWN,
-            rows=[_row(probe) for probe in (*closed, *state.curve)],
+            rows=table.rows(state),
             machine=figures.machine_rows(machine),
         )
     )
@@ -125,26 +104,6 @@ def _warnings(state: SearchState, faults: Sequence[str]) -> Iterator[str]:
 
 def _runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
-
-
-def _row(probe: Probe) -> Row:
-    asked, cpu_ns, errors = probe.step.rate_per_s, probe.cpu_per_request_ns, probe.seen.errors_share
-    reasons = (probe.judged.why.partition(":")[0] if asked is not None else "", disturbance_words(probe.seen))
-    return Row(
-        asked="closed loop" if asked is None else formats.number(asked),
-        achieved=formats.number(probe.seen.achieved_per_s),
-        times=tuple(time_words(probe.seen.times_ns[name]) if _carried(probe.seen, name) else "–" for name in SHOWN),
-        errors=percent(errors, 2) if errors else "0",
-        cpu="–" if cpu_ns is None else formats.number(cpu_ns / 1e3),
-        word="" if asked is None else WORDS[probe.judged.word],
-        why=", ".join(filter(None, reasons)),
-        purpose=probe.step.purpose,
-    )
-
-
-def _carried(seen: Measurement, name: str) -> bool:
-    """Whether there were enough requests for a quantile."""
-    return quantile_supported(seen.replies, QUANTILES[name])
 
 
 def _limits(state: SearchState) -> list[Limit]:
@@ -176,7 +135,7 @@ def _recovery_drawings(state: SearchState, seen: Recovery) -> Iterator[Drawing]:
         slot: [
             (_middle(each), max(each.seen.times_ns[name], 1.0) / 1e6)
             for each in seen.slices
-            if _carried(each.seen, name)
+            if has_quantile(each.seen, name)
         ]
         for slot, name in enumerate(DRAWN)
     }
@@ -195,7 +154,7 @@ def _latency_drawing(state: SearchState, probes: Sequence[Probe], knee: float | 
         f"{rate_words(probe.step.rate_per_s or 0.0)} p99 {time_words(probe.seen.times_ns['p99'])}" for probe in probes
     )
     legend = tuple(
-        (slot, name) for slot, name in enumerate(DRAWN) if any(_carried(probe.seen, name) for probe in probes)
+        (slot, name) for slot, name in enumerate(DRAWN) if any(has_quantile(probe.seen, name) for probe in probes)
     )
     vertical = "" if knee is None else "Vertical: the capacity. "
     caption = f"Dashed: the limit. {vertical}Response time, from when a request was due."
@@ -223,7 +182,7 @@ def latencies(probes: Sequence[Probe], limits: Sequence[Limit], knee: float | No
         }
         for slot, name in enumerate(DRAWN)
         for probe in probes
-        if _carried(probe.seen, name)
+        if has_quantile(probe.seen, name)
     ]
     values = [point["value"] for point in points] + [limit.below / 1e6 for limit in limits]
     domain = (min(values) / 1.3, max(values) * 1.3)
