@@ -6,8 +6,10 @@ import io
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,7 @@ from iolab.errors import BadInput
 from iolab.lint import lint, lint_file
 from iolab.lint.page import BYTES_MAX
 from iolab.lint.record import Finding
+from iolab.lint.rules import prose
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests/data/lint"
@@ -200,6 +203,45 @@ def test_no_text_breaks_it(text: str) -> None:
 # The clean files of each format, and the published pages with their tables and echo clients.
 KEPT = {name: [path.read_bytes() for path in CLEAN if path.name.startswith(name)] for name in FORMATS}
 KEPT["pages"] = [text.encode() for text in PUBLISHED.values()]
+
+
+def claiming(claims: int, rows: int) -> str:
+    """A page with so many claims about alpha and beta below a table with so many rows of each."""
+    head = "server,connections,requests,duration (s),req/s,errors,runs\n"
+    table = "".join(
+        f"{name},{row + 1},{rate * 10},10,{rate},0,9\n"
+        for row in range(rows)
+        for name, rate in (("alpha", 1_250), ("beta", 1_000))
+    )
+    return head + table + "\n" + "alpha has 90 % higher throughput than beta.\n" * claims
+
+
+def test_the_gains_of_a_table_are_worked_out_once_however_many_claims_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = Counter[str]()
+
+    def counted(name: str) -> None:
+        real = getattr(prose, name)
+
+        def call(*arguments: Any) -> Any:
+            calls[name] += 1
+            return real(*arguments)
+
+        monkeypatch.setattr(prose, name, call)
+
+    counted("by_name")
+    counted("_equal")
+    for claims in (1, 10, 100):
+        calls.clear()
+        findings = [each for each in lint(claiming(claims, 20)).findings if each.rule == "claim"]
+        assert len(findings) == claims
+        assert calls == {"by_name": 2, "_equal": 20 * 20}
+    assert findings[0].message.endswith("give " + "+25.0 %, " * 10 + "10 others")
+    calls.clear()
+    found = lint(claiming(prose.CLAIMS_MAX + 9, 2 * prose.NAMES_MAX)).findings
+    assert sum(each.rule == "claim" for each in found) == prose.CLAIMS_MAX
+    assert calls == {"by_name": 2, "_equal": prose.NAMES_MAX**2}
 
 
 def check_damaged(path: Path, data: bytes) -> None:

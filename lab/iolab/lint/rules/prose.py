@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import islice
+from typing import NamedTuple
 
 from iolab.lint.figures import shown
 from iolab.lint.record import Finding, Line, Page, Run, impossible, inconclusive
@@ -47,39 +49,62 @@ ARRANGEMENT = {"sequential", "iterative", "concurrent", "parallel"}
 WAITS, DOES_NOT_WAIT = {"blocking", "synchronous"}, {"non-blocking", "nonblocking", "asynchronous"}
 _TERM = "|".join(sorted(WAITING | ARRANGEMENT, key=lambda word: (-len(word), word)))
 _LIST = re.compile(rf"\b(?:{_TERM})\b(?:(?:,? (?:and|or) |, ?| ?/ ?)(?:{_TERM})\b){{2,9}}")
-# Names that are compared with each other, which keeps the time short.
+# Limits keep the time short for any text: how many names, or sizes, are compared with each other, how many tables are
+# looked through for a claim, and how many claims are checked.
 NAMES_MAX = 100
+TABLES_MAX = 20
+CLAIMS_MAX = 1_000
+# How many gains a sentence lists.
+LISTED_MAX = 10
+
+
+class _Gains(NamedTuple):
+    """Gains in percent of the first, which has the higher rates, for each pair of runs with equal settings."""
+
+    names: tuple[str, str]
+    percent: list[float]
 
 
 def check(page: Page) -> Iterator[Finding]:
     """What the text of a page says against its figures."""
     yield from _claims(page)
     yield from _announced(page)
+    sizes = sorted({run.figures["size"].value for run in page.runs if "size" in run.figures})[:NAMES_MAX]
     for line in page.prose:
         yield from _processors(line)
         yield from _axes(line)
-        yield from _sizes(line, page)
+        yield from _sizes(line, sizes)
     yield from _names(page)
     yield from _settings(page)
 
 
 def _claims(page: Page) -> Iterator[Finding]:
     """A percentage, or `about the same`, against the rates of two contestants."""
-    for line, sentence in ((each, part) for each in page.prose for part in _SENTENCE.split(each.text)):
-        faster, same = _FASTER.search(sentence), _SAME.search(sentence)
-        ratios = _ratios(page, line.text) if (faster or same) and _is_of_rates(sentence, faster) else None
-        if not ratios:
+    measured = [_Rates(runs) for runs in (page.outputs, *(table.runs for table in page.tables[:TABLES_MAX]))]
+    for line, faster, same in islice(_claimed(page), CLAIMS_MAX):
+        gained = next(filter(None, (rates.gains_in(line.text) for rates in measured)), None)
+        if gained is None:
             continue
-        names, gains = ratios
-        said = ", ".join(f"{each:+.1f} %" for each in gains)
+        names, gains = gained
+        said = [f"{each:+.1f} %" for each in gains[:LISTED_MAX]]
+        said += [f"{len(gains) - LISTED_MAX} others"] if len(gains) > LISTED_MAX else []
         if faster and not any(_agrees(faster, each) for each in gains):
             words = f"the text says {faster[0]}"
         elif same and not faster and max(map(abs, gains)) > SAME_PERCENT:
             words = f"the text says {same[0]!r}"
         else:
             continue
-        message = f"{words}, but the rates of {names[0]} over {names[1]} give {said}"
+        message = f"{words}, but the rates of {names[0]} over {names[1]} give {', '.join(said)}"
         yield impossible("claim", line.number, message)
+
+
+def _claimed(page: Page) -> Iterator[tuple[Line, re.Match[str] | None, re.Match[str] | None]]:
+    """The lines with a claim about rates: a percentage, `about the same`, or both."""
+    for line in page.prose:
+        for sentence in _SENTENCE.split(line.text):
+            faster, same = _FASTER.search(sentence), _SAME.search(sentence)
+            if (faster or same) and _is_of_rates(sentence, faster):
+                yield line, faster, same
 
 
 def _is_of_rates(sentence: str, faster: re.Match[str] | None) -> bool:
@@ -101,24 +126,35 @@ def _agrees(claim: re.Match[str], gain: float) -> bool:
     return abs(size - said) <= CLAIM_POINTS
 
 
-def _ratios(page: Page, text: str) -> tuple[tuple[str, str], list[float]] | None:
-    """Gains in percent of the contestant with the higher rates, for pairs of runs with equal settings."""
-    for runs in (page.outputs, *(table.runs for table in page.tables)):
-        rated = {
-            name: [run for run in each if "rate" in run.figures and _rate(run)] for name, each in by_name(runs).items()
-        }
-        named = [name for name in rated if name.lower() in text.lower()]
-        pair = named if len(named) == 2 else list(rated) if len(rated) == 2 else []
-        if not pair:
-            continue
-        first, second = (rated[name][:NAMES_MAX] for name in pair)
-        pairs = [(one, other) for one in first for other in second if _equal(one, other)]
+class _Rates:
+    """The runs of a table, or of all outputs, that have a rate, by name. Every claim of a page asks for their gains."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        named = islice(by_name(runs).items(), NAMES_MAX)
+        self._runs = {name: [run for run in each if "rate" in run.figures and _rate(run)] for name, each in named}
+        self._known: dict[tuple[str, str], _Gains | None] = {}
+
+    def gains_in(self, text: str) -> _Gains | None:
+        """The gains between the two that a text names, or the only two that there are."""
+        lowered = text.lower()
+        named = [name for name in self._runs if name.lower() in lowered]
+        pair = named if len(named) == 2 else list(self._runs)
+        if len(pair) != 2:
+            return None
+        first, second = pair
+        if (first, second) not in self._known:
+            self._known[first, second] = self._gains(first, second)
+        return self._known[first, second]
+
+    def _gains(self, first: str, second: str) -> _Gains | None:
+        ones, others = (self._runs[name][:NAMES_MAX] for name in (first, second))
+        pairs = [(one, other) for one in ones for other in others if _equal(one, other)]
         gains = [100 * (_rate(one) / _rate(other) - 1) for one, other in pairs]
-        if gains and sum(gains) < 0:
-            return (pair[1], pair[0]), [100 * (_rate(other) / _rate(one) - 1) for one, other in pairs]
-        if gains:
-            return (pair[0], pair[1]), gains
-    return None
+        if not gains:
+            return None
+        if sum(gains) >= 0:
+            return _Gains((first, second), gains)
+        return _Gains((second, first), [100 * (_rate(other) / _rate(one) - 1) for one, other in pairs])
 
 
 def _rate(run: Run) -> float:
@@ -185,13 +221,12 @@ def _axes(line: Line) -> Iterator[Finding]:
         )
 
 
-def _sizes(line: Line, page: Page) -> Iterator[Finding]:
+def _sizes(line: Line, sizes: Sequence[float]) -> Iterator[Finding]:
     """Sizes that repeating one message cannot give."""
     repeated = _REPEATED.search(line.text)
     if not repeated or not int(repeated[1]):
         return
     unit = int(repeated[1])
-    sizes = sorted({run.figures["size"].value for run in page.runs if "size" in run.figures})
     odd = [each for each in sizes if each % unit]
     if odd:
         yield impossible(
