@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import made
 from iolab import report
 from iolab.contract.types import updated
-from iolab.judge import scaling, usl
+from iolab.judge import scaling, stats, usl
 from iolab.judge.results import Results, judged
 from iolab.judge.scaling import Scaling
 from iolab.judge.usl import End, Law
@@ -80,7 +80,7 @@ def test_what_is_measured_without_noise_is_found_exactly(law: tuple[float, float
 def test_the_interval_holds_the_truth_in_most_of_many_runs(
     monkeypatch: pytest.MonkeyPatch, law: tuple[float, float], noise: float
 ) -> None:
-    monkeypatch.setattr(usl, "RESAMPLES", 999)
+    monkeypatch.setattr(stats, "BLOCK_RESAMPLES", 999)
     truth = exact(*law)
     found = [usl.fitted(WORKERS, blocks_of(truth, noise, seed), seed) for seed in range(100)]
     for name, value in zip(("contention", "coherence"), law, strict=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -185,6 +187,34 @@ def test_the_spread_is_robust_and_falls_back_when_half_is_equal() -> None:
     assert stats.spread(x) == pytest.approx(1, abs=0.05)
     assert stats.spread(np.concatenate([x, [1e6]])) == pytest.approx(1, abs=0.05)
     assert stats.spread([0.0, 0.0, 0.0, 1.0]) == pytest.approx(0.5)
+
+
+def medians(sets: Floats) -> Floats:
+    return np.asarray(np.median(sets, axis=1))
+
+
+def means(sets: Floats) -> Floats:
+    return np.asarray(sets.mean(axis=1))
+
+
+@pytest.mark.parametrize("figures_of", [medians, means])
+@pytest.mark.parametrize("shape", [(6, 6), (7, 3), (333, 3), (500, 6)])
+def test_resamples_in_batches_are_those_that_are_drawn_at_once(
+    figures_of: Callable[[Floats], Floats], shape: tuple[int, int]
+) -> None:
+    blocks = np.random.default_rng(1).normal(100, 1, shape)
+    drawn = np.random.default_rng(5).integers(0, len(blocks), size=(stats.BLOCK_RESAMPLES, len(blocks)))
+    assert np.array_equal(stats.resampled(blocks, 5, figures_of), figures_of(blocks[drawn]))
+
+
+def test_resampling_many_blocks_takes_little_memory() -> None:
+    blocks = np.random.default_rng(1).normal(100, 1, (1_000, 6))
+    tracemalloc.start()
+    stats.resampled(blocks, 5, medians)
+    stats.bootstrap_interval(blocks[:, 0], 5)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 2 * stats.BATCH_BYTES_MAX
 
 
 def test_the_bootstrap_is_scipys_and_is_repeatable() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal, NamedTuple
@@ -34,6 +34,9 @@ EFFICIENCY = 0.955
 # A plan has so many times the blocks that its formula asks for.
 SPARE = 1.15
 BOOTSTRAP_RESAMPLES = 9_999
+BLOCK_RESAMPLES = 4_999
+# Resamples are drawn in batches of so many bytes: all those of 1,000 blocks would take hundreds of MB.
+BATCH_BYTES_MAX = 16 << 20
 
 Word = Literal["differs", "same", "not decided"]
 
@@ -129,12 +132,28 @@ def bootstrap_interval(x: Sequence[float] | Floats, seed: int, confidence: float
             np.median,
             method="BCa",
             n_resamples=BOOTSTRAP_RESAMPLES,
+            batch=_batch(x),
             confidence_level=confidence,
             rng=np.random.default_rng(seed),
         ).confidence_interval
     if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
         return Median(median, None, None)
     return Median(median, float(interval.low), float(interval.high))
+
+
+def resampled(blocks: Floats, seed: int, figures_of: Callable[[Floats], Floats]) -> Floats:
+    """A row of figures for each set of as many blocks, drawn at random from these; a row of `blocks` is a block.
+
+    `figures_of` has the sets along its first axis, and the blocks of a set along its second.
+    """
+    n, random, batch = len(blocks), np.random.default_rng(seed), _batch(blocks)
+    counts = (min(batch, BLOCK_RESAMPLES - done) for done in range(0, BLOCK_RESAMPLES, batch))
+    return np.concatenate([figures_of(blocks[random.integers(0, n, size=(count, n))]) for count in counts])
+
+
+def _batch(blocks: Floats) -> int:
+    """How many resamples of these blocks are drawn at a time. The index of a block is as large as a float."""
+    return max(1, BATCH_BYTES_MAX // (blocks.nbytes + len(blocks) * blocks.itemsize))
 
 
 def resampled_tail(blocks: int, alpha: float = 1 - CONFIDENCE) -> float:

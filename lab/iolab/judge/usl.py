@@ -20,7 +20,6 @@ from iolab.judge import stats
 
 Floats = NDArray[np.float64]
 
-RESAMPLES = 4_999
 # Which of the three terms a solution has. That with the least residue among those without a negative coefficient is
 # the one sought: a minimum over coefficients that are not negative is a minimum over those that are not zero.
 TERMS = ([0], [0, 1], [0, 2], [0, 1, 2])
@@ -63,10 +62,8 @@ def fitted(workers: Floats, rates_per_s: Floats, seed: int) -> Law:
     """The law of the rates of whole blocks: a row for each block, a column for each count of workers."""
     medians = np.median(rates_per_s, axis=0)
     weights = medians / (workers * _spreads(rates_per_s))
-    n = len(rates_per_s)
-    drawn = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
-    resampled = solved(workers, np.median(rates_per_s[drawn], axis=1), weights)
-    tail = stats.resampled_tail(n)
+    resampled = solved(workers, stats.resampled(rates_per_s, seed, lambda sets: np.median(sets, axis=1)), weights)
+    tail = stats.resampled_tail(len(rates_per_s))
     lows, highs = np.quantile(resampled, tail, axis=0), np.quantile(resampled, 1 - tail, axis=0)
     values = solved(workers, medians[None], weights)[0]
     rate, contention, coherence = (

@@ -35,7 +35,6 @@ from iolab.wording import number
 
 Floats = NDArray[np.float64]
 
-RESAMPLES = 4_999
 # Fewer points than these show no line.
 POINTS_MIN = 3
 # A slope below this is a rounding error.
@@ -175,13 +174,12 @@ def _pooled(lines: Sequence[Floats], seed: int, alpha: float) -> Line:
     blocks = np.array(lines)
     n, mean = len(blocks), blocks.mean(axis=0)
     tail = stats.resampled_tail(n, alpha)
-    if tail * RESAMPLES < 1:
+    if tail * stats.BLOCK_RESAMPLES < 1:
         # So far out there is no resampled line, as where a test is one of many.
         half_widths = stats.student_half_widths(blocks, alpha)
         lows, highs = mean - half_widths, mean + half_widths
     else:
-        drawn = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
-        means = blocks[drawn].mean(axis=1)
+        means = stats.resampled(blocks, seed, lambda sets: sets.mean(axis=1))
         lows, highs = np.quantile(means, tail, axis=0), np.quantile(means, 1 - tail, axis=0)
     ends = [End(*map(float, each)) for each in zip(mean, lows, highs, strict=True)]
     return Line(ends[0], ends[1], ends[2], n)
