@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from iolab.plan.experiment import parse_experiment, vs_plan
 from iolab.plan.plan import BLOCKS_MAX, Aim, Choice, Plan, Trial
 from iolab.plan.settings import Cell
 from iolab.report import commands
-from iolab.results import store
+from iolab.results import layout, store
 from iolab.results.records import Result
 from made import results as made_results
 from test_stats import WEATHER, simulated_logs
@@ -499,6 +499,31 @@ def test_an_experiment_takes_a_precision_and_a_suite_does_not(tmp_path: Path) ->
     assert done.stderr == (
         "iolab run: --within: is for one experiment, and published is a suite: name one of its experiments\n"
     )
+
+
+@pytest.mark.usefixtures("simulated")
+@pytest.mark.parametrize("damage", [lambda plan: "", lambda plan: plan[: len(plan) // 2], lambda plan: "{}"])
+def test_an_ended_run_whose_choice_cannot_be_read_is_kept_and_the_line_says_what_to_do(
+    tmp_path: Path, damage: Callable[[str], str]
+) -> None:
+    two = tmp_path / "two.toml"
+    two.write_text(ALONE.replace('["epoll"]', '["epoll", "thread"]'))
+    command = ("run", two, "--quick", "--within", "2%", "--out", tmp_path / "runs")
+    assert iolab(*command).exit_code == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    (folder / layout.PLAN).write_text(damage((folder / layout.PLAN).read_text()))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    done = iolab(*command)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == (
+        f"iolab run: {folder / layout.PLAN}: cannot be read, so the number of blocks that the run chose is not known: "
+        "start again with --fresh, which keeps this run under another name"
+    )
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    fresh = iolab(*command, "--fresh")
+    assert fresh.exit_code == 0, fresh.stderr
+    kept = folder.with_name(f"{folder.name}.1")
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
 
 
 WORDS = {"pilot": 10, "block_s": 2.0, "others_s": 4.0, "half_width": 0.052, "widest": "requests of b / a"}

@@ -21,3 +21,7 @@ class PlanError(BadInput, ValueError):
 
 class StoreError(IolabError):
     """A run cannot be stored or read. The message is one line: the file, what is wrong, and what to do."""
+
+
+class NotResumable(BadInput, StoreError):
+    """A stored run cannot be continued as asked. The message is one line: the file, what is wrong, and what to do."""

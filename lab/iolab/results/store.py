@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from iolab.contract.types import one_line, updated
+from iolab.errors import NotResumable
 from iolab.errors import StoreError as StoreError
 from iolab.plan.plan import Place, Plan, Trial
 from iolab.results import journal, layout, older
@@ -114,7 +115,13 @@ def _as_chosen(plan: Plan, folder: Path) -> Plan:
     """The plan with the number of blocks that its earlier run in a folder chose; as it is where none has chosen."""
     if not plan.is_pilot or not (folder / layout.PLAN).exists():
         return plan
-    before = read_plan(folder)
+    try:
+        before = read_plan(folder)
+    except StoreError:
+        raise NotResumable(
+            f"{folder / layout.PLAN}: cannot be read, so the number of blocks that the run chose is not known: "
+            "start again with --fresh, which keeps this run under another name"
+        ) from None
     return plan if before.choice is None else updated(plan, blocks=before.blocks, choice=before.choice)
 
 
